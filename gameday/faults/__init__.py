@@ -1,0 +1,1 @@
+"""One file per fault. Every module here that defines a `Fault` subclass is found by `registry`."""

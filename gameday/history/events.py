@@ -1,0 +1,339 @@
+"""The vocabulary of a history: one frozen model per kind of event.
+
+Writers (steps, ledger, observers) and readers (checks, report) share these
+models and nothing else, so a report can be rendered a year later without a
+cluster. Every event carries UTC wall time for people and a monotonic clock
+for durations; `monotonic` is only comparable within one `boot`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+
+
+class Step(StrEnum):
+    """The six steps, in the only order they ever run in."""
+
+    BASELINE = "baseline"
+    INJECT = "inject"
+    AWAIT_ALERT = "await alert"
+    VERIFY_TAINT = "verify taint"
+    RECOVER = "recover"
+    QA_NODE = "qa node"
+
+
+class StepOutcome(StrEnum):
+    """`not_reached` is said of a step that an earlier failure kept from starting."""
+
+    DONE = "done"
+    BROKEN = "broken"
+    UNKNOWN = "unknown"
+    ABORTED = "aborted"
+    NOT_REACHED = "not reached"
+
+
+class Cleanliness(StrEnum):
+    """What reading back after an undo showed, per target."""
+
+    CLEAN = "clean"
+    DIRTY = "dirty"
+    UNKNOWN = "unknown"
+
+
+class Hop(StrEnum):
+    """The links of the detection chain, in causal order."""
+
+    WRITTEN = "fault written"
+    IN_LOG_STORE = "in log store"
+    DECIDED = "detector decided"
+    SAMPLED = "sampled by Prometheus"
+    RULE_PENDING = "rule pending"
+    RULE_FIRING = "rule firing"
+    NOTIFIED = "active in Alertmanager"
+    TAINTED = "node tainted"
+
+
+class Target(BaseModel):
+    """The node, and where the fault needs one the GPU, a fault is aimed at."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    node: str
+    gpu: int | None = Field(default=None, description="NVML index on the node")
+
+
+class Taint(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str
+    value: str = ""
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class NodeSnapshot(BaseModel):
+    """The parts of a Node a game-day may change, or may be blamed for changing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    node: str
+    resource_version: str
+    unschedulable: bool
+    taints: tuple[Taint, ...]
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    conditions: dict[str, str] = Field(description="condition type -> status")
+    boot_id: str
+    allocatable_gpus: int | None = Field(description="None where the node reports none")
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RunStarted(_Event):
+    kind: Literal["run_started"] = "run_started"
+    run_id: str
+    plan_name: str
+    plan_sha256: str = Field(description="of the plan file's bytes, kept beside the history as plan.yaml")
+    gameday_version: str
+    trigger: Literal["rehearsal", "manual", "scheduled"]
+    operator: str
+    cluster: str = Field(description="kube context or server URL, without credentials")
+    cluster_uid: str = Field(description="UID of the kube-system namespace")
+    server_version: str
+    flow_run_id: str | None = None
+    flow_run_url: str | None = None
+    command: str = Field(description="shell line that runs the same plan again")
+
+
+class StepStarted(_Event):
+    kind: Literal["step_started"] = "step_started"
+    step: Step
+    deadline_s: float | None = Field(description="seconds the step may take; None where it has no bound")
+
+
+class StepEnded(_Event):
+    kind: Literal["step_ended"] = "step_ended"
+    step: Step
+    outcome: StepOutcome
+    why: str = ""
+
+
+class WaitStarted(_Event):
+    """What the run waits for now; the live view shows the newest one."""
+
+    kind: Literal["wait_started"] = "wait_started"
+    step: Step
+    what: str
+    deadline_s: float
+
+
+class TargetsChosen(_Event):
+    kind: Literal["targets_chosen"] = "targets_chosen"
+    targets: tuple[Target, ...]
+    candidates: int
+    rule: str
+    seed: int
+
+
+class SteadyStateChecked(_Event):
+    """One line of the steady-state gate. `ok` None means it could not be read."""
+
+    kind: Literal["steady_state_checked"] = "steady_state_checked"
+    name: str
+    ok: bool | None
+    detail: str
+    node: str | None = None
+    seconds: float | None = Field(default=None, description="latency, where the check measures one")
+
+
+class NodeSeen(_Event):
+    kind: Literal["node_seen"] = "node_seen"
+    phase: Literal["before", "during", "after"]
+    snapshot: NodeSnapshot
+
+
+class IntentRecorded(_Event):
+    """Written to the ledger before the act it announces."""
+
+    kind: Literal["intent_recorded"] = "intent_recorded"
+    intent: str = Field(description="id, unique within the run")
+    act: str
+    undo: str
+    object: str = Field(description="kind/namespace/name, or a node's name for host state")
+    node: str | None = None
+    expires: AwareDatetime
+
+
+class FaultInjected(_Event):
+    kind: Literal["fault_injected"] = "fault_injected"
+    intent: str
+    target: Target
+    fault: str
+    layer: str
+    written_at: AwareDatetime = Field(description="as the agent on the node read its clock")
+    evidence: tuple[str, ...]
+
+
+class FaultUndone(_Event):
+    kind: Literal["fault_undone"] = "fault_undone"
+    intent: str
+    node: str | None
+    by: Literal["flow", "deadline", "reaper"]
+    cleanliness: Cleanliness
+    evidence: tuple[str, ...] = Field(description="what was read before, written and read after")
+    attempts: int = 1
+
+
+class HopSeen(_Event):
+    """`at` is when the hop happened by its own source's clock, not when we learnt of it."""
+
+    kind: Literal["hop_seen"] = "hop_seen"
+    hop: Hop
+    node: str
+    at: AwareDatetime
+    source: str
+
+
+class AlertSeen(_Event):
+    """An alert's life as Prometheus or Alertmanager tells it; repeated when its state changes."""
+
+    kind: Literal["alert_seen"] = "alert_seen"
+    alert: str
+    state: Literal["pending", "firing", "resolved"]
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    node: str | None
+    expected: bool
+    at: AwareDatetime
+    at_baseline: bool = Field(default=False, description="already there before the fault; never blamed on it")
+    silenced: bool = False
+    receivers: tuple[str, ...] = ()
+
+
+class TaintSeen(_Event):
+    kind: Literal["taint_seen"] = "taint_seen"
+    node: str
+    taint: Taint
+    present: bool
+    manager: str | None = Field(description="managedFields manager that owns it; None where the server tells none")
+    at: AwareDatetime
+
+
+class WorkloadSeen(_Event):
+    """What one pod proved about scheduling.
+
+    `canary` must not land on the tainted node; `resubmitted` must land on a
+    healthy one; `running` is a pod that was there before; `return` must land
+    on the node after QA.
+    """
+
+    kind: Literal["workload_seen"] = "workload_seen"
+    purpose: Literal["canary", "resubmitted", "running", "return"]
+    pod: str
+    node: str | None = Field(description="where it runs; None while it runs nowhere")
+    phase: str
+    wanted: str
+    ok: bool | None
+    detail: str
+
+
+class Remediated(_Event):
+    kind: Literal["remediated"] = "remediated"
+    node: str
+    action: str
+    ok: bool
+    detail: str
+    seconds: float
+
+
+class QaChecked(_Event):
+    """One check of one GPU (or of the whole node when `gpu` is None) against its floor or ceiling."""
+
+    kind: Literal["qa_checked"] = "qa_checked"
+    node: str
+    gpu: int | None
+    check: str
+    value: float | str | None = Field(description="None where it could not be measured")
+    unit: str = ""
+    bound: str = Field(description="as shown to people, e.g. '>= 650 TFLOP/s'; empty where there is none")
+    ok: bool | None
+    seconds: float | None = None
+    detail: str = ""
+
+
+class NodeReturned(_Event):
+    kind: Literal["node_returned"] = "node_returned"
+    node: str
+    removed_taints: tuple[Taint, ...]
+    uncordoned: bool
+
+
+class ApiCost(_Event):
+    """What the run cost one server, cumulated since the run started."""
+
+    kind: Literal["api_cost"] = "api_cost"
+    server: Literal["kubernetes", "prometheus", "alertmanager", "loki"]
+    requests: int
+    bytes_received: int
+    bytes_sent: int
+    by_call: dict[str, int] = Field(description="'VERB resource' -> requests")
+
+
+class Problem(_Event):
+    """Something went wrong that did not end the run; `hint` says what a person can do."""
+
+    kind: Literal["problem"] = "problem"
+    step: Step | None
+    what: str
+    hint: str = ""
+
+
+class Aborted(_Event):
+    kind: Literal["aborted"] = "aborted"
+    by: Literal["operator", "guard"]
+    why: str
+
+
+class Refused(_Event):
+    """Nothing was changed; the run stops before inject."""
+
+    kind: Literal["refused"] = "refused"
+    why: str
+    hint: str = ""
+
+
+class RunEnded(_Event):
+    kind: Literal["run_ended"] = "run_ended"
+    cleanliness: Cleanliness
+
+
+Event = Annotated[
+    RunStarted | StepStarted | StepEnded | WaitStarted | TargetsChosen | SteadyStateChecked | NodeSeen
+    | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | WorkloadSeen
+    | Remediated | QaChecked | NodeReturned | ApiCost | Problem | Aborted | Refused | RunEnded,
+    Field(discriminator="kind"),
+]  # fmt: skip
+
+
+class Record(BaseModel):
+    """One line of history.jsonl."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seq: int
+    at: AwareDatetime
+    monotonic: float = Field(description="seconds; comparable only between records of the same `boot`")
+    boot: str = Field(description="identifies the writing process")
+    event: Event
+
+
+RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+

@@ -1,0 +1,1 @@
+"""Collectors that fill the history and the frames."""

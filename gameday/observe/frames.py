@@ -1,0 +1,58 @@
+"""The frames of a run: long-form observations, saved as Parquet beside the report.
+
+Absent data is an absent row, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+SCHEMAS: dict[str, dict[str, str]] = {
+    # one row per sample; gpu is the NVML index as text, "" for node-wide metrics
+    "metrics": {"time": "datetime64[ns, UTC]", "node": "string", "gpu": "string", "metric": "string", "value": "float64"},
+    # one row per scrape of ALERTS; state is pending or firing
+    "alerts": {"time": "datetime64[ns, UTC]", "alert": "string", "state": "string", "node": "string", "severity": "string"},
+    # one row per line of the log store that concerns a target
+    "logs": {"time": "datetime64[ns, UTC]", "node": "string", "line": "string"},
+    # one row per change of a pod that the run watched
+    "pods": {"time": "datetime64[ns, UTC]", "namespace": "string", "pod": "string", "node": "string", "phase": "string", "gpus": "Int64"},
+}
+
+
+def empty(name: str) -> pd.DataFrame:
+    """A frame of the right columns and types with no rows."""
+    return pd.DataFrame({column: pd.Series(dtype=dtype) for column, dtype in SCHEMAS[name].items()})
+
+
+def conform(name: str, rows: pd.DataFrame | list[dict[str, object]]) -> pd.DataFrame:
+    """Rows as the named frame's columns and types; raises KeyError for a missing column."""
+    frame = pd.DataFrame(rows)
+    return frame[list(SCHEMAS[name])].astype(SCHEMAS[name]) if len(frame) else empty(name)
+
+
+@dataclass
+class Frames:
+    metrics: pd.DataFrame = field(default_factory=lambda: empty("metrics"))
+    alerts: pd.DataFrame = field(default_factory=lambda: empty("alerts"))
+    logs: pd.DataFrame = field(default_factory=lambda: empty("logs"))
+    pods: pd.DataFrame = field(default_factory=lambda: empty("pods"))
+
+    def save(self, folder: Path) -> None:
+        """Write <name>.parquet for every frame; raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in SCHEMAS:
+            getattr(self, name).to_parquet(folder / f"{name}.parquet", index=False)
+
+    @classmethod
+    def load(cls, folder: Path) -> Frames:
+        """Read what is there; a missing or unreadable frame is an empty one."""
+        frames = cls()
+        for name in SCHEMAS:
+            try:
+                setattr(frames, name, conform(name, pd.read_parquet(folder / f"{name}.parquet")))
+            except (OSError, ValueError, KeyError):
+                continue
+        return frames
