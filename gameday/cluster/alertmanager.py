@@ -1,0 +1,129 @@
+"""Alertmanager's HTTP API v2: which alerts reached it, to whom they go, and what is silenced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from gameday.cluster.http import CallCounter, open_http
+from gameday.cluster.profile import Endpoint
+
+
+class _Answer(BaseModel):
+    """Servers add keys over time: unknown ones are ignored, known ones are checked."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class _Receiver(_Answer):
+    name: str
+
+
+class _AlertStatus(_Answer):
+    state: Literal["unprocessed", "active", "suppressed"]
+    silenced_by: tuple[str, ...] = Field(default=(), alias="silencedBy")
+    inhibited_by: tuple[str, ...] = Field(default=(), alias="inhibitedBy")
+
+
+class NotifiedAlert(_Answer):
+    """An alert as Alertmanager holds it. `ends_at` lies in the future while it is active."""
+
+    fingerprint: str
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    starts_at: AwareDatetime = Field(alias="startsAt")
+    ends_at: AwareDatetime = Field(alias="endsAt")
+    updated_at: AwareDatetime = Field(alias="updatedAt")
+    status: _AlertStatus
+    receiving: tuple[_Receiver, ...] = Field(default=(), alias="receivers")
+
+    @property
+    def name(self) -> str:
+        return self.labels.get("alertname", "")
+
+    @property
+    def receivers(self) -> tuple[str, ...]:
+        return tuple(receiver.name for receiver in self.receiving)
+
+    @property
+    def silenced(self) -> bool:
+        return bool(self.status.silenced_by)
+
+
+class Matcher(_Answer):
+    """`name=value`; not equal when `is_equal` is false, a regular expression when `is_regex` is true."""
+
+    name: str
+    value: str
+    is_regex: bool = Field(default=False, alias="isRegex")
+    is_equal: bool = Field(default=True, alias="isEqual")
+
+
+class _SilenceStatus(_Answer):
+    state: Literal["expired", "active", "pending"]
+
+
+class Silence(_Answer):
+    id: str
+    status: _SilenceStatus
+    matchers: tuple[Matcher, ...]
+    starts_at: AwareDatetime = Field(alias="startsAt")
+    ends_at: AwareDatetime = Field(alias="endsAt")
+    created_by: str = Field(alias="createdBy")
+    comment: str = ""
+
+
+class _Version(_Answer):
+    version: str
+
+
+class AlertmanagerStatus(_Answer):
+    """`started` is the server's own start time."""
+
+    version_info: _Version = Field(alias="versionInfo")
+    started: AwareDatetime = Field(alias="uptime")
+
+
+class Alertmanager:
+    """Every method raises AdapterError, and nothing else, when the server cannot be asked or refuses."""
+
+    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
+        self.http = open_http(endpoint, counter)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.http.close()
+
+    def alerts(self, matchers: Sequence[Matcher] = ()) -> list[NotifiedAlert]:
+        """Alerts that match all of `matchers`, silenced and inhibited ones included; resolved ones are not kept."""
+        return self.http.get_as(list[NotifiedAlert], "api/v2/alerts", _filter(matchers))
+
+    def silences(self, matchers: Sequence[Matcher] = ()) -> list[Silence]:
+        """Silences whose own matchers agree with `matchers`, expired ones included."""
+        return self.http.get_as(list[Silence], "api/v2/silences", _filter(matchers))
+
+    def status(self) -> AlertmanagerStatus:
+        return self.http.get_as(AlertmanagerStatus, "api/v2/status")
+
+    def check_ready(self) -> None:
+        """Returns when the server says it is ready."""
+        self.http.get("-/ready")
+
+
+def _filter(matchers: Sequence[Matcher]) -> dict[str, list[str]]:
+    return {"filter": [_written(matcher) for matcher in matchers]} if matchers else {}
+
+
+def _written(matcher: Matcher) -> str:
+    operator = {(True, False): "=", (False, False): "!=", (True, True): "=~", (False, True): "!~"}[
+        matcher.is_equal, matcher.is_regex
+    ]
+    value = matcher.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{matcher.name}{operator}"{value}"'

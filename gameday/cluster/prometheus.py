@@ -1,0 +1,230 @@
+"""Prometheus' HTTP API v1, as far as a game-day asks it: queries, rules, targets, readiness.
+
+Returns plain frozen models; the frames are made in `gameday.observe.metrics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Generic, Literal, Self, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from gameday.cluster.http import CallCounter, open_http
+from gameday.cluster.profile import Endpoint
+
+T = TypeVar("T")
+
+
+class _Answer(BaseModel):
+    """Servers add keys over time: unknown ones are ignored, known ones are checked."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+def _never(value: object) -> object:
+    """Go writes its zero time for what has not happened."""
+    return None if isinstance(value, str) and value.startswith("0001-01-01") else value
+
+
+_MaybeTime = Annotated[AwareDatetime | None, BeforeValidator(_never)]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One element of an instant vector; `labels` are without `__name__`, which is `name`."""
+
+    name: str
+    labels: Mapping[str, str]
+    at: datetime
+    value: float
+
+
+@dataclass(frozen=True)
+class Series:
+    """One series of a range query, oldest point first. A step without a sample has no point."""
+
+    name: str
+    labels: Mapping[str, str]
+    points: tuple[tuple[datetime, float], ...]
+
+
+class ActiveAlert(_Answer):
+    """One label set of an alerting rule. `active_at` is when the expression first held, pending included."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    state: Literal["pending", "firing"]
+    active_at: AwareDatetime = Field(alias="activeAt")
+    value: str
+
+    @property
+    def name(self) -> str:
+        return self.labels.get("alertname", "")
+
+
+class AlertingRule(_Answer):
+    """`hold_s` is the rule's `for`, in seconds; `last_error` is empty while it evaluates well."""
+
+    type: Literal["alerting"]
+    name: str
+    query: str
+    hold_s: float = Field(alias="duration")
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    state: Literal["inactive", "pending", "firing"] = "inactive"
+    health: str
+    last_error: str = Field(default="", alias="lastError")
+    last_evaluation: _MaybeTime = Field(default=None, alias="lastEvaluation")
+    alerts: tuple[ActiveAlert, ...] = ()
+
+
+class RuleGroup(_Answer):
+    name: str
+    file: str
+    interval_s: float = Field(alias="interval")
+    rules: tuple[AlertingRule, ...]
+
+
+class ScrapeTarget(_Answer):
+    """`health` is unknown before the first scrape."""
+
+    labels: dict[str, str]
+    scrape_url: str = Field(alias="scrapeUrl")
+    health: Literal["up", "down", "unknown"]
+    last_error: str = Field(default="", alias="lastError")
+    last_scrape: _MaybeTime = Field(default=None, alias="lastScrape")
+
+    @property
+    def job(self) -> str:
+        return self.labels.get("job", "")
+
+
+class BuildInfo(_Answer):
+    version: str
+    revision: str = ""
+
+
+class _Envelope(_Answer, Generic[T]):
+    status: Literal["success"]
+    data: T
+
+
+class _Element(_Answer):
+    """`value` and `values` are absent on native histograms, which no rule of ours makes."""
+
+    metric: dict[str, str] = {}
+    value: tuple[float, float] | None = None
+    values: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.metric.get("__name__", "")
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {name: value for name, value in self.metric.items() if name != "__name__"}
+
+
+class _Vector(_Answer):
+    kind: Literal["vector"] = Field(alias="resultType")
+    result: tuple[_Element, ...]
+
+
+class _Scalar(_Answer):
+    kind: Literal["scalar"] = Field(alias="resultType")
+    result: tuple[float, float]
+
+
+class _Matrix(_Answer):
+    kind: Literal["matrix"] = Field(alias="resultType")
+    result: tuple[_Element, ...]
+
+
+class _Rules(_Answer):
+    groups: tuple[RuleGroup, ...]
+
+
+class _Alerts(_Answer):
+    alerts: tuple[ActiveAlert, ...]
+
+
+class _Targets(_Answer):
+    active: tuple[ScrapeTarget, ...] = Field(alias="activeTargets")
+
+
+class Prometheus:
+    """Every method raises AdapterError, and nothing else, when the server cannot be asked or refuses."""
+
+    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
+        self.http = open_http(endpoint, counter)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.http.close()
+
+    def query(self, promql: str, at: datetime | None = None) -> list[Sample]:
+        """An instant vector, or a scalar as one sample without labels. `at` None: now by the server's clock."""
+        params = {"query": promql} | ({"time": _unix(at)} if at else {})
+        answer = self.http.get_as(_Envelope[_Vector | _Scalar], "api/v1/query", params).data
+        if isinstance(answer, _Scalar):
+            return [Sample("", {}, _moment(answer.result[0]), answer.result[1])]
+        return [
+            Sample(item.name, item.labels, _moment(item.value[0]), item.value[1])
+            for item in answer.result
+            if item.value is not None
+        ]
+
+    def query_range(self, promql: str, start: datetime, end: datetime, step: timedelta) -> list[Series]:
+        """One series per label set, sampled every `step`; Prometheus refuses more than 11,000 points a series."""
+        params = {"query": promql, "start": _unix(start), "end": _unix(end), "step": f"{step.total_seconds():g}"}
+        answer = self.http.get_as(_Envelope[_Matrix], "api/v1/query_range", params).data
+        return [
+            Series(item.name, item.labels, tuple((_moment(at), value) for at, value in item.values))
+            for item in answer.result
+        ]
+
+    def rule_groups(self) -> tuple[RuleGroup, ...]:
+        """All groups with their alerting rules, and the alerts of each that are pending or firing."""
+        return self.http.get_as(_Envelope[_Rules], "api/v1/rules", {"type": "alert"}).data.groups
+
+    def rule(self, name: str) -> AlertingRule | None:
+        """The alerting rule of that name; None if there is none.
+
+        Rules may share a name: their alerts come together, with the state of the most advanced one.
+        """
+        rules = [rule for group in self.rule_groups() for rule in group.rules if rule.name == name]
+        if not rules:
+            return None
+        furthest = max(rules, key=lambda rule: ("inactive", "pending", "firing").index(rule.state))
+        return furthest.model_copy(update={"alerts": tuple(alert for rule in rules for alert in rule.alerts)})
+
+    def alerts(self) -> tuple[ActiveAlert, ...]:
+        """Every alert that is pending or firing now."""
+        return self.http.get_as(_Envelope[_Alerts], "api/v1/alerts").data.alerts
+
+    def targets(self) -> tuple[ScrapeTarget, ...]:
+        """The active scrape targets with their health."""
+        return self.http.get_as(_Envelope[_Targets], "api/v1/targets", {"state": "active"}).data.active
+
+    def build_info(self) -> BuildInfo:
+        return self.http.get_as(_Envelope[BuildInfo], "api/v1/status/buildinfo").data
+
+    def check_ready(self) -> None:
+        """Returns when the server says it is ready."""
+        self.http.get("-/ready")
+
+
+def _unix(moment: datetime) -> str:
+    return f"{moment.timestamp():.3f}"
+
+
+def _moment(unix: float) -> datetime:
+    return datetime.fromtimestamp(unix, UTC)

@@ -1,0 +1,183 @@
+"""The rehearsal's Prometheus and Alertmanager: the real programs, configured for a cluster that lives minutes.
+
+Everything here only writes configuration and says how to start a program;
+starting, watching and ending it is the supervisor's work.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from gameday.rehearsal.programs import find_program
+
+RULES = Path(__file__).resolve().parents[2] / "deploy" / "alerts" / "gpu-faults.rules.yaml"
+"""The same rules as in production."""
+
+_SMALL = 32  # nodes up to which Prometheus keeps up at its fastest on two cores
+_LARGE = 1000
+_RETENTION = "6h"
+
+
+@dataclass(frozen=True)
+class Program:
+    """How to start one program and know that it serves: `ready_url` answers 200 then."""
+
+    name: str
+    argv: tuple[str, ...]
+    ready_url: str
+    log_file: Path
+
+
+@dataclass(frozen=True)
+class ScrapeJob:
+    """`address` is host:port of a server with /metrics; `every_s` None means the default pace."""
+
+    name: str
+    address: str
+    every_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds between two scrapes of all GPUs, of the node-health controller, and two evaluations of the rules."""
+
+    scrape_s: float
+    health_s: float
+    evaluation_s: float
+
+
+def pace(nodes: int) -> Pace:
+    """As fast as two cores carry: 1 s up to 32 nodes, growing evenly to 15 s at 1,000 and beyond.
+
+    The controller's metrics are few at any size, so they are read faster.
+    """
+    if nodes <= _SMALL:
+        return Pace(scrape_s=1.0, health_s=0.5, evaluation_s=0.5)
+    share = min(1.0, (nodes - _SMALL) / (_LARGE - _SMALL))
+    scrape_s = math.ceil(1 + 14 * share)
+    return Pace(scrape_s=float(scrape_s), health_s=1.0, evaluation_s=max(1.0, scrape_s / 5))
+
+
+def scrape_jobs(nodes: int, *, dcgm_address: str, health_address: str) -> tuple[ScrapeJob, ...]:
+    """The two servers that the alert rules read, each at its pace."""
+    at = pace(nodes)
+    return (
+        ScrapeJob("dcgm-exporter", dcgm_address, at.scrape_s),
+        ScrapeJob("node-health", health_address, at.health_s),
+    )
+
+
+def prometheus_program(
+    folder: Path,
+    *,
+    port: int,
+    nodes: int,
+    jobs: Sequence[ScrapeJob],
+    alertmanager_port: int,
+    rule_files: Sequence[Path] = (RULES,),
+) -> Program:
+    """Write Prometheus' configuration into `folder` and say how to start it; keeps its data there too.
+
+    Raises ProgramMissingError where there is no Prometheus, OSError where `folder` cannot be written.
+    """
+    at = pace(nodes)
+    folder = folder.resolve()
+    own = ScrapeJob("prometheus", f"127.0.0.1:{port}", max(5.0, at.scrape_s))
+    config = folder / "prometheus.yml"
+    _write_yaml(
+        config,
+        {
+            "global": {
+                "scrape_interval": _duration(at.scrape_s),
+                "scrape_timeout": _duration(at.scrape_s),
+                "evaluation_interval": _duration(at.evaluation_s),
+            },
+            "rule_files": [str(path.resolve()) for path in rule_files],
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager_port}"]}]}]},
+            "scrape_configs": [_scrape_config(job, at.scrape_s) for job in (*jobs, own)],
+        },
+    )
+    argv = (
+        str(find_program("prometheus")),
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'prometheus-data'}",
+        f"--storage.tsdb.retention.time={_RETENTION}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        # A restarted Alertmanager hears of a firing alert within this, not a minute later.
+        "--rules.alert.resend-delay=10s",
+        "--log.level=warn",
+    )
+    return Program("prometheus", argv, f"http://127.0.0.1:{port}/-/ready", folder / "prometheus.log")
+
+
+def alertmanager_program(folder: Path, *, port: int, webhook_url: str | None = None) -> Program:
+    """Write Alertmanager's configuration into `folder` and say how to start it; keeps its data there too.
+
+    Alerts are passed on at once and one by one, to `webhook_url` or, without one, to nobody.
+    Raises ProgramMissingError where there is no Alertmanager, OSError where `folder` cannot be written.
+    """
+    folder = folder.resolve()  # the program may run in another working directory
+    receiver: dict[str, object] = {"name": "gameday"}
+    if webhook_url:
+        receiver["webhook_configs"] = [{"url": webhook_url, "send_resolved": True}]
+    config = folder / "alertmanager.yml"
+    _write_yaml(
+        config,
+        {
+            "route": {
+                "receiver": "gameday",
+                "group_by": ["..."],  # each alert by itself
+                "group_wait": "0s",
+                "group_interval": "1s",
+                "repeat_interval": "1h",
+            },
+            "receivers": [receiver],
+        },
+    )
+    argv = (
+        str(find_program("alertmanager")),
+        f"--config.file={config}",
+        f"--storage.path={folder / 'alertmanager-data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=",  # alone: no gossip, no second port
+        "--log.level=warn",
+    )
+    return Program("alertmanager", argv, f"http://127.0.0.1:{port}/-/ready", folder / "alertmanager.log")
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on now; for programs that cannot choose one and say which."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _scrape_config(job: ScrapeJob, default_s: float) -> dict[str, object]:
+    every = _duration(job.every_s or default_s)
+    return {
+        "job_name": job.name,
+        "scrape_interval": every,
+        "scrape_timeout": every,
+        # The exporters name node, namespace and pod themselves, as dcgm-exporter's own manifests have it.
+        "honor_labels": True,
+        "static_configs": [{"targets": [job.address]}],
+    }
+
+
+def _duration(seconds: float) -> str:
+    """Prometheus' own notation knows no fractions."""
+    return f"{round(seconds * 1000)}ms"
+
+
+def _write_yaml(path: Path, content: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(content, file)

@@ -1,0 +1,110 @@
+"""Which programs of others the project needs, where it looks for them, and how each system installs them.
+
+Only the standard library is imported here: `scripts/setup.py` uses this table
+before there is a virtual environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parents[2] / ".tools"
+"""The project's tool folder, filled by `make setup`; `bin` inside it is searched after PATH."""
+
+
+class ProgramMissingError(Exception):
+    """A program is neither on PATH nor in the tool folder; the message says how to install it here."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A program, the names it goes by, and the package that brings it."""
+
+    names: tuple[str, ...]
+    debian: str
+    others: dict[str, str]
+    """Installing command by the ID of os-release."""
+
+
+PROMETHEUS = {
+    "fedora": "dnf install golang-github-prometheus",
+    "arch": "pacman -S prometheus",
+    "alpine": "apk add prometheus",
+    "opensuse": "zypper install golang-github-prometheus-prometheus",
+}
+ALERTMANAGER = {
+    "fedora": "dnf install golang-github-prometheus-alertmanager",
+    "arch": "pacman -S alertmanager",
+    "alpine": "apk add alertmanager",
+    "opensuse": "zypper install golang-github-prometheus-alertmanager",
+}
+PROGRAMS: dict[str, Wanted] = {
+    "prometheus": Wanted(("prometheus",), "prometheus", PROMETHEUS),
+    "promtool": Wanted(("promtool",), "prometheus", PROMETHEUS),
+    # Debian names the daemon after its package, everybody else as upstream does.
+    "alertmanager": Wanted(("prometheus-alertmanager", "alertmanager"), "prometheus-alertmanager", ALERTMANAGER),
+    "amtool": Wanted(("amtool",), "prometheus-alertmanager", ALERTMANAGER),
+    "kubectl": Wanted(
+        ("kubectl",),
+        "kubernetes-client",
+        {
+            "fedora": "dnf install kubernetes-client",
+            "arch": "pacman -S kubectl",
+            "alpine": "apk add kubectl",
+            "opensuse": "zypper install kubernetes-client",
+        },
+    ),
+    "chromium": Wanted(
+        ("chromium", "chromium-browser", "google-chrome"),
+        "chromium",
+        {
+            "fedora": "dnf install chromium",
+            "arch": "pacman -S chromium",
+            "alpine": "apk add chromium",
+            "opensuse": "zypper install chromium",
+        },
+    ),
+}
+
+
+def search(name: str) -> Path | None:
+    """The program's path, from PATH or the tool folder; None where it is nowhere."""
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(TOOLS / "bin")))
+    found = (shutil.which(candidate, path=path) for candidate in PROGRAMS[name].names)
+    return next((Path(hit) for hit in found if hit), None)
+
+
+def find_program(name: str) -> Path:
+    """The path of one of PROGRAMS; raises ProgramMissingError with the command that installs it."""
+    found = search(name)
+    if found is None:
+        raise ProgramMissingError(
+            f"{' or '.join(PROGRAMS[name].names)} is neither on PATH nor in {TOOLS / 'bin'}: {install_hint(name)}"
+        )
+    return found
+
+
+def install_hint(name: str, os_release: Path = Path("/etc/os-release")) -> str:
+    """What to type on this system to get the program."""
+    wanted = PROGRAMS[name]
+    systems = _systems(os_release)
+    if systems & {"debian", "ubuntu"}:
+        return f"run `make setup`, which fetches it without root, or `sudo apt-get install {wanted.debian}`"
+    for system, command in wanted.others.items():
+        if system in systems:
+            return f"run `sudo {command}`"
+    return f"install {wanted.names[-1]} with your system's package manager and put it on PATH"
+
+
+def _systems(os_release: Path) -> set[str]:
+    """ID and ID_LIKE of os-release(5)."""
+    try:
+        lines = os_release.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return set()
+    values = dict(line.split("=", 1) for line in lines if "=" in line)
+    words = f"{values.get('ID', '')} {values.get('ID_LIKE', '')}".replace('"', "").replace("'", "").split()
+    return set(words)

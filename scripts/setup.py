@@ -1,0 +1,271 @@
+"""Make a fresh checkout ready: the virtual environment, and the programs of others, without root.
+
+Run by the Makefile with whatever Python 3.11+ the system has; imports only
+the standard library. Every part is skipped when nothing it depends on has
+changed. Programs come from the system's own Debian archive through apt on a
+state folder of our own: apt checks the archive's signatures as it always
+does, dpkg-deb unpacks into `.tools`, no service is started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from gameday.rehearsal.programs import PROGRAMS, TOOLS, install_hint, search  # noqa: E402
+
+VENV = ROOT / ".venv"
+VENV_PYTHON = VENV / "bin" / "python"
+LOCK = ROOT / "requirements.lock"
+DPKG_STATUS = Path("/var/lib/dpkg/status")
+# Drawn text needs a font; chromium only recommends some.
+BROWSER_PACKAGES = ("chromium", "fonts-dejavu-core")
+
+
+class SetupError(Exception):
+    """Set-up cannot go on; the message says what to do."""
+
+
+def main(parts: Sequence[str]) -> int:
+    steps = {"venv": make_venv, "tools": fetch_tools, "browser": fetch_browser}
+    if unknown := [part for part in parts if part not in steps]:
+        print(f"setup: unknown part {unknown[0]!r}; parts: {', '.join(steps)}", file=sys.stderr)
+        return 64
+    try:
+        for part in parts:
+            steps[part]()
+    except SetupError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def make_venv() -> None:
+    """`.venv` with exactly the lock's packages, hashes checked, and this project installed editable."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - this runs before anything else has checked it
+        raise SetupError(f"Python 3.11 or newer is needed, {sys.executable} is {sys.version.split()[0]}")
+    stamp = VENV / ".setup-stamp"
+    # The interpreter and the path are in it because a venv survives neither's change.
+    wanted = _digest(LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), sys.version, sys.base_prefix, str(VENV))
+    if VENV_PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return
+    say("creating .venv from requirements.lock")
+    stamp.unlink(missing_ok=True)
+    same_python = f"import sys, pip; sys.exit({sys.version!r} != sys.version)"
+    if not _succeeds([VENV_PYTHON, "-c", same_python]):
+        _create_venv()
+    pip: list[str | Path] = [
+        VENV_PYTHON,
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+        "install",
+        "--no-input",
+    ]
+    run([*pip, "--require-hashes", "--requirement", LOCK])
+    run([*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT])
+    stamp.write_text(wanted)
+
+
+def _create_venv() -> None:
+    # Not sys.executable: with the environment activated, that is the one about to be cleared.
+    python = getattr(sys, "_base_executable", sys.executable)
+    if _succeeds([python, "-c", "import ensurepip"]):
+        run([python, "-m", "venv", "--clear", VENV])
+        return
+    # Debian keeps ensurepip in python3-venv; pip itself is to be had as a wheel.
+    if not _succeeds([python, "-c", "import venv"]) or not _has_apt():
+        raise SetupError("this Python has no venv with pip; install your system's python3-venv package")
+    with tempfile.TemporaryDirectory() as folder:
+        unpack(download(["python3-pip-whl"], resolve=False), Path(folder))
+        wheels = sorted(Path(folder).glob("usr/share/python-wheels/pip-*.whl"))
+        if not wheels:
+            raise SetupError("Debian's python3-pip-whl holds no pip; install your system's python3-venv package")
+        run([python, "-m", "venv", "--clear", "--without-pip", VENV])
+        run([VENV_PYTHON, wheels[-1] / "pip", "--quiet", "install", "--no-index", wheels[-1]])
+
+
+def fetch_tools() -> None:
+    """Prometheus, Alertmanager and kubectl into `.tools`, unless they are on PATH or there already."""
+    names = ("prometheus", "promtool", "alertmanager", "amtool", "kubectl")
+    missing = [name for name in names if search(name) is None]
+    if not missing:
+        return
+    _need_apt(missing)
+    packages = sorted({PROGRAMS[name].debian for name in missing})
+    say(f"fetching {', '.join(packages)} into .tools")
+    unpack(download(packages, resolve=False), TOOLS / "root")
+    for name in missing:
+        program = _first_program(TOOLS / "root" / "usr" / "bin", PROGRAMS[name].names)
+        if program is None:
+            raise SetupError(f"Debian's {PROGRAMS[name].debian} brought no {name}: {install_hint(name)}")
+        if name == "alertmanager":
+            _relocate(program)
+        else:
+            _link(program)
+
+
+def fetch_browser() -> None:
+    """Chromium for the tests that look at the report; without it they skip and say so."""
+    if search("chromium") is not None:
+        return
+    try:
+        _need_apt(["chromium"])
+        say("fetching chromium and the libraries this system lacks into .tools")
+        root = TOOLS / "browser"
+        unpack(download(BROWSER_PACKAGES, resolve=True), root)
+        _wrap_chromium(root)
+    except SetupError as error:
+        say(f"no browser: {error}\n       the browser tests will be skipped")
+
+
+def _relocate(program: Path) -> None:
+    """Debian's Alertmanager does not start without the templates of its package, which it seeks in /usr/share.
+
+    The path is compiled in and no flag changes it. A copy of the program gets a path of the same length without
+    the leading slash, and a wrapper that starts it where that path leads: the unpacked package.
+    """
+    copy = program.with_name(f"{program.name}.relocated")
+    copy.write_bytes(program.read_bytes().replace(b"/usr/share/prometheus", b"usr//share/prometheus"))
+    copy.chmod(0o755)
+    wrapper = TOOLS / "bin" / program.name
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    wrapper.write_text(f'#!/bin/sh\ncd "${{0%/*}}/../root" && exec usr/bin/{copy.name} "$@"\n')
+    wrapper.chmod(0o755)
+
+
+def _wrap_chromium(root: Path) -> None:
+    program = root / "usr/lib/chromium/chromium"
+    if not program.exists():
+        raise SetupError(f"Debian's chromium brought no usr/lib/chromium/chromium: {install_hint('chromium')}")
+    (root / "fonts.conf").write_text(
+        f"<fontconfig><dir>{root}/usr/share/fonts</dir><dir>/usr/share/fonts</dir>"
+        f"<cachedir>{root}/fontcache</cachedir></fontconfig>\n"
+    )
+    libraries = sorted({str(path.parent) for path in root.glob("**/*.so*") if "chromium" not in path.parts})
+    wrapper = TOOLS / "bin" / "chromium"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        f"export LD_LIBRARY_PATH='{':'.join(libraries)}'\n"
+        f"export FONTCONFIG_FILE='{root}/fonts.conf'\n"
+        f"exec '{program}' \"$@\"\n"
+    )
+    wrapper.chmod(0o755)
+    if not _succeeds([wrapper, "--version"]):
+        wrapper.unlink()
+        raise SetupError(f"the unpacked chromium does not start: {install_hint('chromium')}")
+
+
+def download(packages: Sequence[str], *, resolve: bool) -> list[Path]:
+    """Fetch .deb files; `resolve` adds the dependencies that this system lacks. Raises SetupError."""
+    apt = ["apt-get", "-qq", *_apt_options()]
+    archives = TOOLS / "apt/cache/archives"
+    _update_lists(apt)
+    for old in archives.glob("*.deb"):
+        old.unlink()
+    if resolve:
+        run([*apt, "--yes", "--no-install-recommends", "--download-only", "install", *packages], quiet=True)
+    else:
+        run([*apt, "download", *packages], cwd=archives, quiet=True)
+    return sorted(archives.glob("*.deb"))
+
+
+def _apt_options() -> list[str]:
+    state, cache = TOOLS / "apt/state", TOOLS / "apt/cache"
+    for folder in (state / "lists/partial", cache / "archives/partial"):
+        folder.mkdir(parents=True, exist_ok=True)
+    options = {
+        "Dir::State": state,
+        "Dir::State::status": DPKG_STATUS,
+        "Dir::Cache": cache,
+        "Debug::NoLocking": "true",  # dpkg's own lock is root's; nothing is installed
+        "APT::Sandbox::User": "root",  # as root: do not hand our folders to the _apt user
+        "APT::Keep-Downloaded-Packages": "true",
+    }
+    return [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+
+
+def _update_lists(apt: Sequence[str]) -> None:
+    # Some images' hooks clean root's own cache after an update and fail without root; apt has done its work by
+    # then, so what counts is whether there are lists.
+    done = subprocess.run([*map(str, apt), "update"], capture_output=True, text=True, check=False)
+    if not list((TOOLS / "apt/state/lists").glob("*Packages*")):
+        raise SetupError(f"apt-get update brought no package lists: {done.stderr.strip()[-500:]}")
+
+
+def unpack(archives: Sequence[Path], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for archive in archives:
+        run(["dpkg-deb", "--extract", archive, folder])
+        archive.unlink()
+
+
+def run(argv: Sequence[str | Path], *, cwd: Path = ROOT, quiet: bool = False) -> None:
+    """Run a program to its end; raises SetupError with the end of its output when it fails."""
+    done = subprocess.run(
+        [str(word) for word in argv],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if quiet else None,
+        stderr=subprocess.PIPE if quiet else None,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = f": {(done.stdout + done.stderr).strip()[-1000:]}" if quiet else "; see above"
+        raise SetupError(f"`{Path(str(argv[0])).name}` failed with status {done.returncode}{said}")
+
+
+def say(line: str) -> None:
+    print(f"setup: {line}", flush=True)
+
+
+def _succeeds(argv: Sequence[str | Path]) -> bool:
+    words = [str(word) for word in argv]
+    try:
+        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def _has_apt() -> bool:
+    return all(map(shutil.which, ("apt-get", "dpkg-deb"))) and DPKG_STATUS.exists()
+
+
+def _need_apt(names: Sequence[str]) -> None:
+    if not _has_apt():
+        hints = "\n  ".join(f"{name}: {install_hint(name)}" for name in names)
+        raise SetupError(f"not on PATH, and this system has no apt to fetch them with:\n  {hints}")
+
+
+def _first_program(folder: Path, names: Sequence[str]) -> Path | None:
+    return next((folder / name for name in names if os.access(folder / name, os.X_OK)), None)
+
+
+def _link(program: Path) -> None:
+    link = TOOLS / "bin" / program.name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(program, link.parent))
+
+
+def _digest(*parts: bytes | str) -> str:
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
+    return total.hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or ["venv", "tools"]))
