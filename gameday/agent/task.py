@@ -3,16 +3,18 @@
 The order arrives in the environment variable GAMEDAY_TASK. The answer is the
 pod's termination message (at most 4096 bytes, the kubelet's limit), written to
 the path in GAMEDAY_TERMINATION_LOG. QA results are too many for it: they go to
-stdout, one `QaResult` JSON line each, read from the pod's log.
+stdout, one `QaResult` JSON line each, read from the pod's log. Exit status: 0
+clean and done, 1 dirty, unknown or failed, 2 an order the agent cannot read.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from gameday.history.events import Cleanliness
+from gameday.host.base import GpuSample
 from gameday.plan.models import QaFloors, RemediationAction
 
 
@@ -27,8 +29,10 @@ class InjectTask(_Model):
     run_id: str
     node: str
     gpu: int
-    fault: dict[str, Any] = Field(description="the fault's parameters as plain data; validated by the fault's own model")
-    hold_s: float
+    fault: dict[str, Any] = Field(
+        description="the fault's parameters as plain data; validated by the fault's own model"
+    )
+    hold_s: float = Field(gt=0, le=86_400, description="seconds; the dead-man's switch, so it has an end: a day")
 
 
 class UndoTask(_Model):
@@ -67,7 +71,17 @@ class QaTask(_Model):
     expected_gpus: int | None = None
 
 
-Task = Annotated[InjectTask | UndoTask | MarkTask | RemediateTask | QaTask, Field(discriminator="role")]
+class SampleTask(_Model):
+    """Print every GPU's NVML reading, a `SampledNote` line each, until SIGTERM or `duration_s`."""
+
+    role: Literal["sample"] = "sample"
+    run_id: str
+    node: str
+    interval_s: float = Field(default=1.0, ge=0.1, le=60)
+    duration_s: float = Field(gt=0, le=86_400)
+
+
+Task = Annotated[InjectTask | UndoTask | MarkTask | RemediateTask | QaTask | SampleTask, Field(discriminator="role")]
 TASK: TypeAdapter[Task] = TypeAdapter(Task)
 
 
@@ -80,17 +94,40 @@ class InjectedNote(_Model):
     undo_state: dict[str, str]
 
 
+class SampledNote(_Model):
+    """One GPU at one moment, printed as a JSON line."""
+
+    note: Literal["sampled"] = "sampled"
+    at: AwareDatetime
+    gpu: GpuSample
+
+
 class Outcome(_Model):
-    """The termination message. Evidence is cut, oldest line first kept, to fit 4096 bytes."""
+    """The termination message. Evidence is cut, oldest line first kept, to fit 4096 bytes.
+
+    `cleanliness` tells whether anything that we put in is still there; whether
+    the role reached its aim is `ok`.
+    """
 
     role: str
     ok: bool
     cleanliness: Cleanliness
-    written_at: AwareDatetime | None = Field(default=None, description="when the fault or marker was written; host clock")
+    written_at: AwareDatetime | None = Field(
+        default=None, description="when the fault or marker was written; host clock"
+    )
     ended_by: Literal["done", "sigterm", "hold", "error"] = "done"
     error: str = ""
+    attempts: int = Field(default=1, description="how often undo was tried, where the role undoes")
     evidence: tuple[str, ...] = ()
     undo_state: dict[str, str] = {}
+
+    @classmethod
+    def parse(cls, termination_message: str) -> Outcome | None:
+        """The outcome a pod left, or None: a pod's words are hostile input."""
+        try:
+            return cls.model_validate_json(termination_message)
+        except ValidationError:
+            return None
 
 
 class QaResult(_Model):

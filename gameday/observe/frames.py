@@ -12,13 +12,32 @@ import pandas as pd
 
 SCHEMAS: dict[str, dict[str, str]] = {
     # one row per sample; gpu is the NVML index as text, "" for node-wide metrics
-    "metrics": {"time": "datetime64[ns, UTC]", "node": "string", "gpu": "string", "metric": "string", "value": "float64"},
+    "metrics": {
+        "time": "datetime64[ns, UTC]",
+        "node": "string",
+        "gpu": "string",
+        "metric": "string",
+        "value": "float64",
+    },
     # one row per scrape of ALERTS; state is pending or firing
-    "alerts": {"time": "datetime64[ns, UTC]", "alert": "string", "state": "string", "node": "string", "severity": "string"},
+    "alerts": {
+        "time": "datetime64[ns, UTC]",
+        "alert": "string",
+        "state": "string",
+        "node": "string",
+        "severity": "string",
+    },
     # one row per line of the log store that concerns a target
     "logs": {"time": "datetime64[ns, UTC]", "node": "string", "line": "string"},
     # one row per change of a pod that the run watched
-    "pods": {"time": "datetime64[ns, UTC]", "namespace": "string", "pod": "string", "node": "string", "phase": "string", "gpus": "Int64"},
+    "pods": {
+        "time": "datetime64[ns, UTC]",
+        "namespace": "string",
+        "pod": "string",
+        "node": "string",
+        "phase": "string",
+        "gpus": "Int64",
+    },
 }
 
 

@@ -1,0 +1,131 @@
+"""`gameday …`: the only place that turns outcomes into exit codes, and errors into words.
+
+Command modules keep their imports of Prefect, pandas and clients inside the
+commands that need them, so that `gameday --help` and `gameday validate` answer
+at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from gameday import __version__
+from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.plan.problems import PlanError, printable
+
+COMMAND_MODULES = ("gameday.cli.plans", "gameday.cli.game_day")
+"""Each has `register(app: typer.Typer) -> None`, which adds its commands or its sub-app."""
+_TYPER_INTERRUPTED = 130
+"""What typer makes of Ctrl-C."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gameday {__version__}")
+        raise typer.Exit
+
+
+def _gameday(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Chaos game-days for GPU Kubernetes clusters.
+
+    Exit codes: 0 held, clean · 1 broken · 2 unknown · 3 aborted · 4 cluster dirty · 5 refused · 64 usage · 70 internal.
+    """
+
+
+def build_app() -> typer.Typer:
+    """The command line with every command module that is installed."""
+    built = typer.Typer(
+        name="gameday",
+        callback=_gameday,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for module in COMMAND_MODULES:
+        if find_spec(module):
+            import_module(module).register(built)
+    return built
+
+
+app = build_app()
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; says on stderr what went wrong."""
+    try:
+        result = app(list(arguments), prog_name="gameday", standalone_mode=False)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        return _explain(error)
+    if result == _TYPER_INTERRUPTED:
+        return _fail("interrupted", ExitCode.ABORTED)
+    return result if isinstance(result, int) else ExitCode.HELD
+
+
+def _explain(error: BaseException) -> int:
+    match error:
+        case CommandError():
+            return _fail(str(error), error.code)
+        case PlanError():
+            print(error, file=sys.stderr)
+            return ExitCode.USAGE
+        case typer.TyperException():
+            return _usage(error)
+        case KeyboardInterrupt() | typer.Abort():
+            return _fail("interrupted", ExitCode.ABORTED)
+        case BrokenPipeError() | SystemExit():
+            return _reader_gone()
+    return _internal(error)
+
+
+def _fail(message: str, code: ExitCode) -> int:
+    print(f"gameday: {message}", file=sys.stderr)
+    return code
+
+
+def _usage(error: typer.TyperException) -> int:
+    said = error.format_message()
+    if not said.strip():  # no arguments at all: typer has printed the help instead
+        return ExitCode.USAGE
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "gameday"
+    return _fail(f"{printable(said)}\nSee: {command} --help", ExitCode.USAGE)
+
+
+def _reader_gone() -> int:
+    """Whoever read our output (`| head`) left. typer makes the first such error a SystemExit, the last stays ours."""
+    # The interpreter flushes stdout once more at its end, and would complain there.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.ABORTED
+
+
+def _internal(error: BaseException) -> int:
+    import tempfile  # noqa: PLC0415 - both only for the rare case
+    import traceback  # noqa: PLC0415
+
+    said = printable(f"{type(error).__name__}: {error}")
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="gameday-", suffix=".traceback.txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.writelines(traceback.format_exception(error))
+        where = f"the traceback is in {file.name}; please report it with the command you ran"
+    except OSError as not_written:
+        where = f"its traceback could not be written: {not_written.strerror}"
+    return _fail(f"internal error: {said}\n{where}", ExitCode.INTERNAL)

@@ -1,0 +1,186 @@
+"""Show a run as it happens, from nothing but its history file: the same view for a run of any process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import ValidationError
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from gameday.history.events import (
+    RECORD,
+    Aborted,
+    AlertSeen,
+    FaultInjected,
+    FaultUndone,
+    NodeReturned,
+    Problem,
+    Record,
+    Refused,
+    Remediated,
+    SteadyStateChecked,
+    Step,
+    StepEnded,
+    StepOutcome,
+    StepStarted,
+    TaintSeen,
+    TargetsChosen,
+    WaitStarted,
+)
+from gameday.plan.problems import printable
+
+_REFRESH_S = 0.2
+_STYLES = {
+    StepOutcome.DONE: "green",
+    StepOutcome.BROKEN: "red",
+    StepOutcome.UNKNOWN: "yellow",
+    StepOutcome.ABORTED: "yellow",
+    StepOutcome.NOT_REACHED: "dim",
+}
+
+
+class LiveView:
+    """Follows history.jsonl; a table of the steps on a terminal, a line per event elsewhere."""
+
+    def __init__(self, history: Path, console: Console) -> None:
+        self._path = history
+        self._console = console
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="live", daemon=True)
+        self._offset = 0
+        self._first: Record | None = None
+        self._started: dict[Step, tuple[Record, StepStarted]] = {}
+        self._ended: dict[Step, tuple[Record, StepEnded]] = {}
+        self._waiting: tuple[Record, WaitStarted] | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        if not self._console.is_terminal:
+            while not self._stop.wait(_REFRESH_S):
+                self._read()
+            self._read()
+            return
+        with Live(self._table(), console=self._console, auto_refresh=False, transient=False) as live:
+            while not self._stop.wait(_REFRESH_S):
+                self._read()
+                live.update(self._table(), refresh=True)
+            self._read()
+            self._waiting = None
+            live.update(self._table(), refresh=True)
+
+    def _read(self) -> None:
+        """Take in whatever whole lines were added since the last look."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                added = file.read()
+        except FileNotFoundError:
+            return
+        whole = added[: added.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            try:
+                self._take(RECORD.validate_json(line))
+            except ValidationError:
+                continue
+
+    def _take(self, record: Record) -> None:
+        self._first = self._first or record
+        match record.event:
+            case StepStarted() as event:
+                self._started[event.step] = (record, event)
+            case StepEnded() as event:
+                self._ended[event.step] = (record, event)
+                self._waiting = None
+            case WaitStarted() as event:
+                self._waiting = (record, event)
+        line = _line(record)
+        if line is not None:
+            offset = (record.at - self._first.at).total_seconds()
+            self._console.print(Text.assemble((f"{offset:6.1f} s  ", "dim"), line), soft_wrap=True, highlight=False)
+
+    def _table(self) -> RenderableType:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for column in ("step", "", "elapsed", "waits for", "deadline"):
+            table.add_column(
+                column,
+                header_style="dim",
+                justify="right" if column in ("elapsed", "deadline") else "left",
+                overflow="fold",
+            )
+        for step in Step:
+            table.add_row(*self._row(step))
+        return Group(Text(), table)
+
+    def _row(self, step: Step) -> tuple[RenderableType, ...]:
+        started, ended = self._started.get(step), self._ended.get(step)
+        if ended:
+            seconds = ended[0].monotonic - started[0].monotonic if started else None
+            style = _STYLES[ended[1].outcome]
+            elapsed = f"{seconds:.1f} s" if seconds is not None else ""
+            return Text(step), Text(ended[1].outcome, style=style), elapsed, Text(""), Text("")
+        if not started:
+            return Text(step, style="dim"), "", "", "", ""
+        waiting, deadline = Text(""), ""
+        if self._waiting and self._waiting[1].step == step:
+            record, event = self._waiting
+            waiting = Text(printable(event.what))
+            deadline = f"{max(0.0, event.deadline_s - (time.monotonic() - record.monotonic)):.0f} s"
+        return (
+            Text(step, style="bold"),
+            Text("running", style="cyan"),
+            f"{time.monotonic() - started[0].monotonic:.1f} s",
+            waiting,
+            deadline,
+        )
+
+
+def _line(record: Record) -> Text | None:  # noqa: C901, PLR0911 - one line per kind of event, flat
+    """What deserves a line of its own, in words; None for the rest."""
+    match record.event:
+        case TargetsChosen(targets=targets):
+            return Text("target " + ", ".join(f"{t.node} GPU {t.gpu}" for t in targets))
+        case SteadyStateChecked(seconds=float() as seconds, node=node):
+            return Text(f"log path of {node} alive, {seconds:.1f} s from kernel log to log store")
+        case FaultInjected(fault=fault, target=target, layer=layer):
+            return Text(f"fault {fault} is in on {target.node} GPU {target.gpu}, layer {layer}", style="bold")
+        case AlertSeen(alert=alert, state=state, node=node, expected=expected, at_baseline=False):
+            return Text(
+                f"alert {alert} {state}" + (f" for {node}" if node else "") + ("" if expected else ", not expected")
+            )
+        case TaintSeen(node=node, taint=taint, present=present, manager=manager):
+            return Text(
+                f"taint {taint} {'on' if present else 'gone from'} {node}"
+                + (f", by {manager}" if manager and present else "")
+            )
+        case Remediated(node=node, action=action, ok=ok, seconds=seconds):
+            return Text(f"{action} of {node} {'done' if ok else 'failed'} after {seconds:.1f} s")
+        case NodeReturned(node=node):
+            return Text(f"{node} passed QA and is back in service", style="bold")
+        case FaultUndone(cleanliness=cleanliness, intent=intent) if cleanliness != "clean":
+            return Text(f"{intent}: {cleanliness}", style="red")
+        case Problem(what=what, hint=hint):
+            return Text(printable(what + (f" ({hint})" if hint else "")), style="yellow")
+        case Refused(why=why, hint=hint):
+            return Text(printable(f"refused: {why}" + (f"; {hint}" if hint else "")), style="red")
+        case Aborted(by=by, why=why):
+            return Text(printable(f"aborted by {by}: {why}; undoing"), style="yellow")
+        case StepEnded(step=step, outcome=outcome, why=why) if outcome is not StepOutcome.NOT_REACHED:
+            return Text(f"{step}: {outcome}" + (f": {printable(why)}" if why else ""), style=_STYLES[outcome])
+    return None

@@ -1,0 +1,123 @@
+"""`gameday validate`, `plans` and `schema`: everything about plans that needs no cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.plan.problems import PlanError, printable
+
+if TYPE_CHECKING:
+    from gameday.plan.models import FaultParameters, Plan
+
+
+def register(app: typer.Typer) -> None:
+    """Add the plan commands."""
+    app.command()(validate)
+    app.command()(plans)
+    app.command()(schema)
+
+
+def validate(
+    names: Annotated[list[str], typer.Argument(metavar="PLAN...", help="Plan files, or names of shipped plans.")],
+) -> int:
+    """Check plans without a cluster: one `ok` line per good plan, every problem of a bad one.
+
+    Exit code 0 when all are good, 64 when any is not.
+    """
+    from rich.console import Console  # noqa: PLC0415 - see the package's docstring
+    from rich.text import Text  # noqa: PLC0415
+
+    out, err = Console(), Console(stderr=True)
+    code = ExitCode.HELD
+    for name in names:
+        try:
+            path, plan = _load(name)
+        except PlanError as error:
+            code = ExitCode.USAGE
+            err.print(Text(str(error), style="red"), soft_wrap=True)
+        else:
+            out.print(Text.assemble(("ok", "green"), f"  {printable(str(path))}  {plan.name}"), soft_wrap=True)
+    return code
+
+
+def plans(as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False) -> None:
+    """List the shipped plans."""
+    from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
+
+    rows = [_row(loaded.plan) for loaded in load_shipped(_parameter_models())]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    from rich import box  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("plan", "fault", "targets", "expected", "remediation"):
+        table.add_column(column, overflow="fold", no_wrap=column == "plan")
+    for row in rows:
+        cells = (row["fault"], row["targets"], "\n".join(row["expected"]), row["remediation"])
+        table.add_row(Text(row["name"], style="bold"), *(Text(cell) for cell in cells))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        # A pipe has no width of its own; wide enough that nothing folds.
+        console.width = 160
+    console.print(table)
+    for row in rows:
+        console.print(Text.assemble((row["name"], "bold"), f": {row['title']}"), soft_wrap=True)
+
+
+def schema(
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of to stdout.")] = None,
+) -> None:
+    """Print the plans' JSON schema, which editors complete and check plans with."""
+    from gameday.faults.registry import known_faults  # noqa: PLC0415
+    from gameday.plan.schema import schema_text  # noqa: PLC0415
+
+    text = schema_text(_parameter_models(), {name: fault.summary for name, fault in known_faults().items()})
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{printable(str(output))} cannot be written: {error.strerror}") from None
+
+
+def _parameter_models() -> dict[str, type[FaultParameters]]:
+    from gameday.faults.registry import parameter_models  # noqa: PLC0415
+
+    return parameter_models()
+
+
+def _load(name: str) -> tuple[Path, Plan]:
+    from gameday.plan.catalogue import find_plan  # noqa: PLC0415
+    from gameday.plan.load import load_plan  # noqa: PLC0415
+
+    path = find_plan(name)
+    return path, load_plan(path, _parameter_models()).plan
+
+
+def _row(plan: Plan) -> dict[str, Any]:
+    from gameday.plan.models import format_duration  # noqa: PLC0415
+
+    expect = plan.expect
+    expected = [f"{alert.name} within {format_duration(alert.within)}" for alert in expect.alerts]
+    expected += [f"{taint.key}:{taint.effect} within {format_duration(taint.within)}" for taint in expect.taints]
+    if expect.stays_schedulable_for:
+        expected.append(f"stays schedulable for {format_duration(expect.stays_schedulable_for)}")
+    parameters = plan.fault.model_dump(mode="json", exclude={"type", "hold"}, exclude_defaults=True)
+    return {
+        "name": plan.name,
+        "title": plan.title,
+        "fault": " ".join([plan.fault.type, *(str(value) for value in parameters.values())]),
+        "targets": f"{plan.targets.nodes} node" + ("s" if plan.targets.nodes > 1 else ""),
+        "expected": expected,
+        "remediation": str(plan.recover.remediation),
+    }

@@ -1,0 +1,40 @@
+"""The last thing a run prints: its verdicts, its outcome and where the report is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gameday.checks.verdict import Status
+from gameday.plan.problems import printable
+from gameday.report.run import load_run
+
+_STYLES = {Status.HELD: "green", Status.BROKEN: "red", Status.UNKNOWN: "yellow"}
+
+
+def print_result(console: Console, folder: Path) -> int:
+    """Print a rendered run's verdict table, its outcome and its report's path; returns its exit code."""
+    loaded = load_run(folder)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("expectation", "bound", "measured", "verdict"):
+        table.add_column(column, overflow="fold")
+    for verdict in loaded.verdicts:
+        cells = (verdict.expectation, verdict.bound, verdict.measured)
+        status = Text(verdict.status, style=_STYLES[verdict.status])
+        table.add_row(*(Text(printable(cell)) for cell in cells), status)
+        if verdict.status is not Status.HELD and verdict.why:
+            table.add_row(Text(f"  {printable(verdict.why)}", style="dim"), "", "", "")
+    console.print(table)
+    result = loaded.result
+    style = "green" if result.exit_code == 0 else "red" if result.exit_code in (1, 4) else "yellow"
+    console.print(
+        Text.assemble((result.outcome.upper(), f"bold {style}"), f"  cluster {result.cleanliness}  "),
+        Text(printable(result.why)),
+        soft_wrap=True,
+    )
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+    return result.exit_code

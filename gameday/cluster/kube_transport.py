@@ -1,0 +1,134 @@
+"""Open the official Kubernetes client with counting, time-outs and honest retries.
+
+What a game-day costs the API server is counted here, under every call the
+client makes, watches included, so that the report cannot forget one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.client import rest
+
+from gameday import __version__
+from gameday.cluster.http import AdapterError, CallCounter
+from gameday.cluster.profile import ClusterProfile
+
+# Seconds to connect, and to wait for the next byte. A watch is silent for long, so its read time-out is the
+# server's own: real API servers close watches after 5-10 minutes (min-request-timeout 1800 s at most).
+_TIMEOUT = (3.0, 15.0)
+_WATCH_TIMEOUT = (3.0, 1900.0)
+# A refused connection is safe to try again whatever the verb: nothing was sent. A lost answer is only asked for
+# again where asking is harmless. Six tries, 0.2 s doubling to 3 s, span about 6 s of a restarting API server.
+_RETRIES = urllib3.Retry(
+    connect=6,
+    read=2,
+    status=4,
+    redirect=0,
+    other=0,
+    backoff_factor=0.2,
+    backoff_max=3.0,
+    backoff_jitter=0.2,
+    status_forcelist=(429, 502, 503, 504),
+    allowed_methods=frozenset({"GET"}),
+    respect_retry_after_header=True,
+    raise_on_status=False,
+)
+_PATH = re.compile(
+    r"/apis?/(?:[^/]+/)?v\d\w*/(?:namespaces/[^/]+/(?=[^/]))?(?P<resource>[a-z]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+))?)?$"
+)
+
+
+def connect(profile: ClusterProfile, counter: CallCounter) -> client.ApiClient:
+    """An API client for the profile's cluster; raises AdapterError when no configuration can be loaded."""
+    configuration = client.Configuration()
+    try:
+        if profile.in_cluster:
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            config.load_kube_config(
+                config_file=str(profile.kubeconfig) if profile.kubeconfig else None,
+                context=profile.context,
+                client_configuration=configuration,
+            )
+    except (config.ConfigException, OSError, ValueError) as error:
+        where = "the pod's service account" if profile.in_cluster else str(profile.kubeconfig or "~/.kube/config")
+        raise AdapterError(
+            where, f"no usable Kubernetes configuration: {error}", "name a kubeconfig in the cluster profile"
+        ) from None
+    configuration.retries = _RETRIES
+    api = client.ApiClient(configuration)
+    api.user_agent = f"gameday/{__version__}"
+    api.rest_client = _CountingRest(configuration, counter)
+    return api
+
+
+def call_name(method: str, url: str) -> str:
+    """'LIST nodes' or 'PATCH nodes/status' for a request's URL."""
+    path, _, query = url.partition("?")
+    found = _PATH.search(path)
+    if not found:
+        return f"{method} {path.rsplit('/', 1)[-1] or '/'}"
+    resource = found["resource"] + (f"/{found['sub']}" if found["sub"] else "")
+    if method == "GET" and not found["name"]:
+        return f"{'WATCH' if 'watch=' in query.lower() else 'LIST'} {resource}"
+    return f"{method} {resource}"
+
+
+class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
+    """Counts requests when they are made and bytes as they are read."""
+
+    def __init__(self, configuration: Any, counter: CallCounter) -> None:
+        super().__init__(configuration)
+        self._counter = counter
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        headers: Any = None,
+        body: Any = None,
+        post_params: Any = None,
+        _request_timeout: Any = None,
+    ) -> Any:
+        call = call_name(method, url)
+        timeout = _request_timeout or (_WATCH_TIMEOUT if call.startswith("WATCH") else _TIMEOUT)
+        sent = len(url) + (len(str(body)) if body is not None else 0)
+        self._counter.add(call, sent=sent, received=0)
+        answer = super().request(method, url, headers, body, post_params, timeout)
+        answer.response = _CountedResponse(answer.response, self._counter)
+        return answer
+
+
+class _CountedResponse:
+    """A urllib3 response that adds to the counter what is read from it; everything else is passed on."""
+
+    def __init__(self, response: Any, counter: CallCounter) -> None:
+        self._response = response
+        self._counter = counter
+        self._counted = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._response, name)
+
+    @property
+    def data(self) -> bytes:
+        content: bytes = self._response.data
+        if not self._counted:
+            self._counted = True
+            self._counter.add_bytes(len(content))
+        return content
+
+    def stream(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
+        for chunk in self._response.stream(*arguments, **options):
+            self._counter.add_bytes(len(chunk))
+            yield chunk
+
+    def read_chunked(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
+        for chunk in self._response.read_chunked(*arguments, **options):
+            self._counter.add_bytes(len(chunk))
+            yield chunk

@@ -1,0 +1,321 @@
+"""The Kubernetes API as a game-day needs it: few calls, selectors, pages, and errors that say what to do.
+
+Reads that grow with the cluster ask for tables without objects, so that a
+game-day on 5,000 nodes costs what it costs on 100. Everything that waits
+waits on a watch (`gameday.cluster.watch`), never on a repeated GET.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import urllib3
+from kubernetes import client
+from kubernetes.client.exceptions import ApiException
+from pydantic import BaseModel, ConfigDict
+
+from gameday.cluster.http import AdapterError, CallCounter
+from gameday.cluster.kube_transport import connect
+from gameday.cluster.profile import ClusterProfile
+from gameday.history.events import NodeSnapshot, Taint
+
+GPU = "nvidia.com/gpu"
+MANAGER = "gameday"
+# Candidates are chosen among the first page of opted-in nodes: 500 rows of a table are about 150 KB.
+CANDIDATE_PAGE = 500
+_CONFLICT_TRIES = 8
+
+
+class KubernetesError(AdapterError):
+    """A request the API server refused or did not answer; `status` is its HTTP status where there was one."""
+
+
+class ClusterIdentity(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    server: str
+    version: str
+    uid: str
+
+
+class Candidate(BaseModel):
+    """An opted-in node as a table row shows it; `status` is kubectl's STATUS column."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    status: str
+
+
+class GpuPod(BaseModel):
+    """A pod that holds GPUs of a node."""
+
+    model_config = ConfigDict(frozen=True)
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    gpus: int
+    run: str | None
+
+
+class Kubernetes:
+    """One cluster. Methods raise KubernetesError, and AdapterError where no configuration can be loaded."""
+
+    def __init__(self, profile: ClusterProfile, counter: CallCounter | None = None) -> None:
+        self.counter = counter or CallCounter()
+        self.profile = profile
+        self.api = connect(profile, self.counter)
+        self.core = client.CoreV1Api(self.api)
+        self.batch = client.BatchV1Api(self.api)
+        self.coordination = client.CoordinationV1Api(self.api)
+        self.server: str = self.api.configuration.host
+
+    def close(self) -> None:
+        self.api.rest_client.close()
+
+    @contextmanager
+    def explained(self, act: str) -> Iterator[None]:
+        """Turn the client's exceptions into one line that names the server, the act and the cause."""
+        try:
+            yield
+        except ApiException as error:
+            raise KubernetesError(self.server, f"{act}: {_reason(error)}", _hint(error), status=error.status) from None
+        except urllib3.exceptions.HTTPError as error:
+            cause = getattr(error, "reason", None) or error
+            raise KubernetesError(
+                self.server, f"{act}: {cause}", "is the API server up, and the kubeconfig its own?"
+            ) from None
+        except (ValueError, TypeError) as error:
+            raise KubernetesError(self.server, f"{act}: the answer could not be read: {error}") from None
+
+    def identity(self) -> ClusterIdentity:
+        with self.explained("read the server's version"):
+            version = client.VersionApi(self.api).get_code().git_version
+        with self.explained("read namespace kube-system"):
+            uid = self.core.read_namespace("kube-system").metadata.uid
+        return ClusterIdentity(server=self.server, version=version, uid=uid)
+
+    def candidates(self, selector: dict[str, str]) -> list[Candidate]:
+        """The first CANDIDATE_PAGE nodes by name that carry the labels."""
+        query = [
+            ("labelSelector", ",".join(f"{key}={value}" for key, value in sorted(selector.items()))),
+            ("limit", str(CANDIDATE_PAGE)),
+            ("includeObject", "None"),
+        ]
+        with self.explained("list opted-in nodes"):
+            answer = self._raw(
+                "GET", "/api/v1/nodes", query, {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+            )
+        names = [column["name"].lower() for column in answer["columnDefinitions"]]
+        name, status = names.index("name"), names.index("status")
+        return [Candidate(name=row["cells"][name], status=row["cells"][status]) for row in answer.get("rows") or []]
+
+    def _raw(self, method: str, path: str, query: list[tuple[str, str]], headers: dict[str, str]) -> Any:
+        request = self.api.param_serialize(
+            method, path, query_params=query, header_params=headers, auth_settings=["BearerToken"]
+        )
+        answer = self.api.call_api(*request)
+        body = answer.read()
+        if not 200 <= answer.status < 300:
+            raise ApiException(status=answer.status, reason=answer.reason, body=body.decode("utf-8", "replace"))
+        return json.loads(body)
+
+    def node(self, name: str) -> client.V1Node:
+        with self.explained(f"read node {name}"):
+            return self.core.read_node(name)
+
+    def gpu_pods_on(self, node: str) -> list[GpuPod]:
+        """Pods bound to the node that hold GPUs and have not ended."""
+        with self.explained(f"list pods on node {node}"):
+            pods = self.core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={node}", limit=500).items
+        found = [gpu_pod(pod) for pod in pods]
+        return [pod for pod in found if pod.gpus and pod.phase not in ("Succeeded", "Failed")]
+
+    def create_pod(self, manifest: dict[str, Any]) -> None:
+        name = manifest["metadata"]["name"]
+        with self.explained(f"create pod {name}"):
+            self.core.create_namespaced_pod(self.profile.namespace, manifest, field_manager=MANAGER)
+
+    def pod(self, name: str) -> client.V1Pod | None:
+        """The pod, or None where there is none."""
+        with self.explained(f"read pod {name}"), _absent_is_none():
+            return self.core.read_namespaced_pod(name, self.profile.namespace)
+        return None
+
+    def our_pods(self, run_id: str) -> list[client.V1Pod]:
+        with self.explained("list our pods"):
+            found: list[client.V1Pod] = self.core.list_namespaced_pod(
+                self.profile.namespace, label_selector=f"gameday.dev/run={run_id}"
+            ).items
+            return found
+
+    def delete_pod(self, name: str, grace_s: int | None = None) -> None:
+        """Ask for the pod's deletion; one that is already gone is fine."""
+        with self.explained(f"delete pod {name}"), _absent_is_none():
+            self.core.delete_namespaced_pod(name, self.profile.namespace, grace_period_seconds=grace_s)
+
+    def pod_log(self, name: str) -> str:
+        with self.explained(f"read the log of pod {name}"):
+            answer = self.core.read_namespaced_pod_log(
+                name, self.profile.namespace, limit_bytes=1 << 20, _preload_content=False
+            )
+            content: bytes = answer.data
+            return content.decode("utf-8", "replace")
+
+    def create_job(self, manifest: dict[str, Any]) -> None:
+        with self.explained(f"create job {manifest['metadata']['name']}"):
+            self.batch.create_namespaced_job(self.profile.namespace, manifest, field_manager=MANAGER)
+
+    def delete_job(self, name: str) -> None:
+        """Delete a job and its pods; one that is already gone is fine."""
+        with self.explained(f"delete job {name}"), _absent_is_none():
+            self.batch.delete_namespaced_job(name, self.profile.namespace, propagation_policy="Background")
+
+    def evict(self, namespace: str, name: str) -> bool:
+        """Ask for a pod's eviction; False when a PodDisruptionBudget says not now."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+        try:
+            with self.explained(f"evict pod {namespace}/{name}"), _absent_is_none():
+                self.core.create_namespaced_pod_eviction(name, namespace, body)
+        except KubernetesError as error:
+            if error.status == 429:
+                return False
+            raise
+        return True
+
+    def change_node(self, name: str, change: Callable[[client.V1Node], dict[str, Any] | None]) -> client.V1Node:
+        """Read, let `change` make a merge patch of the node's spec or metadata, write it only if nobody wrote since.
+
+        `change` returns None when there is nothing to do. Raises KubernetesError after 8 lost races.
+        """
+        for _ in range(_CONFLICT_TRIES):
+            node = self.node(name)
+            patch = change(node)
+            if patch is None:
+                return node
+            metadata = {**patch.get("metadata", {}), "resourceVersion": node.metadata.resource_version}
+            try:
+                with self.explained(f"patch node {name}"):
+                    return self.core.patch_node(
+                        name,
+                        {**patch, "metadata": metadata},
+                        field_manager=MANAGER,
+                        _content_type="application/merge-patch+json",
+                    )
+            except KubernetesError as error:
+                if error.status != 409:
+                    raise
+        raise KubernetesError(
+            self.server, f"patch node {name}: lost {_CONFLICT_TRIES} races for it", "who else writes this node?"
+        )
+
+    def remove_taints(self, name: str, taints: Iterable[Taint]) -> tuple[Taint, ...]:
+        """Remove exactly these taints and no others; returns those that were there."""
+        unwanted = set(taints)
+        removed: set[Taint] = set()
+
+        def change(node: client.V1Node) -> dict[str, Any] | None:
+            removed.clear()
+            removed.update(unwanted & set(taints_of(node)))
+            if not removed:
+                return None
+            kept = [taint for taint in node.spec.taints or [] if _taint(taint) not in unwanted]
+            return {"spec": {"taints": [self.api.sanitize_for_serialization(taint) for taint in kept] or None}}
+
+        self.change_node(name, change)
+        return tuple(sorted(removed, key=str))
+
+    def set_unschedulable(self, name: str, unschedulable: bool) -> None:
+        def change(node: client.V1Node) -> dict[str, Any] | None:
+            if bool(node.spec.unschedulable) == unschedulable:
+                return None
+            return {"spec": {"unschedulable": unschedulable or None}}
+
+        self.change_node(name, change)
+
+
+@contextmanager
+def _absent_is_none() -> Iterator[None]:
+    try:
+        yield
+    except ApiException as error:
+        if error.status != 404:
+            raise
+
+
+def _taint(taint: client.V1Taint) -> Taint:
+    return Taint(key=taint.key, value=taint.value or "", effect=taint.effect)
+
+
+def taints_of(node: client.V1Node) -> tuple[Taint, ...]:
+    return tuple(_taint(taint) for taint in node.spec.taints or [])
+
+
+def snapshot(node: client.V1Node) -> NodeSnapshot:
+    """The parts of a Node a game-day may change, or may be blamed for changing."""
+    gpus = (node.status.allocatable or {}).get(GPU)
+    return NodeSnapshot(
+        node=node.metadata.name,
+        resource_version=node.metadata.resource_version or "",
+        unschedulable=bool(node.spec.unschedulable),
+        taints=taints_of(node),
+        labels=node.metadata.labels or {},
+        annotations=node.metadata.annotations or {},
+        conditions={condition.type: condition.status for condition in node.status.conditions or []},
+        boot_id=node.status.node_info.boot_id if node.status.node_info else "",
+        allocatable_gpus=int(gpus) if gpus is not None else None,
+    )
+
+
+def taint_manager(node: client.V1Node) -> str | None:
+    """Who last wrote spec.taints, by managedFields; None where the server tells none.
+
+    The API server owns spec.taints as one field (it is an atomic list), so this
+    names the last writer of the whole list.
+    """
+    owners = [
+        entry
+        for entry in node.metadata.managed_fields or []
+        if "f:taints" in ((entry.fields_v1 or {}).get("f:spec") or {})
+    ]
+    owners.sort(key=lambda entry: (entry.time is not None, entry.time))
+    return owners[-1].manager if owners else None
+
+
+def gpu_pod(pod: client.V1Pod) -> GpuPod:
+    gpus = 0
+    for container in pod.spec.containers:
+        limits = (container.resources.limits if container.resources else None) or {}
+        gpus += int(limits.get(GPU, 0))
+    return GpuPod(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        phase=(pod.status.phase if pod.status else None) or "Unknown",
+        gpus=gpus,
+        run=(pod.metadata.labels or {}).get("gameday.dev/run"),
+    )
+
+
+def _reason(error: ApiException) -> str:
+    """The Status message of an API error, one line, without headers (which may echo credentials)."""
+    try:
+        message = json.loads(error.body or "").get("message", "")
+    except (ValueError, AttributeError, TypeError):
+        message = ""
+    return f"{error.status} {message or error.reason or 'no reason given'}".strip()
+
+
+def _hint(error: ApiException) -> str:
+    hints = {
+        401: "check the credentials in the kubeconfig",
+        403: "grant it with deploy/rbac, or run `kubectl auth can-i` as this account",
+        404: "does it exist, and is the namespace of the cluster profile created?",
+        409: "somebody else has it; see who",
+    }
+    return hints.get(error.status or 0, "")

@@ -1,0 +1,294 @@
+"""Loki: lines of a time range, page by page, and a tail that loses nothing when the store restarts.
+
+Loki's tail alone is not enough: it breaks with the connection, and lines that
+reach the store late (a shipper catching up after an outage) may carry times
+before those already seen. `Follower` therefore reads a range again at every
+connection, and now and then in between, and drops what it has delivered.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import logging
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel
+from websockets.exceptions import InvalidStatus, WebSocketException
+from websockets.sync.client import ClientConnection
+from websockets.sync.client import connect as connect_websocket
+from websockets.sync.connection import Connection
+
+from gameday.cluster.http import AdapterError, CallCounter, open_http
+from gameday.cluster.profile import ClusterProfile, Endpoint
+
+log = logging.getLogger(__name__)
+
+_RANGE = "loki/api/v1/query_range"
+_TAIL = "loki/api/v1/tail"
+_PAGE = 1000
+_BACK_OFF_S = (0.2, 5.0)
+# A frame holds the lines of one flush; a line is at most 256 KB by Loki's default limits_config.max_line_size.
+_LARGEST_FRAME = 16 * 1024 * 1024
+# How far ahead a shipper's clock may run: Loki itself refuses lines 10 minutes ahead (creation_grace_period).
+_AHEAD_NS = 600 * 10**9
+_MOST_REMEMBERED = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    ns: int
+    """Unix time, nanoseconds."""
+    labels: tuple[tuple[str, str], ...]
+    """Sorted; the stream's labels and the entry's structured metadata, as Loki shows them together."""
+    text: str
+
+    @property
+    def at(self) -> datetime:
+        """The same time, to the microsecond."""
+        return datetime.fromtimestamp(self.ns // 10**9, UTC).replace(microsecond=self.ns % 10**9 // 1000)
+
+    def label(self, name: str) -> str | None:
+        return next((value for key, value in self.labels if key == name), None)
+
+
+class _Stream(BaseModel):
+    stream: dict[str, str]
+    values: list[list[Any]]
+
+    def entries(self) -> Iterator[LogLine]:
+        labels = tuple(sorted(self.stream.items()))
+        # A value has a third member where structured metadata is categorised; it is in the labels otherwise.
+        return (LogLine(int(value[0]), labels, str(value[1])) for value in self.values)
+
+
+class _Data(BaseModel):
+    result: list[_Stream]
+
+
+class _RangeAnswer(BaseModel):
+    data: _Data
+
+
+class _Frame(BaseModel):
+    streams: list[_Stream] | None = None
+    dropped_entries: list[dict[str, Any]] | None = None
+
+
+def nanoseconds(at: datetime) -> int:
+    """Unix time of an aware datetime, exact to the microsecond."""
+    return int(at.timestamp()) * 10**9 + at.microsecond * 1000
+
+
+class LogStore:
+    """One Loki. Methods raise AdapterError; a query that Loki cannot parse is one with status 400."""
+
+    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
+        self.http = open_http(endpoint, counter)
+
+    def close(self) -> None:
+        self.http.close()
+
+    def query_range(self, query: str, start_ns: int, end_ns: int, page: int = _PAGE) -> Iterator[LogLine]:
+        """Every line with start <= time < end, oldest first, whatever the store's limit per answer.
+
+        Raises AdapterError also where so many lines carry one time that the store cannot hand them all out.
+        """
+        delivered: set[LogLine] = set()
+        while start_ns < end_ns:
+            entries = self._page(query, start_ns, end_ns, page)
+            yield from (entry for entry in entries if entry not in delivered)
+            if len(entries) < page:
+                return
+            last = entries[-1].ns
+            if last == start_ns:
+                page *= 2  # all of one time: only a larger page gets past it; the store says when it is too large
+            delivered = {entry for entry in entries if entry.ns == last}
+            start_ns = last
+
+    def _page(self, query: str, start_ns: int, end_ns: int, limit: int) -> list[LogLine]:
+        parameters = {"query": query, "start": start_ns, "end": end_ns, "limit": limit, "direction": "forward"}
+        answer = self.http.get_as(_RangeAnswer, _RANGE, parameters, call="GET query_range")
+        entries = [entry for stream in answer.data.result for entry in _read(stream, self.http.error)]
+        return sorted(entries, key=lambda entry: entry.ns)
+
+    def open_tail(self, query: str, start_ns: int) -> ClientConnection:
+        """A websocket whose messages are Loki's tail frames. Raises AdapterError."""
+        request = self.http.client.build_request("GET", _TAIL, params={"query": query, "start": start_ns})
+        auth = self.http.client.auth
+        if auth is not None:
+            request = next(auth.auth_flow(request))
+        headers = {
+            name: request.headers[name] for name in ("Authorization", "X-Scope-OrgID") if name in request.headers
+        }
+        url = request.url.copy_with(scheme="wss" if request.url.scheme == "https" else "ws")
+        endpoint = self.http.endpoint
+        trust = None
+        if url.scheme == "wss":
+            trust = ssl.create_default_context(cafile=str(endpoint.ca_file) if endpoint.ca_file else None)
+        self.http.counter.add("TAIL", sent=len(str(url)), received=0)
+        try:
+            return connect_websocket(
+                str(url),
+                ssl=trust,
+                additional_headers=headers,
+                user_agent_header="gpu-gameday",
+                proxy=True if self.http.client.trust_env else None,
+                open_timeout=endpoint.timeout_s,
+                close_timeout=1,
+                max_size=_LARGEST_FRAME,
+            )
+        except InvalidStatus as error:
+            said = error.response.body[:200].decode("utf-8", "replace").strip() if error.response.body else ""
+            status = error.response.status_code
+            raise self.http.error(_TAIL, f"{status}: {said or 'no websocket'}", status=status) from None
+        except (OSError, WebSocketException) as error:
+            cause = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+            raise self.http.error(_TAIL, cause.lower(), "is the log store running, and is the URL its own?") from None
+
+    def read_frame(self, message: str | bytes) -> tuple[list[LogLine], bool]:
+        """A tail frame's lines, oldest first, and whether the store says it dropped some. Raises AdapterError."""
+        self.http.counter.add_bytes(len(message))
+        try:
+            frame = _Frame.model_validate(json.loads(message))
+        except ValueError:
+            raise self.http.error(_TAIL, "a frame is not Loki's", "is the URL a log store's?") from None
+        entries = [entry for stream in frame.streams or [] for entry in _read(stream, self.http.error)]
+        return sorted(entries, key=lambda entry: entry.ns), bool(frame.dropped_entries)
+
+
+def _read(stream: _Stream, fail: Callable[[str, str], AdapterError]) -> list[LogLine]:
+    try:
+        return list(stream.entries())
+    except (ValueError, IndexError):
+        raise fail(_RANGE, "an entry is not [nanoseconds, line]") from None
+
+
+class Follower:
+    """Every line of a query from `since_ns` on, each once, for as long as `entries` is iterated.
+
+    `overlap_s`: how late a line may reach the store and still be found.
+    `recheck_s`: how often the range is read again while the tail seems well.
+    `on_connected` is told True when tail and gap-fill are done, False when the tail is lost.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        query: str,
+        since_ns: int,
+        *,
+        overlap_s: float = 120.0,
+        recheck_s: float = 30.0,
+        on_connected: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._query = query
+        self._since_ns = since_ns
+        self._overlap_ns = int(overlap_s * 1e9)
+        self._recheck_s = recheck_s
+        self._on_connected = on_connected
+        self._read_until = since_ns
+        self._delivered: set[int] = set()
+        self._by_age: list[tuple[int, int]] = []
+        self._stopping = threading.Event()
+        self._socket: Connection | None = None
+
+    def stop(self) -> None:
+        """End `entries`, from any thread."""
+        self._stopping.set()
+        if socket := self._socket:
+            with suppress(OSError, WebSocketException):
+                socket.close()
+
+    def entries(self) -> Iterator[LogLine]:
+        """Blocks between lines; outages are waited out. Raises AdapterError only for a query Loki cannot parse."""
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                with self._store.open_tail(self._query, self._read_until) as socket:
+                    self._socket = socket
+                    yield from self._fill()
+                    self._on_connected(True)
+                    failures = 0
+                    yield from self._tail(socket)
+            except (AdapterError, OSError, WebSocketException) as error:
+                if isinstance(error, AdapterError) and error.status == 400:
+                    raise
+                if not failures and not self._stopping.is_set():
+                    log.warning("log store lost, trying again: %s", error)
+                failures += 1
+            finally:
+                self._socket = None
+                self._on_connected(False)
+            self._stopping.wait(min(_BACK_OFF_S[0] * 2**failures, _BACK_OFF_S[1]) * random.uniform(0.5, 1))  # noqa: S311
+
+    def _tail(self, socket: Connection) -> Iterator[LogLine]:
+        recheck_at = time.monotonic() + self._recheck_s
+        while not self._stopping.is_set():
+            dropped = False
+            try:
+                entries, dropped = self._store.read_frame(socket.recv(timeout=max(0.0, recheck_at - time.monotonic())))
+                yield from self._fresh(entries)
+            except TimeoutError:
+                pass
+            if dropped or time.monotonic() >= recheck_at:
+                yield from self._fill()
+                recheck_at = time.monotonic() + self._recheck_s
+
+    def _fill(self) -> Iterator[LogLine]:
+        asked_at = time.time_ns()
+        start = max(self._since_ns, self._read_until - self._overlap_ns)
+        yield from self._fresh(self._store.query_range(self._query, start, asked_at + _AHEAD_NS))
+        # Only a whole range counts as read; a broken one is asked for again.
+        self._read_until = max(self._read_until, asked_at)
+        self._forget()
+
+    def _fresh(self, entries: Iterator[LogLine] | list[LogLine]) -> Iterator[LogLine]:
+        for entry in entries:
+            key = hash(entry)
+            if key not in self._delivered and entry.ns >= self._since_ns:
+                # Remembered before it is handed over: a consumer that stops has had it.
+                self._delivered.add(key)
+                heapq.heappush(self._by_age, (entry.ns, key))
+                yield entry
+
+    def _forget(self) -> None:
+        """Forget what no later range can bring again."""
+        oldest = self._read_until - 2 * self._overlap_ns
+        while self._by_age and (self._by_age[0][0] < oldest or len(self._by_age) > _MOST_REMEMBERED):
+            self._delivered.discard(heapq.heappop(self._by_age)[1])
+
+
+class Loki(LogStore):
+    """The kernel log of a cluster, by the labels its profile maps."""
+
+    def __init__(self, profile: ClusterProfile, counter: CallCounter | None = None) -> None:
+        super().__init__(profile.loki, counter)
+        self._profile = profile
+
+    def node_lines(self, node: str, *, containing: str, start: datetime, end: datetime) -> list[LogLine]:
+        """The node's lines with start <= time < end that contain a text (empty: all), oldest first."""
+        query = self._of_node(node) + (f" |= {_quoted(containing)}" if containing else "")
+        return list(self.query_range(query, nanoseconds(start), nanoseconds(end)))
+
+    def _of_node(self, node: str) -> str:
+        selector = self._profile.loki_selector.strip()
+        matcher = f"{self._profile.loki_node_label}={_quoted(node)}"
+        if self._profile.loki_node_label_kind == "structured_metadata":
+            return f"{selector} | {matcher}"
+        inside = selector[1:-1].strip()
+        return "{" + (f"{inside}, " if inside else "") + matcher + "}"
+
+
+def _quoted(text: str) -> str:
+    """A LogQL string; JSON's escapes are among Go's."""
+    return json.dumps(text, ensure_ascii=False)

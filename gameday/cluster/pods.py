@@ -1,0 +1,123 @@
+"""Follow our own pods by one watch, and remember the last word of those that are gone.
+
+A pod's termination message can only be read until the kubelet removes the
+pod; a watch sees it in passing, a later GET does not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from kubernetes.informer import DELETED
+
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.manifests import ROLE_LABEL, RUN_LABEL
+from gameday.cluster.watch import Follower
+
+
+@dataclass(frozen=True)
+class PodSeen:
+    """A pod as last seen; `unschedulable` is the scheduler's own message where it found no place."""
+
+    name: str
+    role: str
+    node: str | None
+    phase: str
+    reason: str
+    ready: bool
+    gone: bool
+    unschedulable: str | None
+    termination: str | None
+    owner_job: str | None
+
+    @property
+    def ended(self) -> bool:
+        return self.gone or self.phase in ("Succeeded", "Failed") or self.termination is not None
+
+
+class PodFollower:
+    """The pods of one run; a context manager."""
+
+    def __init__(self, kubernetes: Kubernetes, run_id: str, on_change: Callable[[PodSeen], None] | None = None) -> None:
+        self._seen: dict[str, PodSeen] = {}
+        self._notify = on_change
+        self._follower = Follower(
+            kubernetes.core.list_namespaced_pod,
+            self._event,
+            namespace=kubernetes.profile.namespace,
+            label_selector=f"{RUN_LABEL}={run_id}",
+        )
+
+    def __enter__(self) -> Self:
+        self._follower.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._follower.stop()
+
+    def wait_synced(self, timeout_s: float) -> bool:
+        return self._follower.wait_synced(timeout_s)
+
+    def seen(self, name: str) -> PodSeen | None:
+        return self._seen.get(name)
+
+    def present(self) -> list[PodSeen]:
+        return [pod for pod in list(self._seen.values()) if not pod.gone]
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Whether `condition` came true within `timeout_s`; it is asked again at every change."""
+        deadline = time.monotonic() + timeout_s
+        with self._follower.changed:
+            while not condition():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._follower.changed.wait(left)
+        return True
+
+    def wait_gone(self, name: str, timeout_s: float) -> bool:
+        """Whether the pod is gone, or was never seen, within `timeout_s`."""
+        return self.wait(lambda: (pod := self._seen.get(name)) is None or pod.gone, timeout_s)
+
+    def _event(self, kind: str, pod: Any) -> None:
+        seen = pod_seen(pod, gone=kind == DELETED)
+        earlier = self._seen.get(seen.name)
+        if seen.gone and seen.termination is None and earlier is not None:
+            seen = PodSeen(**{**seen.__dict__, "termination": earlier.termination})
+        self._seen[seen.name] = seen
+        if self._notify:
+            self._notify(seen)
+
+
+def pod_seen(pod: Any, *, gone: bool) -> PodSeen:
+    status = pod.status
+    conditions = {condition.type: condition for condition in (status.conditions if status else None) or []}
+    scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")
+    owners = [owner.name for owner in pod.metadata.owner_references or [] if owner.kind == "Job"]
+    return PodSeen(
+        name=pod.metadata.name,
+        role=(pod.metadata.labels or {}).get(ROLE_LABEL, ""),
+        node=pod.spec.node_name,
+        phase=(status.phase if status else None) or "Unknown",
+        reason=(status.reason if status else None) or "",
+        ready=ready is not None and ready.status == "True",
+        gone=gone,
+        unschedulable=(scheduled.message or scheduled.reason or "")
+        if scheduled and scheduled.status == "False"
+        else None,
+        termination=_termination(status),
+        owner_job=owners[0] if owners else None,
+    )
+
+
+def _termination(status: Any) -> str | None:
+    for container in (status.container_statuses if status else None) or []:
+        if container.state and container.state.terminated:
+            return container.state.terminated.message or ""
+    return None

@@ -1,0 +1,87 @@
+"""Follow objects by watch: one stream per question, and waits that wake when something changes."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from kubernetes.informer import ADDED, DELETED, MODIFIED, SharedInformer
+
+# SharedInformer logs a traceback for every refused connection; what matters of it reaches the run as a Problem.
+logging.getLogger("kubernetes.informer.informer").setLevel(logging.CRITICAL)
+# An API server that restarts is back within seconds; until then each attempt waits this long, jittered.
+_BACK_OFF_S = 0.5
+
+
+class Follower:
+    """The newest known state of the objects one list call selects.
+
+    `changed` is notified at every event; `on_change(type, object)` is called in
+    the watch's own thread before that.
+    """
+
+    def __init__(
+        self, list_call: Callable[..., Any], on_change: Callable[[str, Any], None] | None = None, **selection: Any
+    ) -> None:
+        self.changed = threading.Condition()
+        self._synced = threading.Event()
+        self._on_change = on_change
+        self._stopping = threading.Event()
+        self._informer = SharedInformer(self._paced(list_call), **selection)
+        for kind in (ADDED, MODIFIED, DELETED):
+            self._informer.add_event_handler(kind, functools.partial(self._event, kind))
+
+    def __enter__(self) -> Self:
+        self._informer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._informer.stop()
+
+    def wait_synced(self, timeout_s: float) -> bool:
+        """Whether the first list has been read within `timeout_s` seconds."""
+        return self._synced.wait(timeout_s)
+
+    def objects(self) -> list[Any]:
+        found: list[Any] = self._informer.cache.list()
+        return found
+
+    def named(self, name: str) -> Any | None:
+        return next((item for item in self.objects() if item.metadata.name == name), None)
+
+    def _event(self, kind: str, item: Any) -> None:
+        if self._on_change:
+            self._on_change(kind, item)
+        with self.changed:
+            self.changed.notify_all()
+
+    def _paced(self, list_call: Callable[..., Any]) -> Callable[..., Any]:
+        """The same call, with a pause after a failure (SharedInformer has none) and bookmarks asked for.
+
+        SharedInformer watches only after its first list is in its cache, so the
+        first watching call is the moment it is synced.
+        """
+
+        @functools.wraps(list_call)
+        def call(*arguments: Any, **options: Any) -> Any:
+            if options.get("watch"):
+                options.setdefault("allow_watch_bookmarks", True)
+                self._synced.set()
+            try:
+                return list_call(*arguments, **options)
+            except Exception:
+                self._stopping.wait(_BACK_OFF_S * (0.5 + random.random()))  # noqa: S311 - jitter
+                raise
+
+        return call

@@ -1,0 +1,79 @@
+"""What a ledger holds: one entry per mutation, with the undo as data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from gameday.history.events import Cleanliness, Taint
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DeletePod(_Model):
+    kind: Literal["delete-pod"] = "delete-pod"
+    pod: str
+
+
+class DeleteJob(_Model):
+    kind: Literal["delete-job"] = "delete-job"
+    job: str
+
+
+class TakeOutFault(_Model):
+    """End the injector pod and read its word that the fault is out; without that word, undo with a second agent."""
+
+    kind: Literal["take-out-fault"] = "take-out-fault"
+    pod: str
+    gpu: int
+    fault: dict[str, Any] = Field(description="the fault's parameters as plain data")
+
+
+class RestoreNode(_Model):
+    """Put back what detectors and remediation change about a node because of us.
+
+    `taints` were not there before the run; only these keys with these effects
+    are removed, and nothing else that somebody may have added meanwhile.
+    """
+
+    kind: Literal["restore-node"] = "restore-node"
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+
+
+Undo = Annotated[DeletePod | DeleteJob | TakeOutFault | RestoreNode, Field(discriminator="kind")]
+
+
+class Entry(_Model):
+    """`settled` is None until somebody verified the undo by reading."""
+
+    id: str
+    seq: int
+    act: str
+    node: str | None
+    undo: Undo
+    expires: AwareDatetime
+    settled: Cleanliness | None = None
+    by: str = ""
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def object(self) -> str:
+        if isinstance(self.undo, DeletePod | TakeOutFault):
+            return f"pod/{self.undo.pod}"
+        if isinstance(self.undo, DeleteJob):
+            return f"job/{self.undo.job}"
+        return f"node/{self.node}"
+
+
+class Header(_Model):
+    """Whose ledger this is."""
+
+    run_id: str
+    plan: str
+    started: AwareDatetime
+    operator: str
+    host: str

@@ -1,0 +1,141 @@
+"""Carry out an entry's undo and verify it by reading: used by the flow's last act and by the reaper alike.
+
+Every undo is idempotent, removes only what we added, and goes on after a
+failure; what it cannot verify it calls unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from gameday.agent.task import Outcome, UndoTask
+from gameday.cluster.kubernetes import Kubernetes, KubernetesError, snapshot
+from gameday.cluster.manifests import AGENT_GRACE_S, agent_pod
+from gameday.cluster.pods import PodFollower
+from gameday.history.events import Cleanliness
+from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault
+
+# An undo must end well inside the 30 s Prefect grants a cancelled run (research/prefect.md): the injector gets its
+# own grace, and the second agent, which only undoes, as much again.
+_GONE_WITHIN_S = AGENT_GRACE_S + 5.0
+_SECOND_AGENT_DEADLINE = timedelta(seconds=60)
+_SECOND_AGENT_WITHIN_S = 20.0
+
+
+@dataclass(frozen=True)
+class Undone:
+    cleanliness: Cleanliness
+    evidence: tuple[str, ...]
+    by_deadline: bool = False
+
+
+def undo_entry(kubernetes: Kubernetes, entry: Entry, run_id: str, pods: PodFollower) -> Undone:
+    """Undo one entry; never raises for a cluster that does not answer, but says unknown and why."""
+    try:
+        match entry.undo:
+            case DeletePod(pod=name):
+                return _delete_pod(kubernetes, name, pods)
+            case DeleteJob(job=name):
+                return _delete_job(kubernetes, name, pods)
+            case TakeOutFault() as fault:
+                return _take_out(kubernetes, entry, fault, run_id, pods)
+            case RestoreNode() as restore:
+                return _restore(kubernetes, entry.node or "", restore)
+    except KubernetesError as error:
+        return Undone(Cleanliness.UNKNOWN, (str(error),))
+
+
+def _delete_pod(kubernetes: Kubernetes, name: str, pods: PodFollower) -> Undone:
+    kubernetes.delete_pod(name)
+    gone = pods.wait_gone(name, _GONE_WITHIN_S)
+    return _verified(gone, f"pod {name} deleted", f"pod {name} still there after {_GONE_WITHIN_S:g} s")
+
+
+def _delete_job(kubernetes: Kubernetes, name: str, pods: PodFollower) -> Undone:
+    kubernetes.delete_job(name)
+    gone = pods.wait(lambda: not any(pod.owner_job == name for pod in pods.present()), _GONE_WITHIN_S)
+    return _verified(gone, f"job {name} and its pods deleted", f"pods of job {name} still there")
+
+
+def last_word(pods: PodFollower, name: str) -> Outcome | None:
+    """What the agent in the pod said when it ended; None where it said nothing that can be read."""
+    seen = pods.seen(name)
+    return Outcome.parse(seen.termination) if seen and seen.termination else None
+
+
+def _verified(ok: bool, done: str, left: str) -> Undone:
+    return Undone(Cleanliness.CLEAN, (done,)) if ok else Undone(Cleanliness.DIRTY, (left,))
+
+
+def _take_out(kubernetes: Kubernetes, entry: Entry, fault: TakeOutFault, run_id: str, pods: PodFollower) -> Undone:
+    before = pods.seen(fault.pod)
+    by_deadline = before is not None and before.reason == "DeadlineExceeded"
+    kubernetes.delete_pod(fault.pod)
+    pods.wait_gone(fault.pod, _GONE_WITHIN_S)
+    outcome = last_word(pods, fault.pod)
+    if outcome is not None and outcome.cleanliness is Cleanliness.CLEAN:
+        return Undone(Cleanliness.CLEAN, outcome.evidence, by_deadline)
+    why = f"injector said {outcome.cleanliness}: {outcome.error}" if outcome else "injector left no last word"
+    return _second_agent(kubernetes, entry, fault, run_id, pods, outcome, why)
+
+
+def _second_agent(
+    kubernetes: Kubernetes,
+    entry: Entry,
+    fault: TakeOutFault,
+    run_id: str,
+    pods: PodFollower,
+    first: Outcome | None,
+    why: str,
+) -> Undone:
+    node, name = entry.node or "", f"{fault.pod}-undo"
+    state = first.undo_state if first else {}
+    task = UndoTask(run_id=run_id, node=node, gpu=fault.gpu, fault=fault.fault, undo_state=state)
+    manifest = agent_pod(
+        name,
+        task=task.model_dump_json(),
+        role="undo",
+        run_id=run_id,
+        node=node,
+        profile=kubernetes.profile,
+        deadline=_SECOND_AGENT_DEADLINE,
+    )
+    try:
+        kubernetes.create_pod(manifest)
+    except KubernetesError as error:
+        if error.status != 409:
+            raise
+    pods.wait(lambda: (seen := pods.seen(name)) is not None and seen.ended, _SECOND_AGENT_WITHIN_S)
+    outcome = last_word(pods, name)
+    kubernetes.delete_pod(name)
+    pods.wait_gone(name, _GONE_WITHIN_S)
+    if outcome is None:
+        return Undone(Cleanliness.UNKNOWN, (why, "a second agent gave no answer"))
+    return Undone(outcome.cleanliness, (why, *outcome.evidence))
+
+
+def _restore(kubernetes: Kubernetes, node: str, restore: RestoreNode) -> Undone:
+    try:
+        before = snapshot(kubernetes.node(node))
+    except KubernetesError as error:
+        if error.status == 404:
+            return Undone(Cleanliness.CLEAN, (f"node {node} is no longer there",))
+        raise
+    removed = kubernetes.remove_taints(node, restore.taints)
+    if before.unschedulable != restore.unschedulable:
+        kubernetes.set_unschedulable(node, restore.unschedulable)
+    after = snapshot(kubernetes.node(node))
+    left = [str(taint) for taint in restore.taints if taint in after.taints]
+    lines = (
+        f"read before: taints {_names(before.taints)}, unschedulable {before.unschedulable}",
+        f"removed: {_names(removed)}",
+        f"read after: taints {_names(after.taints)}, unschedulable {after.unschedulable}",
+    )
+    clean = not left and after.unschedulable == restore.unschedulable
+    return Undone(Cleanliness.CLEAN if clean else Cleanliness.DIRTY, lines)
+
+
+def _names(taints: Any) -> str:
+    return ", ".join(map(str, taints)) or "none"

@@ -1,0 +1,63 @@
+"""Alerts as they pass: noted once per label set and state, with whose node they speak of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from gameday.cluster.alertmanager import Matcher
+from gameday.history.events import AlertSeen, Hop
+from gameday.run.context import Run
+
+
+def node_of(run: Run, labels: Mapping[str, str]) -> str | None:
+    """The node an alert's or series' labels name, by the profile's mapping."""
+    profile = run.profile
+    return labels.get(profile.alert_node_label) or labels.get(profile.prometheus_node_label)
+
+
+def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen]:
+    """What Prometheus calls pending or firing now; new states and ended alerts go into the history.
+
+    Raises AdapterError when Prometheus cannot be asked.
+    """
+    names = {expected.name for expected in run.plan.expect.alerts}
+    active: dict[str, AlertSeen] = {}
+    for alert in run.servers.prometheus.alerts():
+        key = json.dumps(alert.labels, sort_keys=True)
+        known = run.alerts.get(key)
+        node = node_of(run, alert.labels)
+        active[key] = AlertSeen(
+            alert=alert.name,
+            state=alert.state,
+            labels=alert.labels,
+            annotations=alert.annotations,
+            node=node,
+            expected=alert.name in names and node in {target.node for target in run.targets},
+            at=alert.active_at if alert.state == "pending" else datetime.now(UTC),
+            at_baseline=at_baseline or (known is not None and known.at_baseline),
+        )
+        if known is None or known.state != alert.state:
+            run.note(active[key])
+    for key, known in run.alerts.items():
+        if key not in active:
+            run.note(known.model_copy(update={"state": "resolved", "at": datetime.now(UTC)}))
+    run.alerts = active
+    return list(active.values())
+
+
+def note_notified(run: Run, alert: str, node: str) -> bool:
+    """Whether Alertmanager holds the alert for this node; the first time is a hop of the chain."""
+    held = run.servers.alertmanager.alerts([Matcher(name="alertname", value=alert)])
+    ours = [one for one in held if node_of(run, one.labels) == node]
+    if not ours:
+        return False
+    one = min(ours, key=lambda held_alert: held_alert.updated_at)
+    run.hop(Hop.NOTIFIED, node, one.updated_at, f"Alertmanager, receivers {', '.join(one.receivers) or 'none'}")
+    key = json.dumps(one.labels, sort_keys=True)
+    known = run.alerts.get(key)
+    if known is not None and (known.receivers != one.receivers or known.silenced != one.silenced):
+        run.alerts[key] = known.model_copy(update={"receivers": one.receivers, "silenced": one.silenced})
+        run.note(run.alerts[key])
+    return True

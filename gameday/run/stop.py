@@ -1,0 +1,82 @@
+"""The ways a run stops early, and the flag that makes waits notice."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Literal
+
+
+class StopRunError(Exception):
+    """Ends the run before its last step; the undo and the report still happen."""
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.hint = hint
+
+
+class RefusedError(StopRunError):
+    """Nothing was changed, and nothing will be: exit code 5."""
+
+
+class StepFailedError(StopRunError):
+    """A step could not do its work, so that later ones would mean nothing."""
+
+
+class AbortedError(StopRunError):
+    """A guard or a person stopped the run."""
+
+    def __init__(self, by: Literal["operator", "guard"], why: str) -> None:
+        super().__init__(why)
+        self.by = by
+
+
+class Abort:
+    """Set once, by a signal, a guard or a lost lease; read by every wait."""
+
+    def __init__(self) -> None:
+        self._requested = threading.Event()
+        self._error: AbortedError | None = None
+        self.hurried = False
+
+    def request(self, by: Literal["operator", "guard"], why: str) -> None:
+        """Ask the run to stop; the first request's reason is kept."""
+        if self._error is None:
+            self._error = AbortedError(by, why)
+        self._requested.set()
+
+    def check(self) -> None:
+        """Raise AbortedError if somebody asked."""
+        if self._requested.is_set() and self._error is not None:
+            raise self._error
+
+    def sleep(self, seconds: float) -> None:
+        """Wait at most this long; raises AbortedError as soon as somebody asks."""
+        self._requested.wait(seconds)
+        self.check()
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM ask for an abort; a second one hurries the undo along, and never interrupts it.
+
+        Only the main thread can install handlers; elsewhere this does nothing.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {which: signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)}
+        for which in before:
+            signal.signal(which, self._signalled)
+        try:
+            yield
+        finally:
+            for which, handler in before.items():
+                signal.signal(which, handler)
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        self.hurried = self._requested.is_set()
+        self.request("operator", f"{signal.Signals(number).name} received")

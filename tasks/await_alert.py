@@ -1,0 +1,72 @@
+"""Step 3: will anything notice? Wait for the expected alerts of *these* nodes, and time every hop on the way."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from gameday.cluster.http import AdapterError
+from gameday.history.events import Hop, Step
+from gameday.observe.alerts import note_active_alerts, note_notified
+from gameday.observe.chain import note_rule_hops
+from gameday.observe.kernel_log import note_log_store
+from gameday.plan.models import ExpectedAlert
+from gameday.run.context import Run
+from gameday.run.steps import StepResult, step
+from tasks import step_task
+
+# Prometheus holds what it evaluated for minutes, but a poll dates what has no time of its own.
+_POLL_S = 0.25
+# From firing in Prometheus to active in Alertmanager: one notifier flush, which is immediate for a new alert.
+_NOTIFIED_WITHIN = timedelta(seconds=5)
+
+
+@step_task(name="await alert")
+def await_alert(run: Run) -> None:
+    """Each expected alert of each target, within its bound. One that stays away breaks the step, not the run."""
+    bounds = [alert.within for alert in run.plan.expect.alerts]
+    with step(run, Step.AWAIT_ALERT, max(bounds, default=timedelta())) as result:
+        for target in run.targets:
+            for expected in run.plan.expect.alerts:
+                _await_one(run, result, expected, target.node)
+            note_rule_hops(run, target.node)
+
+
+def _await_one(run: Run, result: StepResult, expected: ExpectedAlert, node: str) -> None:
+    unreachable: list[AdapterError] = []
+
+    def firing() -> bool | None:
+        note_log_store(run, node)
+        try:
+            seen = note_active_alerts(run)
+        except AdapterError as error:
+            unreachable[:] = [error]
+            return None
+        unreachable.clear()
+        return any(a.alert == expected.name and a.node == node and a.state == "firing" for a in seen) or None
+
+    left = run.left_of(expected.within, node)
+    fired = run.wait(f"alert {expected.name} firing for {node}", left, firing, every_s=_POLL_S)
+    if fired:
+        _await_notified(run, expected.name, node)
+    elif unreachable:
+        run.problem(f"Prometheus could not be asked while waiting for {expected.name}: {unreachable[0]}")
+        result.unknown(f"{expected.name}: {unreachable[0]}")
+    else:
+        result.broken(f"{expected.name} did not fire for {node} within {expected.within.total_seconds():g} s")
+
+
+def _await_notified(run: Run, alert: str, node: str) -> None:
+    def notified() -> bool | None:
+        return note_notified(run, alert, node) or None
+
+    try:
+        if not run.wait(f"{alert} active in Alertmanager", _NOTIFIED_WITHIN, notified, every_s=_POLL_S):
+            run.problem(
+                f"{alert} fires for {node}, but Alertmanager does not hold it: nobody is told",
+                "check alerting: in Prometheus",
+            )
+    except AdapterError as error:
+        run.problem(f"Alertmanager could not be asked about {alert}: {error}")
+    note_log_store(run, node)
+    if (Hop.NOTIFIED, node) not in run.hops:
+        run.problem(f"the hop to Alertmanager was not measured for {node}")

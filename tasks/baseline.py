@@ -1,0 +1,166 @@
+"""Step 1: choose the targets and make sure the cluster is in the state the plan believes it to be in.
+
+Nothing has been changed yet that anybody would notice, so whatever is not as
+it should be is a refusal, not a failure.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from gameday.agent.task import MarkTask
+from gameday.cluster.http import AdapterError
+from gameday.history.events import Cleanliness, NodeSeen, SteadyStateChecked, Step, Target
+from gameday.ledger.lease import LeaseHeldError, node_lease
+from gameday.observe.alerts import note_active_alerts
+from gameday.observe.kernel_log import lines_with
+from gameday.run.agents import AGENT_STARTS_WITHIN, run_agent
+from gameday.run.context import Run
+from gameday.run.steps import step
+from gameday.run.stop import RefusedError, StepFailedError
+from gameday.run.targets import choose_targets
+from tasks import step_task
+
+
+@step_task(name="baseline")
+def baseline(run: Run) -> None:
+    """Targets, steady state, log path, and a window of frames. Raises RefusedError for whatever is amiss."""
+    with step(run, Step.BASELINE):
+        try:
+            _rules_exist(run)
+            chosen = choose_targets(run)
+            _lock_nodes(run, chosen.targets)
+            run.targets = chosen.targets
+            run.follow_targets(chosen.snapshots)
+            for seen in chosen.snapshots:
+                run.note(NodeSeen(phase="before", snapshot=seen))
+                run.note(
+                    SteadyStateChecked(
+                        name="node ready", ok=True, detail="Ready, schedulable, no unexpected taint", node=seen.node
+                    )
+                )
+            _alerts_are_silent(run)
+            for number, target in enumerate(chosen.targets):
+                _log_path_is_alive(run, target, number)
+            _window_is_full(run)
+        except (AdapterError, StepFailedError) as error:
+            raise RefusedError(str(error), getattr(error, "hint", "")) from None
+
+
+def _rules_exist(run: Run) -> None:
+    for expected in run.plan.expect.alerts:
+        rule = run.servers.prometheus.rule(expected.name)
+        if rule is None:
+            raise RefusedError(
+                f"Prometheus {run.profile.prometheus.url} has no alerting rule {expected.name}",
+                "load deploy/alerts, or change expect.alerts in the plan",
+            )
+        if rule.last_error:
+            raise RefusedError(f"rule {expected.name} does not evaluate: {rule.last_error}")
+        run.note(SteadyStateChecked(name=f"rule {expected.name} exists", ok=True, detail=f"for {rule.hold_s:g} s"))
+
+
+def _lock_nodes(run: Run, targets: tuple[Target, ...]) -> None:
+    for target in targets:
+        try:
+            run.leases.acquire(node_lease(target.node), run.plan.guardrails.max_duration)
+        except LeaseHeldError as error:
+            raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
+
+
+def _alerts_are_silent(run: Run) -> None:
+    """What fires already is noted and never blamed on us; an expected alert that does is a refusal."""
+    active = note_active_alerts(run, at_baseline=True)
+    targets = {target.node for target in run.targets}
+    for expected in run.plan.expect.alerts:
+        early = [seen for seen in active if seen.alert == expected.name and seen.node in targets]
+        if early:
+            raise RefusedError(
+                f"alert {expected.name} is already {early[0].state} for {early[0].node}",
+                "it could not tell our fault from what made it fire; wait until it is silent",
+            )
+        silences = [
+            s for s in run.servers.alertmanager.silences() if s.status.state == "active" and _mutes(s, expected.name)
+        ]
+        if silences:
+            raise RefusedError(
+                f"alert {expected.name} is silenced by {silences[0].created_by} until {silences[0].ends_at:%H:%M} UTC",
+                "expire the silence, or run when it has ended",
+            )
+        run.note(
+            SteadyStateChecked(
+                name=f"alert {expected.name} silent", ok=True, detail="not pending, not firing, not silenced"
+            )
+        )
+
+
+def _mutes(silence: object, alert: str) -> bool:
+    matchers = getattr(silence, "matchers", ())
+    return any(m.name == "alertname" and m.value == alert and m.is_equal and not m.is_regex for m in matchers)
+
+
+def _log_path_is_alive(run: Run, target: Target, number: int) -> None:
+    """Send a harmless marker line through the kernel log and find it in the log store."""
+    marker = f"{run.id}-{number}"
+    name = run.name("mark", number)
+    within = run.plan.baseline.log_path_within
+    entry, outcome = run_agent(run, name, MarkTask(run_id=run.id, node=target.node, marker=marker), AGENT_STARTS_WITHIN)
+    if not outcome.ok or outcome.written_at is None:
+        raise RefusedError(f"the marker could not be written on {target.node}: {outcome.error or 'no time given'}")
+    written = outcome.written_at
+
+    def found() -> datetime | None:
+        lines = lines_with(run, target.node, f"marker {marker}", since=written - timedelta(minutes=1))
+        return datetime.now(UTC) if lines else None
+
+    seen = run.wait(f"marker {marker} of {target.node} in the log store", within, found, every_s=0.2)
+    if seen is None:
+        raise RefusedError(
+            f"the log path of {target.node} is not alive: a marker written at {written:%H:%M:%S} UTC was not in "
+            f"{run.profile.loki.url} after {within.total_seconds():g} s",
+            "is the dmesg shipper running on the node?",
+        )
+    latency = (seen - written).total_seconds()
+    run.note(
+        SteadyStateChecked(
+            name="log path alive",
+            ok=True,
+            detail=f"marker found after {latency:.1f} s",
+            node=target.node,
+            seconds=latency,
+        )
+    )
+    if run.undo(entry) is not Cleanliness.CLEAN:
+        raise RefusedError(f"marker pod {name} could not be deleted")
+
+
+def _window_is_full(run: Run) -> None:
+    """The charts need a steady state to compare with: wait until Prometheus holds the whole window."""
+    target = run.targets[0].node
+    window = run.plan.baseline.window
+    label = run.profile.prometheus_node_label
+    query = f'count_over_time(DCGM_FI_DEV_GPU_TEMP{{{label}="{target}"}}[{max(1, round(window.total_seconds()))}s])'
+
+    def full() -> bool | None:
+        samples = run.servers.prometheus.query(f"max({query})")
+        return True if samples and samples[0].value >= 2 else None
+
+    # A window and a half: a target that answers at all has two samples in it by then.
+    if (
+        run.wait(f"a baseline of {window.total_seconds():g} s of {target}'s metrics", window * 1.5, full, every_s=0.5)
+        is None
+    ):
+        run.note(
+            SteadyStateChecked(
+                name="metrics of the target",
+                ok=None,
+                detail="Prometheus holds no DCGM_FI_DEV_GPU_TEMP of it",
+                node=target,
+            )
+        )
+        run.problem(f"no dcgm-exporter series of {target} in Prometheus", f"the node's label is expected in {label}")
+    else:
+        run.note(SteadyStateChecked(name="metrics of the target", ok=True, detail="sampled by Prometheus", node=target))
+    remaining = run.started + window - datetime.now(UTC)
+    if remaining > timedelta():
+        run.wait(f"the baseline window of {window.total_seconds():g} s", remaining, lambda: None)

@@ -1,0 +1,112 @@
+"""Step 6: prove the node good; only then are taint and cordon removed, and only then does it take work again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from gameday.agent.task import QaResult, QaTask
+from gameday.cluster.manifests import gpu_canary
+from gameday.history.events import Cleanliness, NodeReturned, QaChecked, Step, Target, WorkloadSeen
+from gameday.ledger.entries import DeletePod, Entry, RestoreNode
+from gameday.run.agents import run_agent
+from gameday.run.context import Run
+from gameday.run.steps import StepResult, step
+from tasks import step_task
+
+_RETURNS_WITHIN = timedelta(seconds=60)
+# A controller that re-taints does so within its own loop; Konduktor's is 5 s (research/gpu-health.md 3.5), ours
+# reacts to new lines only. Medik8s lost such a race (research/gpu-health.md 6, item 42).
+_STAYS_CLEAN_FOR = timedelta(seconds=2)
+
+
+@step_task(name="qa node")
+def qa_node(run: Run) -> None:
+    """QA, return, and a GPU pod that runs there; a node that fails stays out of service, and the ledger says why."""
+    with step(run, Step.QA_NODE, run.plan.qa.within) as result:
+        for number, target in enumerate(run.targets):
+            if _passes(run, result, target, number):
+                _return(run, result, target, number)
+        run.see_nodes("after")
+
+
+def _passes(run: Run, result: StepResult, target: Target, number: int) -> bool:
+    name = run.name("qa", number)
+    before = run.before[target.node]
+    task = QaTask(run_id=run.id, node=target.node, floors=run.plan.qa.floors, expected_gpus=before.allocatable_gpus)
+    entry, outcome = run_agent(run, name, task, run.plan.qa.within)
+    checked = _results(run, name)
+    for found in checked:
+        run.note(QaChecked(node=target.node, **found.model_dump()))
+    run.undo(entry)
+    failed = [f"{c.check}{'' if c.gpu is None else f' of GPU {c.gpu}'}" for c in checked if not c.ok]
+    if outcome.ok and checked and not failed:
+        return True
+    why = f"QA of {target.node} failed: {', '.join(failed[:5]) or outcome.error or 'no results'}"
+    result.broken(why)
+    for quarantine in _quarantine(run, target.node):
+        run.settle(quarantine, Cleanliness.DIRTY, (why, "the node is kept out of service on purpose"))
+    return False
+
+
+def _results(run: Run, pod: str) -> list[QaResult]:
+    results = []
+    for line in run.kubernetes.pod_log(pod).splitlines():
+        try:
+            results.append(QaResult.model_validate_json(line))
+        except ValueError:
+            continue
+    return results
+
+
+def _quarantine(run: Run, node: str) -> list[Entry]:
+    return [e for e in run.ledger.open_entries() if isinstance(e.undo, RestoreNode) and e.node == node]
+
+
+def _return(run: Run, result: StepResult, target: Target, number: int) -> None:
+    tainted = run.node_now(target.node)
+    for quarantine in _quarantine(run, target.node):
+        if run.undo(quarantine) is not Cleanliness.CLEAN:
+            result.broken(f"{target.node} could not be returned")
+    expected = {(taint.key, str(taint.effect)) for taint in run.plan.expect.taints}
+    removed = tuple(t for t in tainted.taints if (t.key, t.effect) in expected) if tainted else ()
+    run.note(NodeReturned(node=target.node, removed_taints=removed, uncordoned=bool(tainted and tainted.unschedulable)))
+    _takes_work(run, result, target, number)
+
+    def tainted_again() -> str | None:
+        now = run.node_now(target.node)
+        back = [str(taint) for taint in now.taints if taint in removed] if now else []
+        return ", ".join(back) or None
+
+    again = run.wait(f"{target.node} to stay clean", _STAYS_CLEAN_FOR, tainted_again)
+    if again:
+        result.broken(f"{target.node} was tainted again after its return: {again}")
+
+
+def _takes_work(run: Run, result: StepResult, target: Target, number: int) -> None:
+    name = run.name("return", number)
+    entry = run.intend(
+        f"return-{number}", f"create canary pod {name}", DeletePod(pod=name), target.node, _RETURNS_WITHIN
+    )
+    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, profile=run.profile))
+
+    def running() -> str | None:
+        pod = run.pods.seen(name)
+        return pod.node if pod and pod.phase == "Running" else None
+
+    node = run.wait(f"a GPU pod to run on {target.node}", _RETURNS_WITHIN, running)
+    pod = run.pods.seen(name)
+    detail = "runs" if node else (pod.unschedulable if pod else None) or "was not scheduled"
+    run.note(
+        WorkloadSeen(
+            purpose="return",
+            pod=name,
+            node=node,
+            phase=pod.phase if pod else "",
+            wanted=f"runs on {target.node}",
+            ok=node is not None,
+            detail=detail,
+        )
+    )
+    if node is None:
+        result.broken(f"no GPU pod runs on {target.node} after its return: {detail}")
+    run.undo(entry)

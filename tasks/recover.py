@@ -1,0 +1,106 @@
+"""Step 5: take the fault out, repair the node as the plan says, and wait until the alert is silent again."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from gameday.agent.task import RemediateTask
+from gameday.cluster.http import AdapterError
+from gameday.history.events import Cleanliness, Remediated, Step, Target
+from gameday.ledger.entries import TakeOutFault
+from gameday.observe.alerts import note_active_alerts
+from gameday.plan.models import ExpectedAlert, RemediationAction
+from gameday.run.agents import AGENT_STARTS_WITHIN, run_agent
+from gameday.run.context import Run
+from gameday.run.steps import StepResult, step
+from gameday.run.stop import StepFailedError
+from tasks import step_task
+
+_POLL_S = 0.5
+# What must leave the node before its GPUs can be reset; a reboot takes everything anyway, but politely is better.
+_DRAINING = (RemediationAction.GPU_RESET, RemediationAction.DRIVER_RESTART, RemediationAction.REBOOT)
+_DRAINED_WITHIN = timedelta(seconds=60)
+
+
+@step_task(name="recover")
+def recover(run: Run) -> None:
+    """Undo, remediate, resolved. A node that does not come back is broken; the QA step will say so again."""
+    with step(run, Step.RECOVER, run.plan.recover.within) as result:
+        for entry in run.ledger.open_entries():
+            if isinstance(entry.undo, TakeOutFault) and run.undo(entry) is not Cleanliness.CLEAN:
+                result.broken(f"the fault on {entry.node} is not provably out")
+        for number, target in enumerate(run.targets):
+            if run.plan.recover.remediation is not RemediationAction.NONE:
+                _remediate(run, result, target, number)
+        for target in run.targets:
+            for expected in run.plan.expect.alerts:
+                _await_resolved(run, result, expected, target.node)
+
+
+def _remediate(run: Run, result: StepResult, target: Target, number: int) -> None:
+    action, started = run.plan.recover.remediation, time.monotonic()
+    boot = run.before[target.node].boot_id
+    if action in _DRAINING:
+        _drain_gpu_pods(run, target.node)
+    try:
+        entry, outcome = run_agent(
+            run,
+            run.name("remediate", number),
+            RemediateTask(run_id=run.id, node=target.node, gpu=target.gpu, action=action),
+            run.plan.recover.within + AGENT_STARTS_WITHIN,
+        )
+        ok, detail = outcome.ok, outcome.error or "; ".join(outcome.evidence)
+        if ok and action is RemediationAction.REBOOT:
+            ok, detail = _came_back(run, target.node, boot)
+        run.undo(entry)
+    except StepFailedError as error:
+        ok, detail = False, error.why
+    run.note(Remediated(node=target.node, action=action, ok=ok, detail=detail, seconds=time.monotonic() - started))
+    if not ok:
+        result.broken(f"{action} of {target.node} failed: {detail}")
+
+
+def _drain_gpu_pods(run: Run, node: str) -> None:
+    """Evict the GPU pods through the eviction API, so that PodDisruptionBudgets are asked."""
+    ours = run.id
+
+    def drained() -> bool | None:
+        pods = [pod for pod in run.kubernetes.gpu_pods_on(node) if pod.run != ours]
+        refused = [f"{p.namespace}/{p.name}" for p in pods if not run.kubernetes.evict(p.namespace, p.name)]
+        return None if pods or refused else True
+
+    if not run.wait(f"GPU pods to leave {node}", _DRAINED_WITHIN, drained, every_s=1.0):
+        run.problem(
+            f"GPU pods did not leave {node} within {_DRAINED_WITHIN.total_seconds():g} s",
+            "a PodDisruptionBudget may forbid it",
+        )
+
+
+def _came_back(run: Run, node: str, boot_before: str) -> tuple[bool, str]:
+    def back() -> str | None:
+        now = run.node_now(node)
+        rebooted = now is not None and now.boot_id and now.boot_id != boot_before
+        return now.boot_id if now and rebooted and now.conditions.get("Ready") == "True" else None
+
+    boot = run.wait(f"{node} to reboot and be Ready", run.plan.recover.within, back)
+    if boot:
+        return True, f"boot id {boot_before} -> {boot}, Ready"
+    return False, f"not Ready with a new boot id within {run.plan.recover.within.total_seconds():g} s"
+
+
+def _await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node: str) -> None:
+    def silent() -> bool | None:
+        active = note_active_alerts(run)
+        return None if any(a.alert == expected.name and a.node == node for a in active) else True
+
+    try:
+        if not run.wait(
+            f"alert {expected.name} resolved for {node}", expected.resolves_within, silent, every_s=_POLL_S
+        ):
+            result.broken(
+                f"{expected.name} still fires for {node} after {expected.resolves_within.total_seconds():g} s"
+            )
+    except AdapterError as error:
+        run.problem(f"Prometheus could not be asked whether {expected.name} is resolved: {error}")
+        result.unknown(f"{expected.name}: {error}")

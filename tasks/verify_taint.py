@@ -1,0 +1,154 @@
+"""Step 4: is the node out of service, by whom, and does that do what it is for?"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from gameday.cluster.manifests import gpu_canary, gpu_job
+from gameday.history.events import Step, Target, WorkloadSeen
+from gameday.ledger.entries import DeleteJob, DeletePod
+from gameday.plan.models import ExpectedTaint
+from gameday.run.context import Run
+from gameday.run.steps import StepResult, step
+from gameday.run.targets import opt_in
+from tasks import step_task
+
+# The scheduler decides about a new pod within this, on a cluster that schedules at all.
+_SCHEDULED_WITHIN = timedelta(seconds=10)
+
+
+@step_task(name="verify taint")
+def verify_taint(run: Run) -> None:
+    """Expected taints within their bounds (or none at all, for a negative control), then the workloads."""
+    expect = run.plan.expect
+    bounds = [taint.within for taint in expect.taints] + [expect.stays_schedulable_for or timedelta()]
+    with step(run, Step.VERIFY_TAINT, max(bounds)) as result:
+        for number, target in enumerate(run.targets):
+            tainted = all([_await_taint(run, result, expected, target.node) for expected in expect.taints])
+            if expect.stays_schedulable_for:
+                _stays_schedulable(run, result, expect.stays_schedulable_for, target.node)
+            elif tainted:
+                _canary_is_kept_off(run, result, target, number)
+                _resubmitted_job_lands_elsewhere(run, result, target, number)
+            _running_pods(run, target)
+        run.see_nodes("during")
+
+
+def _await_taint(run: Run, result: StepResult, expected: ExpectedTaint, node: str) -> bool:
+    def there() -> bool | None:
+        now = run.node_now(node)
+        wanted = (expected.key, expected.value, str(expected.effect))
+        return True if now and any((t.key, t.value, t.effect) == wanted for t in now.taints) else None
+
+    taint = f"{expected.key}={expected.value}:{expected.effect}"
+    left = run.left_of(expected.within, node)
+    if run.wait(f"taint {taint} on {node}", left, there):
+        return True
+    result.broken(f"{taint} was not on {node} within {expected.within.total_seconds():g} s")
+    return False
+
+
+def _stays_schedulable(run: Run, result: StepResult, quiet: timedelta, node: str) -> None:
+    before = run.before[node]
+
+    def quarantined() -> str | None:
+        now = run.node_now(node)
+        gained = [str(taint) for taint in now.taints if taint not in before.taints] if now else []
+        return ", ".join(gained) or ("cordoned" if now and now.unschedulable else None)
+
+    what = f"{node} to stay schedulable"
+    found = run.wait(what, run.left_of(quiet, node), quarantined)
+    if found:
+        result.broken(f"{node} was quarantined by a fault that should not: {found}")
+
+
+def _canary_is_kept_off(run: Run, result: StepResult, target: Target, number: int) -> None:
+    name, kept_for = run.name("canary", number), run.plan.expect.workloads.canary_kept_off_for
+    entry = run.intend(
+        f"canary-{number}", f"create canary pod {name}", DeletePod(pod=name), target.node, _SCHEDULED_WITHIN + kept_for
+    )
+    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, profile=run.profile))
+
+    def placed() -> str | None:
+        pod = run.pods.seen(name)
+        return pod.node if pod else None
+
+    def judged() -> str | None:
+        pod = run.pods.seen(name)
+        return pod.node or pod.unschedulable if pod else None
+
+    run.wait(f"the scheduler's word on canary {name}", _SCHEDULED_WITHIN, judged)
+    landed = run.wait(f"canary {name} to stay off {target.node}", kept_for, placed)
+    pod = run.pods.seen(name)
+    message = (pod.unschedulable if pod else None) or ""
+    ok: bool | None = False if landed else ("taint" in message) or None
+    detail = f"landed on {landed}" if landed else message or "the scheduler said nothing about it"
+    run.note(
+        WorkloadSeen(
+            purpose="canary",
+            pod=name,
+            node=landed,
+            phase=pod.phase if pod else "",
+            wanted=f"kept off {target.node}",
+            ok=ok,
+            detail=detail,
+        )
+    )
+    if landed:
+        result.broken(f"a new GPU pod was scheduled to the tainted node {landed}")
+    elif ok is None:
+        result.unknown(f"the canary was kept off, but not provably by the taint: {detail}")
+    run.undo(entry)
+
+
+def _resubmitted_job_lands_elsewhere(run: Run, result: StepResult, target: Target, number: int) -> None:
+    name, within = run.name("resubmit", number), run.plan.expect.workloads.resubmitted_within
+    entry = run.intend(f"resubmit-{number}", f"create job {name}", DeleteJob(job=name), None, within)
+    run.kubernetes.create_job(gpu_job(name, run_id=run.id, selector=opt_in(run)))
+
+    def running() -> str | None:
+        pods = [pod for pod in run.pods.present() if pod.owner_job == name and pod.phase == "Running"]
+        return pods[0].node if pods else None
+
+    node = run.wait(f"resubmitted job {name} to run", within, running)
+    elsewhere = node is not None and node not in {t.node for t in run.targets}
+    detail = f"runs on {node}" if node else f"did not run within {within.total_seconds():g} s: {_why_not(run, name)}"
+    run.note(
+        WorkloadSeen(
+            purpose="resubmitted",
+            pod=name,
+            node=node,
+            phase="Running" if node else "Pending",
+            wanted="runs on a healthy node",
+            ok=elsewhere,
+            detail=detail,
+        )
+    )
+    if not elsewhere:
+        result.broken(f"the resubmitted job {detail}")
+    run.undo(entry)
+
+
+def _why_not(run: Run, job: str) -> str:
+    messages = [pod.unschedulable for pod in run.pods.present() if pod.owner_job == job and pod.unschedulable]
+    return messages[0] if messages else "no pod of it was seen"
+
+
+def _running_pods(run: Run, target: Target) -> None:
+    """Which of the GPU pods that ran there when the fault went in still do; the check judges it."""
+    still = {pod.uid for pod in run.kubernetes.gpu_pods_on(target.node)}
+    wanted = run.plan.expect.workloads.running_pods
+    for pod in run.ran_before.get(target.node, ()):
+        kept = pod.uid in still
+        ok = wanted == "any" or kept == (wanted == "kept")
+        run.note(
+            WorkloadSeen(
+                purpose="running",
+                pod=f"{pod.namespace}/{pod.name}",
+                node=target.node if kept else None,
+                phase=pod.phase if kept else "gone",
+                wanted=wanted,
+                ok=ok,
+                detail="kept" if kept else "evicted or gone",
+            )
+        )
