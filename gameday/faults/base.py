@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from enum import StrEnum
 from typing import ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from gameday.host.base import Host
 from gameday.plan.models import FaultParameters
@@ -32,6 +32,9 @@ class Evidence(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     lines: tuple[str, ...] = ()
+    written_at: AwareDatetime | None = Field(
+        default=None, description="host clock right before the change; None where only the caller's clock is known"
+    )
     undo_state: dict[str, str] = Field(
         default={}, description="prior values an undo in another process needs; strings, so that it fits a ledger"
     )
@@ -45,7 +48,7 @@ class Fault(ABC, Generic[P]):
 
     `inject`, `undo` and `verify_undone` raise HostError when the host says no.
     `undo` must be idempotent, and must work in another process from
-    `undo_state` alone.
+    `undo_state` alone: empty when `inject` failed, or was killed, half way.
     """
 
     parameters: ClassVar[type[FaultParameters]]
@@ -60,6 +63,10 @@ class Fault(ABC, Generic[P]):
     def hold(self, parameters: P, gpu: int, host: Host, ended: threading.Event) -> None:
         """Keep the fault in until `ended`; most faults stay by themselves."""
         ended.wait()
+
+    def warnings(self, parameters: P) -> tuple[str, ...]:
+        """What these parameters do beyond the fault itself, for the person who approves the run."""
+        return ()
 
     @abstractmethod
     def undo(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence: ...

@@ -1,0 +1,259 @@
+"""QA's checks: pure functions from readings and floors to findings, in two tables. To add a check, add an entry.
+
+`ok` None means it could not be measured; a node with such a finding does not
+pass. Where a floor of None switches a check off, it yields no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gameday.agent.qa.readings import GpuReadings, Readings, Source
+from gameday.agent.task import QaResult
+from gameday.plan.models import QaFloors
+from gameday.xid.catalogue import Remedy
+from gameday.xid.decide import Outcome, decide
+from gameday.xid.lines import KernelEvent, Kind, recognise
+
+HW_SLOWDOWN_MASK = 0xE8
+"""Clock event reasons HW slowdown, SW thermal, HW thermal, HW power brake (research/gpu-health.md 5.5: CCH)."""
+UNCORRECTABLE_ROWS_MAX = 512
+"""research/gpu-health.md 5.5: AZN fails above it."""
+SM_CLOCK_FRACTION = 0.5
+"""Of the maximum, under load. Ours: a GEMM at the power cap holds about 0.7 on an H100, a locked clock far less."""
+_BUSY_PCT = 5
+_REASONS = {0x8: "HW slowdown", 0x20: "SW thermal slowdown", 0x40: "HW thermal slowdown", 0x80: "HW power brake"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    value: float | str | None
+    bound: str
+    ok: bool | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class NodeCheck:
+    name: str
+    unit: str
+    source: Source
+    judge: Callable[[Readings, QaFloors], Finding]
+
+
+@dataclass(frozen=True)
+class GpuCheck:
+    """`judge` returns None where the plan switched the check off. Not asked of a lost GPU, but for `gpu-answers`."""
+
+    name: str
+    unit: str
+    source: Source
+    judge: Callable[[GpuReadings, QaFloors], Finding | None]
+
+
+def judge(readings: Readings, floors: QaFloors) -> Iterator[QaResult]:
+    """Every finding, node first, then GPU by GPU."""
+    for node_check in NODE_CHECKS:
+        yield _result(node_check, None, node_check.judge(readings, floors), readings)
+    for gpu in readings.gpus:
+        for check in GPU_CHECKS if not gpu.rest.lost else GPU_CHECKS[:1]:
+            if found := check.judge(gpu, floors):
+                yield _result(check, gpu.rest.index, found, readings)
+
+
+def _result(check: NodeCheck | GpuCheck, gpu: int | None, found: Finding, readings: Readings) -> QaResult:
+    return QaResult(
+        check=check.name,
+        gpu=gpu,
+        value=found.value,
+        unit=check.unit,
+        bound=found.bound,
+        ok=found.ok,
+        seconds=readings.seconds.get(check.source, 0.0),
+        detail=found.detail,
+    )
+
+
+def _gpu_count(readings: Readings, floors: QaFloors) -> Finding:
+    expected = floors.gpus or readings.expected_gpus
+    bound = f"= {expected}" if expected else ">= 1"
+    if readings.nvml_error:
+        return Finding(None, bound, None, readings.nvml_error)
+    count = len(readings.gpus)
+    return Finding(count, bound, count == expected if expected else count > 0)
+
+
+def _kernel_log(readings: Readings, floors: QaFloors) -> Finding:
+    """Quarantining events in the ring buffer that no later GPU reset of ours has healed; a boot empties the buffer."""
+    bound = "= 0 quarantining"
+    if readings.log_error:
+        return Finding(None, bound, None, readings.log_error)
+    still: list[tuple[KernelEvent, str]] = []
+    for event in filter(None, map(recognise, readings.kernel_log)):
+        if event.kind is Kind.GPU_RESET and event.success:
+            still = [(old, why) for old, why in still if old.pci != event.pci or not _reset_heals(old)]
+        elif (decision := decide(event)).outcome is Outcome.QUARANTINE:
+            still.append((event, decision.reason))
+    told = [f"{event.kind} {event.code} on {event.pci}: {reason}" for event, reason in still[:3]]
+    return Finding(len(still), bound, not still, "; ".join(told))
+
+
+def _reset_heals(event: KernelEvent) -> bool:
+    return decide(event).remedy in (Remedy.GPU_RESET, Remedy.NONE)
+
+
+def _answers(gpu: GpuReadings, floors: QaFloors) -> Finding:
+    lost = any(sample.lost for sample in gpu.samples)
+    return Finding("lost" if lost else "yes", "yes", not lost, "NVML: GPU is lost" if lost else "")
+
+
+def _at_most(field: str, limit: int) -> Callable[[GpuReadings, QaFloors], Finding]:
+    def check(gpu: GpuReadings, floors: QaFloors) -> Finding:
+        bound = f"<= {limit}" if limit else "= 0"
+        values = gpu.values(field)
+        if not values:
+            return Finding(None, bound, None, f"NVML does not tell {field} of this GPU")
+        return Finding(max(values), bound, max(values) <= limit)
+
+    return check
+
+
+def _never(field: str) -> Callable[[GpuReadings, QaFloors], Finding]:
+    def check(gpu: GpuReadings, floors: QaFloors) -> Finding:
+        values = gpu.values(field)
+        if not values:
+            return Finding(None, "no", None, f"NVML does not tell {field} of this GPU")
+        return Finding("yes" if any(values) else "no", "no", not any(values))
+
+    return check
+
+
+def _nvlinks(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    if floors.nvlinks is None:
+        return None
+    active = gpu.rest.nvlinks_active
+    if active is None:
+        return Finding(None, f">= {floors.nvlinks}", None, "NVML knows no NVLink on this GPU")
+    return Finding(active, f">= {floors.nvlinks}", active >= floors.nvlinks, f"of {gpu.rest.nvlinks_supported}")
+
+
+def _pcie(field: str, maximum: str, floor_of: Callable[[QaFloors], int | None]) -> Callable[..., Finding]:
+    """Against the floor, or the GPU's own maximum. The best sample counts: an idle link may slow down to save power."""
+
+    def check(gpu: GpuReadings, floors: QaFloors) -> Finding:
+        floor = floor_of(floors)
+        wanted = floor if floor is not None else getattr(gpu.rest, maximum)
+        values = gpu.values(field)
+        if wanted is None or not values:
+            return Finding(max(values, default=None), "", None, f"NVML does not tell {field} or its maximum")
+        bound = f">= {wanted}" if floor is not None else f">= {wanted} (its maximum)"
+        if max(values) < wanted and not gpu.loaded:
+            return Finding(
+                max(values), bound, None, f"only seen at rest, where a link may slow down. {_why_no_load(gpu)}"
+            )
+        return Finding(max(values), bound, max(values) >= wanted)
+
+    return check
+
+
+def _why_no_load(gpu: GpuReadings) -> str:
+    return f"No load ran: {gpu.load.detail}" if gpu.load and gpu.load.detail else ""
+
+
+def _hw_slowdown(gpu: GpuReadings, floors: QaFloors) -> Finding:
+    bound = f"& {HW_SLOWDOWN_MASK:#x} = 0"
+    masks = [int(mask) for mask in gpu.values("clocks_event_reasons")]
+    if not masks:
+        return Finding(None, bound, None, "NVML does not tell the clock event reasons of this GPU")
+    bits = 0
+    for mask in masks:
+        bits |= mask
+    names = ", ".join(name for bit, name in _REASONS.items() if bits & bit)
+    return Finding(f"{bits:#x}", bound, not bits & HW_SLOWDOWN_MASK, names)
+
+
+def _sm_clock(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    """Only under load: at rest a low clock is what one wants."""
+    if not gpu.load_ran:
+        return None
+    clocks = [sample.sm_clock_mhz for sample in gpu.loaded if sample.sm_clock_mhz is not None]
+    top = gpu.rest.sm_clock_max_mhz
+    if not clocks or top is None:
+        return Finding(None, "", None, "NVML did not tell the SM clock while the load ran")
+    return Finding(
+        max(clocks),
+        f">= {top * SM_CLOCK_FRACTION:.0f} under load",
+        max(clocks) >= top * SM_CLOCK_FRACTION,
+        f"maximum {top:g}",
+    )
+
+
+def _temperature(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    if floors.temperature_max_c is None:
+        return None
+    bound = f"<= {floors.temperature_max_c:g}"
+    values = gpu.values("temperature_c")
+    if not values:
+        return Finding(None, bound, None, "NVML does not tell this GPU's temperature")
+    return Finding(max(values), bound, max(values) <= floors.temperature_max_c)
+
+
+def _rate(
+    field: str, floor_of: Callable[[QaFloors], float | None]
+) -> Callable[[GpuReadings, QaFloors], Finding | None]:
+    """A figure of the load against its floor; without a floor it is told, and judged by nothing."""
+
+    def check(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+        floor = floor_of(floors)
+        value = getattr(gpu.load, field) if gpu.load else None
+        if floor is None:
+            return None if value is None else Finding(value, "", ok=True, detail="no floor in the plan")
+        if value is None:
+            return Finding(None, f">= {floor:g}", None, _why_no_load(gpu) or "no load ran")
+        busy = gpu.rest.utilization_pct
+        shared = value < floor and busy is not None and busy > _BUSY_PCT
+        detail = f"the GPU was {busy:.0f} % busy before the load, so this is what its users left" if shared else ""
+        return Finding(value, f">= {floor:g}", value >= floor, detail)
+
+    return check
+
+
+def _correct(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    if gpu.load is None or not gpu.load_ran:
+        return None
+    wrong = gpu.load.wrong_results
+    return Finding(
+        wrong, "= 0", wrong == 0, "silent data corruption: elements differ from the reference" if wrong else ""
+    )
+
+
+NODE_CHECKS = (
+    NodeCheck("gpu-count", "", "nvml", _gpu_count),
+    NodeCheck("kernel-log", "", "kernel log", _kernel_log),
+)
+
+# Pass criteria: research/gpu-health.md 5.5, where no other source is named.
+GPU_CHECKS = (
+    GpuCheck("gpu-answers", "", "nvml", _answers),
+    GpuCheck("ecc-double-bit", "errors", "nvml", _at_most("ecc_dbe_volatile", 0)),
+    GpuCheck("row-remap-pending", "", "nvml", _never("row_remap_pending")),
+    GpuCheck("row-remap-failure", "", "nvml", _never("row_remap_failure")),
+    GpuCheck("remapped-rows", "rows", "nvml", _at_most("remapped_rows_uncorrectable", UNCORRECTABLE_ROWS_MAX)),
+    GpuCheck("nvlinks-active", "links", "nvml", _nvlinks),
+    GpuCheck("pcie-width", "lanes", "nvml", _pcie("pcie_width", "pcie_width_max", lambda floors: floors.pcie_width)),
+    GpuCheck(
+        "pcie-generation",
+        "",
+        "nvml",
+        _pcie("pcie_generation", "pcie_generation_max", lambda floors: floors.pcie_generation),
+    ),
+    GpuCheck("hw-slowdown", "", "nvml", _hw_slowdown),
+    GpuCheck("sm-clock", "MHz", "load", _sm_clock),
+    GpuCheck("temperature", "C", "nvml", _temperature),
+    GpuCheck("gemm-rate", "TFLOP/s", "load", _rate("gemm_tflops", lambda floors: floors.gemm_tflops)),
+    GpuCheck(
+        "memory-bandwidth", "GB/s", "load", _rate("memory_bandwidth_gbs", lambda floors: floors.memory_bandwidth_gbs)
+    ),
+    GpuCheck("gemm-results", "wrong", "load", _correct),
+)

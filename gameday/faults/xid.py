@@ -1,0 +1,132 @@
+"""An Xid in the kernel log: the line the driver would print, written where every log-based detector reads."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from gameday.faults.base import Evidence, Fault, Layer
+from gameday.host.base import Host, HostError
+from gameday.plan.models import FaultParameters
+from gameday.xid.catalogue import xids
+from gameday.xid.lines import Form, format_xid
+
+_PRIORITY = "<3>"
+"""Facility 0, severity error, as the driver's; the kernel turns facility 0 of a user's write into LOG_USER."""
+_READ_BY_DCGM = frozenset({79, 119, 120})
+"""DCGM 4.6 parses these from the kernel log, in the bare form only (research/gpu-health.md 2.2)."""
+
+
+class XidParameters(FaultParameters):
+    type: Literal["xid"] = "xid"
+    xid: int = Field(ge=1, le=999)
+    """The code, as in NVIDIA's Xid catalogue: 79 is a GPU fallen off the bus."""
+    gpu: int | None = Field(default=None, ge=0, le=63)
+    """NVML index of the GPU the line names; None: the one the run chose."""
+    form: Form = Form.KERNEL
+    """How the line is written: which form a detector sees is in research/gpu-health.md 2.2."""
+    repeat: int = Field(default=1, ge=1, le=10)
+    """How many times the line is written; ten in five seconds is printk's own rate limit."""
+
+    @field_validator("xid", mode="before")
+    @classmethod
+    def _a_code(cls, value: object) -> object:
+        if isinstance(value, bool) or not str(value).isdecimal() or not 1 <= int(str(value)) <= 999:
+            examples = ", ".join(f"{code} ({xids()[code].name})" for code in (48, 79, 119))
+            raise ValueError(f"an Xid is a whole number from 1 to 999, like {examples}")
+        return value
+
+
+class XidFault(Fault[XidParameters]):
+    """Writes an Xid line for one GPU to the node's kernel log.
+
+    A written record cannot be taken back: it stays in the ring buffer, and in
+    every log store it was shipped to, until the buffer wraps or the node boots.
+    So there is nothing to undo on the host, `undo` says so, and what the line
+    set in motion (a taint, an alert) is for the detector and the recovery step.
+
+    Side effect: in the bare form DCGM 4.6 reads 79, 119 and 120 too. After a
+    bare 119 it skips every driver call for that GPU and blanks all its fields
+    until its host engine restarts, and a restarted host engine reads the ring
+    buffer again from its start: plan `dmesg -C` or a reboot with it.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = XidParameters
+    layer: ClassVar[Layer] = Layer.KERNEL_LOG
+    summary: ClassVar[str] = "Writes an Xid line for one GPU to the node's kernel log"
+    does_not_reach: ClassVar[str] = (
+        "NVML (nvidia-smi, the device plugin), DCGM's counters and dcgm-exporter's metrics: the GPU itself is well, "
+        "only the log says otherwise"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "gameday node-health controller",
+        "Konduktor (dmesg -w to Loki)",
+        "gpud (/dev/kmsg; not the mig form)",
+        "NVSentinel (journald; not the bare, mig or old form)",
+        "node-problem-detector with a rule for Xid",
+        "DCGM (bare 79, 119, 120 only)",
+    )
+
+    def warnings(self, parameters: XidParameters) -> tuple[str, ...]:
+        if parameters.form is not Form.BARE or parameters.xid not in _READ_BY_DCGM:
+            return ()
+        effect = (
+            "blanks the GPU's fields until its host engine restarts" if parameters.xid == 119 else "takes it for real"
+        )
+        return (
+            f"dangerous: DCGM 4.6 reads a bare Xid {parameters.xid} and {effect}; a restarted host engine reads "
+            f"the line again, so plan `dmesg -C` or a reboot; form: {Form.KERNEL} has no such effect",
+        )
+
+    def inject(self, parameters: XidParameters, gpu: int, host: Host) -> Evidence:
+        index = gpu if parameters.gpu is None else parameters.gpu
+        record = _PRIORITY + _line(parameters, _pci_bus_id(host, index))
+        text = record.removeprefix(_PRIORITY)
+        before = _count(host, text)
+        written_at = datetime.now(UTC)
+        for _ in range(parameters.repeat):
+            host.write_kernel_log(record)
+        after = _count(host, text)
+        if after - before < parameters.repeat:
+            raise HostError(
+                f"wrote {parameters.repeat} kernel-log record(s) and found {after - before} new on reading back; "
+                "is printk.devkmsg rate-limiting, or the ring buffer wrapping?"
+            )
+        lines = (
+            f"before: {before} such record(s) in the kernel log",
+            f"written x{parameters.repeat}: {record}",
+            f"after: {after} such record(s) in the kernel log",
+        )
+        return Evidence(lines=lines, written_at=written_at)
+
+    def undo(self, parameters: XidParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        return Evidence(
+            lines=(
+                "nothing to undo on the host: a kernel-log record stays until the ring buffer wraps or the node boots",
+            )
+        )
+
+    def verify_undone(self, parameters: XidParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        return True
+
+
+def _line(parameters: XidParameters, pci: str) -> str:
+    try:
+        return format_xid(parameters.xid, pci, parameters.form)
+    except ValueError as error:
+        raise HostError(f"no Xid line for this GPU: {error}") from None
+
+
+def _pci_bus_id(host: Host, index: int) -> str:
+    gpus = {gpu.index: gpu for gpu in host.gpus()}
+    if index not in gpus:
+        raise HostError(f"no GPU {index} on this node; NVML knows {sorted(gpus) or 'none'}")
+    if not gpus[index].pci_bus_id:
+        raise HostError(f"GPU {index} is lost and NVML cannot tell its PCI id; choose another GPU or reboot the node")
+    return gpus[index].pci_bus_id
+
+
+def _count(host: Host, text: str) -> int:
+    return sum(text in line for line in host.read_kernel_log())

@@ -1,0 +1,54 @@
+"""The bytes of /dev/kmsg: what may be written as one record, and how a record that is read is shown.
+
+Format: the kernel's Documentation/ABI/testing/dev-kmsg, summed up in
+research/gpu-health.md 2.2.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gameday.host.base import HostError
+
+MAX_RECORD_BYTES = 976
+"""PRINTKRB_RECORD_MAX (1024) less the 48 bytes an older kernel keeps for its own prefix (gpu-health.md 2.2)."""
+
+_PRIORITY = re.compile(r"<\d{1,3}>")
+_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+
+
+def encode_record(record: str) -> bytes:
+    """One record, ready for one write().
+
+    Raises HostError for what the kernel would refuse, cut or spread over
+    several lines: no `<N>` prefix, more than 976 bytes, control characters.
+    """
+    if not _PRIORITY.match(record):
+        raise HostError(f"kernel-log record {record[:40]!r} has no priority; begin it with <N>, like <3> for an error")
+    if not record.isprintable():
+        raise HostError(
+            f"kernel-log record {record[:40]!r} holds a control character; one record is one printable line"
+        )
+    raw = record.encode("utf-8", "replace")
+    if len(raw) > MAX_RECORD_BYTES:
+        raise HostError(
+            f"kernel-log record of {len(raw)} bytes; /dev/kmsg takes at most {MAX_RECORD_BYTES}: shorten it"
+        )
+    return raw
+
+
+def render_record(raw: bytes) -> str:
+    """`prio,seq,usec,flags;text` as `dmesg` prints it: `[seconds.micros] text`; dictionary lines are dropped.
+
+    Raises ValueError for bytes that are no such record.
+    """
+    prefix, separator, rest = raw.partition(b";")
+    fields = prefix.split(b",")
+    if not separator or len(fields) < 4:
+        raise ValueError(f"not a kernel-log record: {raw[:60]!r}")
+    microseconds = int(fields[2])
+    escaped = rest.split(b"\n", 1)[0]
+    # The kernel escapes every byte outside printable ASCII, so the text is UTF-8 again only once unescaped.
+    text = _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), escaped).decode("utf-8", "replace")
+    shown = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
+    return f"[{microseconds // 1_000_000:5d}.{microseconds % 1_000_000:06d}] {shown}"

@@ -1,0 +1,83 @@
+"""A burst of GEMM and of device-to-device copy on one GPU, with every result checked.
+
+CuPy is the optional extra `gpu`: cuBLAS from Python, no compiler on the node.
+The GEMM runs in FP16: CuPy has no BF16 type, and the tensor cores of every GPU
+since A100 do both at one rate, so the figure stands against BF16 floors.
+"""
+
+from __future__ import annotations
+
+import time
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from gameday.host.base import LoadResult
+
+_SIZE = 8192
+"""Rows and columns: 1.1 TFLOP a product, enough to fill a B200; 128 MiB a matrix."""
+_COPY_BYTES = 1 << 30
+"""Far beyond any L2 cache, so that the copy is the memory's."""
+
+
+def measure_load(
+    gpu: int, seconds: float, cupy: ModuleType | None = None, size: int = _SIZE, copy_bytes: int = _COPY_BYTES
+) -> LoadResult:
+    """Half of `seconds` GEMM, half copy. `cupy`: the module, or what stands in for it.
+
+    Never raises for what the GPU or CuPy does: a result of None and `detail` say it.
+    """
+    if cupy is None:
+        try:
+            cupy = import_module("cupy")  # the optional extra
+        except ImportError as error:
+            return _not_run(gpu, f"CuPy cannot be imported ({error}); install gpu-gameday[gpu] in the agent's image")
+    try:
+        with cupy.cuda.Device(gpu):
+            tflops, wrong = _gemm(cupy, seconds / 2, size)
+            bandwidth = _copy(cupy, seconds / 2, copy_bytes)
+            return LoadResult(gpu=gpu, gemm_tflops=tflops, memory_bandwidth_gbs=bandwidth, wrong_results=wrong)
+    except Exception as error:  # CuPy raises a family of its own for CUDA, cuBLAS and memory
+        return _not_run(gpu, f"{type(error).__name__}: {error}"[:500])
+
+
+def _not_run(gpu: int, why: str) -> LoadResult:
+    return LoadResult(gpu=gpu, gemm_tflops=None, memory_bandwidth_gbs=None, detail=why)
+
+
+def _gemm(cupy: ModuleType, seconds: float, size: int) -> tuple[float, int]:
+    """(TFLOP/s, elements that differ from the reference in any product).
+
+    The factors hold only -1 and 1, so every partial sum is a whole number
+    below FP16's exact limit of 2048 (22 standard deviations at 8192), and the
+    product must match the FP32 reference to the bit whatever order it is summed in.
+    """
+    generator = cupy.random.RandomState(seed=1)
+    left, right = (generator.randint(0, 2, (size, size)).astype(cupy.float16) * 2 - 1 for _ in range(2))
+    reference = (left.astype(cupy.float32) @ right.astype(cupy.float32)).astype(cupy.float16)
+    product = left @ right  # warms cuBLAS up
+    busy, products, wrong = 0.0, 0, int(cupy.count_nonzero(product != reference))
+    while busy < seconds:
+        busy += _timed(cupy, lambda: cupy.matmul(left, right, out=product))
+        products += 1
+        wrong += int(cupy.count_nonzero(product != reference))
+    return 2 * size**3 * products / busy / 1e12, wrong
+
+
+def _copy(cupy: ModuleType, seconds: float, size: int) -> float:
+    """GB/s; every byte counts twice, once read and once written, as the published figures do (gpu-health.md 5.4)."""
+    source = cupy.zeros(size, dtype=cupy.uint8)
+    target = cupy.empty_like(source)
+    busy, copies = 0.0, 0
+    while busy < seconds:
+        busy += _timed(cupy, lambda: cupy.copyto(target, source))
+        copies += 1
+    return 2 * size * copies / busy / 1e9
+
+
+def _timed(cupy: ModuleType, work: Any) -> float:
+    cupy.cuda.Stream.null.synchronize()
+    start = time.perf_counter()
+    work()
+    cupy.cuda.Stream.null.synchronize()
+    return time.perf_counter() - start

@@ -1,0 +1,169 @@
+"""One NVML reading of every GPU, field by field, so that one broken field or GPU costs nothing but itself.
+
+NVML is opened and shut for each reading: an open NVML client counts as a user
+of the GPU, and would make `nvidia-smi --gpu-reset` refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from gameday.host.base import GpuSample, HostError
+
+Read = Callable[[ModuleType, Any], dict[str, Any]]
+"""(pynvml, device handle) -> fields of GpuSample, in its units."""
+
+_HINTS = {
+    "NVMLError_LibraryNotFound": "is the NVIDIA driver installed, and its libraries mounted into this container?",
+    "NVMLError_DriverNotLoaded": "the nvidia kernel module is not loaded; see `dmesg` and `lsmod` on the host",
+    "NVMLError_LibRmVersionMismatch": "driver and user-space library differ; reboot or reload the driver",
+    "NVMLError_NoPermission": "run the agent privileged",
+}
+
+
+def read_gpus(nvml: ModuleType | None = None) -> list[GpuSample]:
+    """Every GPU the driver counts, by index, lost ones included. `nvml`: pynvml, or what stands in for it.
+
+    Raises HostError when NVML as a whole cannot be opened or counted.
+    """
+    nvml = nvml or import_module("pynvml")  # only here, as 8,000 lines load for the real host alone
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise _host_error(error) from None
+    try:
+        return [_sample(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    except nvml.NVMLError as error:
+        raise _host_error(error) from None
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _host_error(error: Exception) -> HostError:
+    name = type(error).__name__
+    what = "NVML not found" if name == "NVMLError_LibraryNotFound" else f"NVML: {error}"
+    hint = _HINTS.get(name)
+    return HostError(f"{what}: {hint}" if hint else what)
+
+
+def _sample(nvml: ModuleType, index: int) -> GpuSample:
+    fields: dict[str, Any] = {"uuid": "", "name": "", "pci_bus_id": ""}
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError_NoPermission:
+        raise
+    except nvml.NVMLError:
+        # Whatever else the reason, no handle means that nothing can be done with this GPU.
+        return GpuSample(index=index, lost=True, **fields)
+    lost = False
+    for read in _READS:
+        try:
+            fields.update(read(nvml, handle))
+        except nvml.NVMLError_GpuIsLost:
+            lost = True
+        except nvml.NVMLError:
+            continue
+    if lost:
+        fields = {key: fields[key] for key in ("uuid", "name", "pci_bus_id")}
+    return GpuSample(index=index, lost=lost, **fields)
+
+
+def _pci(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    info = nvml.nvmlDeviceGetPciInfo(handle)
+    return {"pci_bus_id": f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}"}
+
+
+def _power(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    return {"power_w": nvml.nvmlDeviceGetPowerUsage(handle) / 1000}
+
+
+def _power_limit(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    return {"power_limit_w": nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000}
+
+
+def _memory(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    info = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return {"memory_used_bytes": info.used, "memory_total_bytes": info.total}
+
+
+def _memory_temperature(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    (field,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_MEMORY_TEMP])
+    return {"memory_temperature_c": field.value.uiVal} if field.nvmlReturn == nvml.NVML_SUCCESS else {}
+
+
+def _clocks_event_reasons(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    try:
+        mask = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    except nvml.NVMLError_FunctionNotFound:  # drivers before 535 know it by its old name only
+        mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    return {"clocks_event_reasons": mask}
+
+
+def _ecc(kind: str, field: str) -> Read:
+    def read(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+        error_type = getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{kind}")
+        return {field: nvml.nvmlDeviceGetTotalEccErrors(handle, error_type, nvml.NVML_VOLATILE_ECC)}
+
+    return read
+
+
+def _remapped_rows(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    correctable, uncorrectable, pending, failure = nvml.nvmlDeviceGetRemappedRows(handle)
+    return {
+        "remapped_rows_correctable": correctable,
+        "remapped_rows_uncorrectable": uncorrectable,
+        "row_remap_pending": bool(pending),
+        "row_remap_failure": bool(failure),
+    }
+
+
+def _nvlinks(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    states: list[int] = []
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            states.append(nvml.nvmlDeviceGetNvLinkState(handle, link))
+        except nvml.NVMLError_InvalidArgument:  # past the last link of this GPU
+            break
+        except nvml.NVMLError_NotSupported:
+            continue
+    return {"nvlinks_active": sum(map(bool, states)), "nvlinks_supported": len(states)} if states else {}
+
+
+def _plain(field: str, getter: str, *constants: str) -> Read:
+    """A getter that returns the field as it is, given the handle and the named pynvml constants."""
+
+    def read(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+        return {field: getattr(nvml, getter)(handle, *(getattr(nvml, name) for name in constants))}
+
+    return read
+
+
+_READS: tuple[Read, ...] = (
+    _plain("uuid", "nvmlDeviceGetUUID"),
+    _plain("name", "nvmlDeviceGetName"),
+    _pci,
+    _plain("temperature_c", "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+    _memory_temperature,
+    _power,
+    _power_limit,
+    _plain("sm_clock_mhz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+    _plain("sm_clock_max_mhz", "nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
+    _plain("memory_clock_mhz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+    lambda nvml, handle: {"utilization_pct": nvml.nvmlDeviceGetUtilizationRates(handle).gpu},
+    _memory,
+    _clocks_event_reasons,
+    lambda nvml, handle: {"ecc_mode": bool(nvml.nvmlDeviceGetEccMode(handle)[0])},
+    _ecc("UNCORRECTED", "ecc_dbe_volatile"),
+    _ecc("CORRECTED", "ecc_sbe_volatile"),
+    _remapped_rows,
+    _nvlinks,
+    _plain("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+    _plain("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
+    _plain("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
+    _plain("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
+    _plain("pcie_replay_counter", "nvmlDeviceGetPcieReplayCounter"),
+    lambda nvml, handle: {"persistence_mode": bool(nvml.nvmlDeviceGetPersistenceMode(handle))},
+)

@@ -1,0 +1,79 @@
+"""Run one program without a shell, with its output and its time bounded."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+
+from gameday.host.base import HostError, ProgramResult
+
+MAX_OUTPUT_BYTES = 64 * 1024
+"""Of each of stdout and stderr; the rest is read and dropped, so that the program never blocks on a full pipe."""
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENVIRONMENT = {"PATH": _PATH, "LC_ALL": "C.UTF-8"}
+"""Nothing of ours: the agent's environment holds its task and may hold secrets."""
+
+
+def run_program(argv: Sequence[str], timeout_s: float, shown: Sequence[str] | None = None) -> ProgramResult:
+    """Run `argv`; `shown` is what the result and errors call it, where `argv` has a wrapper in front.
+
+    Raises HostError when it cannot be started, or runs past `timeout_s`
+    seconds: its whole process group is then killed.
+    """
+    shown = tuple(shown or argv)
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_ENVIRONMENT,
+            start_new_session=True,
+        )
+    except (OSError, ValueError, IndexError) as error:
+        raise HostError(f"cannot run {' '.join(shown)!r}: {error}") from None
+    deadline = time.monotonic() + timeout_s
+    with process:
+        try:
+            out, err = _drain(process, deadline)
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise HostError(f"{' '.join(shown)!r} did not end within {timeout_s:g} s and was killed") from None
+        finally:
+            # Also after a good end: a child that outlives the program is nobody's business any more.
+            _kill_group(process.pid)
+    return ProgramResult(
+        argv=shown,
+        exit_status=process.returncode,
+        stdout=out.decode("utf-8", "replace"),
+        stderr=err.decode("utf-8", "replace"),
+    )
+
+
+def _drain(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
+    """Both outputs up to their end or the deadline, each bounded."""
+    assert process.stdout
+    assert process.stderr
+    kept = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    with selectors.DefaultSelector() as selector:
+        for descriptor in kept:
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                chunk = os.read(key.fd, 65536)
+                if not chunk:
+                    selector.unregister(key.fd)
+                kept[key.fd] += chunk[: MAX_OUTPUT_BYTES - len(kept[key.fd])]
+    out, err = kept.values()
+    return bytes(out), bytes(err)
+
+
+def _kill_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return

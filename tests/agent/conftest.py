@@ -1,0 +1,115 @@
+"""The agent as the kubelet runs it: a process, a state folder, a termination log, a virtual host."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gameday.agent.outcome import MAX_BYTES
+from gameday.agent.task import Outcome
+from tests.host.fake import FakeHost, VirtualHostServer
+
+
+class Agent:
+    """One agent process and what it left."""
+
+    def __init__(self, process: subprocess.Popen[str], state: Path, log: Path) -> None:
+        self.process = process
+        self.state = state
+        self.log = log
+        self.lines: list[dict[str, Any]] = []
+        self.seen = threading.Event()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.lines.append(json.loads(line))
+            self.seen.set()
+        self.seen.set()
+
+    def wait_line(self) -> dict[str, Any]:
+        assert self.seen.wait(20), "the agent printed nothing"
+        assert self.lines, self.stderr()
+        return self.lines[0]
+
+    def wait_ready(self) -> None:
+        """The note comes right before the readiness file, so that only a moment can pass between them."""
+        self.wait_line()
+        pause = threading.Event()
+        while not (self.state / "ready").exists():
+            assert self.process.poll() is None, self.stderr()
+            pause.wait(0.01)
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def end(self) -> tuple[int, Outcome]:
+        status = self.process.wait(20)
+        self._reader.join()
+        raw = self.log.read_bytes()
+        assert len(raw) <= MAX_BYTES
+        return status, Outcome.model_validate_json(raw)
+
+    def stderr(self) -> str:
+        assert self.process.stderr
+        return self.process.stderr.read()
+
+
+@pytest.fixture
+def host() -> FakeHost:
+    return FakeHost()
+
+
+@pytest.fixture
+def start(host: FakeHost, tmp_path: Path) -> Iterator[Callable[..., Agent]]:
+    """start(task) runs the agent on `host`; every process ends with the test."""
+    server = VirtualHostServer(host)
+    agents: list[Agent] = []
+
+    def run(task: dict[str, Any] | str | bytes, state: str = "state", **extra: str) -> Agent:
+        order = json.dumps(task) if isinstance(task, dict) else task
+        log = tmp_path / f"termination-log-{len(agents)}"
+        environment = {
+            b"PATH": os.environb[b"PATH"],
+            b"GAMEDAY_TASK": order if isinstance(order, bytes) else order.encode("utf-8", "surrogateescape"),
+            b"GAMEDAY_STATE_DIR": bytes(tmp_path / state),
+            b"GAMEDAY_TERMINATION_LOG": bytes(log),
+            b"GAMEDAY_VIRTUAL_HOST": server.url.encode(),
+            **{key.encode(): value.encode() for key, value in extra.items()},
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gameday.agent"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        agents.append(Agent(process, tmp_path / state, log))
+        return agents[-1]
+
+    yield run
+    for agent in agents:
+        if agent.process.poll() is None:
+            agent.process.kill()
+        agent.process.wait()
+        agent._reader.join()
+        for pipe in (agent.process.stdout, agent.process.stderr):
+            if pipe:
+                pipe.close()
+    server.close()
+
+
+def inject_task(**changes: Any) -> dict[str, Any]:
+    fault = {"type": "xid", "xid": 79}
+    return {"role": "inject", "run_id": "r1", "node": "node-1", "gpu": 1, "fault": fault, "hold_s": 60} | changes

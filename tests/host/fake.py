@@ -1,0 +1,175 @@
+"""A host in memory, and the same host behind the virtual host's HTTP protocol."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from gameday.host.base import GpuSample, HostError, LoadResult, ProgramResult
+
+
+def healthy_gpu(index: int, **changes: Any) -> GpuSample:
+    """An idle H100 with nothing wrong."""
+    fields: dict[str, Any] = {
+        "index": index,
+        "uuid": f"GPU-0000-{index}",
+        "name": "NVIDIA H100 80GB HBM3",
+        "pci_bus_id": f"0000:{0x1A + index:02x}:00",
+        "temperature_c": 40.0,
+        "sm_clock_mhz": 1980.0,
+        "sm_clock_max_mhz": 1980.0,
+        "utilization_pct": 0.0,
+        "clocks_event_reasons": 1,
+        "ecc_mode": True,
+        "ecc_dbe_volatile": 0,
+        "remapped_rows_uncorrectable": 0,
+        "row_remap_pending": False,
+        "row_remap_failure": False,
+        "nvlinks_active": 18,
+        "nvlinks_supported": 18,
+        "pcie_generation": 5,
+        "pcie_generation_max": 5,
+        "pcie_width": 16,
+        "pcie_width_max": 16,
+    }
+    return GpuSample.model_validate(fields | changes)
+
+
+class FakeHost:
+    """Implements Host. `refuse` names methods that raise HostError, and with what; tests change any attribute."""
+
+    def __init__(self, gpus: int = 2) -> None:
+        self.samples = [healthy_gpu(index) for index in range(gpus)]
+        self.log: list[str] = []
+        self.files: dict[str, str] = {}
+        self.boot = "boot-1"
+        self.refuse: dict[str, str] = {}
+        self.programs: Callable[[Sequence[str]], ProgramResult] = result
+        self.ran: list[tuple[str, ...]] = []
+        self.loads: dict[int, LoadResult] = {}
+        self.sampled_under_load = threading.Event()
+        self._loading = False
+
+    def write_kernel_log(self, record: str) -> None:
+        self._maybe_refuse("write_kernel_log")
+        self.log.append(f"[{len(self.log):5d}.000000] {record.partition('>')[2]}")
+
+    def read_kernel_log(self) -> list[str]:
+        self._maybe_refuse("read_kernel_log")
+        return list(self.log)
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+        self._maybe_refuse("run")
+        self.ran.append(tuple(argv))
+        return self.programs(argv)
+
+    def read_file(self, path: str) -> str:
+        self._maybe_refuse("read_file")
+        if path not in self.files:
+            raise HostError(f"cannot open {path}: No such file or directory")
+        return self.files[path]
+
+    def write_file(self, path: str, content: str) -> None:
+        self._maybe_refuse("write_file")
+        self.files[path] = content
+
+    def boot_id(self) -> str:
+        self._maybe_refuse("boot_id")
+        return self.boot
+
+    def gpus(self) -> list[GpuSample]:
+        self._maybe_refuse("gpus")
+        if self._loading:
+            self.sampled_under_load.set()
+        return list(self.samples)
+
+    def measure_load(self, gpu: int, seconds: float) -> LoadResult:
+        """Lasts until NVML was read meanwhile, as a real load outlasts a reading."""
+        self._maybe_refuse("measure_load")
+        self._loading = True
+        assert self.sampled_under_load.wait(10)
+        return self.loads.get(gpu) or LoadResult(gpu=gpu, gemm_tflops=700.0, memory_bandwidth_gbs=2800.0)
+
+    def _maybe_refuse(self, method: str) -> None:
+        if method in self.refuse:
+            raise HostError(self.refuse[method])
+
+
+def result(argv: Sequence[str], exit_status: int = 0, stdout: str = "", stderr: str = "") -> ProgramResult:
+    return ProgramResult(argv=tuple(argv), exit_status=exit_status, stdout=stdout, stderr=stderr)
+
+
+class VirtualHostServer:
+    """FakeHost over HTTP on a free port of 127.0.0.1, as gameday.host.virtual expects it."""
+
+    def __init__(self, host: FakeHost) -> None:
+        self.host = host
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(host))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hosts/node-1"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _handler(host: FakeHost) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._serve("GET")
+
+        def do_POST(self) -> None:
+            self._serve("POST")
+
+        def do_PUT(self) -> None:
+            self._serve("PUT")
+
+        def _serve(self, method: str) -> None:
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+            url = urlsplit(self.path)
+            try:
+                answer = _answer(host, method, url.path.removeprefix("/hosts/node-1"), parse_qs(url.query), body)
+            except HostError as error:
+                self._send(503, {"error": str(error)})
+            else:
+                self._send(204 if answer is None else 200, answer)
+
+        def _send(self, status: int, answer: Any) -> None:
+            raw = b"" if answer is None else json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    return Handler
+
+
+def _answer(host: FakeHost, method: str, path: str, query: dict[str, list[str]], body: dict[str, Any]) -> Any:
+    match method, path:
+        case "POST", "/kernel-log":
+            return host.write_kernel_log(body["record"])
+        case "GET", "/kernel-log":
+            return {"lines": host.read_kernel_log()}
+        case "POST", "/run":
+            return host.run(body["argv"], body["timeout_s"]).model_dump()
+        case "GET", "/file":
+            return {"content": host.read_file(query["path"][0])}
+        case "PUT", "/file":
+            return host.write_file(body["path"], body["content"])
+        case "GET", "/boot-id":
+            return {"boot_id": host.boot_id()}
+        case "GET", "/gpus":
+            return {"gpus": [gpu.model_dump() for gpu in host.gpus()]}
+        case "POST", "/load":
+            return host.measure_load(body["gpu"], body["seconds"]).model_dump()
+    raise HostError(f"no {method} {path}")

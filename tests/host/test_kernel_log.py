@@ -1,0 +1,46 @@
+"""/dev/kmsg's bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gameday.host.base import HostError
+from gameday.host.kernel_log import MAX_RECORD_BYTES, encode_record, render_record
+
+
+@pytest.mark.parametrize(
+    "record",
+    ["no priority", "<3>two\nlines", "<3>bell\x07", "<3>" + "x" * (MAX_RECORD_BYTES - 2), "<3>" + "é" * 487, ""],
+)
+def test_what_is_not_one_record_is_refused(record: str) -> None:
+    with pytest.raises(HostError):
+        encode_record(record)
+
+
+def test_the_longest_record_is_taken() -> None:
+    assert len(encode_record("<3>" + "x" * (MAX_RECORD_BYTES - 3))) == MAX_RECORD_BYTES
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b"3,100,12345678,-;NVRM: Xid\n SUBSYSTEM=pci\n DEVICE=+pci:0000\n", "[   12.345678] NVRM: Xid"),
+        (b"11,7,6085126134786,-,caller=T1;text; with; semicolons\n", "[6085126.134786] text; with; semicolons"),
+        (rb"6,1,0,-;back\x5cslash \xc3\xa9 \x0a" + b"\n", "[    0.000000] back\\slash é \\x0a"),
+        (b"6,1,1,c;", "[    0.000001] "),
+    ],
+)
+def test_a_record_is_shown_as_dmesg_shows_it(raw: bytes, shown: str) -> None:
+    assert render_record(raw) == shown
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_line_or_a_value_error(raw: bytes) -> None:
+    try:
+        line = render_record(raw)
+    except ValueError:
+        return
+    assert "\n" not in line
+    assert line.startswith("[")

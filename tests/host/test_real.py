@@ -1,0 +1,178 @@
+"""The real host on a folder that stands for the machine: nothing here touches this machine's kernel log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gameday.host.base import HostError
+from gameday.host.program import MAX_OUTPUT_BYTES
+from gameday.host.real import RealHost
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for folder in ("dev", "proc/sys/kernel/random", "sys/bus", "etc", "proc/1/ns", "proc/self/ns"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "dev/kmsg").touch()
+    (tmp_path / "proc/sys/kernel/random/boot_id").write_text("6d1f\n")
+    for process in ("1", "self"):
+        (tmp_path / f"proc/{process}/ns/mnt").symlink_to("mnt:[1]")
+    return tmp_path
+
+
+def test_one_record_is_one_write(root: Path) -> None:
+    RealHost(root).write_kernel_log("<3>kernel: NVRM: Xid")
+    assert (root / "dev/kmsg").read_bytes() == b"<3>kernel: NVRM: Xid"
+
+
+def test_a_kernel_that_swallows_writes_is_refused_and_told_how_to_mend(root: Path) -> None:
+    (root / "proc/sys/kernel/printk_devkmsg").write_text("off\n")
+    with pytest.raises(HostError, match=r"printk_devkmsg is `off`.*ratelimit"):
+        RealHost(root).write_kernel_log("<3>x")
+    assert (root / "dev/kmsg").read_bytes() == b""
+
+
+@pytest.mark.parametrize("policy", ["on", "ratelimit"])
+def test_other_policies_let_it_through(root: Path, policy: str) -> None:
+    (root / "proc/sys/kernel/printk_devkmsg").write_text(policy)
+    RealHost(root).write_kernel_log("<3>x")
+    assert (root / "dev/kmsg").read_bytes() == b"<3>x"
+
+
+@pytest.fixture
+def ring_buffer(root: Path) -> Iterator[int]:
+    """/dev/kmsg as a FIFO: a read gives what one write put in, and EAGAIN when there is no more."""
+    (root / "dev/kmsg").unlink()
+    os.mkfifo(root / "dev/kmsg")
+    descriptor = os.open(root / "dev/kmsg", os.O_RDWR)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_the_log_is_read_until_there_is_no_more(root: Path, ring_buffer: int) -> None:
+    os.write(ring_buffer, b"3,1,1500000,-;NVRM: Xid\n")
+    assert RealHost(root).read_kernel_log() == ["[    1.500000] NVRM: Xid"]
+
+
+def test_a_record_of_unknown_form_is_a_host_error(root: Path, ring_buffer: int) -> None:
+    os.write(ring_buffer, b"nonsense")
+    with pytest.raises(HostError, match="not a kernel-log record"):
+        RealHost(root).read_kernel_log()
+
+
+def test_no_kernel_log_is_a_host_error(root: Path) -> None:
+    (root / "dev/kmsg").unlink()
+    with pytest.raises(HostError, match=r"kmsg.*privileged"):
+        RealHost(root).write_kernel_log("<3>x")
+    with pytest.raises(HostError, match=r"kmsg.*privileged"):
+        RealHost(root).read_kernel_log()
+
+
+def test_files_of_the_allow_list(root: Path) -> None:
+    host = RealHost(root)
+    (root / "sys/bus/knob").write_text("0")
+    host.write_file("/sys/bus/knob", "1")
+    assert host.read_file("/sys/bus/knob") == "1"
+    host.write_file("/etc/nccl.conf", "NCCL_DEBUG=INFO\n")
+    assert host.read_file("/etc/nccl.conf") == "NCCL_DEBUG=INFO\n"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "/sys/../etc/passwd",
+        "/sys",
+        "sys/bus/knob",
+        "/sysfoo/x",
+        "/sys/out",
+        "/etc/../etc/nccl.conf",
+        "/sys/\0",
+        "",
+    ],
+)
+def test_everything_else_is_refused(root: Path, path: str) -> None:
+    (root / "etc/passwd").write_text("root")
+    (root / "sys/out").symlink_to(root / "etc/passwd")
+    with pytest.raises(HostError):
+        RealHost(root).read_file(path)
+
+
+def test_a_link_in_the_place_of_nccl_conf_is_not_followed(root: Path) -> None:
+    (root / "etc/passwd").write_text("root")
+    (root / "etc/nccl.conf").symlink_to(root / "etc/passwd")
+    with pytest.raises(HostError, match="cannot open"):
+        RealHost(root).write_file("/etc/nccl.conf", "x")
+    assert (root / "etc/passwd").read_text() == "root"
+
+
+def test_a_container_reads_the_hosts_nccl_conf(root: Path) -> None:
+    _in_container(root)
+    (root / "proc/1/root/etc").mkdir(parents=True)
+    (root / "proc/1/root/etc/nccl.conf").write_text("host's")
+    (root / "etc/nccl.conf").write_text("container's")
+    assert RealHost(root).read_file("/etc/nccl.conf") == "host's"
+
+
+def test_boot_id(root: Path) -> None:
+    assert RealHost(root).boot_id() == "6d1f"
+
+
+def test_a_program_runs_without_a_shell_and_without_our_environment(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAMEDAY_SECRET", "hunter2")
+    echoed = RealHost(root).run(["echo", "$(id); `id`"], 5)
+    assert (echoed.exit_status, echoed.stdout) == (0, "$(id); `id`\n")
+    assert "hunter2" not in RealHost(root).run(["env"], 5).stdout
+
+
+def test_a_failing_program_is_a_result(root: Path) -> None:
+    assert RealHost(root).run(["false"], 5).exit_status == 1
+
+
+def test_output_is_bounded_and_the_program_is_not_blocked(root: Path) -> None:
+    result = RealHost(root).run(["head", "-c", "1000000", "/dev/zero"], 10)
+    assert (result.exit_status, len(result.stdout)) == (0, MAX_OUTPUT_BYTES)
+
+
+def test_a_program_that_does_not_end_is_killed_with_its_children(root: Path, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    with pytest.raises(HostError, match=r"did not end within 0.3 s"):
+        RealHost(root).run(["sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"], 0.3)
+    state = Path(f"/proc/{pid_file.read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_a_program_that_is_not_there(root: Path) -> None:
+    with pytest.raises(HostError, match="cannot run 'no-such-program -q'"):
+        RealHost(root).run(["no-such-program", "-q"], 5)
+
+
+def test_a_container_enters_the_hosts_namespaces(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _in_container(root)
+    ran: list[list[str]] = []
+
+    def run_program(argv: list[str], timeout_s: float, shown: list[str]) -> None:
+        ran.append(argv)
+
+    monkeypatch.setattr("gameday.host.program.run_program", run_program)
+    RealHost(root).run(["systemctl", "reboot"], 5)
+    assert ran == [
+        ["nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pid", "--", "systemctl", "reboot"]
+    ]
+
+
+def test_not_knowing_whether_it_is_a_container_is_a_host_error(root: Path) -> None:
+    (root / "proc/1/ns/mnt").unlink()
+    with pytest.raises(HostError, match="privileged and with hostPID"):
+        RealHost(root).run(["true"], 5)
+
+
+def _in_container(root: Path) -> None:
+    (root / "proc/1/ns/mnt").unlink()
+    (root / "proc/1/ns/mnt").symlink_to("mnt:[2]")
