@@ -64,7 +64,7 @@ def game_day(
         verify_taint(run)
         recover(run)
         qa_node(run)
-    result = report(Path(reports) / id)
+    result = report(run)
     finished = Completed if result.outcome is Outcome.PASSED else Failed
     return finished(message=result.why, data=result, name=result.outcome.capitalize())
 

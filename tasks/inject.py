@@ -52,15 +52,17 @@ def _inject(run: Run, target: Target, number: int) -> None:
             f"the fault did not go in on {target.node}: injector pod {name} is {state[:300]}",
             f"kubectl -n {run.profile.namespace} logs {name}",
         )
-    note = _injected_note(run, name)
+    note, kind = _injected_note(run, name), fault_for(fault)
     run.note(
         FaultInjected(
             intent=entry.id,
             target=target,
             fault=fault.type,
-            layer=fault_for(fault).layer,
+            layer=kind.layer,
             written_at=note.written_at,
             evidence=note.evidence,
+            does_not_reach=kind.does_not_reach,
+            seen_by=kind.seen_by,
         )
     )
     run.hop(Hop.WRITTEN, target.node, note.written_at, f"clock of {target.node}, told by the injector")

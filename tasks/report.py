@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from pydantic import TypeAdapter
 
-from gameday.checks.outcome import RunResult
+from gameday.checks.outcome import RunResult, fold
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Verdict
+from gameday.observe.frames import Frames
 from gameday.report.render import render
+from gameday.run.context import Run
 from tasks import step_task
 
 
 @step_task(name="report")
-def report(folder: Path) -> RunResult:
-    """Render report.html, and publish the verdict table and the report's link as artifacts. Raises OSError."""
-    rendered = render(folder, datetime.now(UTC))
+def report(run: Run) -> RunResult:
+    """Render report.html, and publish the verdict table and the report's link as artifacts.
+
+    Where the folder cannot be written, the result still comes from the history
+    in memory: a full disk must not hide a dirty cluster.
+    """
+    try:
+        rendered = render(run.folder, datetime.now(UTC))
+    except OSError as error:
+        history = run.journal.history()
+        result = fold(history, run_checks(run.plan, history, Frames.load(run.folder / "frames")))
+        why = f"{result.why} The report cannot be written: {error.filename}: {error.strerror}."
+        return result.model_copy(update={"why": why})
     verdicts = TypeAdapter(tuple[Verdict, ...]).validate_json(rendered.verdicts.read_bytes())
     create_table_artifact(
         key="verdicts",

@@ -212,9 +212,11 @@ def _play(console: Console, plan: str, profile: Path | None, reports: Path, trig
             command=command,
             return_state=True,
         )
+    result = state.result(raise_on_failure=False)
+    if isinstance(result, BaseException):
+        raise result
     if not (folder / "report.html").exists():
-        state.result(raise_on_failure=True)
-        raise CommandError(f"the run left no report in {folder}", ExitCode.INTERNAL)
+        raise CommandError(result.why, ExitCode(result.exit_code))
     return print_result(console, folder)
 
 

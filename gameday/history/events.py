@@ -8,7 +8,6 @@ for durations; `monotonic` is only comparable within one `boot`.
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -180,6 +179,8 @@ class FaultInjected(_Event):
     layer: str
     written_at: AwareDatetime = Field(description="as the agent on the node read its clock")
     evidence: tuple[str, ...]
+    does_not_reach: str = Field(default="", description="the fault's own word, so that a report needs no fault code")
+    seen_by: tuple[str, ...] = Field(default=(), description="detectors that could see it; the fault's own word")
 
 
 class FaultUndone(_Event):

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,8 +64,8 @@ def read_history(path: Path) -> History:
 class Journal:
     """The writing end. Thread-safe; every event is fsynced before `append` returns.
 
-    Listeners are called after the event is on disk, in the appending thread;
-    one that raises is the caller's bug and is not swallowed.
+    A disk that is full must not cost an undo: an event that cannot be written
+    is kept in memory, and `failed` holds the first error for the run to act on.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,8 +73,8 @@ class Journal:
         self._boot = uuid.uuid4().hex[:12]
         self._lock = threading.RLock()
         self._records: list[Record] = list(read_history(path).records) if path.exists() else []
-        self._file = path.open("ab")
-        self._listeners: list[Callable[[Record], None]] = []
+        self._file = path.open("ab", buffering=0)
+        self.failed: OSError | None = None
 
     def append(self, event: Event) -> Record:
         with self._lock:
@@ -85,20 +85,18 @@ class Journal:
                 boot=self._boot,
                 event=event,
             )
-            self._file.write(RECORD.dump_json(record) + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
             self._records.append(record)
-            for listener in self._listeners:
-                listener(record)
+            try:
+                self._file.write(RECORD.dump_json(record) + b"\n")
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                self.failed = self.failed or error
             return record
-
-    def listen(self, listener: Callable[[Record], None]) -> None:
-        self._listeners.append(listener)
 
     def history(self) -> History:
         with self._lock:
             return History(tuple(self._records))
 
     def close(self) -> None:
+        """Safe to call again; what came after a failed write is not written."""
         self._file.close()

@@ -98,7 +98,11 @@ class Run:
         return self.servers.kubernetes
 
     def note(self, event: Event) -> None:
+        """Write into the history; a history that cannot be written ends the run, after its undo."""
         self.journal.append(event)
+        if self.journal.failed is not None:
+            why = f"the history {self.journal.path} cannot be written: {self.journal.failed.strerror}"
+            self.abort.request("guard", why)
 
     def problem(self, what: str, hint: str = "") -> None:
         self.note(Problem(step=self.step, what=what, hint=hint))

@@ -150,7 +150,7 @@ def _close(run: Run) -> None:
     _say_not_reached(run)
     if run.targets and not any(seen.phase == "after" for seen in run.journal.history().of(NodeSeen)):
         run.see_nodes("after")
-    collect(run).save(run.folder / "frames")
+    _save_frames(run)
     for follower in run.nodes.values():
         follower.stop()
     if hasattr(run, "pods"):
@@ -167,6 +167,13 @@ def _close(run: Run) -> None:
         run.servers.close()
     run.note(RunEnded(cleanliness=cleanliness))
     run.journal.close()
+
+
+def _save_frames(run: Run) -> None:
+    try:
+        collect(run).save(run.folder / "frames")
+    except OSError as error:
+        run.problem(f"the frames cannot be written: {error.filename or run.folder}: {error.strerror}")
 
 
 def undo_everything(run: Run) -> Cleanliness:

@@ -1,0 +1,40 @@
+"""What one game-day costs the API server on clusters of different sizes: requests, bytes, and our own memory.
+
+The budget is DESIGN's: at most 40 requests and 1 MB for a one-node game-day,
+and no more than 1.2 times its own cost at 100 nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from gameday.history.events import ApiCost
+from gameday.history.journal import read_history
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000])
+    for nodes in parser.parse_args().nodes:
+        _measure(nodes)
+
+
+def _measure(nodes: int) -> None:
+    with tempfile.TemporaryDirectory() as reports:
+        argv = [sys.executable, "-m", "gameday.cli", "rehearse", "--reports", reports, "--nodes", str(nodes)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        history = read_history(next(Path(reports).glob("*/history.jsonl")))
+    print(f"{nodes} nodes: exit {done.returncode}")
+    for cost in history.of(ApiCost):
+        print(f"  {cost.server:<13} {cost.requests:5} requests {cost.bytes_received:10} B in {cost.bytes_sent:9} B out")
+        if cost.server == "kubernetes":
+            for call, count in sorted(cost.by_call.items(), key=lambda item: -item[1]):
+                print(f"      {count:4}  {call}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The default rehearsal's wall time by step, Prefect's own share of it, and the memory of every process.
+
+Prints medians over the runs. Prefect's share is what passes between one step's
+last event and the next one's first, plus what the flow takes before the first
+event and after the last: time in which no code of ours runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from gameday.history.events import Step, StepEnded, StepStarted
+from gameday.history.journal import read_history
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--nodes", type=int, default=8)
+    options = parser.parse_args()
+    rows: dict[str, list[float]] = {}
+    for _ in range(options.runs):
+        for name, seconds in _one_run(options.nodes).items():
+            rows.setdefault(name, []).append(seconds)
+    for name, values in rows.items():
+        print(f"{name:<28} {statistics.median(values):8.2f}   min {min(values):8.2f}   max {max(values):8.2f}")
+
+
+def _one_run(nodes: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as reports:
+        argv = [sys.executable, "-m", "gameday.cli", "rehearse", "--reports", reports, "--nodes", str(nodes)]
+        started = time.monotonic()
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        memory = _Memory(process.pid)
+        output, _ = process.communicate()
+        wall = time.monotonic() - started
+        if process.returncode != 0:
+            sys.exit(f"the rehearsal ended with {process.returncode}:\n{output}")
+        history = read_history(next(Path(reports).glob("*/history.jsonl")))
+    begun = {event.step: record.monotonic for record, event in history.with_times(StepStarted)}
+    ended = {event.step: record.monotonic for record, event in history.with_times(StepEnded)}
+    steps = {f"{step} (s)": ended[step] - begun[step] for step in Step}
+    between = sum(begun[after] - ended[before] for before, after in zip(Step, list(Step)[1:], strict=False))
+    first, last = history.records[0].monotonic, history.records[-1].monotonic
+    return {
+        "wall (s)": wall,
+        "before the first event (s)": first - started,
+        **steps,
+        "Prefect between steps (s)": between,
+        "after the last event (s)": started + wall - last,
+        **memory.peaks(),
+    }
+
+
+class _Memory:
+    """Peak resident memory, MB, of a process and of all its descendants together; sampled twice a second."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._own = 0
+        self._all = 0
+        threading.Thread(target=self._sample, daemon=True).start()
+
+    def _sample(self) -> None:
+        while Path(f"/proc/{self._pid}").exists():
+            sizes = {pid: _resident(pid) for pid in _tree(self._pid)}
+            self._own = max(self._own, sizes.get(self._pid, 0))
+            self._all = max(self._all, sum(sizes.values()))
+            time.sleep(0.5)
+
+    def peaks(self) -> dict[str, float]:
+        return {"game-day process (MB)": self._own / 1e6, "all processes (MB)": self._all / 1e6}
+
+
+def _tree(root: int) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found, open_ = set(), [root]
+    while open_:
+        pid = open_.pop()
+        found.add(pid)
+        open_ += children.get(pid, [])
+    return found
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""`gameday validate`, `plans`, `schema`: what they print, where, and how they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gameday.cli import run
+from gameday.cli.exit_codes import ExitCode
+from tests.plan.plans import GOOD, changed
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    path = tmp_path / "bad.yaml"
+    path.write_text(changed("within: 15s\n  taints", "within: 15\n  taints"), encoding="utf-8")
+    return path
+
+
+def test_a_good_plan_is_one_line_on_stdout(good: Path, capsys: Capture) -> None:
+    assert run(["validate", str(good)]) == ExitCode.HELD
+    out, err = capsys.readouterr()
+    assert out == f"ok  {good}  a-plan\n"
+    assert err == ""
+
+
+def test_a_bad_plan_ends_64_and_does_not_keep_the_others_from_being_read(
+    good: Path, bad: Path, capsys: Capture
+) -> None:
+    assert run(["validate", str(bad), str(good), "no-such-plan"]) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == f"ok  {good}  a-plan\n"
+    assert err.splitlines()[:3] == [
+        f"{bad}:14:15: expect.alerts[0].within: a duration is written with its unit, like 60s, 5m or 1m30s",
+        "    value: 15",
+        "    suggestion: write `15s`",
+    ]
+    assert "no-such-plan: no file, and no shipped plan" in err
+
+
+def test_square_brackets_are_no_markup(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "[red]x.yaml"
+    path.write_text(GOOD, encoding="utf-8")
+    run(["validate", str(path)])
+    assert "[red]x.yaml" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("1", False), ("", True)])
+def test_colour_only_where_it_is_wanted(
+    good: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    run(["validate", str(good)])
+    assert ("\x1b[32m" in capsys.readouterr().out) is coloured
+
+
+def test_plans_lists_what_ships(capsys: Capture) -> None:
+    assert run(["plans"]) == ExitCode.HELD
+    out = capsys.readouterr().out
+    assert "gpu-fell-off-the-bus: A GPU falls off the bus" in out
+    row = next(line for line in out.splitlines() if line.strip().startswith("gpu-fell-off-the-bus "))
+    assert "xid 79" in row
+    assert "GPUFellOffTheBus within 15s" in row
+    assert row.rstrip().endswith("reboot")
+
+
+def test_plans_as_json_is_for_programs(capsys: Capture) -> None:
+    assert run(["plans", "--json"]) == ExitCode.HELD
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["xid-13-application-error"]["expected"] == ["stays schedulable for 15s"]
+    assert rows["gpu-fell-off-the-bus"]["remediation"] == "reboot"
+
+
+def test_schema_goes_to_stdout_or_a_file(tmp_path: Path, capsys: Capture) -> None:
+    target = tmp_path / "s.json"
+    assert run(["schema"]) == run(["schema", "-o", str(target)]) == ExitCode.HELD
+    out = capsys.readouterr().out
+    assert target.read_text(encoding="utf-8") == out
+    assert json.loads(out)["title"] == "Plan"
+
+
+def test_schema_says_why_it_cannot_write(tmp_path: Path, capsys: Capture) -> None:
+    assert run(["schema", "-o", str(tmp_path / "no" / "s.json")]) == ExitCode.USAGE
+    assert "s.json cannot be written: No such file or directory" in capsys.readouterr().err

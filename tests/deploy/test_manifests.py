@@ -1,0 +1,194 @@
+"""The manifests: well formed, least-privilege, and sufficient for the calls that our code makes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from gameday.rehearsal.apiserver.resources import RESOURCES
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+FILES = sorted(path for folder in ("rbac", "node-health", "dmesg-shipper") for path in (DEPLOY / folder).glob("*.yaml"))
+SERVED = {(resource.group, resource.plural): resource for resource in RESOURCES}
+
+
+def _documents(path: Path) -> list[dict[str, Any]]:
+    return list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
+
+
+ALL = [(path, document) for path in FILES for document in _documents(path)]
+RBAC = [document for path, document in ALL if path.parent.name == "rbac"]
+
+
+def _of(kind: str) -> list[dict[str, Any]]:
+    return [document for _, document in ALL if document["kind"] == kind]
+
+
+def _workloads() -> list[dict[str, Any]]:
+    return _of("Deployment") + _of("DaemonSet")
+
+
+def _identity(document: dict[str, Any]) -> tuple[str, str, str]:
+    metadata = document["metadata"]
+    return document["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def _granted(account: str) -> set[tuple[str, str, str, str]]:
+    """(namespace, group, resource, verb) of everything bound to the account; namespace "" is the whole cluster."""
+    roles = {_identity(document): document for document in RBAC}
+    found = set()
+    for binding in (d for d in RBAC if d["kind"].endswith("Binding")):
+        if not any(subject["name"] == account for subject in binding["subjects"]):
+            continue
+        namespace = binding["metadata"].get("namespace", "")
+        role = roles[(binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"])]
+        for rule in role["rules"]:
+            found |= {
+                (namespace, group, resource, verb)
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+            }
+    return found
+
+
+def test_every_object_is_there_once() -> None:
+    identities = [_identity(document) for _, document in ALL]
+    assert len(identities) == len(set(identities))
+
+
+@pytest.mark.parametrize("document", RBAC, ids=lambda document: "/".join(_identity(document)))
+def test_rules_name_real_resources_and_no_wildcards(document: dict[str, Any]) -> None:
+    for rule in document.get("rules", []):
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                plural, _, sub = resource.partition("/")
+                served = SERVED[(group, plural)]
+                subresource = served.subresource(sub)
+                known = subresource.verbs if subresource else () if sub else served.verbs
+                assert set(rule["verbs"]) <= set(known), (resource, rule["verbs"])
+
+
+def test_bindings_bind_what_exists_to_accounts_that_exist() -> None:
+    identities = {_identity(document) for document in RBAC}
+    for binding in (d for d in RBAC if d["kind"].endswith("Binding")):
+        namespace = binding["metadata"].get("namespace", "")
+        assert (binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]) in identities
+        for subject in binding["subjects"]:
+            assert ("ServiceAccount", subject["namespace"], subject["name"]) in identities
+
+
+def test_the_agent_has_no_rights_and_no_token() -> None:
+    (agent,) = (account for account in _of("ServiceAccount") if account["metadata"]["name"] == "gameday-agent")
+    assert agent["automountServiceAccountToken"] is False
+    assert _granted("gameday-agent") == set()
+
+
+def test_nobody_may_read_secrets_or_give_rights_away() -> None:
+    for account in ("gameday-runner", "gameday-node-health", "gameday-reaper"):
+        resources = {resource.partition("/")[0] for _, _, resource, _ in _granted(account)}
+        assert not resources & {
+            "secrets",
+            "serviceaccounts",
+            "roles",
+            "rolebindings",
+            "clusterroles",
+            "clusterrolebindings",
+        }
+
+
+def test_the_runner_may_write_only_nodes_and_evictions_outside_its_namespace() -> None:
+    reads = {"get", "list", "watch"}
+    writes = {(resource, verb) for ns, _, resource, verb in _granted("gameday-runner") if not ns and verb not in reads}
+    assert writes == {("nodes", "patch"), ("pods/eviction", "create"), ("selfsubjectaccessreviews", "create")}
+
+
+def test_the_controller_touches_nodes_their_events_and_its_own_cursor_only() -> None:
+    assert {(ns, resource) for ns, _, resource, _ in _granted("gameday-node-health")} == {
+        ("", "nodes"),
+        ("default", "events"),
+        ("gameday", "configmaps"),
+    }
+    role = next(d for d in RBAC if _identity(d) == ("Role", "gameday", "gameday-node-health"))
+    unnamed = {verb for rule in role["rules"] if "resourceNames" not in rule for verb in rule["verbs"]}
+    assert unnamed == {"create"}
+
+
+_CALL = re.compile(r"\.(?:core|batch|coordination)\.([a-z]+)_(namespaced_)?([a-z_]+)\b")
+_VERBS = {"read": "get", "replace": "update"}
+_SUFFIXES = {"_log": "log", "_eviction": "eviction", "_status": "status"}
+_PLURALS = {"config_map": ("", "configmaps"), "job": ("batch", "jobs"), "lease": ("coordination.k8s.io", "leases")}
+
+
+def _calls(*folders: str) -> set[tuple[str, str, str, str]]:
+    """What the official client is asked for in our source, as (namespace, group, resource, verb)."""
+    source = "\n".join(p.read_text(encoding="utf-8") for folder in folders for p in (ROOT / folder).rglob("*.py"))
+    found = set()
+    for verb, namespaced, noun in _CALL.findall(source):
+        everywhere = noun.endswith("_for_all_namespaces")
+        kind = noun.removesuffix("_for_all_namespaces")
+        sub = next((name for suffix, name in _SUFFIXES.items() if kind.endswith(suffix)), "")
+        kind = kind.removesuffix(f"_{sub}") if sub else kind
+        group, plural = _PLURALS.get(kind, ("", f"{kind}s"))
+        namespace = "gameday" if namespaced and not everywhere and sub != "eviction" else ""
+        found.add((namespace, group, f"{plural}/{sub}" if sub else plural, _VERBS.get(verb, verb)))
+    return found
+
+
+def test_the_runner_is_granted_every_call_that_our_code_makes() -> None:
+    calls = _calls("gameday/cluster", "gameday/ledger", "gameday/run", "gameday/guard", "tasks", "flows")
+    assert ("", "", "nodes", "patch") in calls
+    assert ("gameday", "", "pods", "create") in calls
+    granted = _granted("gameday-runner")
+    assert {call for call in calls if call not in granted and ("", *call[1:]) not in granted} == set()
+
+
+def test_the_reaper_is_granted_every_call_of_the_ledger_but_making_one() -> None:
+    granted = _granted("gameday-reaper")
+    missing = _calls("gameday/ledger") - granted
+    assert missing == {("gameday", "", "configmaps", "create"), ("gameday", "coordination.k8s.io", "leases", "create")}
+
+
+@pytest.mark.parametrize("workload", _workloads(), ids=lambda document: "/".join(_identity(document)))
+def test_workloads_select_their_own_pods_and_name_accounts_that_exist(workload: dict[str, Any]) -> None:
+    template = workload["spec"]["template"]
+    labels = template["metadata"]["labels"]
+    assert workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    accounts = {_identity(account)[1:] for account in _of("ServiceAccount")}
+    assert (workload["metadata"]["namespace"], template["spec"]["serviceAccountName"]) in accounts
+
+
+def test_the_controller_runs_without_privileges() -> None:
+    (controller,) = _of("Deployment")
+    pod = controller["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_the_shipper_is_what_log_based_detectors_look_for_and_runs_on_faulty_nodes() -> None:
+    (shipper,) = _of("DaemonSet")
+    assert (shipper["metadata"]["namespace"], shipper["metadata"]["name"]) == ("dmesg-logging", "dmesg")
+    pod = shipper["spec"]["template"]["spec"]
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert pod["automountServiceAccountToken"] is False
+
+
+def test_the_controllers_arguments_are_ones_it_knows() -> None:
+    (controller,) = _of("Deployment")
+    container = controller["spec"]["template"]["spec"]["containers"][0]
+    module = container["command"][-1]
+    usage = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True).stdout
+    flags = {argument.partition("=")[0] for argument in container["args"]}
+    assert flags <= set(re.findall(r"--[a-z-]+", usage))

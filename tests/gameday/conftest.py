@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+from ruamel.yaml import YAML
+
+from gameday.checks.outcome import RunResult
+from gameday.history.events import Record, Step, StepStarted
+from gameday.history.journal import History, read_history
+from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+
+QUICK: dict[str, Any] = {
+    "apiVersion": "gameday/v1",
+    "name": "quick",
+    "title": "A quick game-day",
+    "hypothesis": "The node is quarantined and comes back.",
+    "fault": {"type": "xid", "xid": 95, "hold": "30s"},
+    "baseline": {"window": "1s", "log_path_within": "10s"},
+    "expect": {
+        "alerts": [{"name": "GPUXidCritical", "within": "10s", "resolves_within": "20s"}],
+        "taints": [{"key": "trainy.konduktor.ai/faulty", "value": "true", "within": "10s"}],
+        "workloads": {"running_pods": "kept", "canary_kept_off_for": "1s", "resubmitted_within": "10s"},
+        "allow_other_alerts": False,
+    },
+    "recover": {"remediation": "gpu-reset", "within": "30s"},
+    "qa": {"within": "30s"},
+    "guardrails": {"max_duration": "3m"},
+}
+
+
+def changed(plan: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    """The plan with one dotted key set."""
+    copy = json.loads(json.dumps(plan))
+    *parents, last = path.split(".")
+    inner = copy
+    for parent in parents:
+        inner = inner.setdefault(parent, {})
+    inner[last] = value
+    return copy
+
+
+@dataclass
+class Played:
+    """One `gameday run` that has ended."""
+
+    exit_code: int
+    output: str
+    folder: Path | None
+
+    @property
+    def history(self) -> History:
+        assert self.folder is not None, self.output
+        return read_history(self.folder / "history.jsonl")
+
+    @property
+    def result(self) -> RunResult:
+        from gameday.report.run import load_run
+
+        assert self.folder is not None, self.output
+        return load_run(self.folder).result
+
+    def verdicts(self) -> dict[str, str]:
+        assert self.folder is not None, self.output
+        return {v["check"]: v["status"] for v in json.loads((self.folder / "verdicts.json").read_text())}
+
+
+class Arena:
+    """The rehearsal cluster of a test session, and game-days played on it as a person would."""
+
+    def __init__(self, cluster: RehearsalCluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.core = client.CoreV1Api(config.new_client_from_config(str(cluster.admin_kubeconfig)))
+        self.coordination = client.CoordinationV1Api(self.core.api_client)
+        self._plans = 0
+
+    def start(self, plan: dict[str, Any], *arguments: str, **popen: Any) -> tuple[subprocess.Popen[str], Path]:
+        self._plans += 1
+        home = self.folder / f"play-{self._plans}"
+        home.mkdir()
+        path = home / "plan.yaml"
+        YAML(typ="safe", pure=True).dump(plan, path)
+        reports = home / "reports"
+        argv = [sys.executable, "-m", "gameday.cli", "run", str(path), "--profile", str(self.cluster.profile)]
+        environment = {**os.environ, "PREFECT_API_URL": f"{self.cluster.urls['prefect']}/api", "COLUMNS": "200"}
+        process = subprocess.Popen(
+            [*argv, "--reports", str(reports), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            start_new_session=True,
+            **popen,
+        )
+        return process, reports
+
+    def finish(self, process: subprocess.Popen[str], reports: Path, timeout_s: float = 90) -> Played:
+        try:
+            output, _ = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+            pytest.fail(f"the run did not end within {timeout_s} s:\n{output}")
+        runs = [path for path in reports.iterdir() if path.is_dir()] if reports.is_dir() else []
+        return Played(process.returncode, output, runs[0] if runs else None)
+
+    def play(self, plan: dict[str, Any], *arguments: str) -> Played:
+        return self.finish(*self.start(plan, *arguments))
+
+    def play_and_when(
+        self, plan: dict[str, Any], reached: Callable[[Record], bool], blow: Callable[[subprocess.Popen[str]], None]
+    ) -> Played:
+        """Strike once, as soon as the run's history holds a record that `reached` accepts."""
+        process, reports = self.start(plan)
+        deadline = time.monotonic() + 60
+        while not any(reached(record) for record in _records(reports)):
+            if process.poll() is not None or time.monotonic() > deadline:
+                played = self.finish(process, reports, 10)
+                pytest.fail(f"the run ended before it got there:\n{played.output}")
+            time.sleep(0.05)
+        blow(process)
+        return self.finish(process, reports)
+
+    def nodes(self) -> dict[str, Any]:
+        """What a game-day may not change about the nodes."""
+        return {
+            node.metadata.name: (
+                sorted((t.key, t.value, t.effect) for t in node.spec.taints or []),
+                bool(node.spec.unschedulable),
+                dict(node.metadata.labels or {}),
+                {k: v for k, v in (node.metadata.annotations or {}).items() if k.startswith("gameday.dev/")},
+            )
+            for node in self.core.list_node().items
+        }
+
+    def leftovers(self) -> list[str]:
+        """Objects of ours that still stand in the cluster."""
+        pods = [f"pod/{pod.metadata.name}" for pod in self.core.list_namespaced_pod("gameday").items]
+        maps = self.core.list_namespaced_config_map("gameday", label_selector="gameday.dev/ledger=true").items
+        leases = self.coordination.list_namespaced_lease("gameday").items
+        return pods + [f"ledger/{m.metadata.name}" for m in maps] + [f"lease/{one.metadata.name}" for one in leases]
+
+
+def _records(reports: Path) -> list[Record]:
+    found = list(reports.glob("*/history.jsonl"))
+    return list(read_history(found[0]).records) if found else []
+
+
+def step_started(step: Step) -> Callable[[Record], bool]:
+    return lambda record: isinstance(record.event, StepStarted) and record.event.step is step
+
+
+def send(*signals: signal.Signals, pause_s: float = 0.3) -> Callable[[subprocess.Popen[str]], None]:
+    def blow(process: subprocess.Popen[str]) -> None:
+        for number, which in enumerate(signals):
+            if number:
+                time.sleep(pause_s)
+            process.send_signal(which)
+
+    return blow
+
+
+@pytest.fixture(scope="session")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    folder = tmp_path_factory.mktemp("arena")
+    with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4), Detector.CATALOGUE) as cluster:
+        yield Arena(cluster, folder)
+
+
+@pytest.fixture
+def clean_arena(arena: Arena) -> Iterator[Arena]:
+    """Holds every game-day to the promise: the cluster afterwards is the cluster before."""
+    before = arena.nodes()
+    assert arena.leftovers() == []
+    yield arena
+    assert arena.leftovers() == []
+    assert arena.nodes() == before

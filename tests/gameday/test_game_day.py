@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import resource
+import signal
+
+import pytest
+
+from gameday.history.events import FaultInjected, Refused, Step, StepEnded, StepOutcome, TargetsChosen
+from tests.gameday.conftest import QUICK, Arena, changed, send, step_started
+
+pytestmark = [pytest.mark.gameday, pytest.mark.timeout(180)]
+
+
+def test_the_chain_holds_and_the_cluster_is_as_before(clean_arena: Arena) -> None:
+    played = clean_arena.play(QUICK)
+    assert played.exit_code == 0, played.output
+    assert set(played.verdicts().values()) == {"held"}
+    assert played.folder is not None
+    assert str(played.folder / "report.html") in played.output
+
+
+def test_two_runs_of_one_seed_choose_the_same_target(clean_arena: Arena) -> None:
+    plan = changed(QUICK, "targets.seed", 11)
+    plan = changed(plan, "recover.remediation", "none")
+    chosen = [clean_arena.play(plan).history.of(TargetsChosen)[0].targets for _ in range(2)]
+    assert chosen[0] == chosen[1]
+
+
+def test_a_controller_that_is_off_turns_the_report_red(clean_arena: Arena) -> None:
+    controller = clean_arena.cluster.child("node-health")
+    controller.end()
+    try:
+        plan = changed(QUICK, "expect.alerts", [{"name": "GPUXidCritical", "within": "3s"}])
+        taint = {"key": "trainy.konduktor.ai/faulty", "value": "true", "within": "3s"}
+        played = clean_arena.play(changed(plan, "expect.taints", [taint]))
+    finally:
+        controller.start()
+        controller.await_ready_line(20)
+    assert played.exit_code == 1, played.output
+    assert played.verdicts()["alert-fires"] == "broken"
+    assert played.result.cleanliness == "clean"
+
+
+def test_prometheus_down_at_baseline_is_a_refusal(clean_arena: Arena) -> None:
+    prometheus = clean_arena.cluster.child("prometheus")
+    prometheus.end()
+    try:
+        played = clean_arena.play(QUICK)
+    finally:
+        _start_again(clean_arena, "prometheus")
+    assert played.exit_code == 5, played.output
+    assert "connection refused" in played.output
+    assert not played.history.of(FaultInjected)
+
+
+def test_prometheus_down_during_the_wait_is_unknown_and_the_undo_is_done(clean_arena: Arena) -> None:
+    plan = changed(QUICK, "recover.remediation", "none")
+    plan = changed(plan, "expect.alerts", [{"name": "GPUXidCritical", "within": "4s", "resolves_within": "2s"}])
+    try:
+        played = clean_arena.play_and_when(
+            plan, step_started(Step.INJECT), lambda _: clean_arena.cluster.child("prometheus").end()
+        )
+    finally:
+        _start_again(clean_arena, "prometheus")
+    assert played.exit_code == 2, played.output
+    assert played.result.cleanliness == "clean"
+
+
+def test_log_store_down_is_a_refusal(clean_arena: Arena) -> None:
+    logs = clean_arena.cluster.child("logstore")
+    port = clean_arena.cluster.urls["loki"].rpartition(":")[2]
+    logs.argv[logs.argv.index("--port") + 1] = port
+    logs.end()
+    try:
+        played = clean_arena.play(changed(QUICK, "baseline.log_path_within", "2s"))
+    finally:
+        logs.start()
+        logs.await_ready_line(20)
+    assert played.exit_code == 5, played.output
+
+
+def test_api_server_restarted_in_mid_run(clean_arena: Arena) -> None:
+    def restart(_: object) -> None:
+        api = clean_arena.cluster.child("apiserver")
+        api.end()
+        api.start()
+        api.await_ready_line(20)
+
+    played = clean_arena.play_and_when(QUICK, step_started(Step.AWAIT_ALERT), restart)
+    assert played.exit_code == 0, played.output
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("targets.names", ["no-such-node"], "no node of this name"),
+        ("targets.selector", {"example.com/none": "such"}, "no node carries"),
+    ],
+)
+def test_targets_that_are_not_there_are_refused(clean_arena: Arena, key: str, value: object, said: str) -> None:
+    played = clean_arena.play(changed(QUICK, key, value))
+    assert played.exit_code == 5, played.output
+    assert said in played.output
+    assert played.history.of(Refused)
+
+
+def test_a_taint_that_is_already_there_is_a_refusal_and_is_kept(arena: Arena) -> None:
+    node = sorted(arena.nodes())[0]
+    taint = {"key": "trainy.konduktor.ai/faulty", "value": "mine", "effect": "NoSchedule"}
+    arena.core.patch_node(node, {"spec": {"taints": [taint]}})
+    try:
+        played = arena.play(changed(QUICK, "targets.names", [node]))
+        kept = arena.core.read_node(node).spec.taints
+    finally:
+        arena.core.patch_node(node, {"spec": {"taints": None}})
+    assert played.exit_code == 5, played.output
+    assert "already carries" in played.output
+    assert [(t.key, t.value) for t in kept] == [("trainy.konduktor.ai/faulty", "mine")]
+
+
+@pytest.mark.parametrize("step", [Step.BASELINE, Step.AWAIT_ALERT, Step.RECOVER])
+def test_ctrl_c_undoes_and_says_so(clean_arena: Arena, step: Step) -> None:
+    played = clean_arena.play_and_when(QUICK, step_started(step), send(signal.SIGINT))
+    assert played.exit_code == 3, played.output
+    ended = {event.step: event.outcome for event in played.history.of(StepEnded)}
+    assert ended[step] is StepOutcome.ABORTED
+    assert ended[Step.QA_NODE] is StepOutcome.NOT_REACHED
+
+
+def test_ctrl_c_twice_does_not_interrupt_the_undo(clean_arena: Arena) -> None:
+    played = clean_arena.play_and_when(QUICK, step_started(Step.VERIFY_TAINT), send(signal.SIGINT, signal.SIGINT))
+    assert played.exit_code == 3, played.output
+
+
+def test_a_full_disk_refuses_before_anything_is_changed(clean_arena: Arena) -> None:
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    played = clean_arena.finish(*clean_arena.start(QUICK, preexec_fn=no_room))
+    assert played.exit_code == 5, played.output
+    assert "cannot be written" in played.output
+
+
+def _start_again(arena: Arena, name: str) -> None:
+    child = arena.cluster.child(name)
+    child.start()
+    child.await_url(f"{arena.cluster.urls[name]}/-/ready", 20)

@@ -1,0 +1,70 @@
+"""A small valid plan as text, and the one fault it needs, so that these tests stand without the real faults."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from gameday.plan.load import LoadedPlan, parse_plan
+from gameday.plan.models import FaultParameters
+from gameday.plan.problems import PlanError, PlanProblem
+
+GOOD = """\
+apiVersion: gameday/v1
+name: a-plan
+title: A plan
+hypothesis: Somebody notices.
+fault:
+  type: xid
+  xid: 79
+  hold: 60s
+targets:
+  nodes: 1
+expect:
+  alerts:
+    - name: GPUFellOffTheBus
+      within: 15s
+  taints:
+    - key: trainy.konduktor.ai/faulty
+      value: "true"
+      within: 15s
+recover:
+  remediation: reboot
+"""
+
+
+class TestXid(FaultParameters):
+    __test__ = False
+
+    type: Literal["xid"] = "xid"
+    xid: int = Field(ge=1, le=999)
+    """The code."""
+
+
+FAULTS: dict[str, type[FaultParameters]] = {"xid": TestXid}
+
+
+def parse(text: str | bytes) -> LoadedPlan:
+    return parse_plan(text if isinstance(text, bytes) else text.encode(), "p.yaml", FAULTS)
+
+
+def problems(text: str | bytes) -> tuple[PlanProblem, ...]:
+    """What is wrong with it; fails when nothing is."""
+    try:
+        parse(text)
+    except PlanError as error:
+        return error.problems
+    raise AssertionError("this was accepted")
+
+
+def only(text: str | bytes) -> PlanProblem:
+    found = problems(text)
+    assert len(found) == 1, [str(problem) for problem in found]
+    return found[0]
+
+
+def changed(old: str, new: str) -> str:
+    """GOOD with one passage replaced."""
+    assert GOOD.count(old) == 1, old
+    return GOOD.replace(old, new)

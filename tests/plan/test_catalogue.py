@@ -1,0 +1,84 @@
+"""The shipped plans: found by name, valid, consistent with the Xid catalogue and the shipped alert rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from gameday.faults.registry import parameter_models
+from gameday.faults.xid import XidParameters
+from gameday.plan.catalogue import find_plan, load_shipped, shipped_plans
+from gameday.plan.load import load_plan
+from gameday.plan.models import Plan, RemediationAction
+from gameday.plan.problems import PlanError
+from gameday.xid.decide import Outcome, Policy, decide
+from gameday.xid.lines import format_xid, recognise
+
+ROOT = Path(__file__).parents[2]
+PLANS = {name: load_plan(path, parameter_models()).plan for name, path in shipped_plans().items()}
+CONTROLS = {"xid-13-application-error", "xid-94-contained-ecc"}
+
+
+def test_the_default_rehearsal_is_shipped_and_expects_the_whole_chain() -> None:
+    plan = PLANS["gpu-fell-off-the-bus"]
+    assert isinstance(plan.fault, XidParameters)
+    assert plan.fault.xid == 79
+    assert plan.recover.remediation is RemediationAction.REBOOT
+    assert [alert.name for alert in plan.expect.alerts] == ["GPUFellOffTheBus"]
+    assert [(taint.key, taint.value, taint.effect) for taint in plan.expect.taints] == [
+        ("trainy.konduktor.ai/faulty", "true", "NoSchedule")
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
+def test_a_plan_is_named_as_its_file_and_points_editors_at_the_schema(name: str) -> None:
+    assert PLANS[name].name == name
+    first, *_ = shipped_plans()[name].read_text(encoding="utf-8").splitlines()
+    assert first == "# yaml-language-server: $schema=../docs/plan.schema.json"
+    assert (shipped_plans()[name].parent / "../docs/plan.schema.json").resolve().is_file()
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
+def test_expected_alerts_exist_in_the_shipped_rules(name: str) -> None:
+    rules = YAML(typ="safe", pure=True).load((ROOT / "deploy/alerts/gpu-faults.rules.yaml").read_text(encoding="utf-8"))
+    known = {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
+    assert {alert.name for alert in PLANS[name].expect.alerts} <= known
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
+def test_a_taint_is_expected_exactly_where_the_catalogue_asks_for_one(name: str) -> None:
+    plan = PLANS[name]
+    assert _quarantines(plan, Policy.CATALOGUE) == bool(plan.expect.taints)
+    assert bool(plan.expect.stays_schedulable_for) == (name in CONTROLS)
+
+
+@pytest.mark.parametrize("name", sorted(CONTROLS))
+def test_a_negative_control_catches_a_detector_that_taints_on_everything(name: str) -> None:
+    assert _quarantines(PLANS[name], Policy.KONDUKTOR)
+
+
+def _quarantines(plan: Plan, policy: Policy) -> bool:
+    assert isinstance(plan.fault, XidParameters)
+    event = recognise(format_xid(plan.fault.xid, "0000:4e:00", plan.fault.form))
+    assert event is not None
+    return decide(event, policy).outcome is Outcome.QUARANTINE
+
+
+def test_load_shipped_loads_them_all() -> None:
+    assert [loaded.plan.name for loaded in load_shipped(parameter_models())] == sorted(PLANS)
+
+
+def test_a_plan_is_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_plan("gpu-fell-off-the-bus").name == "gpu-fell-off-the-bus.yaml"
+    assert find_plan("some/where.yaml") == Path("some/where.yaml")
+    (tmp_path / "mine").touch()
+    monkeypatch.chdir(tmp_path)
+    assert find_plan("mine") == Path("mine")
+
+
+def test_a_name_nobody_ships_suggests_the_nearest() -> None:
+    with pytest.raises(PlanError) as caught:
+        find_plan("gpu-fel-off-bus")
+    assert caught.value.problems[0].suggestion == "did you mean gpu-fell-off-the-bus?"

@@ -1,0 +1,81 @@
+"""The published schema is the models' own, and agrees with the loader about the shipped plans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from gameday.faults.registry import known_faults, parameter_models
+from gameday.plan.catalogue import shipped_plans
+from gameday.plan.load import parse_plan
+from gameday.plan.problems import PlanError
+from gameday.plan.schema import plan_schema, schema_text
+from tests.plan.plans import FAULTS, GOOD, changed
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "plan.schema.json"
+SHIPPED = shipped_plans()
+
+
+def _validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(plan_schema(FAULTS, {"xid": "Writes a line."}))
+
+
+def _read(text: str) -> object:
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def test_the_published_schema_is_current() -> None:
+    summaries = {name: fault.summary for name, fault in known_faults().items()}
+    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(parameter_models(), summaries), (
+        "run: gameday schema --output docs/plan.schema.json"
+    )
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(json.loads(PUBLISHED.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_every_shipped_plan_fits_the_published_schema(name: str) -> None:
+    schema = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(_read(SHIPPED[name].read_text(encoding="utf-8")))
+
+
+def test_a_good_plan_fits() -> None:
+    _validator().validate(_read(GOOD))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("within: 15s\n  taints", "within: 15\n  taints", ["expect", "alerts", 0, "within"]),
+        ("  nodes: 1", "  node: 1", ["targets"]),
+        ("remediation: reboot", "remediation: restart", ["recover", "remediation"]),
+        ("type: xid", "type: other", ["fault"]),
+        ("  type: xid\n", "", ["fault"]),
+        ("xid: 79", "xid: 0", ["fault"]),
+    ],
+)
+def test_what_the_loader_refuses_the_schema_refuses_too(old: str, new: str, path: list[str | int]) -> None:
+    text = changed(old, new)
+    with pytest.raises(PlanError):
+        parse_plan(text.encode(), "p.yaml", FAULTS)
+    errors = list(_validator().iter_errors(_read(text)))
+    assert [list(error.absolute_path) for error in errors] == [path]
+
+
+def test_durations_are_defaults_as_plans_write_them() -> None:
+    schema = plan_schema(FAULTS, {})
+    assert schema["$defs"]["Baseline"]["properties"]["window"]["default"] == "30s"
+    assert schema["$defs"]["TestXid"]["required"] == ["type", "xid"]
+
+
+def test_every_field_of_a_fault_and_the_fault_itself_are_described() -> None:
+    schema = plan_schema(FAULTS, {"xid": "Writes a line."})
+    fault = schema["$defs"]["TestXid"]
+    assert fault["description"] == "Writes a line."
+    assert all(field.get("description") for field in fault["properties"].values())
