@@ -8,24 +8,35 @@ around, so they share this client; everything that runs against a real cluster u
 from __future__ import annotations
 
 import asyncio
-import base64
 import inspect
 import logging
 import random
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 import orjson
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from gameday import __version__
+from gameday.rehearsal.kubeconfig import Kubeconfig, KubeconfigError
+
+__all__ = [
+    "APPLY_PATCH",
+    "JSON",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_MERGE_PATCH",
+    "ApiClient",
+    "ApiError",
+    "Body",
+    "Kubeconfig",
+    "KubeconfigError",
+    "Object",
+    "Reflector",
+    "key_of",
+]
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +54,7 @@ REQUEST_TIMEOUT_S = 30.0
 TOO_MANY_REQUESTS_TRIES = 10
 LIST_PAGE = 500  # client-go's pager.defaultPageSize
 WATCH_SECONDS = (300, 600)  # client-go's reflector asks for a random time in this range
-BACKOFF_S = (0.2, 5.0)  # first and longest pause; a rehearsal's API server is back within a second
-
-
-class KubeconfigError(Exception):
-    """The kubeconfig cannot be used; the message names the file, what is wrong and what to do."""
+BACKOFF_S = (0.2, 2.0)  # first and longest pause; a rehearsal's API server is back within a second
 
 
 class ApiError(Exception):
@@ -70,87 +77,6 @@ class ApiError(Exception):
     @property
     def unreachable(self) -> bool:
         return self.status == 0
-
-
-@dataclass(frozen=True)
-class Kubeconfig:
-    """What a kubeconfig's current context says about reaching one API server."""
-
-    server: str
-    token: str | None = field(default=None, repr=False)
-    tls: ssl.SSLContext | None = field(default=None, repr=False)
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read the current context of a kubeconfig file.
-
-        Understands certificate-authority, client-certificate and client-key (each as a file or as data), token and
-        tokenFile. Raises KubeconfigError.
-        """
-        document = _read_yaml(path)
-        try:
-            context = _named(document, "contexts", document["current-context"])["context"]
-            cluster = _named(document, "clusters", context["cluster"])["cluster"]
-            user = _named(document, "users", context["user"])["user"] if context.get("user") else {}
-            server = str(cluster["server"]).rstrip("/")
-        except (KeyError, TypeError) as error:
-            raise KubeconfigError(f"{path}: no entry {error}; check current-context and what it refers to") from None
-        if "exec" in user:
-            raise KubeconfigError(f"{path}: exec credentials are not understood here; give a token or a client key")
-        try:
-            tls = _tls(path.parent, cluster, user) if server.startswith("https://") else None
-            token = user.get("token")
-            if token is None and "tokenFile" in user:
-                token = (path.parent / user["tokenFile"]).read_text().strip()
-        except (OSError, ValueError) as error:
-            raise KubeconfigError(f"{path}: cannot use its credentials: {error}") from None
-        return cls(server=server, token=token, tls=tls)
-
-
-def _read_yaml(path: Path) -> Mapping[str, Any]:
-    try:
-        document = YAML(typ="safe", pure=True).load(path.read_text())
-    except OSError as error:
-        raise KubeconfigError(f"{path}: cannot read the kubeconfig: {error.strerror}") from None
-    except YAMLError:
-        raise KubeconfigError(f"{path}: the kubeconfig is not YAML") from None
-    if not isinstance(document, dict):
-        raise KubeconfigError(f"{path}: the kubeconfig is not a mapping")
-    return document
-
-
-def _named(document: Mapping[str, Any], section: str, name: str) -> Mapping[str, Any]:
-    for entry in document[section] or ():
-        if entry["name"] == name:
-            found: Mapping[str, Any] = entry
-            return found
-    raise KeyError(f"{section}: {name}")
-
-
-def _tls(folder: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
-    if cluster.get("insecure-skip-tls-verify"):
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    else:
-        authority = _material(folder, cluster, "certificate-authority")
-        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-    certificate, key = _material(folder, user, "client-certificate"), _material(folder, user, "client-key")
-    if certificate and key:
-        # The ssl module takes a client key only from a file.
-        with tempfile.NamedTemporaryFile(suffix=".pem") as pem:
-            pem.write(certificate + b"\n" + key)
-            pem.flush()
-            context.load_cert_chain(pem.name)
-    return context
-
-
-def _material(folder: Path, section: Mapping[str, Any], name: str) -> bytes | None:
-    if data := section.get(f"{name}-data"):
-        return base64.b64decode(data, validate=True)
-    if file := section.get(name):
-        return (folder / str(file)).read_bytes()
-    return None
 
 
 class ApiClient:
@@ -231,14 +157,20 @@ class ApiClient:
     async def delete(self, path: str, body: Object | None = None) -> Object:
         return await self.request("DELETE", path, body)
 
-    async def watch(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Object]:
-        """Yield the events of one watch until the server ends it. Raises ApiError."""
+    async def watch(
+        self, path: str, params: Mapping[str, str], opened: Callable[[], None] = lambda: None
+    ) -> AsyncIterator[Object]:
+        """Yield the events of one watch until the server ends it; `opened` is called once it is accepted.
+
+        Raises ApiError.
+        """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_S)
         query = {**params, "watch": "true"}
         try:
             async with self._open.get(self._base + path, params=query, timeout=timeout) as response:
                 if response.status >= 400:
                     raise _refusal(response.status, response.reason or "", await response.read())
+                opened()
                 rest = b""
                 # Lines are cut by hand: aiohttp's readline refuses objects longer than its buffer.
                 async for chunk in response.content.iter_any():
@@ -315,7 +247,8 @@ class Reflector:
         self._on_delete: list[Added] = []
         self.store: dict[str, Object] = {}
         self.synced = asyncio.Event()
-        self.broken_at = 0.0  # event-loop time of the latest failed list or watch: what happened before may be unseen
+        # Event-loop time since which the watch is up, None while it is broken: what happened before may be unseen.
+        self.listening_since: float | None = None
 
     def on(self, add: Added | None = None, update: Updated | None = None, delete: Added | None = None) -> None:
         """Register handlers: `add(obj)`, `update(old, new)`, `delete(last known obj)`. Call before `run`."""
@@ -336,7 +269,7 @@ class Reflector:
                 await self._watch_once()
                 pause_s = BACKOFF_S[0]
             except ApiError as error:
-                self.broken_at = asyncio.get_running_loop().time()
+                self.listening_since = None
                 if error.status == 410:
                     log.info("%s: resource version too old, listing again", self._path)
                     self._version = None
@@ -368,7 +301,7 @@ class Reflector:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),  # noqa: S311 - jitter, not a secret
         }
-        async for event in self._api.watch(self._path, query):
+        async for event in self._api.watch(self._path, query, self._opened):
             obj = event["object"]
             if event["type"] == "ERROR":
                 raise ApiError(int(obj.get("code", 500)), str(obj.get("reason")), str(obj.get("message")))
@@ -378,6 +311,10 @@ class Reflector:
             elif event["type"] != "BOOKMARK":
                 await self._put(key_of(obj), obj)
             self._version = obj["metadata"]["resourceVersion"]
+
+    def _opened(self) -> None:
+        if self.listening_since is None:
+            self.listening_since = asyncio.get_running_loop().time()
 
     async def _put(self, key: str, obj: Object) -> None:
         old = self.store.get(key)

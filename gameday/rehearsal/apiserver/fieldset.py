@@ -19,7 +19,7 @@ Path = tuple[str, ...]
 _UNOWNED = frozenset(
     {"creationTimestamp", "generation", "managedFields", "name", "namespace", "resourceVersion", "uid"}
 )
-_UNOWNED_METADATA = _UNOWNED | {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
+_UNOWNED = _UNOWNED | {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
 
 
 def item_key(item: Any, rule: schema.ListRule) -> str | None:
@@ -55,7 +55,7 @@ def children(value: Any, path: Path) -> dict[str, tuple[Any, Path]] | None:
     if isinstance(value, dict):
         if path and schema.is_atomic_map(path):
             return None
-        skipped = _UNOWNED_METADATA if path == ("metadata",) else frozenset()
+        skipped = _UNOWNED if path == ("metadata",) else frozenset()
         return {f"f:{name}": (item, (*path, name)) for name, item in value.items() if name not in skipped}
     items = keyed_items(value, path) if path else None
     if items is None:
@@ -73,7 +73,8 @@ def of_value(value: Any, path: Path, applied: bool) -> Set:
         result["."] = {}
     for element, (item, item_path) in below.items():
         inner = _of_item(item, item_path, applied) if element.startswith("k:") else of_value(item, item_path, applied)
-        result[element] = inner
+        if inner or element != "f:metadata":
+            result[element] = inner
     return result
 
 
@@ -89,34 +90,36 @@ def difference(old: Any, new: Any, path: Path = (), *, item: bool = False) -> tu
     """(added or changed, removed) between two values; both empty means nothing changed."""
     changed: Set = {}
     removed: Set = {}
-    before = _below(old, path, item)
-    after = _below(new, path, item)
+    before = _below(old, path, item) or {}
+    after = _below(new, path, item) or {}
     for element, (value, value_path) in after.items():
         is_item = element.startswith("k:")
         if element not in before:
-            changed[element] = _of_item(value, value_path, False) if is_item else of_value(value, value_path, False)
+            added = _of_item(value, value_path, False) if is_item else of_value(value, value_path, False)
+            if added or element != "f:metadata":
+                changed[element] = added
             continue
         was = before[element][0]
         if was is value or was == value:
             continue
-        if _below(was, value_path, is_item) and _below(value, value_path, is_item):
-            inner_changed, inner_removed = difference(was, value, value_path, item=is_item)
-            if inner_changed:
-                changed[element] = inner_changed
-            if inner_removed:
-                removed[element] = inner_removed
-        else:
+        if _below(was, value_path, is_item) is None or _below(value, value_path, is_item) is None:
             changed[element] = of_value(value, value_path, False)
+            continue
+        inner_changed, inner_removed = difference(was, value, value_path, item=is_item)
+        if inner_changed:
+            changed[element] = inner_changed
+        if inner_removed:
+            removed[element] = inner_removed
     for element, (value, value_path) in before.items():
         if element not in after:
             removed[element] = with_containers(of_value(value, value_path, False))
     return changed, removed
 
 
-def _below(value: Any, path: Path, item: bool) -> dict[str, tuple[Any, Path]]:
+def _below(value: Any, path: Path, item: bool) -> dict[str, tuple[Any, Path]] | None:
     if item and isinstance(value, dict):
         return {f"f:{name}": (inner, (*path, name)) for name, inner in value.items()}
-    return children(value, path) or {}
+    return children(value, path)
 
 
 def with_containers(fields: Set) -> Set:
@@ -191,6 +194,20 @@ def members(fields: Set, prefix: Path = ()) -> Iterator[Path]:
         if is_member(inner):
             yield (*prefix, element)
         yield from members(inner, (*prefix, element))
+
+
+def touches(fields: Set, elements: Path) -> bool:
+    """Whether the set has a member at the path or below it."""
+    for element in elements:
+        if element not in fields:
+            return False
+        fields = fields[element]
+    return True
+
+
+def names_its_item(elements: Path) -> bool:
+    """Whether the path is a key field of a keyed list's item, without which the item has no identity."""
+    return len(elements) > 1 and elements[-2].startswith("k:") and elements[-1][2:] in orjson.loads(elements[-2][2:])
 
 
 def find(obj: Any, elements: Path) -> tuple[bool, Any]:

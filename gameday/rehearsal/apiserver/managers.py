@@ -96,16 +96,19 @@ def apply(live: Json, config: Json, writer: Writer, force: bool) -> Json:
     Raises ApiError 409 naming every field another manager holds with another value, unless `force`.
     """
     entries: list[Json] = list(live.get("metadata", {}).get("managedFields") or [])
-    previous = next((entry["fieldsV1"] for entry in entries if _is(entry, writer, "Apply")), {})
+    previous: fieldset.Set = next((entry["fieldsV1"] for entry in entries if _is(entry, writer, "Apply")), {})
     others = [entry for entry in entries if not _is(entry, writer, "Apply")]
     fields = fieldset.of_value(config, (), applied=True)
     others = _settle(live, config, fields, others, force)
-    merged = merge(live, config, ())
+    merged: Json = merge(live, config, ())
     gone = fieldset.subtract(previous, fields)
     for entry in others:
         gone = fieldset.subtract(gone, entry["fieldsV1"])
-    for elements in sorted(fieldset.members(gone), key=len, reverse=True):
-        merged = prune(merged, elements, ())
+    # Shortest first: an item nobody else has fields in goes as a whole.
+    for elements in sorted(fieldset.members(gone), key=len):
+        shared = any(fieldset.touches(entry["fieldsV1"], elements) for entry in others)
+        if not shared and not fieldset.names_its_item(elements):
+            merged = prune(merged, elements, ())
     merged["metadata"] = {**merged.get("metadata", {})}
     kept = next((entry for entry in entries if _is(entry, writer, "Apply") and entry["fieldsV1"] == fields), None)
     own = kept or _entry(writer, "Apply", fields)

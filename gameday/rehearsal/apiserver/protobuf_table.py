@@ -24,7 +24,13 @@ _FIELD = re.compile(
     r"[^`]*`",
     re.MULTILINE,
 )
-_PACKAGES = {"metav1": "meta.v1", "v1": "core.v1", "corev1": "core.v1", "resource": "quantity", "authnv1": "authentication.v1"}
+_PACKAGES = {
+    "metav1": "meta.v1",
+    "v1": "core.v1",
+    "corev1": "core.v1",
+    "resource": "quantity",
+    "authnv1": "authentication.v1",
+}
 _SCALARS = {
     "string": "s",
     "bool": "b",

@@ -13,7 +13,17 @@ import orjson
 import yaml
 from aiohttp import web
 
-from gameday.rehearsal.apiserver import bootstrap, codec, discovery, errors, logs, patches, protobuf, selectors, subresources
+from gameday.rehearsal.apiserver import (
+    bootstrap,
+    codec,
+    discovery,
+    errors,
+    logs,
+    patches,
+    protobuf,
+    selectors,
+    subresources,
+)
 from gameday.rehearsal.apiserver.auth import Authenticator, User, load_key, service_account_groups
 from gameday.rehearsal.apiserver.deletion import Collector, DeleteOptions, Deleter
 from gameday.rehearsal.apiserver.metrics import Metrics
@@ -170,7 +180,7 @@ class ApiServer:
             return web.Response(text=self.metrics.render(counts, self.watches.count))
         if path == "/openapi/v2":
             # An empty document: old clients then skip their own validation.
-            kind = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+            kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
             if "protobuf" in request.headers.get("Accept", ""):
                 return web.Response(body=b"", headers={"Content-Type": kind})
             info = {"title": "Kubernetes", "version": discovery.VERSION["gitVersion"]}
@@ -227,7 +237,7 @@ class ApiServer:
         self._check(user, action)
         if target.subresource:
             return await self._sub(request, target)
-        if verb not in resource.verbs:
+        if verb not in resource.verbs or (verb in ("update", "patch") and not target.name):
             raise errors.method_not_allowed("")
         if verb == "watch":
             named = f"metadata.name={target.name}" if target.name else ""
@@ -280,7 +290,7 @@ class ApiServer:
     def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
         form, predicate = self._form(request, target.resource), self._predicate(request, target.resource)
         query = query_of(form, target.namespace, predicate, request.query)
-        return web.Response(body=self._lister.list(target.resource.store_key, query), content_type="application/json")
+        return web.Response(body=self._lister.answer(target.resource.store_key, query), content_type="application/json")
 
     async def _watch(self, request: web.BaseRequest, target: Target, named: str) -> web.StreamResponse:
         form, predicate = self._form(request, target.resource), self._predicate(request, target.resource, named)
@@ -345,7 +355,7 @@ class ApiServer:
             assert self._session is not None
             return await logs.stream(request, self._session, url)
         raw = b"" if request.method in _READS else await request.read()
-        if sub.name == "status" or sub.name == "finalize":
+        if sub.name in ("status", "finalize"):
             return self._sub_object(request, target, raw)
         if sub.name == "scale":
             return self._scale(request, target, raw)

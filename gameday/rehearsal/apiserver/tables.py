@@ -109,7 +109,7 @@ def _condition(obj: Json, kind: str) -> Json:
 def _node(node: Json) -> list[Cell]:
     status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
     ready = _condition(node, "Ready").get("status")
-    states = [{"True": "Ready", "False": "NotReady"}.get(ready, "Unknown" if not ready else "NotReady")]
+    states = ["Unknown" if ready is None else "Ready" if ready == "True" else "NotReady"]
     if (node.get("spec") or {}).get("unschedulable"):
         states.append("SchedulingDisabled")
     prefix = "node-role.kubernetes.io/"

@@ -20,7 +20,7 @@ from gameday.rehearsal.apiserver.store import EVENT_WINDOW, Collection, Event, F
 Json = dict[str, Any]
 
 # Real servers send a bookmark about once a minute; sooner keeps resumed watches inside the window.
-BOOKMARK_EVERY_S = 10.0
+BOOKMARK_EVERY_S = 5.0
 # --min-request-timeout of the real server: watches without timeoutSeconds end after 30 to 60 minutes.
 _WATCH_S = 1800.0
 # Snapshots kept for `continue`; each is a list of references.
@@ -94,7 +94,7 @@ class Lister:
         self._store = store
         self._snapshots: OrderedDict[tuple[str, str, int], list[Stored]] = OrderedDict()
 
-    def list(self, key: str, query: Query) -> bytes:
+    def answer(self, key: str, query: Query) -> bytes:
         """The encoded list. Raises ApiError 410 for versions that are gone, 504 for ones not reached yet."""
         if query.token:
             rv, start = _untoken(query.token)

@@ -140,9 +140,11 @@ class NodeLifecycle:
     async def _monitor(self) -> None:
         while True:
             await asyncio.sleep(min(MONITOR_PERIOD_S, self._grace_s / LOOKS_PER_GRACE))
-            now = asyncio.get_running_loop().time()
             # Silence while our own watch was broken says nothing about the nodes.
-            deaf_until = max(self._leases.broken_at, self._nodes.broken_at)
+            since = self._leases.listening_since, self._nodes.listening_since
+            if None in since:
+                continue
+            now, deaf_until = asyncio.get_running_loop().time(), max(each or 0.0 for each in since)
             for name, node in list(self._nodes.store.items()):
                 ready = condition(node, "Ready")
                 silence_s = now - max(self._heard.get(name, now), deaf_until)

@@ -1,0 +1,98 @@
+"""`python -m gameday.rehearsal.nodes --kubeconfig F`: one JSON line on stdout once every node is registered."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from aiohttp import web
+
+from gameday.rehearsal.apiclient import ApiClient, Kubeconfig, KubeconfigError
+from gameday.rehearsal.nodes.logship import LogShipper
+from gameday.rehearsal.nodes.server import application
+from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
+from gameday.rehearsal.process import die_with_parent
+
+_MOST_NODES, _MOST_GPUS = 5000, 40
+
+
+def main() -> int:
+    arguments = _arguments()
+    die_with_parent()
+    logging.basicConfig(level=logging.WARNING, format="nodes: %(levelname)s %(message)s")
+    try:
+        kubeconfig = Kubeconfig.load(arguments.kubeconfig)
+        asyncio.run(_serve(arguments, kubeconfig))
+    except (KubeconfigError, OSError) as error:
+        print(f"nodes: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="gameday.rehearsal.nodes", description="virtual GPU nodes for any cluster")
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--nodes", type=int, default=8)
+    parser.add_argument("--gpus", type=int, default=8, help="per node")
+    parser.add_argument("--loki-url", help="where the kernel log is shipped to; without it, nowhere")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
+    parser.add_argument("--state-dir", type=Path, help="pods' folders; default: a temporary one")
+    parser.add_argument("--name-prefix", default="gpu-node")
+    parser.add_argument("--boot-seconds", type=float, default=3.0, help="how long a reboot takes")
+    arguments = parser.parse_args()
+    if not 1 <= arguments.nodes <= _MOST_NODES or not 1 <= arguments.gpus <= _MOST_GPUS:
+        parser.error(f"--nodes is 1 to {_MOST_NODES}, --gpus 1 to {_MOST_GPUS}")
+    return arguments
+
+
+async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    with tempfile.TemporaryDirectory(prefix="gameday-nodes-") as folder:
+        settings = Settings(
+            nodes=arguments.nodes,
+            gpus=arguments.gpus,
+            prefix=arguments.name_prefix,
+            boot_s=arguments.boot_seconds,
+            state_dir=(arguments.state_dir or Path(folder)).resolve(),
+        )
+        async with LogShipper(arguments.loki_url) as shipper:
+            nodes = VirtualNodes(settings, shipper)
+            running = asyncio.create_task(_run(nodes, arguments.port, kubeconfig))
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if not running.done():
+                running.cancel()
+            # A failure of the nodes themselves goes out with its traceback: it is a bug, not bad input.
+            await asyncio.wait({running})
+            if not running.cancelled():
+                running.result()
+
+
+async def _run(nodes: VirtualNodes, port: int, kubeconfig: Kubeconfig) -> None:
+    """Serve and stay joined until cancelled."""
+    runner = web.AppRunner(application(nodes), access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", port)
+        await site.start()
+        bound = runner.addresses[0][1]
+        async with ApiClient(kubeconfig, "gameday-virtual-nodes") as api, nodes.joined(api, bound):
+            url = f"http://127.0.0.1:{bound}"
+            ready = {"ready": True, "port": bound, "metrics": f"{url}/metrics", "hosts": f"{url}/hosts"}
+            print(json.dumps({**ready, "nodes": list(nodes.machines)}), flush=True)
+            await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

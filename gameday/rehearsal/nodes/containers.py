@@ -1,0 +1,190 @@
+"""What a container runs: the agent as a real process, anything else as a timer that only looks like one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from gameday.rehearsal.apiclient import Object
+from gameday.rehearsal.nodes.container_log import ContainerLog, PrintedLog, TrainingLog
+from gameday.rehearsal.nodes.sandbox import Sandbox
+
+AGENT_IMAGE = "ghcr.io/gpu-gameday/agent"
+AGENT_MODULE = "gameday.agent"
+RUN_FOR = "virtual-node.gameday.dev/run-for"
+EXIT_CODE = "virtual-node.gameday.dev/exit-code"
+GPU_LOAD = "virtual-node.gameday.dev/gpu-load"
+DEFAULT_GPU_LOAD = 0.85
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_SLEEP = re.compile(r"\bsleep\s+(\S+)")
+_CHUNK = 65_536
+_pids = itertools.count(20_000)  # simulated ones; only shown
+
+
+class ContainerProcess(Protocol):
+    log: ContainerLog
+    pid: int
+    gpu_load: float
+
+    async def wait(self) -> int:
+        """The exit code as a container runtime tells it: 128 + the signal's number where one ended it."""
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class AgentProcess:
+    """`python -m gameday.agent` in a session of its own."""
+
+    gpu_load = 0.0  # it works through the host, whose measurements load the model themselves
+
+    def __init__(self, process: asyncio.subprocess.Process, log: PrintedLog) -> None:
+        self._process = process
+        self.log = log
+        self.pid = process.pid
+        self._pump = asyncio.create_task(self._read_output())
+
+    @classmethod
+    async def start(
+        cls, module: str, args: Sequence[str], environment: dict[str, str], folder: Path, log: PrintedLog
+    ) -> AgentProcess:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "gameday.rehearsal.nodes.launch",
+            module,
+            *args,
+            cwd=folder,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return cls(process, log)
+
+    async def wait(self) -> int:
+        status = await self._process.wait()
+        self.kill()  # what the container's first process leaves behind ends with it
+        await self._pump
+        return 128 - status if status < 0 else status
+
+    def terminate(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    async def _read_output(self) -> None:
+        assert self._process.stdout
+        try:
+            while chunk := await self._process.stdout.read(_CHUNK):
+                self.log.feed(chunk)
+        finally:
+            self.log.close()
+
+
+class SimulatedProcess:
+    """Runs for a time, or for ever; ends at once on SIGTERM."""
+
+    def __init__(self, name: str, run_for_s: float | None, exit_code: int, gpu_load: float) -> None:
+        self.pid = next(_pids)
+        self.gpu_load = gpu_load
+        self.log = TrainingLog(name, datetime.now(UTC))
+        self._run_for_s = run_for_s
+        self._exit_code = exit_code
+        self._signal: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def wait(self) -> int:
+        try:
+            async with asyncio.timeout(self._run_for_s):
+                return await asyncio.shield(self._signal)
+        except TimeoutError:
+            return self._exit_code
+        finally:
+            self.log.close()
+
+    def terminate(self) -> None:
+        self._end(128 + signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(128 + signal.SIGKILL)
+
+    def _end(self, code: int) -> None:
+        if not self._signal.done():
+            self._signal.set_result(code)
+
+
+async def start_container(
+    pod: Object, container: Object, sandbox: Sandbox, restarts: int, own_environment: dict[str, str]
+) -> ContainerProcess:
+    """Raises ConfigError, and OSError where no process can be started."""
+    if not container["image"].startswith(AGENT_IMAGE):
+        return _simulated(pod, container)
+    environment = sandbox.environment(
+        container,
+        {**own_environment, "GAMEDAY_TERMINATION_LOG": str(sandbox.termination_log(container, restarts))},
+    )
+    args = [sandbox.rewritten(container, arg) for arg in _agent_args(container)]
+    log = PrintedLog(sandbox.log_file(container, restarts))
+    return await AgentProcess.start(AGENT_MODULE, args, environment, sandbox.root, log)
+
+
+def _agent_args(container: Object) -> list[str]:
+    """What follows the module; the image's entry point is the module itself, so `args` alone follow it too."""
+    command = [str(word) for word in container.get("command") or ()]
+    if AGENT_MODULE in command:
+        command = command[command.index(AGENT_MODULE) + 1 :]
+    else:
+        command = []
+    return command + [str(word) for word in container.get("args") or ()]
+
+
+def _simulated(pod: Object, container: Object) -> SimulatedProcess:
+    meta = pod["metadata"]
+    annotations = meta.get("annotations") or {}
+    wants_gpus = bool((container.get("resources") or {}).get("limits", {}).get("nvidia.com/gpu"))
+    run_for = annotations.get(RUN_FOR)
+    return SimulatedProcess(
+        name=f"{meta['namespace']}/{meta['name']}/{container['name']}",
+        run_for_s=_seconds(run_for) if run_for else _sleep_in(container),
+        exit_code=_whole(annotations.get(EXIT_CODE)),
+        gpu_load=_share(annotations.get(GPU_LOAD)) if wants_gpus else 0.0,
+    )
+
+
+def _sleep_in(container: Object) -> float | None:
+    """Seconds of a leading `sleep N`, in argv or in `sh -c`; None: for ever."""
+    words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
+    found = _SLEEP.search(" ".join(words))
+    return _seconds(found[1]) if found else None
+
+
+def _seconds(text: str) -> float | None:
+    found = _DURATION.match(text)
+    return float(found[1]) * _UNIT_S[found[2] or "s"] if found else None
+
+
+def _whole(text: str | None) -> int:
+    return int(text) & 0xFF if text and text.strip().isdecimal() else 0
+
+
+def _share(text: str | None) -> float:
+    try:
+        return min(1.0, max(0.0, float(text))) if text else DEFAULT_GPU_LOAD
+    except ValueError:
+        return DEFAULT_GPU_LOAD

@@ -1,0 +1,86 @@
+"""The device plugin's half of a kubelet: which GPU belongs to which container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+RESOURCE = "nvidia.com/gpu"
+
+
+class AdmissionError(Exception):
+    """A kubelet refuses the pod: `reason` becomes the pod's status.reason."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True)
+class GpuHolder:
+    uid: str
+    namespace: str
+    pod: str
+    container: str
+
+
+class GpuDevices:
+    """One node's GPUs; `healthy` says which the driver still serves, `changed` hears each hand-over."""
+
+    def __init__(
+        self,
+        count: int,
+        healthy: Callable[[int], bool],
+        changed: Callable[[int, GpuHolder | None], None],
+    ) -> None:
+        self.count = count
+        self._healthy = healthy
+        self._changed = changed
+        self._holders: dict[int, GpuHolder] = {}
+
+    @property
+    def allocatable(self) -> int:
+        return sum(self._healthy(gpu) for gpu in range(self.count))
+
+    def holder(self, gpu: int) -> GpuHolder | None:
+        return self._holders.get(gpu)
+
+    def held_by(self, uid: str) -> list[int]:
+        return sorted(gpu for gpu, holder in self._holders.items() if holder.uid == uid)
+
+    def allocate(self, wants: Sequence[tuple[GpuHolder, int]]) -> None:
+        """Give every container its GPUs, the lowest free ones, or none at all. Raises AdmissionError."""
+        total = sum(number for _, number in wants)
+        if not total:
+            return
+        usable = [gpu for gpu in range(self.count) if self._healthy(gpu)]
+        free = [gpu for gpu in usable if gpu not in self._holders]
+        if total > len(usable):
+            # The kubelet's own predicate (lifecycle/predicate.go): more than the node ever has.
+            raise AdmissionError(
+                f"OutOf{RESOURCE}",
+                f"Node didn't have enough resource: {RESOURCE}, requested: {total}, "
+                f"used: {len(self._holders)}, capacity: {len(usable)}",
+            )
+        if total > len(free):
+            # The device manager's refusal (cm/devicemanager): enough on paper, not enough free.
+            raise AdmissionError(
+                "UnexpectedAdmissionError",
+                f"Allocate failed due to requested number of devices unavailable for {RESOURCE}. "
+                f"Requested: {total}, Available: {len(free)}, which is unexpected",
+            )
+        for holder, number in wants:
+            for _ in range(number):
+                self._set(free.pop(0), holder)
+
+    def release(self, uid: str) -> None:
+        for gpu in self.held_by(uid):
+            self._set(gpu, None)
+
+    def _set(self, gpu: int, holder: GpuHolder | None) -> None:
+        if holder:
+            self._holders[gpu] = holder
+        else:
+            self._holders.pop(gpu, None)
+        self._changed(gpu, holder)

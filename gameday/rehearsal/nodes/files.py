@@ -1,0 +1,99 @@
+"""The few files of a virtual machine that faults and checks read and write: /proc, PCI's sysfs, and /etc."""
+
+from __future__ import annotations
+
+from gameday.host.base import HostError
+from gameday.rehearsal.nodes.identity import DRIVER_VERSION
+from gameday.rehearsal.nodes.machine import Machine
+
+_PCI = "/sys/bus/pci/devices/"
+_RESCAN = "/sys/bus/pci/rescan"
+_DEVKMSG = "/proc/sys/kernel/printk_devkmsg"
+_DEVKMSG_VALUES = ("on", "off", "ratelimit")
+_WRITABLE_ETC = ("/etc/nccl.conf",)
+_MAX_FILE_BYTES = 65_536
+_SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/s of a PCIe generation
+
+
+def read_file(machine: Machine, path: str) -> str:
+    """Raises HostError with the errno's own words."""
+    match path:
+        case "/proc/sys/kernel/random/boot_id":
+            return f"{machine.boot_id}\n"
+        case "/proc/driver/nvidia/version":
+            return f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {DRIVER_VERSION}  Release Build\n"
+        case _ if path == _DEVKMSG:
+            return f"{machine.log.devkmsg}\n"
+        case _ if path.startswith(_PCI):
+            return _read_pci(machine, path)
+        case _ if path in machine.extra_files:
+            return machine.extra_files[path]
+    raise _no_such(path)
+
+
+def write_file(machine: Machine, path: str, content: str) -> None:
+    """Raises HostError. An empty /etc/nccl.conf is one that is not there."""
+    match path:
+        case _ if path == _DEVKMSG:
+            _write_devkmsg(machine, content.strip())
+        case _ if path == _RESCAN:
+            if content.strip() == "1":
+                machine.pci_rescan()
+        case _ if path.startswith(_PCI) and path.endswith("/remove"):
+            gpu = _gpu_of(machine, path)
+            if content.strip() == "1":
+                machine.pci_remove(gpu)
+        case _ if path in _WRITABLE_ETC:
+            _write_etc(machine, path, content)
+        case _:
+            read_file(machine, path)  # not there: say that; there: it is read-only
+            raise HostError(f"{path}: Permission denied (EACCES)")
+
+
+def _write_devkmsg(machine: Machine, value: str) -> None:
+    if value not in _DEVKMSG_VALUES:
+        raise HostError(f"{_DEVKMSG}: Invalid argument (EINVAL): {value[:20]!r}; one of {', '.join(_DEVKMSG_VALUES)}")
+    machine.log.devkmsg = value
+
+
+def _write_etc(machine: Machine, path: str, content: str) -> None:
+    if len(content.encode()) > _MAX_FILE_BYTES:
+        raise HostError(f"{path}: File too large (EFBIG): the virtual host keeps {_MAX_FILE_BYTES} bytes")
+    if content:
+        machine.extra_files[path] = content
+    else:
+        machine.extra_files.pop(path, None)
+
+
+def _read_pci(machine: Machine, path: str) -> str:
+    gpu = _gpu_of(machine, path)
+    cell = machine.cell(gpu)
+    attribute = path.rsplit("/", 1)[1]
+    values = {
+        "vendor": "0x10de",
+        "device": "0x2330",
+        "class": "0x030200",
+        "numa_node": str(2 * gpu // len(machine.gpus)),  # an HGX board: half its GPUs at each socket
+        "current_link_speed": f"{_SPEEDS[int(machine.fleet.pcie_generation[cell])]} GT/s PCIe",
+        "max_link_speed": f"{_SPEEDS[5]} GT/s PCIe",
+        "current_link_width": str(machine.fleet.pcie_width[cell]),
+        "max_link_width": "16",
+    }
+    if attribute not in values:
+        raise _no_such(path)
+    return f"{values[attribute]}\n"
+
+
+def _gpu_of(machine: Machine, path: str) -> int:
+    """The GPU of /sys/bus/pci/devices/<address>/<attribute>; the address with or without its function."""
+    address, separator, attribute = path.removeprefix(_PCI).partition("/")
+    for gpu in machine.gpus:
+        if address.lower() in (gpu.pci, gpu.sysfs_name) and not machine.fleet.removed[machine.index, gpu.index]:
+            if not separator or "/" in attribute:
+                break
+            return gpu.index
+    raise _no_such(path)
+
+
+def _no_such(path: str) -> HostError:
+    return HostError(f"{path}: No such file or directory (ENOENT)")

@@ -1,0 +1,228 @@
+"""The GPUs of all nodes as arrays of shape (nodes, gpus): hardware state, and how it moves with load and time.
+
+Nothing runs in the background: whoever reads calls `advance` first, and the
+arrays are stepped from the last reading to now. 8,000 GPUs cost about a
+millisecond a reading.
+
+Figures are an H100 SXM's: 700 W limit and 1980 MHz boost (data sheet), 18
+NVLinks, PCIe 5 x16, 81559 MiB; loaded ones as research/gpu-health.md 5.3-5.4
+gives them (794.5 TFLOP/s best-shape BF16, 2903 GB/s copy).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from gameday.rehearsal.nodes.identity import seeded
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Cell = tuple[int, int]  # (node, gpu)
+
+IDLE_W = 70.0
+LOADED_W = 680.0
+POWER_LIMIT_W = 700.0
+POWER_LIMIT_MIN_W = 200.0
+SM_CLOCK_MAX_MHZ = 1980.0
+SM_CLOCK_IDLE_MHZ = 345.0
+SM_CLOCK_MIN_MHZ = 210.0
+MEMORY_CLOCK_MHZ = 2619.0
+FB_TOTAL_MIB = 81559
+FB_RESERVED_MIB = 551
+NVLINKS = 18
+PCIE_GENERATION = 5
+PCIE_WIDTH = 16
+GEMM_TFLOPS = 740.0  # what a healthy one shows on common shapes, 93 % of the best-shape ceiling
+COPY_GBS = 2900.0
+
+_INLET_C = 27.5
+_DEGREES_PER_W = 0.0625  # 70 W -> 32 °C, 680 W -> 70 °C
+_THERMAL_TAU_S = 20.0
+_SLOWDOWN_C = 87.0  # software slowdown begins; hardware slowdown 5 °C above
+_HARDWARE_SLOWDOWN_C = 92.0
+_CHECKPOINT_EVERY_S = 97.0
+_CHECKPOINT_LASTS_S = 4.0
+_LONGEST_STEP_S = 2.0
+_MOST_STEPS = 64
+
+# NVML's nvmlClocksEventReasons bits (nvml.h).
+REASON_IDLE = 0x1
+REASON_APPLICATION_CLOCKS = 0x2
+REASON_POWER_CAP = 0x4
+REASON_HW_SLOWDOWN = 0x8
+REASON_SW_THERMAL = 0x20
+REASON_HW_THERMAL = 0x40
+
+
+class GpuFleet:
+    """Every array is (nodes, gpus). State arrays may be set by faults and tools; derived ones only by `advance`."""
+
+    def __init__(self, names: list[str], gpus: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.shape = shape = (len(names), gpus)
+        self._clock = clock
+        self._at = clock()
+        self._phase = np.array([seeded(name, "phase").uniform(0, 1000) for name in names])[:, None]
+        self._silicon = np.array([[seeded(name, "silicon", g).uniform(-1, 1) for g in range(gpus)] for name in names])
+        # Hardware state.
+        self.lost: Flags = np.zeros(shape, bool)
+        self.removed: Flags = np.zeros(shape, bool)
+        self.xid: Ints = np.zeros(shape, np.int64)
+        self.sbe_volatile: Ints = np.zeros(shape, np.int64)
+        self.dbe_volatile: Ints = np.zeros(shape, np.int64)
+        self.sbe_aggregate: Ints = np.zeros(shape, np.int64)
+        self.dbe_aggregate: Ints = np.zeros(shape, np.int64)
+        self.remapped_correctable: Ints = np.zeros(shape, np.int64)
+        self.remapped_uncorrectable: Ints = np.zeros(shape, np.int64)
+        self.remap_pending: Flags = np.zeros(shape, bool)
+        self.remap_failure: Flags = np.zeros(shape, bool)
+        self.nvlinks: Ints = np.full(shape, NVLINKS)
+        self.nvlink_crc_flit: Ints = np.zeros(shape, np.int64)
+        self.nvlink_crc_data: Ints = np.zeros(shape, np.int64)
+        self.nvlink_replay: Ints = np.zeros(shape, np.int64)
+        self.nvlink_recovery: Ints = np.zeros(shape, np.int64)
+        self.pcie_generation: Ints = np.full(shape, PCIE_GENERATION)
+        self.pcie_width: Ints = np.full(shape, PCIE_WIDTH)
+        self.pcie_replays: Ints = np.zeros(shape, np.int64)
+        self.wrong_results: Ints = np.zeros(shape, np.int64)
+        self.thermal_resistance: Floats = np.ones(shape)  # 1: clean air flow; above: a blocked one
+        # Settings.
+        self.power_limit: Floats = np.full(shape, POWER_LIMIT_W)
+        self.clock_floor: Floats = np.zeros(shape)
+        self.clock_ceiling: Floats = np.full(shape, SM_CLOCK_MAX_MHZ)
+        self.persistence: Flags = np.ones(shape, bool)
+        # Demand.
+        self.pod_load: Floats = np.zeros(shape)  # 0..1, by pods
+        self.burst_load: Floats = np.zeros(shape)  # 0..1, by a measurement on the host
+        self.powered: Flags = np.ones(len(names), bool)
+        # Derived.
+        self.utilization: Floats = np.zeros(shape)
+        self.power: Floats = np.full(shape, IDLE_W)
+        self.temperature: Floats = _INLET_C + IDLE_W * _DEGREES_PER_W + self._silicon
+        self.sm_clock: Floats = np.full(shape, SM_CLOCK_IDLE_MHZ)
+        self.reasons: Ints = np.full(shape, REASON_IDLE)
+        self.energy_mj: Floats = np.zeros(shape)
+        self.power_violation_ns: Floats = np.zeros(shape)
+        self.thermal_violation_ns: Floats = np.zeros(shape)
+        self.nvlink_bytes: Floats = np.zeros(shape)
+
+    @property
+    def present(self) -> Flags:
+        """The GPUs the driver enumerates, lost ones included."""
+        return ~self.removed & self.powered[:, None]
+
+    @property
+    def memory_used_mib(self) -> Ints:
+        """Training fills the memory whatever it computes at the moment; an idle driver keeps 4 MiB."""
+        return np.where(self.pod_load > 0, (FB_TOTAL_MIB * (0.78 + 0.03 * self._silicon)).astype(np.int64), 4)
+
+    @property
+    def memory_temperature(self) -> Floats:
+        return self.temperature + 4.0 + 6.0 * (self.power - IDLE_W) / LOADED_W
+
+    def advance(self) -> None:
+        """Step every GPU from the last call to now, in steps of at most 2 s (fewer, longer ones after a long rest)."""
+        now = self._clock()
+        elapsed = now - self._at
+        if elapsed <= 0:
+            return
+        steps = min(_MOST_STEPS, int(elapsed / _LONGEST_STEP_S) + 1)
+        for _ in range(steps):
+            self._at += elapsed / steps
+            self._step(elapsed / steps)
+        self._at = now
+
+    def set_pod_load(self, cell: Cell, load: float) -> None:
+        self.advance()
+        self.pod_load[cell] = min(1.0, max(0.0, load))
+
+    def set_burst_load(self, cell: Cell, load: float) -> None:
+        self.advance()
+        self.burst_load[cell] = load
+
+    def reset(self, cell: Cell) -> None:
+        """What a secondary bus reset clears; the last Xid, aggregate ECC and done remappings stay."""
+        self.advance()
+        self.remapped_uncorrectable[cell] += int(self.remap_pending[cell])
+        self.remap_pending[cell] = False
+        for counter in (self.sbe_volatile, self.dbe_volatile, self.nvlink_crc_flit, self.nvlink_crc_data):
+            counter[cell] = 0
+        for counter in (self.nvlink_replay, self.nvlink_recovery, self.pcie_replays):
+            counter[cell] = 0
+        self.nvlinks[cell] = NVLINKS
+        self.clock_floor[cell], self.clock_ceiling[cell] = 0.0, SM_CLOCK_MAX_MHZ
+        self.power_limit[cell] = POWER_LIMIT_W
+
+    def boot(self, node: int) -> None:
+        """A reboot: lost and removed GPUs are found again, the driver's counters begin anew."""
+        self.advance()
+        for gpu in range(self.shape[1]):
+            self.reset((node, gpu))
+        for flags in (self.lost, self.removed):
+            flags[node] = False
+        for counter in (self.xid, self.energy_mj, self.power_violation_ns, self.thermal_violation_ns):
+            counter[node] = 0
+        self.nvlink_bytes[node] = 0
+        self.persistence[node] = True
+        self.pcie_generation[node], self.pcie_width[node] = PCIE_GENERATION, PCIE_WIDTH
+
+    def gemm_tflops(self, cell: Cell) -> float:
+        """Dense BF16 rate at the present clock; a pod on the same GPU takes its share of the time."""
+        return float(GEMM_TFLOPS * self._quality(cell) * self.sm_clock[cell] / SM_CLOCK_MAX_MHZ * self._share(cell))
+
+    def copy_gbs(self, cell: Cell) -> float:
+        return float(COPY_GBS * self._quality(cell) * self._share(cell))
+
+    def _quality(self, cell: Cell) -> float:
+        return 1.0 + 0.02 * float(self._silicon[cell])  # GPUs of one node differ by some percent (5.4)
+
+    def _share(self, cell: Cell) -> float:
+        return 1.0 - 0.5 * float(self.pod_load[cell])
+
+    def _step(self, seconds: float) -> None:
+        alive = self.powered[:, None] & ~self.lost & ~self.removed
+        load = np.maximum(self._training(), self.burst_load) * alive
+        self.utilization = np.round(100 * load)
+        wanted = IDLE_W + (LOADED_W - IDLE_W) * load * (1 + 0.02 * self._silicon)
+        clock, reasons = self._clocks(load, wanted)
+        scale = np.where(load > 0, clock / SM_CLOCK_MAX_MHZ, 1.0)
+        # Dynamic power goes with frequency and voltage; 2.4 is between linear and cubic.
+        self.power = np.where(alive, np.minimum(IDLE_W + (wanted - IDLE_W) * scale**2.4, self.power_limit), 0.0)
+        target = _INLET_C + self.power * _DEGREES_PER_W * self.thermal_resistance + self._silicon
+        self.temperature += (target - self.temperature) * (1 - np.exp(-seconds / _THERMAL_TAU_S))
+        self.sm_clock, self.reasons = clock, reasons
+        self.energy_mj += self.power * seconds * 1000
+        self.power_violation_ns += np.where(reasons & REASON_POWER_CAP, seconds * 1e9, 0.0)
+        self.thermal_violation_ns += np.where(reasons & (REASON_SW_THERMAL | REASON_HW_THERMAL), seconds * 1e9, 0.0)
+        self.nvlink_bytes += load * 180e9 * seconds * (self.nvlinks / NVLINKS)
+
+    def _training(self) -> Floats:
+        """Pods' load now: a slow wobble of a few percent, and a pause of all a node's GPUs for each checkpoint."""
+        at = self._at + self._phase
+        wobble = 0.6 * np.sin(at * 0.83 + 7 * self._silicon) + 0.4 * np.sin(at * 2.17 + 3 * self._silicon)
+        checkpoint = (at % _CHECKPOINT_EVERY_S) < _CHECKPOINT_LASTS_S
+        busy = np.clip(self.pod_load * (1 + 0.03 * wobble), 0, 1)
+        return np.where(checkpoint, 0.05 * self.pod_load, busy)
+
+    def _clocks(self, load: Floats, wanted_w: Floats) -> tuple[Floats, Ints]:
+        """SM clock in MHz and NVML's reasons for it, from the power wanted and the temperature reached."""
+        clock = np.where(load > 0, SM_CLOCK_MAX_MHZ, SM_CLOCK_IDLE_MHZ)
+        reasons: Ints = np.where(load > 0, 0, REASON_IDLE).astype(np.int64)
+        capped = (load > 0) & (wanted_w > self.power_limit)
+        room = np.clip((self.power_limit - IDLE_W) / np.maximum(wanted_w - IDLE_W, 1.0), 0.01, 1.0)
+        clock = np.where(capped, clock * room ** (1 / 2.4), clock)
+        reasons = reasons | np.where(capped, REASON_POWER_CAP, 0)
+        locked = clock > self.clock_ceiling
+        clock = np.clip(clock, self.clock_floor, self.clock_ceiling)
+        reasons = reasons | np.where(locked, REASON_APPLICATION_CLOCKS, 0)
+        hot = (self.temperature >= _SLOWDOWN_C) & (load > 0)
+        clock = np.where(hot, np.minimum(clock, 1200.0), clock)
+        reasons = reasons | np.where(hot, REASON_SW_THERMAL, 0)
+        too_hot = (self.temperature >= _HARDWARE_SLOWDOWN_C) & (load > 0)
+        clock = np.where(too_hot, np.minimum(clock, SM_CLOCK_MAX_MHZ / 2), clock)
+        reasons = reasons | np.where(too_hot, REASON_HW_THERMAL | REASON_HW_SLOWDOWN, 0)
+        return np.clip(np.round(clock / 15) * 15, SM_CLOCK_MIN_MHZ, SM_CLOCK_MAX_MHZ), reasons

@@ -1,0 +1,87 @@
+"""One machine's kernel log: /dev/kmsg as user space writes it, and `dmesg` as it reads it.
+
+Semantics: the kernel's Documentation/ABI/testing/dev-kmsg, summed up in
+research/gpu-health.md 2.2. A line written from user space is a line and
+nothing more: it changes no GPU.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from errno import EINVAL
+
+MAX_RECORD_BYTES = 1024
+"""PRINTKRB_RECORD_MAX: more in one write() is EINVAL."""
+_RING_RECORDS = 8192
+"""About what a 1 MiB buffer (CONFIG_LOG_BUF_SHIFT=20) holds of lines this long."""
+_PREFIX = re.compile(r"<(\d{1,9})>")
+_USER = 1  # LOG_USER: what facility 0, the kernel's own, becomes when user space asks for it
+
+
+@dataclass(frozen=True)
+class KernelRecord:
+    """`seconds` since boot, `wall_ns` since the epoch; facility 0 is the kernel itself."""
+
+    seconds: float
+    wall_ns: int
+    facility: int
+    severity: int
+    text: str
+
+    @property
+    def line(self) -> str:
+        """As `dmesg -w` prints it, without the priority."""
+        micros = int(self.seconds * 1_000_000)
+        return f"[{micros // 1_000_000:5d}.{micros % 1_000_000:06d}] {self.text}"
+
+
+class KernelLog:
+    """The ring buffer since the last boot; `listener` hears every record as it is written."""
+
+    def __init__(self, listener: Callable[[KernelRecord], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._listener = listener
+        self._clock = clock
+        self._booted = clock()
+        self._records: deque[KernelRecord] = deque(maxlen=_RING_RECORDS)
+        self.devkmsg = "ratelimit"  # /proc/sys/kernel/printk_devkmsg: on, off or ratelimit
+
+    def boot(self) -> None:
+        """Empty the buffer and count the seconds from now."""
+        self._records.clear()
+        self._booted = self._clock()
+
+    def boot_was(self, seconds_ago: float) -> None:
+        """The boot whose lines are in the buffer happened that long ago."""
+        self._booted = self._clock() - seconds_ago
+
+    def driver(self, text: str, severity: int = 6) -> None:
+        """A line of the kernel's own."""
+        self._append(0, severity, text)
+
+    def write(self, record: str) -> None:
+        """One write() to /dev/kmsg from user space. Raises OSError (EINVAL) where the kernel would.
+
+        Rate limiting counts per open file, and every write here opens anew, so only `off` swallows.
+        """
+        size = len(record.encode("utf-8", "surrogatepass"))
+        if size > MAX_RECORD_BYTES:
+            raise OSError(EINVAL, f"Invalid argument: a record of {size} bytes, the kernel takes {MAX_RECORD_BYTES}")
+        if self.devkmsg == "off":
+            return
+        prefix = _PREFIX.match(record)
+        priority = int(prefix[1]) if prefix else 4  # the default console log level, warning
+        text = record[prefix.end() :] if prefix else record
+        self._append((priority >> 3) or _USER, priority & 7, text.rstrip("\n"))
+
+    def lines(self) -> list[str]:
+        return [record.line for record in self._records]
+
+    def _append(self, facility: int, severity: int, text: str) -> None:
+        shown = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
+        record = KernelRecord(self._clock() - self._booted, time.time_ns(), facility, severity, shown)
+        self._records.append(record)
+        self._listener(record)

@@ -1,0 +1,281 @@
+"""One virtual machine: power, boot, kernel log, services, and the hardware events that happen to its GPUs.
+
+It knows nothing of Kubernetes; the kubelet that runs on it listens to its
+power and its GPUs through `MachineListener`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+from gameday.host.base import GpuSample, HostError, LoadResult
+from gameday.rehearsal.nodes.dcgm import DcgmCache
+from gameday.rehearsal.nodes.gpus import (
+    FB_TOTAL_MIB,
+    MEMORY_CLOCK_MHZ,
+    NVLINKS,
+    PCIE_GENERATION,
+    PCIE_WIDTH,
+    SM_CLOCK_MAX_MHZ,
+    Cell,
+    GpuFleet,
+)
+from gameday.rehearsal.nodes.identity import (
+    DRIVER_VERSION,
+    KERNEL_VERSION,
+    MODEL,
+    GpuIdentity,
+    gpu_identities,
+    seeded,
+)
+from gameday.rehearsal.nodes.kernel_log import KernelLog, KernelRecord
+
+log = logging.getLogger(__name__)
+
+MIB = 1024 * 1024
+KUBELET = "kubelet"
+HOST_ENGINE = "nvidia-dcgm"
+EXPORTER = "nvidia-dcgm-exporter"
+UNITS = ("containerd", KUBELET, EXPORTER, HOST_ENGINE, "nvidia-fabricmanager", "nvidia-persistenced", "ssh")
+_DAY_S = 86_400.0
+_LOAD_SETTLES_S = 0.05
+
+
+class MachineListener(Protocol):
+    async def going_down(self) -> None: ...
+
+    def down(self) -> None: ...
+
+    def up(self) -> None: ...
+
+    def gpus_changed(self) -> None: ...
+
+
+class MachineDown(HostError):
+    """The machine is off or booting."""
+
+
+class Machine:
+    def __init__(
+        self,
+        index: int,
+        name: str,
+        fleet: GpuFleet,
+        cache: DcgmCache,
+        ship: Callable[[str, KernelRecord], None],
+        boot_s: float,
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.fleet = fleet
+        self.cache = cache
+        self.gpus: tuple[GpuIdentity, ...] = gpu_identities(name, fleet.shape[1])
+        self.log = KernelLog(lambda record: ship(name, record))
+        self.extra_files: dict[str, str] = {}
+        self.gpu_processes: dict[int, dict[int, str]] = {}  # GPU index -> pid -> program
+        self.listener: MachineListener | None = None
+        self._boot_s = boot_s
+        self._rebooting: asyncio.Task[None] | None = None
+        self.powered = True
+        self._boot()
+        # A machine that has been up for days, as most have when something breaks.
+        self.log.boot_was(seeded(name, "uptime").uniform(1 * _DAY_S, 40 * _DAY_S))
+
+    def cell(self, gpu: int) -> Cell:
+        """Raises HostError for a GPU the driver does not know."""
+        if not 0 <= gpu < len(self.gpus) or self.fleet.removed[self.index, gpu]:
+            raise HostError(f"{self.name} has no GPU {gpu}; the driver knows {self.known_gpus()}")
+        return (self.index, gpu)
+
+    def known_gpus(self) -> list[int]:
+        return [gpu.index for gpu in self.gpus if not self.fleet.removed[self.index, gpu.index]]
+
+    def gpu_serves(self, gpu: int) -> bool:
+        return not (self.fleet.lost[self.index, gpu] or self.fleet.removed[self.index, gpu])
+
+    # Services
+
+    def is_active(self, unit: str) -> bool:
+        return self.units[unit]
+
+    def set_unit(self, unit: str, active: bool) -> None:
+        self.units[unit] = active
+        if unit == HOST_ENGINE:
+            self.cache.restart(self.index)
+            self.cache.running[self.index] = active
+        elif unit == EXPORTER:
+            self.cache.exporting[self.index] = active
+        elif unit == "nvidia-persistenced":
+            self.fleet.persistence[self.index] = active
+
+    # Power
+
+    def reboot(self, after_s: float = 0.2) -> None:
+        """Go down in a moment, and come back `boot_s` later; a second call while going is the same reboot."""
+        if self._rebooting is None or self._rebooting.done():
+            self._rebooting = asyncio.create_task(self._reboot(after_s))
+
+    async def _reboot(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        if self.listener:
+            await self.listener.going_down()
+        self.fleet.advance()
+        self.powered = self.fleet.powered[self.index] = False
+        self.gpu_processes.clear()
+        if self.listener:
+            self.listener.down()
+        await asyncio.sleep(self._boot_s)
+        self.fleet.boot(self.index)
+        self.cache.restart(self.index)
+        self.fleet.powered[self.index] = True
+        self._boot()
+        self.powered = True
+        if self.listener:
+            self.listener.up()
+
+    def _boot(self) -> None:
+        self.boot_id = str(uuid.uuid4())
+        self.units = dict.fromkeys(UNITS, True)
+        self.cache.exporting[self.index] = True
+        self._greeted: set[int] = set()
+        self.log.boot()
+        self.log.devkmsg = "ratelimit"
+        self.log.driver(f"Linux version {KERNEL_VERSION} (buildd@lcy02-amd64-001) #63-Ubuntu SMP PREEMPT_DYNAMIC", 5)
+        self.log.driver(f"Command line: BOOT_IMAGE=/boot/vmlinuz-{KERNEL_VERSION} root=/dev/md0 ro iommu=pt")
+        for gpu in self.gpus:
+            self.log.driver(f"pci {gpu.sysfs_name}: [10de:2330] type 00 class 0x030200")
+        self.log.driver("nvidia-nvlink: Nvlink Core is being initialized, major device number 236")
+        self.log.driver(f"NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  {DRIVER_VERSION}  Release Build", 5)
+        self.log.driver("nvidia-uvm: Loaded the UVM driver, major device number 511.")
+
+    # What happens to the hardware: the driver logs it, NVML and DCGM see it.
+
+    def record_xid(self, gpu: int, code: int, text: str) -> None:
+        """A real Xid of the driver's: a kernel line and an NVML event, unlike one written from user space."""
+        identity = self.gpus[gpu]
+        if gpu not in self._greeted:
+            self._greeted.add(gpu)
+            self.log.driver(f"NVRM: GPU at PCI:{identity.pci}: {identity.uuid}", 3)
+        self.log.driver(f"NVRM: Xid (PCI:{identity.pci}): {code}, {text}", 3)
+        self.fleet.xid[self.index, gpu] = code
+        self.cache.clear_xid((self.index, gpu))
+
+    def lose_gpu(self, gpu: int) -> None:
+        """The GPU falls off the bus: Xid 79, and nothing but a reboot brings it back."""
+        self.fleet.advance()
+        self.record_xid(gpu, 79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
+        self.log.driver(f"NVRM: GPU {self.gpus[gpu].sysfs_name}: GPU has fallen off the bus.", 3)
+        self.fleet.lost[self.index, gpu] = True
+        self._gpus_changed()
+
+    def double_bit_error(self, gpu: int) -> None:
+        """An uncorrectable ECC error: Xid 48, a row marked for remapping (Xid 63), active after a reset."""
+        cell = self.cell(gpu)
+        self.fleet.dbe_volatile[cell] += 1
+        self.fleet.dbe_aggregate[cell] += 1
+        self.fleet.remap_pending[cell] = True
+        self.record_xid(gpu, 48, "pid='<unknown>', name=<unknown>, DBE (double bit error) ECC Error")
+        self.record_xid(
+            gpu,
+            63,
+            "pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
+        )
+
+    def pci_remove(self, gpu: int) -> None:
+        """`echo 1 > …/remove`. Raises HostError where the real write would hang: the GPU is in use."""
+        if self.gpu_processes.get(gpu):
+            name = self.gpus[gpu].sysfs_name
+            self.log.driver(f"NVRM: Attempting to remove device {name} with non-zero usage count!", 3)
+            raise HostError(f"removing {name} hangs while a process uses the GPU; stop its users first")
+        self.fleet.advance()
+        self.fleet.removed[self.index, gpu] = True
+        self._gpus_changed()
+
+    def pci_rescan(self) -> None:
+        """`echo 1 > /sys/bus/pci/rescan`: what was removed is enumerated and initialised anew."""
+        for gpu in self.gpus:
+            if self.fleet.removed[self.index, gpu.index]:
+                self.log.driver(f"pci {gpu.sysfs_name}: [10de:2330] type 00 class 0x030200")
+                self.fleet.reset((self.index, gpu.index))
+                self.fleet.removed[self.index, gpu.index] = self.fleet.lost[self.index, gpu.index] = False
+        self._gpus_changed()
+
+    def _gpus_changed(self) -> None:
+        if self.listener:
+            self.listener.gpus_changed()
+
+    # NVML
+
+    def samples(self) -> list[GpuSample]:
+        self.fleet.advance()
+        return [self._sample(gpu) for gpu in self.gpus if not self.fleet.removed[self.index, gpu.index]]
+
+    def _sample(self, gpu: GpuIdentity) -> GpuSample:
+        fleet, cell = self.fleet, (self.index, gpu.index)
+        if fleet.lost[cell]:
+            return GpuSample(index=gpu.index, uuid=gpu.uuid, name=MODEL, pci_bus_id=gpu.pci, lost=True)
+        return GpuSample(
+            index=gpu.index,
+            uuid=gpu.uuid,
+            name=MODEL,
+            pci_bus_id=gpu.pci,
+            temperature_c=round(float(fleet.temperature[cell])),
+            memory_temperature_c=round(float(fleet.memory_temperature[cell])),
+            power_w=round(float(fleet.power[cell]), 3),
+            power_limit_w=float(fleet.power_limit[cell]),
+            sm_clock_mhz=float(fleet.sm_clock[cell]),
+            sm_clock_max_mhz=SM_CLOCK_MAX_MHZ,
+            memory_clock_mhz=MEMORY_CLOCK_MHZ,
+            utilization_pct=float(fleet.utilization[cell]),
+            memory_used_bytes=int(fleet.memory_used_mib[cell]) * MIB,
+            memory_total_bytes=FB_TOTAL_MIB * MIB,
+            clocks_event_reasons=int(fleet.reasons[cell]),
+            ecc_mode=True,
+            ecc_dbe_volatile=int(fleet.dbe_volatile[cell]),
+            ecc_sbe_volatile=int(fleet.sbe_volatile[cell]),
+            remapped_rows_correctable=int(fleet.remapped_correctable[cell]),
+            remapped_rows_uncorrectable=int(fleet.remapped_uncorrectable[cell]),
+            row_remap_pending=bool(fleet.remap_pending[cell]),
+            row_remap_failure=bool(fleet.remap_failure[cell]),
+            nvlinks_active=int(fleet.nvlinks[cell]),
+            nvlinks_supported=NVLINKS,
+            pcie_generation=int(fleet.pcie_generation[cell]),
+            pcie_generation_max=PCIE_GENERATION,
+            pcie_width=int(fleet.pcie_width[cell]),
+            pcie_width_max=PCIE_WIDTH,
+            pcie_replay_counter=int(fleet.pcie_replays[cell]),
+            persistence_mode=bool(fleet.persistence[cell]),
+        )
+
+    async def measure_load(self, gpu: int, seconds: float) -> LoadResult:
+        """Occupy the GPU for `seconds` and say what a GEMM and a copy reached meanwhile. Raises HostError."""
+        cell = self.cell(gpu)
+        if self.fleet.lost[cell]:
+            return LoadResult(gpu=gpu, gemm_tflops=None, memory_bandwidth_gbs=None, detail="GPU is lost")
+        boot_id, pid = self.boot_id, 1_000_000 + gpu
+        self.fleet.set_burst_load(cell, 1.0)
+        self.gpu_processes.setdefault(gpu, {})[pid] = "gameday-load"
+        started = time.monotonic()
+        try:
+            await asyncio.sleep(max(_LOAD_SETTLES_S, seconds))
+            self.fleet.advance()
+            tflops, copied = self.fleet.gemm_tflops(cell), self.fleet.copy_gbs(cell)
+        finally:
+            self.fleet.set_burst_load(cell, 0.0)
+            self.gpu_processes.get(gpu, {}).pop(pid, None)
+        if not self.powered or self.boot_id != boot_id:
+            raise MachineDown(f"{self.name} went down while GPU {gpu} was under load")
+        if not self.gpu_serves(gpu):
+            return LoadResult(gpu=gpu, gemm_tflops=None, memory_bandwidth_gbs=None, detail="GPU was lost under load")
+        return LoadResult(
+            gpu=gpu,
+            gemm_tflops=round(tflops, 1),
+            memory_bandwidth_gbs=round(copied, 1),
+            wrong_results=int(self.fleet.wrong_results[cell]),
+            detail=f"modelled H100, {time.monotonic() - started:.2f} s",
+        )

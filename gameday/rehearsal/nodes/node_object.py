@@ -1,0 +1,136 @@
+"""The Node object of a virtual GPU node: labels, capacity, conditions, as a kubelet and NVIDIA's operator write them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gameday.rehearsal.apiclient import Object
+from gameday.rehearsal.nodes.clock import now, rfc3339
+from gameday.rehearsal.nodes.devices import RESOURCE
+from gameday.rehearsal.nodes.gpus import FB_TOTAL_MIB
+from gameday.rehearsal.nodes.identity import CUDA_VERSION, DRIVER_VERSION, KERNEL_VERSION, PRODUCT_LABEL, machine_id
+
+KUBELET_VERSION = "v1.34.2"
+OPT_IN_LABEL = "gameday.dev/opt-in"
+NODES_PER_RACK = 4
+RACKS_PER_ZONE = 8
+_PRESSURES = {
+    "MemoryPressure": ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    "PIDPressure": ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+}
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What of a node does not change while it is up."""
+
+    index: int
+    name: str
+    gpus: int
+    port: int
+
+
+def labels(facts: NodeFacts) -> dict[str, str]:
+    """What the kubelet, GPU feature discovery and the machine's place give it; reconciled at every registration."""
+    rack = facts.index // NODES_PER_RACK
+    return {
+        "kubernetes.io/hostname": facts.name,
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": "virtual-hgx-h100",
+        "topology.kubernetes.io/region": "rehearsal",
+        "topology.kubernetes.io/zone": f"rehearsal-{chr(ord('a') + rack // RACKS_PER_ZONE % 26)}",
+        "topology.kubernetes.io/rack": f"rack-{rack:03d}",
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.count": str(facts.gpus),
+        "nvidia.com/gpu.product": PRODUCT_LABEL,
+        "nvidia.com/gpu.memory": str(FB_TOTAL_MIB),
+        "nvidia.com/gpu.family": "hopper",
+        "nvidia.com/cuda.driver-version.full": DRIVER_VERSION,
+        "nvidia.com/cuda.runtime-version.full": CUDA_VERSION,
+    }
+
+
+def node_object(facts: NodeFacts) -> Object:
+    """A new Node, without taints. The opt-in label is given only here: who takes it away keeps it away."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": facts.name,
+            "labels": {**labels(facts), OPT_IN_LABEL: "true"},
+            "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
+        },
+        "spec": {"providerID": f"virtual://rehearsal/{facts.name}"},
+    }
+
+
+def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Object:
+    """The part of a Node's status that changes only with the machine."""
+    capacity = {
+        "cpu": "192",
+        "memory": "2113367040Ki",
+        "ephemeral-storage": "29696Gi",
+        "pods": "110",
+        RESOURCE: str(facts.gpus),
+    }
+    return {
+        "capacity": capacity,
+        "allocatable": {**capacity, "cpu": "190", "memory": "2080374784Ki", RESOURCE: str(allocatable_gpus)},
+        "addresses": [
+            {"type": "InternalIP", "address": "127.0.0.1"},
+            {"type": "Hostname", "address": facts.name},
+        ],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
+        "nodeInfo": {
+            "machineID": machine_id(facts.name),
+            "systemUUID": machine_id(facts.name),
+            "bootID": boot_id,
+            "kernelVersion": KERNEL_VERSION,
+            "osImage": "Ubuntu 24.04.2 LTS",
+            "containerRuntimeVersion": "virtual://1.0.0",
+            "kubeletVersion": KUBELET_VERSION,
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+        },
+    }
+
+
+class Conditions:
+    """Ready and the pressures, each with the time of its last change."""
+
+    def __init__(self) -> None:
+        self._ready: bool | None = None
+        self._ready_since = self._since = rfc3339(now())
+
+    def document(self, not_ready_because: str | None) -> list[Object]:
+        at = rfc3339(now())
+        ready = not_ready_because is None
+        if ready != self._ready:
+            self._ready, self._ready_since = ready, at
+        conditions = [
+            {
+                "type": kind,
+                "status": "False",
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": at,
+                "lastTransitionTime": self._since,
+            }
+            for kind, (reason, message) in _PRESSURES.items()
+        ]
+        conditions.append(
+            {
+                "type": "Ready",
+                "status": "True" if ready else "False",
+                "reason": "KubeletReady" if ready else "KubeletNotReady",
+                "message": "kubelet is posting ready status" if ready else not_ready_because,
+                "lastHeartbeatTime": at,
+                "lastTransitionTime": self._ready_since,
+            }
+        )
+        return conditions

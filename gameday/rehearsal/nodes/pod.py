@@ -1,0 +1,352 @@
+"""One pod's life on one virtual node: admit, create, run, restart, stop, and tell the API server.
+
+What must happen by the clock (the active deadline, the grace period) never
+waits for the API server: the status is written by a task of its own, so that
+the agent's dead-man's switch works while the control plane is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from gameday.rehearsal.apiclient import STRATEGIC_MERGE_PATCH, ApiError, Object
+from gameday.rehearsal.nodes.clock import now, parse
+from gameday.rehearsal.nodes.containers import start_container
+from gameday.rehearsal.nodes.devices import RESOURCE, AdmissionError, GpuHolder
+from gameday.rehearsal.nodes.pod_status import Container, PodState
+from gameday.rehearsal.nodes.probes import follow_readiness
+from gameday.rehearsal.nodes.sandbox import ConfigError, Sandbox
+
+if TYPE_CHECKING:
+    from gameday.rehearsal.nodes.kubelet import Kubelet
+
+log = logging.getLogger(__name__)
+
+_CREATING_S = (0.1, 0.3)
+_CRASH_BACKOFF_S = (10.0, 300.0)  # kubelet's container restart back-off, first and longest
+_WRITE_BACKOFF_S = (0.2, 5.0)
+_DEFAULT_GRACE_S = 30.0
+_KILLED_WITHIN_S = 5.0
+_FINISHED = ("Succeeded", "Failed")
+
+
+class PodRunner:
+    """Drives one pod (one UID). `start` begins, `update` brings a newer object, `crash` is the power going off."""
+
+    def __init__(self, pod: Object, kubelet: Kubelet) -> None:
+        self.pod = pod
+        self._kubelet = kubelet
+        spec, meta, status = pod["spec"], pod["metadata"], pod.get("status") or {}
+        self.uid: str = meta["uid"]
+        self.key = f"{meta['namespace']}/{meta['name']}"
+        self._path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        self.state = PodState(
+            uid=self.uid,
+            policy=spec.get("restartPolicy", "Always"),
+            ip="127.0.0.1" if spec.get("hostNetwork") else kubelet.pod_ip(),
+            init=[Container(c) for c in spec.get("initContainers") or ()],
+            main=[Container(c) for c in spec["containers"]],
+        )
+        if status.get("startTime"):
+            self._restore(status)
+        self._sandbox = Sandbox(kubelet.state_dir, pod)
+        self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._deleted = asyncio.Event()
+        self._to_write = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._written: Object | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.update(pod)
+
+    # From outside
+
+    def start(self) -> None:
+        self._stopping.clear()
+        life = asyncio.create_task(self._live())
+        life.add_done_callback(self._lived)
+        self._tasks = [life, asyncio.create_task(self._keep_writing())]
+
+    def update(self, pod: Object) -> None:
+        self.pod = pod
+        if pod["metadata"].get("deletionTimestamp") and not self._deleted.is_set():
+            self._deleted.set()
+            self._wake.set()
+
+    def crash(self) -> None:
+        """The machine lost its power: every process is gone at this instant, nothing is told to anybody."""
+        for task in self._tasks:
+            task.cancel()
+        for container in self._containers:
+            if container.process:
+                container.process.kill()
+                container.process, container.ready = None, False
+        self._tasks = []
+
+    def forget(self) -> None:
+        """The object is gone from the API server: kill what runs, keep nothing."""
+        self.crash()
+        self._release()
+        self._sandbox.remove()
+
+    def find(self, name: str) -> Container | None:
+        return next((c for c in self._containers if c.name == name), None)
+
+    # Life
+
+    @property
+    def _containers(self) -> list[Container]:
+        return [*self.state.init, *self.state.main]
+
+    def _restore(self, status: Object) -> None:
+        self.state.start_time = parse(status["startTime"])
+        for containers, names in ((self.state.init, "initContainerStatuses"), (self.state.main, "containerStatuses")):
+            known = {each["name"]: each for each in status.get(names) or ()}
+            for container in containers:
+                if container.name in known:
+                    container.restored(known[container.name])
+        if status.get("phase") in _FINISHED:
+            self.state.final = (status["phase"], status.get("reason", ""), status.get("message", ""))
+
+    def _lived(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()):
+            log.error("pod %s: %s", self.key, error, exc_info=error)
+
+    async def _live(self) -> None:
+        if self.state.final:
+            self._written = self.state.document()  # an earlier kubelet process has told the end
+        else:
+            await self._live_until_over()
+            self._release()
+            self._say()
+        await self._deleted.wait()
+        await self._write_now()
+        await self._delete()
+
+    async def _live_until_over(self) -> None:
+        self._bury_interrupted()
+        if self._deleted.is_set() and not any(c.started for c in self._containers):
+            self.state.final = ("Failed", "", "")
+            return
+        try:
+            self._kubelet.devices.allocate(self._wanted_gpus())
+        except AdmissionError as error:
+            self._kubelet.events.record(self.pod, "Pod", "v1", error.reason, error.message, "Warning")
+            self.state.final = ("Failed", error.reason, f"Pod was rejected: {error.message}")
+            return
+        self._say()
+        work = asyncio.create_task(self._work())
+        work.add_done_callback(lambda _: self._wake.set())
+        try:
+            late = await self._until_over(work)
+            if not work.done():
+                await self._stop(work)
+        finally:
+            work.cancel()
+        self.state.all_ended = True
+        if late:
+            self.state.final = (
+                "Failed",
+                "DeadlineExceeded",
+                "Pod was active on the node longer than the specified deadline",
+            )
+        elif work.done() and not work.cancelled() and (error := work.exception()):
+            raise error
+
+    def _bury_interrupted(self) -> None:
+        """Containers that ran when the machine or the kubelet's process went down are over; some may run again."""
+        for container in self._containers:
+            if container.started and not container.ended:
+                message = self._sandbox.termination_message(container.spec, container.restarts, failed=True)
+                # What containerd reports of a task that it finds gone.
+                container.end(255, "Unknown", message)
+
+    async def _until_over(self, work: asyncio.Task[None]) -> bool:
+        """Until the work is done or has to stop; True when it is the active deadline that says so."""
+        deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
+        end = self.state.start_time + timedelta(seconds=deadline_s) if deadline_s is not None else None
+        while not work.done() and not self._deleted.is_set():
+            left_s = (end - now()).total_seconds() if end else None
+            if left_s is not None and left_s <= 0:
+                return True
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+        return False
+
+    async def _stop(self, work: asyncio.Task[None]) -> None:
+        """SIGTERM, the grace period, SIGKILL."""
+        meta, spec = self.pod["metadata"], self.pod["spec"]
+        grace_s = meta.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
+        self._stopping.set()
+        for container in self._containers:
+            if container.process:
+                container.process.terminate()
+                self._event("Killing", f"Stopping container {container.name}")
+        await asyncio.wait({work}, timeout=float(grace_s))
+        if not work.done():
+            for container in self._containers:
+                if container.process:
+                    container.process.kill()
+            await asyncio.wait({work}, timeout=_KILLED_WITHIN_S)
+
+    async def _work(self) -> None:
+        if not any(c.started for c in self._containers):
+            await self._pause(random.uniform(*_CREATING_S))  # noqa: S311 - a model's jitter
+        for container in self.state.init:
+            if not await self._initialise(container):
+                return
+        await asyncio.gather(*(self._supervise(container) for container in self.state.main))
+
+    async def _initialise(self, container: Container) -> bool:
+        """Run one init container until it succeeds; False where it will not."""
+        if container.ended and container.ended.exit_code == 0:
+            return True
+        await self._supervise(container, policy="Never" if self.state.policy == "Never" else "OnFailure")
+        return bool(container.ended and container.ended.exit_code == 0)
+
+    async def _supervise(self, container: Container, policy: str | None = None) -> None:
+        backoff_s = 0.0
+        while not self._stopping.is_set():
+            if container.ended:
+                if not _runs_again(policy or self.state.policy, container.ended.exit_code):
+                    return
+                container.begin_again()
+                if backoff_s:
+                    container.waiting = (
+                        "CrashLoopBackOff",
+                        f"back-off {backoff_s:g}s restarting failed container={container.name} pod={self.key}",
+                    )
+                self._say()
+                await self._pause(backoff_s)
+                backoff_s = min(max(backoff_s * 2, _CRASH_BACKOFF_S[0]), _CRASH_BACKOFF_S[1])
+                if self._stopping.is_set():
+                    return
+            await self._run_once(container)
+
+    async def _run_once(self, container: Container) -> None:
+        """One instance from start to end. One that cannot be configured waits until the pod is deleted."""
+        try:
+            process = await start_container(
+                self.pod, container.spec, self._sandbox, container.restarts, self._kubelet.environment
+            )
+        except (ConfigError, OSError) as error:
+            container.waiting = ("CreateContainerConfigError", str(error))
+            self._say()
+            await self._stopping.wait()
+            return
+        container.process, container.log, container.started = process, process.log, now()
+        if self._stopping.is_set():
+            process.terminate()
+        gpus = self._kubelet.occupy(self.uid, container.name, process)
+        self._event("Started", f"Started container {container.name}")
+        probing = asyncio.create_task(self._probe(container))
+        self._say()
+        try:
+            code = await process.wait()
+        finally:
+            probing.cancel()
+            self._kubelet.vacate(gpus, process)
+        message = self._sandbox.termination_message(container.spec, container.restarts, failed=code != 0)
+        container.end(code, "Completed" if code == 0 else "Error", message)
+        self._say()
+
+    async def _probe(self, container: Container) -> None:
+        def tell(ready: bool) -> None:
+            container.ready = ready
+            self._say()
+
+        real = self._sandbox.log_file(container.spec, container.restarts).exists()
+        await follow_readiness(container.spec, self._sandbox, real=real, tell=tell)
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, but not beyond the order to stop."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+    def _wanted_gpus(self) -> list[tuple[GpuHolder, int]]:
+        if self._kubelet.devices.held_by(self.uid):  # after a reboot: still ours
+            return []
+        meta = self.pod["metadata"]
+        wants = []
+        for container in self.state.main:
+            resources = container.spec.get("resources") or {}
+            number = (resources.get("limits") or {}).get(RESOURCE) or (resources.get("requests") or {}).get(RESOURCE)
+            if number:
+                wants.append((GpuHolder(self.uid, meta["namespace"], meta["name"], container.name), int(number)))
+        return wants
+
+    def _release(self) -> None:
+        self._kubelet.devices.release(self.uid)
+
+    def _event(self, reason: str, message: str) -> None:
+        self._kubelet.events.record(self.pod, "Pod", "v1", reason, message)
+
+    # Telling
+
+    def _say(self) -> None:
+        self._to_write.set()
+
+    async def _keep_writing(self) -> None:
+        while True:
+            await self._to_write.wait()
+            self._to_write.clear()
+            await self._write_now()
+
+    async def _write_now(self) -> None:
+        """Write the status until the server has what is true now, or the pod is no more."""
+        async with self._writing:
+            pause_s = _WRITE_BACKOFF_S[0]
+            while True:
+                await self._kubelet.may_write()
+                status = self.state.document()
+                if status == self._written:
+                    return
+                try:
+                    # The UID makes the server refuse when another pod has taken the name (kubelet's own guard).
+                    body = {"metadata": {"uid": self.uid}, "status": status}
+                    await self._kubelet.api.patch(f"{self._path}/status", body, STRATEGIC_MERGE_PATCH)
+                    self._written = status
+                except ApiError as error:
+                    if error.not_found or error.conflict:
+                        return
+                    if 400 <= error.status < 500:
+                        log.error("pod %s: status refused: %s", self.key, error)
+                        return
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, _WRITE_BACKOFF_S[1])
+
+    async def _delete(self) -> None:
+        """Remove the object: the kubelet's last word on a pod that was deleted gracefully."""
+        pause_s = _WRITE_BACKOFF_S[0]
+        while True:
+            await self._kubelet.may_write()
+            try:
+                body = {
+                    "kind": "DeleteOptions",
+                    "apiVersion": "v1",
+                    "gracePeriodSeconds": 0,
+                    "preconditions": {"uid": self.uid},
+                }
+                await self._kubelet.api.delete(self._path, body)
+                return
+            except ApiError as error:
+                if error.not_found or error.conflict:
+                    return
+                log.info("pod %s: cannot finish its deletion yet: %s", self.key, error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _WRITE_BACKOFF_S[1])
+
+
+def _runs_again(policy: str, exit_code: int) -> bool:
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)

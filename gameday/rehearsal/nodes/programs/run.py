@@ -1,0 +1,55 @@
+"""Run one program on a virtual machine: found by name, bounded in time, and told of as a shell would if unknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import PurePosixPath
+
+from gameday.host.base import HostError, ProgramResult
+from gameday.rehearsal.nodes.machine import Machine, MachineDown
+from gameday.rehearsal.nodes.programs.base import Printed, Refused
+from gameday.rehearsal.nodes.programs.dcgmi import dcgmi
+from gameday.rehearsal.nodes.programs.nvidia_smi import nvidia_smi
+from gameday.rehearsal.nodes.programs.systemctl import systemctl
+
+Program = Callable[[list[str], Machine], Awaitable[Printed]]
+PROGRAMS: Mapping[str, Program] = {"nvidia-smi": nvidia_smi, "dcgmi": dcgmi, "systemctl": systemctl}
+_NOT_FOUND = 127
+
+
+async def run_program(machine: Machine, argv: list[str], timeout_s: float) -> ProgramResult:
+    """Raises HostError where there is no answer: the time ran out, or the machine went down meanwhile."""
+    command = _without_nsenter(argv)
+    name = PurePosixPath(command[0]).name if command else ""
+    boot_id = machine.boot_id
+    try:
+        async with asyncio.timeout(timeout_s):
+            printed = await PROGRAMS[name](command[1:], machine) if name in PROGRAMS else _unknown(name)
+    except Refused as refused:
+        printed = refused.printed
+    except TimeoutError:
+        raise HostError(f"{' '.join(argv)[:200]!r} did not end within {timeout_s:g} s and was killed") from None
+    if not machine.powered or machine.boot_id != boot_id:
+        raise MachineDown(f"{machine.name} went down while {name} ran")
+    return ProgramResult(
+        argv=tuple(argv), exit_status=printed.exit_status, stdout=printed.stdout, stderr=printed.stderr
+    )
+
+
+def _unknown(name: str) -> Printed:
+    return Printed(stderr=f"{name[:64]}: command not found\n", exit_status=_NOT_FOUND)
+
+
+def _without_nsenter(argv: list[str]) -> list[str]:
+    """The program behind `nsenter -t 1 -m … [--]`: the virtual host is already the host's namespaces."""
+    if not argv or PurePosixPath(argv[0]).name != "nsenter":
+        return argv
+    rest = argv[1:]
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option == "--":
+            break
+        if option in ("-t", "--target") and rest:
+            rest.pop(0)
+    return rest

@@ -1,0 +1,106 @@
+"""A pod's folder on the machine that plays its node: emptyDir volumes, termination messages, logs.
+
+A container's paths mean nothing outside a container, so every argument,
+environment value and probe path that begins with an emptyDir's mount path is
+rewritten to that volume's folder in here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from gameday.rehearsal.apiclient import Object
+
+TERMINATION_MESSAGE_BYTES = 4096  # kubecontainer.MaxContainerTerminationMessageLength
+_FALLBACK_BYTES, _FALLBACK_LINES = 2048, 80  # MaxContainerTerminationMessageLogLength, …LogLines
+# What could make the container's own process load foreign code; a container image would shut it in, we cannot.
+_WITHHELD = ("LD_", "PYTHON")
+
+
+class ConfigError(Exception):
+    """The container's configuration needs something a virtual node does not have; the message says what."""
+
+
+class Sandbox:
+    def __init__(self, folder: Path, pod: Object) -> None:
+        """Creates the pod's folder. Raises OSError."""
+        self.root = folder / pod["metadata"]["uid"]
+        self._pod = pod
+        self._empty_dirs = {v["name"] for v in pod["spec"].get("volumes") or () if "emptyDir" in v}
+        for volume in self._empty_dirs:
+            (self.root / "volumes" / volume).mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(parents=True, exist_ok=True)
+
+    def rewritten(self, container: Object, text: str) -> str:
+        """`text` with a leading emptyDir mount path, the longest that fits, turned into the volume's folder."""
+        mounts = [m for m in container.get("volumeMounts") or () if m["name"] in self._empty_dirs]
+        for mount in sorted(mounts, key=lambda m: len(m["mountPath"]), reverse=True):
+            base = mount["mountPath"].rstrip("/")
+            if text == base or text.startswith(f"{base}/"):
+                return f"{self.root / 'volumes' / mount['name']}{text.removeprefix(base)}"
+        return text
+
+    def holds(self, path: str) -> Path | None:
+        """The path, if it lies in this sandbox once every link and `..` is followed."""
+        found = Path(path).resolve()
+        return found if found.is_relative_to(self.root.resolve()) else None
+
+    def environment(self, container: Object, own: dict[str, str]) -> dict[str, str]:
+        """The container's environment and ours on top. Raises ConfigError for what only a cluster can resolve."""
+        variables = {}
+        for variable in container.get("env") or ():
+            name = variable["name"]
+            if not name.startswith(_WITHHELD):
+                variables[name] = self.rewritten(container, self._value(container, variable))
+        return {**variables, "PATH": os.environ.get("PATH", os.defpath), **own}
+
+    def _value(self, container: Object, variable: Object) -> str:
+        source = variable.get("valueFrom")
+        if not source:
+            return str(variable.get("value") or "")
+        path = (source.get("fieldRef") or {}).get("fieldPath")
+        meta, spec = self._pod["metadata"], self._pod["spec"]
+        fields: dict[str | None, Any] = {
+            "metadata.name": meta["name"],
+            "metadata.namespace": meta["namespace"],
+            "metadata.uid": meta["uid"],
+            "spec.nodeName": spec["nodeName"],
+            "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
+            "status.hostIP": "127.0.0.1",
+        }
+        if path not in fields:
+            raise ConfigError(
+                f"container {container['name']}, variable {variable['name']}: a virtual node resolves only "
+                f"fieldRef {', '.join(sorted(map(str, fields)))}"
+            )
+        return str(fields[path])
+
+    def termination_log(self, container: Object, restarts: int) -> Path:
+        return self.root / f"{container['name']}-{restarts}.termination"
+
+    def log_file(self, container: Object, restarts: int) -> Path:
+        return self.root / f"{container['name']}-{restarts}.log"
+
+    def termination_message(self, container: Object, restarts: int, *, failed: bool) -> str:
+        """The termination file's text, else the end of a failed container's log where its policy says so."""
+        message = _tail(self.termination_log(container, restarts), TERMINATION_MESSAGE_BYTES, from_start=True)
+        if message or not failed or container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return message
+        tail = _tail(self.log_file(container, restarts), _FALLBACK_BYTES, from_start=False)
+        return "".join(tail.splitlines(keepends=True)[-_FALLBACK_LINES:])
+
+    def remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _tail(path: Path, most: int, *, from_start: bool) -> str:
+    try:
+        with path.open("rb") as file:
+            if not from_start:
+                file.seek(max(0, path.stat().st_size - most))
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""
