@@ -1,1 +1,1 @@
-"""."""
+"""The node-health controller: detect (follow, recognise) → decide (`gameday.xid.decide`) → quarantine (write)."""

@@ -1,0 +1,92 @@
+"""`python -m gameday.health`: the node-health controller as its own process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from prometheus_client import CollectorRegistry, start_http_server
+from pydantic import ValidationError
+
+from gameday.cluster.http import AdapterError
+from gameday.cluster.loki import LogStore
+from gameday.cluster.profile import Endpoint
+from gameday.health.api import Api, ApiUnusable
+from gameday.health.controller import Controller, Options
+from gameday.health.metrics import Metrics
+from gameday.health.model import Taint
+from gameday.xid.decide import Policy
+
+_USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
+
+
+def main() -> int:
+    arguments = _arguments()
+    logging.basicConfig(level=logging.WARNING, format="health: %(levelname)s %(message)s")
+    # The handshake's traceback of a refused tail is no news: the follower says what matters.
+    logging.getLogger("websockets").setLevel(logging.CRITICAL)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
+    try:
+        return _run(arguments)
+    except (AdapterError, ApiUnusable, ValueError, OSError) as error:
+        what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        print(f"gameday.health: {what}", file=sys.stderr)
+        return _USAGE
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    endpoint = Endpoint(
+        url=arguments.loki_url,
+        bearer_token_file=arguments.loki_token_file,
+        ca_file=arguments.loki_ca_file,
+        tenant=arguments.loki_tenant,
+    )
+    options = Options(
+        policy=Policy(arguments.policy),
+        taint=Taint.parse(arguments.taint),
+        log_selector=arguments.log_selector,
+        node_label=arguments.node_label,
+        namespace=arguments.namespace,
+    )
+    api = Api(arguments.kubeconfig)
+    registry = CollectorRegistry()
+    server, _ = start_http_server(arguments.metrics_port, addr=arguments.metrics_address, registry=registry)
+    ready = {"ready": True, "metrics": f"http://{arguments.metrics_address}:{server.server_port}/metrics"}
+    store = LogStore(endpoint)
+    controller = Controller(api, store, options, Metrics(registry), lambda: print(json.dumps(ready), flush=True))
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        controller.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    controller.run()
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="gameday.health", description="taint nodes whose kernel log tells of a GPU fault"
+    )
+    parser.add_argument("--kubeconfig", type=Path, help="default: the pod's own service account")
+    parser.add_argument("--loki-url", required=True)
+    parser.add_argument("--loki-token-file", type=Path, help="file with a bearer token, read anew for every request")
+    parser.add_argument("--loki-ca-file", type=Path, help="PEM bundle to trust")
+    parser.add_argument("--loki-tenant", help="X-Scope-OrgID")
+    parser.add_argument("--metrics-port", type=int, default=0, help="0: any free port")
+    parser.add_argument("--metrics-address", default="127.0.0.1", help="0.0.0.0 in a pod that Prometheus scrapes")
+    parser.add_argument("--policy", choices=[str(policy) for policy in Policy], default=str(Policy.CATALOGUE))
+    parser.add_argument("--taint", default="trainy.konduktor.ai/faulty=true:NoSchedule")
+    parser.add_argument("--log-selector", default='{k8s_daemonset_name="dmesg"}', help="LogQL stream selector")
+    parser.add_argument("--node-label", default="k8s_node_name", help="the label that names a line's node")
+    parser.add_argument("--namespace", default="gameday", help="where the cursor's ConfigMap lives")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""The controller's own Prometheus metrics. Label values that come from logs are bounded here."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from gameday.health.model import Fault
+from gameday.xid.catalogue import sxids, xids
+from gameday.xid.lines import KernelEvent, Kind
+
+_PREFIX = "gameday_health"
+# From a tail's own latency to the ceiling NVIDIA's acceptance tests allow for a cordon, 120 s (research 0, fact 9).
+_DECISION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
+
+class Metrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self.kernel_events = Counter(
+            f"{_PREFIX}_kernel_events", "GPU and NVSwitch lines recognised", ["node", "kind", "code"], registry=registry
+        )
+        self.fault_active = Gauge(
+            f"{_PREFIX}_gpu_fault_active",
+            "1 from a quarantining fault's recognition until its remedy is seen or its taint removed",
+            ["node", "kind", "code", "pci_bus_id", "remedy"],
+            registry=registry,
+        )
+        self.quarantined_nodes = Gauge(
+            f"{_PREFIX}_quarantined_nodes", "Nodes that carry the faulty taint's key", registry=registry
+        )
+        self.decision_seconds = Histogram(
+            f"{_PREFIX}_decision_seconds",
+            "From a line's time to the taint written",
+            buckets=_DECISION_BUCKETS,
+            registry=registry,
+        )
+        self.log_lag = Gauge(
+            f"{_PREFIX}_log_lag_seconds", "From the newest followed line's time to its arrival here", registry=registry
+        )
+        self.stream_connected = Gauge(
+            f"{_PREFIX}_log_stream_connected", "1 while the log store's tail is followed", registry=registry
+        )
+        self.ignored_lines = Counter(
+            f"{_PREFIX}_ignored_lines", "Recognised lines not acted upon", ["why"], registry=registry
+        )
+        self.write_failures = Counter(
+            f"{_PREFIX}_write_failures",
+            "Requests the API server refused or did not answer",
+            ["what"],
+            registry=registry,
+        )
+        self._shown: dict[str, set[tuple[str, ...]]] = {}
+
+    def count(self, node: str, event: KernelEvent) -> None:
+        self.kernel_events.labels(node, event.kind, code_label(event.kind, event.code)).inc()
+
+    def show_active(self, node: str, active: list[Fault]) -> None:
+        """Make the node's series exactly these; a series that ends is removed, not set to 0."""
+        wanted: set[tuple[str, ...]] = {
+            (node, _kind_label(fault.kind), code_label(fault.kind, fault.code), fault.pci or "", str(fault.remedy))
+            for fault in active
+        }
+        for gone in self._shown.get(node, set()) - wanted:
+            self.fault_active.remove(*gone)
+        for series in wanted:
+            self.fault_active.labels(*series).set(1)
+        if wanted:
+            self._shown[node] = wanted
+        else:
+            self._shown.pop(node, None)
+
+
+def _kind_label(kind: Kind) -> str:
+    """A GPU that is lost without an Xid is the fault of Xid 79, and alerts as one."""
+    return str(Kind.XID if kind is Kind.GPU_LOST else kind)
+
+
+def code_label(kind: Kind, code: int | None) -> str:
+    """The code, or `other` for one in no catalogue: a kernel log must not be able to grow the label without bound."""
+    if code is None:
+        return ""
+    known = sxids() if kind is Kind.SXID else xids()
+    return str(code) if code in known else "other"

@@ -1,0 +1,120 @@
+"""How what is known of a node changes, by what is seen. Pure: no client, and time comes in as an argument."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from gameday.cluster.loki import LogLine, nanoseconds
+from gameday.health.model import (
+    MOST_FAULTS,
+    Fault,
+    NodeState,
+    NodeView,
+    digest,
+    read_reason,
+    read_seen,
+)
+from gameday.xid.catalogue import Remedy
+from gameday.xid.decide import Decision
+from gameday.xid.lines import KernelEvent
+
+_MOST_RECENT_LINES = 256
+_BY_BOOT = frozenset({Remedy.REBOOT, Remedy.GPU_RESET})
+
+
+def first_seen(view: NodeView, key: str, now: datetime) -> NodeState:
+    """A node as its annotations and its taint tell, after this controller or the node has just started."""
+    seen = read_seen(view.seen)
+    state = NodeState(view, seen=seen, old_until_ns=seen.until_ns, last_seen_at=now)
+    if view.reason is None:
+        return state
+    if not view.taints_with(key):
+        state.unwritten = True  # the taint was removed while nobody looked: the annotation is to follow
+        return state
+    reason = read_reason(view.reason)
+    if reason:
+        state.faults = list(reason.faults())
+        if reason.boot != view.boot_id:
+            # Lines of the new boot may wait to be read, so `seen` must not move to now as it does below.
+            _mark(state, [fault for fault in state.active() if fault.remedy in _BY_BOOT], now)
+            state.unwritten = True
+    return state
+
+
+def seen_again(state: NodeState, view: NodeView, key: str, now: datetime) -> list[Fault]:
+    """Take in a newer view; returns the faults it ended, by a boot or by the taint's removal."""
+    before, state.view = state.view, view
+    ended: list[Fault] = []
+    if before and before.boot_id and view.boot_id and before.boot_id != view.boot_id:
+        state.boot_since = state.last_seen_at
+        state.recent.clear()
+        ended += _remedy(state, [fault for fault in state.active() if fault.remedy in _BY_BOOT], now)
+    if before and before.taints_with(key) and not view.taints_with(key):
+        ended += [fault for fault in state.active() if fault not in state.fresh]
+        _forget_faults(state, now)
+    state.last_seen_at = now
+    return ended
+
+
+def gpu_was_reset(state: NodeState, pci: str | None, at: datetime, now: datetime) -> list[Fault]:
+    """The faults that a successful reset of this GPU at `at` ends."""
+    return _remedy(
+        state,
+        [f for f in state.active() if f.remedy is Remedy.GPU_RESET and f.pci == pci and f.at <= at],
+        now,
+    )
+
+
+def why_ignored(state: NodeState, line: LogLine, event: KernelEvent) -> str | None:
+    """Why a line is not to be acted upon, or None; it is remembered, so that its repetition is known."""
+    # A stamped line is the same line whenever it is shipped; one without a stamp is told by its time in the store.
+    key = digest(event.line if event.uptime_s is not None else f"{line.ns} {event.line}")
+    if line.ns < state.old_until_ns:
+        return "handled before"
+    if state.boot_since and line.at < state.boot_since:
+        return "before boot"
+    if key in state.recent or key in state.seen.lines:
+        return "repeated"
+    state.recent[key] = None
+    if len(state.recent) > _MOST_RECENT_LINES:
+        state.recent.popitem(last=False)
+    return None
+
+
+def accept(state: NodeState, line: LogLine, event: KernelEvent, decision: Decision) -> bool:
+    """Add a quarantining fault; False where it is already known."""
+    fault = Fault(
+        kind=event.kind, code=event.code, pci=event.pci, at=line.at, remedy=decision.remedy, why=decision.reason
+    )
+    if any(fault.is_same(known) for known in state.active()) or len(state.active()) >= MOST_FAULTS:
+        return False
+    remedied = [known for known in state.faults if known.remedied and not fault.is_same(known)]
+    state.faults = [*state.active(), fault, *remedied][:MOST_FAULTS]
+    state.fresh.append(fault)
+    key = digest(event.line if event.uptime_s is not None else f"{line.ns} {event.line}")
+    state.seen = state.seen.plus(line.ns, key)
+    state.unwritten = True
+    return True
+
+
+def _remedy(state: NodeState, ended: list[Fault], now: datetime) -> list[Fault]:
+    if ended:
+        _mark(state, ended, now)
+        _handled(state, now)
+    return ended
+
+
+def _mark(state: NodeState, ended: list[Fault], now: datetime) -> None:
+    state.faults = [f.model_copy(update={"remedied": now}) if f in ended else f for f in state.faults]
+
+
+def _forget_faults(state: NodeState, now: datetime) -> None:
+    """Of a node whose taint is gone; what is not written yet happened after it, and stays."""
+    state.faults = list(state.fresh)
+    _handled(state, now)
+
+
+def _handled(state: NodeState, now: datetime) -> None:
+    """After a restart, no line from before this moment is to begin it all again."""
+    state.seen = state.seen.model_copy(update={"until_ns": max(state.seen.until_ns, nanoseconds(now))})
+    state.unwritten = True

@@ -1,0 +1,88 @@
+"""Write a node's taint and annotations, without ever losing what somebody else wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from urllib.parse import quote
+
+from kubernetes.client.exceptions import ApiException
+
+from gameday.health.api import MANAGER, MERGE_PATCH, Api
+from gameday.health.model import REASON, SEEN, NodeState, NodeView, Taint, write_reason
+
+_TRIES = 8
+
+
+class Written(StrEnum):
+    TAINTED = "tainted"
+    ALREADY = "already"
+    """The very taint was there; it is left as it is."""
+    FOREIGN = "foreign"
+    """The key was there with another value or effect; it is left as it is."""
+    UNTOUCHED = "untouched"
+    """Only annotations were written."""
+    GONE = "gone"
+    """There is no such node."""
+
+
+@dataclass(frozen=True)
+class Result:
+    written: Written
+    view: NodeView | None
+    foreign: tuple[Taint, ...] = ()
+
+
+class Quarantine:
+    def __init__(self, api: Api, taint: Taint, policy: str) -> None:
+        self._api = api
+        self._taint = taint
+        self._policy = policy
+
+    def write(self, name: str, state: NodeState, now: datetime) -> Result:
+        """Make the node say what `state` says. Raises ApiException and urllib3's HTTPError.
+
+        The taint is added only for faults that were never written: one that
+        somebody removed meanwhile is not put back.
+        """
+        return self._change(name, state.view, lambda view: self._wanted(view, state, now))
+
+    def _wanted(self, view: NodeView, state: NodeState, now: datetime) -> tuple[Written, dict[str, Any]]:
+        present = view.taints_with(self._taint.key)
+        annotations: dict[str, str | None] = {SEEN: state.seen.model_dump_json()}
+        annotations[REASON] = write_reason(state.faults, self._policy, view.boot_id, now) if state.faults else None
+        patch: dict[str, Any] = {"metadata": {"annotations": annotations}}
+        if not state.fresh:
+            return Written.UNTOUCHED, patch
+        if self._taint in present:
+            return Written.ALREADY, patch
+        if present:
+            return Written.FOREIGN, patch
+        ours = {"key": self._taint.key, "value": self._taint.value, "effect": self._taint.effect}
+        patch["spec"] = {"taints": [*(dict(taint) for taint in view.taints), ours]}
+        return Written.TAINTED, patch
+
+    def _change(
+        self, name: str, known: NodeView | None, change: Callable[[NodeView], tuple[Written, dict[str, Any]]]
+    ) -> Result:
+        """Patch what we know of the node; where somebody wrote since, read it and begin again."""
+        path = f"/api/v1/nodes/{quote(name, safe='')}"
+        for _ in range(_TRIES):
+            try:
+                view = known or NodeView.of(self._api.request("GET", path))
+                written, patch = change(view)
+                patch["metadata"]["resourceVersion"] = view.resource_version
+                answer = self._api.request("PATCH", path, patch, {"fieldManager": MANAGER}, MERGE_PATCH)
+            except ApiException as error:
+                if error.status == 404:
+                    return Result(Written.GONE, None)
+                if error.status != 409:
+                    raise
+                known = None
+                continue
+            foreign = tuple(view.taints_with(self._taint.key)) if written is Written.FOREIGN else ()
+            return Result(written, NodeView.of(answer), foreign)
+        raise ApiException(status=409, reason=f"node {name} is written by others all the time")

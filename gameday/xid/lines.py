@@ -1,0 +1,291 @@
+"""The NVIDIA driver's kernel-log lines: reading every form of them, and writing one.
+
+Kernel logs are hostile input: lines are cut and cleaned first, and every
+pattern either starts at a literal or is anchored with bounded repeats, so
+that time is linear in the cut line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gameday.xid.catalogue import xids
+
+# A kernel record holds 1024 bytes (kernel/printk PRINTKRB_RECORD_MAX); the rest of a longer line is not the kernel's.
+LONGEST_LINE = 2048
+# What may be written to /dev/kmsg in one record, `<N>` prefix included (research: 1024 minus a 48-byte prefix).
+LONGEST_RECORD = 976
+_LONGEST_TEXT = 400
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[@-~]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
+_STAMP = re.compile(r"[^\[]{0,40}\[ {0,12}(?P<seconds>\d{1,10}\.\d{1,9})\]")
+_MARKER = re.compile(r"(?:<\d{1,3}>)?(?:\[[^\]]{0,40}\] ?)?(?:kernel: )?gameday: marker ")
+_PCI = r"(?P<domain>[0-9a-f]{4,8}):(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.[0-9a-f])?"
+_XID = re.compile(
+    rf"\bXid ?\((?:PCI:)?{_PCI}(?: GPU-I:(?P<gpu_instance>\d{{1,3}})(?: GPU-CI:(?P<compute_instance>\d{{1,3}}))?)?\)"
+    r": ?(?P<code>\d{1,5})\b",
+    re.IGNORECASE,
+)
+_PROCESS = re.compile(r"[, ]{0,3}pid='?(?P<pid>\d{1,10}|<unknown>)'?, name=(?P<name>[^,]{0,64})")
+_PREVIOUS = re.compile(r"caused by previous Xid (?P<code>\d{1,5})", re.IGNORECASE)
+_NVLINK5 = re.compile(
+    r"(?P<unit>[A-Z0-9_/]{2,40}(?: Degraded)?) (?P<severity>Non-?fatal|Fatal)\b[^(]{0,80}"
+    r"(?:\((?:0x[0-9a-f]{1,16})[ ,]{1,2}(?P<status>0x[0-9a-f]{1,16}))?",
+    re.IGNORECASE,
+)
+_NVLINK5_LINK = re.compile(r"\bLink (?P<link>\d{1,3})\b", re.IGNORECASE)
+_RECOVERY = re.compile(
+    r"recovery action changed from .{0,80}? to 0x[0-9a-f]{1,8} ?\((?P<action>[^)]{1,80})\)", re.IGNORECASE
+)
+_SXID = re.compile(
+    rf"(?:nvidia-nvswitch(?P<switch>\d{{1,4}}): )?\bSXid ?\((?:PCI:)?{_PCI}\): ?(?P<code>\d{{1,6}})\b"
+    r"(?:, (?P<severity>Fatal|Non-?fatal)\b)?(?:,? Link (?P<link>\d{1,3}))?",
+    re.IGNORECASE,
+)
+_SXID_DETAIL = re.compile(r"[, ]{0,3}(?:Severity \d|Data ?\{)", re.IGNORECASE)
+_LOST = re.compile(r"\bfallen off the bus\b", re.IGNORECASE)
+_GPU_AT = re.compile(rf"\bGPU (?:at )?(?:PCI:)?{_PCI}", re.IGNORECASE)
+_RESET = re.compile(rf"\bgameday-agent: GPU reset executed: PCI:{_PCI}, success: (?P<success>true|false)\b")
+_SOME_XID = re.compile(r"NVRM: xid", re.IGNORECASE)
+_SOME_SXID = re.compile(r"SXid", re.IGNORECASE)
+_PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}")
+
+
+class Kind(StrEnum):
+    XID = "xid"
+    SXID = "sxid"
+    GPU_LOST = "gpu-lost"
+    """"Fallen off the bus" said without an Xid."""
+    PEERMEM = "peermem"
+    GPU_RESET = "gpu-reset"
+    """The agent's note that it reset a GPU; never a fault."""
+
+
+class Severity(StrEnum):
+    FATAL = "fatal"
+    NON_FATAL = "non-fatal"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEvent:
+    """One recognised line. None: the line does not say."""
+
+    kind: Kind
+    line: str
+    """The cleaned line, at most LONGEST_LINE characters."""
+    code: int | None = None
+    """None also where the line names an Xid or SXid in a form nobody documents."""
+    pci: str | None = None
+    """Of the GPU or the NVSwitch, lower case without function: 0000:4e:00."""
+    text: str = ""
+    """What the driver says after code and process."""
+    uptime_s: float | None = None
+    """The line's own dmesg stamp, seconds since that node's boot."""
+    pid: int | None = None
+    process: str | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    previous_xid: int | None = None
+    severity: Severity | None = None
+    link: int | None = None
+    switch: int | None = None
+    unit: str | None = None
+    error_status: int | None = None
+    recovery: str | None = None
+    """The recovery action an Xid 154 changed to."""
+    detail_only: bool = False
+    """An SXid's follow-up line (`Severity …`, `Data {…}`)."""
+    success: bool | None = None
+
+
+def clean(line: str | bytes) -> str:
+    """At most LONGEST_LINE characters, without terminal codes and control characters."""
+    if isinstance(line, bytes):
+        line = line[: LONGEST_LINE * 4].decode("utf-8", "replace")
+    return _CONTROL.sub(" ", _ANSI.sub("", line[:LONGEST_LINE])).strip()
+
+
+def recognise(line: str | bytes) -> KernelEvent | None:
+    """What a kernel-log line says about a GPU or NVSwitch; None for every other line. Never raises."""
+    text = clean(line)
+    if _MARKER.match(text):
+        return None
+    return _sxid(text) or _xid(text) or _reset(text) or _gpu_lost(text) or _peermem(text) or _some_xid(text)
+
+
+def _sxid(line: str) -> KernelEvent | None:
+    found = _SXID.search(line)
+    if not found:
+        return None
+    rest = line[found.end() :]
+    return KernelEvent(
+        Kind.SXID,
+        line,
+        code=int(found["code"]),
+        pci=_pci(found),
+        text=rest.lstrip(", ")[:_LONGEST_TEXT],
+        uptime_s=_uptime(line),
+        severity=_severity(found["severity"]),
+        link=_int(found["link"]),
+        switch=_int(found["switch"]),
+        detail_only=bool(_SXID_DETAIL.match(rest)),
+    )
+
+
+def _xid(line: str) -> KernelEvent | None:
+    found = _XID.search(line)
+    if not found:
+        return None
+    code = int(found["code"])
+    rest = line[found.end() :]
+    process = _PROCESS.match(rest)
+    text = rest[process.end() if process else 0 :].lstrip(", ")[:_LONGEST_TEXT]
+    sub = _NVLINK5.match(text) if 144 <= code <= 150 else None
+    link = _NVLINK5_LINK.search(text) if sub else None
+    previous = _PREVIOUS.search(text)
+    recovery = _RECOVERY.search(text) if code == 154 else None
+    return KernelEvent(
+        Kind.XID,
+        line,
+        code=code,
+        pci=_pci(found),
+        text=text,
+        uptime_s=_uptime(line),
+        pid=int(process["pid"]) if process and process["pid"].isdecimal() else None,
+        process=process["name"] if process and process["name"] != "<unknown>" else None,
+        gpu_instance=_int(found["gpu_instance"]),
+        compute_instance=_int(found["compute_instance"]),
+        previous_xid=int(previous["code"]) if previous else None,
+        severity=_severity(sub["severity"]) if sub else None,
+        link=_int(link["link"]) if link else None,
+        unit=sub["unit"] if sub else None,
+        error_status=int(sub["status"], 16) if sub and sub["status"] else None,
+        recovery=recovery["action"] if recovery else None,
+    )
+
+
+def _reset(line: str) -> KernelEvent | None:
+    found = _RESET.search(line)
+    if not found:
+        return None
+    return KernelEvent(
+        Kind.GPU_RESET, line, pci=_pci(found), uptime_s=_uptime(line), success=found["success"] == "true"
+    )
+
+
+def _gpu_lost(line: str) -> KernelEvent | None:
+    if not _LOST.search(line) or not ("NVRM" in line or "GPU" in line):
+        return None
+    gpu = _GPU_AT.search(line)
+    # The same event as Xid 79 by another route through the driver, so it carries that code.
+    return KernelEvent(
+        Kind.GPU_LOST, line, code=79, pci=_pci(gpu) if gpu else None, text=line[-_LONGEST_TEXT:], uptime_s=_uptime(line)
+    )
+
+
+def _peermem(line: str) -> KernelEvent | None:
+    _, found, rest = line.partition("nvidia-peermem ")
+    if not found or "detected invalid context" not in rest:
+        return None
+    return KernelEvent(Kind.PEERMEM, line, text=rest[:_LONGEST_TEXT], uptime_s=_uptime(line))
+
+
+def _some_xid(line: str) -> KernelEvent | None:
+    for kind, pattern in ((Kind.XID, _SOME_XID), (Kind.SXID, _SOME_SXID)):
+        if found := pattern.search(line):
+            return KernelEvent(kind, line, text=line[found.start() :][:_LONGEST_TEXT], uptime_s=_uptime(line))
+    return None
+
+
+def _pci(found: re.Match[str]) -> str:
+    return f"{int(found['domain'], 16):04x}:{found['bus']}:{found['device']}".lower()
+
+
+def _uptime(line: str) -> float | None:
+    found = _STAMP.match(line)
+    return float(found["seconds"]) if found else None
+
+
+def _int(digits: str | None) -> int | None:
+    return None if digits is None else int(digits)
+
+
+def _severity(word: str | None) -> Severity | None:
+    if word is None:
+        return None
+    return Severity.FATAL if word.lower() == "fatal" else Severity.NON_FATAL
+
+
+class Form(StrEnum):
+    """How a line is written; which readers see which form: research/gpu-health.md 2.2."""
+
+    KERNEL = "kernel"
+    """`kernel: NVRM: …`: every log-based reader sees it, and DCGM does not act on it."""
+    BARE = "bare"
+    """As the driver writes it. DCGM acts on a bare 79, 119 or 120 until its host engine restarts."""
+    MIG = "mig"
+    """Bare, attributed to GPU instance 1, compute instance 0."""
+    OLD = "old"
+    """Without `PCI:` and process, as drivers before it wrote."""
+
+
+# Texts as the driver and its readers' tests show them (research/gpu-health.md 2.3); numbers are illustrative.
+_TEXTS = {
+    13: "Graphics SM Warp Exception on (GPC 1, TPC 3, SM 0): Out Of Range Address",
+    14: "Channel 00000001",
+    31: (
+        "Ch 00000008, intr 10000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f2a_00000000. "
+        "Fault is of type FAULT_PDE ACCESS_TYPE_READ"
+    ),
+    48: "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer",
+    63: "Row Remapper: New row (0x0000000000a3c000) marked for remapping, reset gpu to activate.",
+    64: "Row Remapper: Failed to remap row (0x0000000000a3c000).",
+    74: "NVLink: fatal error detected on link 14(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)",
+    79: "GPU has fallen off the bus.",
+    94: "Contained: CE User Channel (0x9). RST: No, D-RST: No",
+    95: "Uncontained: FBHUB. RST: Yes, D-RST: No",
+    109: "Ch 00000003, errorString CTX SWITCH TIMEOUT, Info 0x24c005",
+    119: (
+        "Timeout after 6s of waiting for RPC response from GPU1 GSP! "
+        "Expected function 76 (GSP_RM_CONTROL) (0x20802a02 0x8)."
+    ),
+    145: "RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000004 0x80000000 0x00000000 0x00000000 0x00000000 0x00000000)",
+    149: "NETIR_LINK_EVT Fatal XC0 i0 Link 09 (0x00000004 0x00000001 0x00000000 0x00000000 0x00000000 0x00000000)",
+    154: "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+}
+
+
+def format_xid(code: int, pci: str, form: Form = Form.KERNEL, text: str | None = None) -> str:
+    """The line a driver would log for `code` on the GPU at `pci` (0000:4e:00), without the `<N>` prefix.
+
+    `text` None: the driver's own words where they are known, else the catalogue's name for the code.
+    Raises ValueError for a PCI id, a text or a length the kernel log could not carry.
+    """
+    if not _PCI_ID.fullmatch(pci):
+        raise ValueError(f"PCI id {pci!r}: write domain:bus:device in lower case like 0000:4e:00")
+    if not 0 < code < 1000:
+        raise ValueError(f"Xid {code}: codes lie between 1 and 999")
+    if text is None:
+        known = xids().get(code)
+        text = _TEXTS.get(code) or (known.name if known else "unknown")
+    if not text.isprintable():
+        raise ValueError("an Xid's text is one line of printable characters")
+    line = _write(code, pci, form, text)
+    if len(line.encode()) > LONGEST_RECORD - len("<3>"):
+        raise ValueError(
+            f"the line is {len(line.encode())} bytes; the kernel log takes {LONGEST_RECORD} with its prefix"
+        )
+    return line
+
+
+def _write(code: int, pci: str, form: Form, text: str) -> str:
+    if form is Form.OLD:
+        return f"NVRM: Xid ({pci}): {code}, {text}"
+    where = f"PCI:{pci} GPU-I:01 GPU-CI:00" if form is Form.MIG else f"PCI:{pci}"
+    # NVLink5 lines have no process, whatever the driver.
+    process = "" if 144 <= code <= 150 or code == 154 else "pid='<unknown>', name=<unknown>, "
+    prefix = "kernel: " if form is Form.KERNEL else ""
+    return f"{prefix}NVRM: Xid ({where}): {code}, {process}{text}"

@@ -1,0 +1,157 @@
+"""What is known of a node, without a cluster."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gameday.cluster.loki import LogLine, nanoseconds
+from gameday.health import nodes
+from gameday.health.events import NodeEvents
+from gameday.health.metrics import code_label
+from gameday.health.model import (
+    LONGEST_ANNOTATION,
+    REASON,
+    SEEN,
+    Fault,
+    NodeState,
+    NodeView,
+    Taint,
+    read_reason,
+    read_seen,
+    write_reason,
+)
+from gameday.xid.catalogue import Remedy
+from gameday.xid.decide import decide
+from gameday.xid.lines import Kind, format_xid, recognise
+
+KEY = "trainy.konduktor.ai/faulty"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def view(boot: str = "b1", tainted: bool = False, **annotations: str) -> NodeView:
+    named = {{"reason": REASON, "seen": SEEN}[key]: text for key, text in annotations.items()}
+    taints = [{"key": KEY, "value": "true", "effect": "NoSchedule"}] if tainted else None
+    return NodeView.of(
+        {
+            "metadata": {"name": "n1", "uid": "u", "resourceVersion": "1", "annotations": named},
+            "spec": {"taints": taints},
+            "status": {"nodeInfo": {"bootID": boot}},
+        }
+    )
+
+
+def fault(code: int = 79, pci: str | None = "0000:4e:00", **changes: Any) -> Fault:
+    return Fault(kind=Kind.XID, code=code, pci=pci, at=NOW, remedy=Remedy.REBOOT).model_copy(update=changes)
+
+
+def feed(state: NodeState, text: str, at: datetime = NOW) -> str | None:
+    """Why the line was ignored; None when it was accepted."""
+    event = recognise(text)
+    assert event is not None
+    line = LogLine(nanoseconds(at), (), text)
+    ignored = nodes.why_ignored(state, line, event)
+    if ignored is None:
+        nodes.accept(state, line, event, decide(event))
+    return ignored
+
+
+def test_a_reason_survives_its_annotation_and_fits_it() -> None:
+    faults = [fault(code, f"0000:{code:02x}:00", why="é" * 500) for code in range(60)]
+    text = write_reason(faults, "catalogue", "b1", NOW)
+    assert len(text.encode()) <= LONGEST_ANNOTATION
+    reason = read_reason(text)
+    assert reason is not None
+    assert reason.faults()[0].is_same(faults[0])
+    assert 1 + len(reason.others) + reason.more == 60
+    assert json.loads(text)["code"] == 0
+
+
+@given(
+    st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5).map(json.dumps))
+)
+def test_an_annotation_anyone_wrote_is_no_trouble(text: str) -> None:
+    state = nodes.first_seen(view(tainted=True, reason=text, seen=text), KEY, NOW)
+    assert state.faults == []
+    assert read_seen(text).until_ns == 0
+
+
+def test_a_lost_gpu_is_one_fault_however_often_it_is_said() -> None:
+    state = nodes.first_seen(view(), KEY, NOW)
+    for uptime, text in enumerate(
+        [format_xid(79, "0000:4e:00"), "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.",
+         "NVRM: fallen off the bus and is not responding to commands.", format_xid(79, "0000:4e:00")]
+    ):  # fmt: skip
+        assert feed(state, f"[{uptime}.000001] {text}") is None
+    assert [(known.code, known.pci) for known in state.faults] == [(79, "0000:4e:00")]
+    feed(state, format_xid(79, "0000:5e:00"))
+    assert len(state.faults) == 2
+
+
+def test_lines_from_before_the_boot_are_ignored() -> None:
+    state = nodes.first_seen(view("b1"), KEY, NOW)
+    nodes.seen_again(state, view("b1"), KEY, NOW + timedelta(seconds=10))
+    nodes.seen_again(state, view("b2"), KEY, NOW + timedelta(seconds=60))
+    assert feed(state, format_xid(79, "0000:4e:00"), NOW + timedelta(seconds=5)) == "before boot"
+    # Between the last sight of the old boot and the first of the new one nobody knows: better quarantined.
+    assert feed(state, format_xid(79, "0000:4e:00"), NOW + timedelta(seconds=30)) is None
+
+
+def test_memory_per_node_is_bounded() -> None:
+    state = nodes.first_seen(view(), KEY, NOW)
+    for number in range(2000):
+        feed(state, f"[{number}.000001] " + format_xid(79, f"{number:04x}:4e:00"))
+    assert len(state.recent) <= 256
+    assert len(state.faults) <= 64
+    assert len(state.seen.lines) <= 16
+
+
+def test_a_fault_not_yet_written_survives_the_removal_of_an_older_taint() -> None:
+    state = nodes.first_seen(view(tainted=True, reason=write_reason([fault(74)], "catalogue", "b1", NOW)), KEY, NOW)
+    feed(state, format_xid(79, "0000:4e:00"))
+    ended = nodes.seen_again(state, view(), KEY, NOW)
+    assert [gone.code for gone in ended] == [74]
+    assert [left.code for left in state.faults] == [79]
+
+
+def test_taints_are_read_as_kubectl_writes_them() -> None:
+    assert Taint.parse("trainy.konduktor.ai/faulty=true:NoSchedule") == Taint(KEY, "true", "NoSchedule")
+    assert Taint.parse("a:NoExecute") == Taint("a", "", "NoExecute")
+    for bad in ("", "a", "a=b", "a=b:Never", "=b:NoSchedule"):
+        with pytest.raises(ValueError, match="write it like"):
+            Taint.parse(bad)
+
+
+def test_the_code_label_is_bounded() -> None:
+    assert [code_label(Kind.XID, code) for code in (79, 999, None)] == ["79", "other", ""]
+    assert [code_label(Kind.SXID, code) for code in (20034, 79)] == ["20034", "other"]
+
+
+class RecordingApi:
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, int]] = []
+
+    def request(self, method: str, path: str, body: dict[str, Any], *_: object) -> dict[str, Any]:
+        self.sent.append((method, body["count"]))
+        return {}
+
+
+def test_events_are_never_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("gameday.health.events.time.monotonic", lambda: clock[0])
+    api = RecordingApi()
+    events = NodeEvents(api)  # type: ignore[arg-type]
+    for _ in range(500):
+        events.add("n1", "u", "GPUXid13", "x", NOW, warning=False)
+        events.flush()
+    events.add("n1", "u", "GPUXid79", "x", NOW, warning=True)
+    events.flush()
+    assert api.sent == [("POST", 1), ("POST", 1)]
+    assert events.due_in() == 60.0
+    clock[0] += 60
+    events.flush()
+    assert api.sent[2:] == [("PATCH", 500)]
+    assert events.due_in() is None

@@ -1,0 +1,68 @@
+"""A log store of one's own process, that can be killed and started again on the same port and folder."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gameday.cluster.loki import LogStore
+from gameday.cluster.profile import Endpoint
+
+
+class Store:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gameday.rehearsal.logstore", "--port", str(self.port), "--data-dir", self.folder],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        ready = json.loads(self.process.stdout.readline())
+        assert ready == {"ready": True, "url": self.url}
+
+    def stop(self, *, kill: bool = False) -> int:
+        assert self.process is not None and self.process.stdout is not None
+        if kill:
+            self.process.kill()
+        else:
+            self.process.terminate()
+        status = self.process.wait(10)
+        self.process.stdout.close()
+        self.process = None
+        return status
+
+    def push(self, entries: list[tuple[int, str]], node: str = "n1", metadata: dict[str, str] | None = None) -> None:
+        labels = {"k8s_daemonset_name": "dmesg", **({} if metadata else {"k8s_node_name": node})}
+        values = [[str(ns), line, *([metadata] if metadata else [])] for ns, line in entries]
+        answer = httpx.post(f"{self.url}/loki/api/v1/push", json={"streams": [{"stream": labels, "values": values}]})
+        assert answer.status_code == 204, answer.text
+
+    def get(self, path: str, **parameters: object) -> httpx.Response:
+        return httpx.get(
+            f"{self.url}/loki/api/v1/{path}", params={key: str(value) for key, value in parameters.items()}
+        )
+
+    def client(self) -> LogStore:
+        return LogStore(Endpoint(url=self.url))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "data")
+    store.start()
+    yield store
+    if store.process:
+        store.stop(kill=True)

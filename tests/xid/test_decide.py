@@ -1,0 +1,132 @@
+"""The catalogue is whole, and each policy decides as it says."""
+
+import pytest
+
+from gameday.xid.catalogue import Action, Remedy, Rule, nvlink5_actions, nvlink5_codes, sxids, xids
+from gameday.xid.decide import Decision, Outcome, Policy, decide
+from gameday.xid.lines import format_xid, recognise
+
+
+def decided(line: str, policy: Policy = Policy.CATALOGUE) -> Decision:
+    event = recognise(line)
+    assert event is not None, line
+    return decide(event, policy)
+
+
+def of_xid(code: int) -> Decision:
+    return decided(format_xid(code, "0000:4e:00"))
+
+
+def test_the_catalogue_is_whole() -> None:
+    assert sorted(xids()) == list(range(1, 173))
+    assert len(sxids()) == 93
+    assert sum(sxid.allow_listed for sxid in sxids().values()) == 20
+    assert {code.xid for code in nvlink5_codes()} == set(range(144, 151))
+    assert xids()[79].mnemonic == "ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS"
+    assert xids()[79].architectures == ("A100", "H100", "B100", "GB200")
+
+
+def test_every_decision_follows_from_nvidias_action() -> None:
+    hardware = {Action.RESET_GPU, Action.RESTART_BM, Action.RESTART_VM, Action.WORKFLOW_XID_48, Action.CHECK_UVM,
+                Action.CHECK_MECHANICALS, Action.CONTACT_SUPPORT, Action.WORKFLOW_NVLINK_ERR}  # fmt: skip
+    for xid in xids().values():
+        if xid.rule is Rule.QUARANTINE:
+            assert xid.in_use and (xid.immediate in hardware or xid.code == 168), xid
+            assert xid.remedy is not Remedy.NONE, xid
+        elif xid.rule in (Rule.WORKLOAD, Rule.EVENT):
+            assert not xid.in_use or xid.immediate not in hardware, xid
+            assert xid.remedy is Remedy.NONE, xid
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [(46, "gpu-reset"), (48, "gpu-reset"), (54, "contact-support"), (62, "gpu-reset"), (64, "gpu-reset"),
+     (74, "contact-support"), (79, "reboot"), (95, "gpu-reset"), (109, "gpu-reset"), (110, "gpu-reset"),
+     (119, "gpu-reset"), (120, "gpu-reset"), (136, "gpu-reset"), (140, "gpu-reset"), (142, "contact-support"),
+     (143, "gpu-reset"), (151, "reboot"), (155, "gpu-reset"), (156, "gpu-reset"), (158, "gpu-reset"),
+     (149, "gpu-reset"), (154, "gpu-reset")],
+)  # fmt: skip
+def test_hardware_actions_quarantine(code: int, remedy: str) -> None:
+    assert (of_xid(code).outcome, of_xid(code).remedy) == (Outcome.QUARANTINE, remedy)
+
+
+@pytest.mark.parametrize("code", [8, 13, 31, 43, 45, 68, 69, 94, 105])
+def test_workload_errors_do_not(code: int) -> None:
+    assert of_xid(code).outcome is Outcome.WORKLOAD
+
+
+@pytest.mark.parametrize("code", [2, 9, 14, 56, 61, 63, 78, 92, 145, 171, 175, 999])
+def test_other_codes_are_recorded_only(code: int) -> None:
+    assert of_xid(code).outcome is Outcome.EVENT
+
+
+def test_unknown_codes_say_so() -> None:
+    assert "not in the catalogue" in of_xid(175).reason
+    assert "unused" in of_xid(56).reason
+
+
+@pytest.mark.parametrize(
+    ("action", "outcome", "remedy"),
+    [("0x0 (None)", "event", "none"), ("0x1 (GPU Reset Required)", "quarantine", "gpu-reset"),
+     ("0x2 (Node Reboot Required)", "quarantine", "reboot"), ("0x4 (Drain and Reset)", "quarantine", "gpu-reset"),
+     ("0x3 (Drain P2P)", "quarantine", "contact-support")],
+)  # fmt: skip
+def test_154_follows_what_it_states(action: str, outcome: str, remedy: str) -> None:
+    line = format_xid(154, "0000:4e:00", text=f"GPU recovery action changed from 0x0 (None) to {action}")
+    assert (decided(line).outcome, decided(line).remedy) == (outcome, remedy)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [("RLW_REMAP Fatal XC0 i0 Link 10 (0x4 0x40 0x0)", "quarantine"),
+     ("RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4 0x80000000 0x0)", "event"),
+     ("FUTURE_UNIT Fatal XC0 i0 Link 10 (0x4 0x40 0x0)", "quarantine"),
+     ("nothing readable", "event")],
+)  # fmt: skip
+def test_nvlink5_goes_by_its_severity(text: str, outcome: str) -> None:
+    assert decided(format_xid(145, "0000:4e:00", text=text)).outcome == outcome
+
+
+def test_nvlink5_table_names_inner_units() -> None:
+    assert nvlink5_actions(146, "TLW_RX_PIPE0", 0x4) == {Action.RESET_GPU}
+    assert nvlink5_actions(145, "RLW_REMAP", 0x1) == {Action.XID_154_EVAL}
+    assert nvlink5_actions(149, "NETIR_LINK_EVT", 0x1234) == {Action.RESET_GPU, Action.IGNORE}
+    assert nvlink5_actions(145, "RLW_REMAP", 0x12345) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("tail", "outcome", "remedy"),
+    [("20034, Fatal, Link 30 LTSSM Fault Up", "quarantine", "reboot"),
+     ("22003, Fatal, Link 03 Minion Halt", "quarantine", "reboot"),
+     ("26006, Fatal, SOE halt", "quarantine", "contact-support"),
+     ("12028, Non-fatal, Link 32 egress non-posted PRIV error (First)", "event", "none"),
+     ("11012, Non-fatal, Link 01 single-bit", "event", "none"),
+     ("22013, Link 01 no severity", "event", "none"),
+     ("22003, Link 01 no severity", "quarantine", "reboot"),
+     ("20034, Severity 1 Engine instance 30", "nothing", "none")],
+)  # fmt: skip
+def test_sxids(tail: str, outcome: str, remedy: str) -> None:
+    decision = decided(f"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): {tail}")
+    assert (decision.outcome, decision.remedy) == (outcome, remedy)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["NVRM: Xid (0000:03:00): 14, Channel 00000001",
+     "NVRM: Xid (PCI:0000:1b:00): 13, pid=1234, name=python, Graphics SM Warp Exception",
+     "NVRM: Xid (somewhere): many",
+     "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 11012, Non-fatal, Link 32 single-bit",
+     "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Severity 1 Engine instance 30",
+     "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing"],
+)  # fmt: skip
+def test_konduktor_taints_on_everything(line: str) -> None:
+    assert decided(line, Policy.KONDUKTOR).outcome is Outcome.QUARANTINE
+    assert decided(line, Policy.CATALOGUE).outcome is not Outcome.QUARANTINE
+
+
+def test_konduktor_is_blind_to_a_lost_gpu_without_an_xid_and_keeps_the_catalogues_remedy() -> None:
+    assert decided("NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.", Policy.KONDUKTOR).outcome is Outcome.NOTHING
+    lost = decided(format_xid(79, "0000:4e:00"), Policy.KONDUKTOR)
+    assert (lost.outcome, lost.remedy) == (Outcome.QUARANTINE, Remedy.REBOOT)
+    reset = "gameday-agent: GPU reset executed: PCI:0000:4e:00, success: true"
+    assert {decided(reset, policy).outcome for policy in Policy} == {Outcome.NOTHING}
