@@ -43,9 +43,19 @@ def _passes(run: Run, result: StepResult, target: Target, number: int) -> bool:
         return True
     why = f"QA of {target.node} failed: {', '.join(failed[:5]) or outcome.error or 'no results'}"
     result.broken(why)
-    for quarantine in _quarantine(run, target.node):
-        run.settle(quarantine, Cleanliness.DIRTY, (why, "the node is kept out of service on purpose"))
+    _keep_out(run, target.node, why)
     return False
+
+
+def _keep_out(run: Run, node: str, why: str) -> None:
+    """A quarantined node that failed stays quarantined, and is called dirty; one that never was is as it was."""
+    now = run.node_now(node)
+    for quarantine in _quarantine(run, node):
+        assert isinstance(quarantine.undo, RestoreNode)
+        if now is None or now.unschedulable or set(quarantine.undo.taints) & set(now.taints):
+            run.settle(quarantine, Cleanliness.DIRTY, (why, "the node is kept out of service on purpose"))
+        else:
+            run.undo(quarantine)
 
 
 def _results(run: Run, pod: str) -> list[QaResult]:

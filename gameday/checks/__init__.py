@@ -1,4 +1,10 @@
-"""Pure checkers: (plan, history, frames) -> verdict. No client, no clock, no socket.
+"""Pure checkers: (plan, history, frames) -> verdicts. No client, no clock, no socket.
 
-One file per check; every module here that defines `check` is found and run.
+One file per check or tightly related family; every module here that defines
+`check` is found and run (see `run`). `facts` and `residue` are what the checks
+share, `outcome` folds their verdicts.
 """
+
+from gameday.checks.run import run_checks
+
+__all__ = ["run_checks"]

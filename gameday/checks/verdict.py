@@ -1,4 +1,4 @@
-"""Three-valued verdicts and the one function that folds them into a run's outcome."""
+"""Three-valued verdicts: what one check says of one expectation. `outcome` folds them into the run's."""
 
 from __future__ import annotations
 

@@ -196,6 +196,7 @@ def status(folder: Path = _FOLDER) -> int:
 def _play(console: Console, plan: str, profile: Path | None, reports: Path, trigger: str, command: str) -> int:
     """Run the flow in this thread with the live view beside it; print verdicts and the report's path."""
     from flows.game_day import game_day  # noqa: PLC0415
+    from gameday.checks.outcome import RunResult  # noqa: PLC0415
     from gameday.cli.live import LiveView  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
     from gameday.run.lifecycle import new_run_id  # noqa: PLC0415
@@ -212,9 +213,10 @@ def _play(console: Console, plan: str, profile: Path | None, reports: Path, trig
             command=command,
             return_state=True,
         )
-    result = state.result(raise_on_failure=False)
+    result: object = state.result(raise_on_failure=False)
     if isinstance(result, BaseException):
         raise result
+    assert isinstance(result, RunResult)
     if not (folder / "report.html").exists():
         raise CommandError(result.why, ExitCode(result.exit_code))
     return print_result(console, folder)
@@ -264,7 +266,7 @@ def _check_reports(reports: Path) -> None:
             os.fsync(probe.fileno())
     except OSError as error:
         raise CommandError(
-            f"the report folder {reports} cannot be written: {error.strerror}; make room or give another with --reports",
+            f"the report folder {reports} cannot be written: {error.strerror}; make room, or name another: --reports",
             ExitCode.REFUSED,
         ) from None
 

@@ -19,8 +19,9 @@ _STATE_DIR = "/run/gameday"
 _CANARY_IMAGE = "registry.k8s.io/pause:3.10"
 # Everything, so that the agent reaches a node whatever taint it carries.
 _TOLERATE_ALL = [{"operator": "Exists"}]
-# Seconds an agent gets to undo after SIGTERM before the kubelet kills it.
-AGENT_GRACE_S = 20
+# Seconds an agent gets to undo after SIGTERM before the kubelet kills it: three attempts, each with host calls of
+# up to 10 s (gameday/agent/inject.py), and the pauses between them.
+AGENT_GRACE_S = 60
 
 
 def agent_pod(

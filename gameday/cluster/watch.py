@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from kubernetes.client.exceptions import ApiException
 from kubernetes.informer import ADDED, DELETED, MODIFIED, SharedInformer
 
 # SharedInformer logs a traceback for every refused connection; what matters of it reaches the run as a Problem.
@@ -79,7 +80,13 @@ class Follower:
                 options.setdefault("allow_watch_bookmarks", True)
                 self._synced.set()
             try:
-                return list_call(*arguments, **options)
+                answer = list_call(*arguments, **options)
+                if options.get("watch") and not 200 <= answer.status < 300:
+                    # SharedInformer would ask again at once, and it understands only 410. A server restored from a
+                    # backup answers 504 for ever to a version it has not reached: reading anew is the way out.
+                    status = 410 if answer.status in (400, 500, 504) else answer.status
+                    raise ApiException(status=status, reason="the watch cannot be resumed")
+                return answer
             except Exception:
                 self._stopping.wait(_BACK_OFF_S * (0.5 + random.random()))  # noqa: S311 - jitter
                 raise

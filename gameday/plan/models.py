@@ -243,6 +243,12 @@ class QaFloors(_Model):
     """GPU temperature ceiling, degrees Celsius (93: research/gpu-health.md 5.5, CCH's warning level)."""
 
 
+    @property
+    def need_load(self) -> bool:
+        """Whether a floor can only be judged by loading the GPUs. Without one QA leaves running work alone."""
+        return self.gemm_tflops is not None or self.memory_bandwidth_gbs is not None
+
+
 class Qa(_Model):
     """The proof that the node is good, before it takes work again."""
 

@@ -20,7 +20,7 @@ XID = "kernel: NVRM: Xid (PCI:0000:1b:00): {}, pid='<unknown>', name=<unknown>, 
 
 
 def findings(host: FakeHost, floors: QaFloors = FULL) -> list[QaResult]:
-    return list(judge(read_node(host, None, threading.Event()), floors))
+    return list(judge(read_node(host, None, threading.Event(), load=True), floors))
 
 
 def not_ok(host: FakeHost, floors: QaFloors = FULL) -> list[tuple[str, int | None, bool | None]]:
@@ -149,7 +149,7 @@ def test_a_locked_clock_shows_under_load() -> None:
 
 def test_the_gpu_count_against_the_plan_and_the_node() -> None:
     assert not_ok(FakeHost(gpus=1)) == [("gpu-count", None, False)]
-    readings = read_node(FakeHost(), 8, threading.Event())
+    readings = read_node(FakeHost(), 8, threading.Event(), load=True)
     assert not next(judge(readings, QaFloors())).ok
 
 
@@ -191,5 +191,12 @@ def test_a_kernel_log_that_cannot_be_read_is_unknown() -> None:
 def test_told_to_stop_no_load_is_started() -> None:
     ended = threading.Event()
     ended.set()
-    readings = read_node(FakeHost(), 2, ended)
+    readings = read_node(FakeHost(), 2, ended, load=True)
     assert [gpu.load for gpu in readings.gpus] == [None, None]
+
+
+def test_without_a_floor_that_needs_it_no_load_runs() -> None:
+    host = FakeHost()
+    readings = read_node(host, 2, threading.Event(), load=QaFloors(gpus=2).need_load)
+    assert all(gpu.load is None for gpu in readings.gpus)
+    assert {"gemm-rate", "memory-bandwidth", "gemm-results"}.isdisjoint(r.check for r in judge(readings, QaFloors()))

@@ -21,7 +21,6 @@ def test_the_chain_holds_and_the_cluster_is_as_before(clean_arena: Arena) -> Non
 
 def test_two_runs_of_one_seed_choose_the_same_target(clean_arena: Arena) -> None:
     plan = changed(QUICK, "targets.seed", 11)
-    plan = changed(plan, "recover.remediation", "none")
     chosen = [clean_arena.play(plan).history.of(TargetsChosen)[0].targets for _ in range(2)]
     assert chosen[0] == chosen[1]
 
@@ -54,8 +53,7 @@ def test_prometheus_down_at_baseline_is_a_refusal(clean_arena: Arena) -> None:
 
 
 def test_prometheus_down_during_the_wait_is_unknown_and_the_undo_is_done(clean_arena: Arena) -> None:
-    plan = changed(QUICK, "recover.remediation", "none")
-    plan = changed(plan, "expect.alerts", [{"name": "GPUXidCritical", "within": "4s", "resolves_within": "2s"}])
+    plan = changed(QUICK, "expect.alerts", [{"name": "GPUXidCritical", "within": "4s", "resolves_within": "2s"}])
     try:
         played = clean_arena.play_and_when(
             plan, step_started(Step.INJECT), lambda _: clean_arena.cluster.child("prometheus").end()

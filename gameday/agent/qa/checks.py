@@ -202,7 +202,7 @@ def _temperature(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 def _rate(
     field: str, floor_of: Callable[[QaFloors], float | None]
 ) -> Callable[[GpuReadings, QaFloors], Finding | None]:
-    """A figure of the load against its floor; without a floor it is told, and judged by nothing."""
+    """A figure of the load against its floor; without a floor it is told where a load ran for another's sake."""
 
     def check(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
         floor = floor_of(floors)

@@ -52,13 +52,13 @@ class Readings:
     log_error: str = ""
 
 
-def read_node(host: Host, expected_gpus: int | None, ended: threading.Event) -> Readings:
+def read_node(host: Host, expected_gpus: int | None, ended: threading.Event, *, load: bool) -> Readings:
     """Never raises HostError: what could not be read is said in the readings. `ended` leaves the load out."""
     seconds: dict[Source, float] = {}
     log, log_error = _timed("kernel log", host.read_kernel_log, seconds)
     rest, nvml_error = _timed("nvml", host.gpus, seconds)
     start = time.monotonic()
-    gpus = () if ended.is_set() else _under_load(host, rest or [])
+    gpus = _under_load(host, rest or []) if load and not ended.is_set() else ()
     seconds["load"] = time.monotonic() - start
     return Readings(
         gpus=gpus or tuple(map(GpuReadings, rest or [])),

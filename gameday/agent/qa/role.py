@@ -13,7 +13,9 @@ def qa(task: QaTask, context: Context) -> Outcome:
     """Changes nothing, so it is always clean. Stopped early, it fails: half a QA proves nothing."""
     results: list[QaResult] = []
     if not context.ending.event.is_set():
-        for result in judge(read_node(context.host, task.expected_gpus, context.ending.event), task.floors):
+        load = task.floors.need_load
+        readings = read_node(context.host, task.expected_gpus, context.ending.event, load=load)
+        for result in judge(readings, task.floors):
             context.say(result)
             results.append(result)
     not_ok = [result for result in results if not result.ok]

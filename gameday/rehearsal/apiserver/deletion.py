@@ -19,6 +19,9 @@ Json = dict[str, Any]
 Key = tuple[str, str, str]
 log = logging.getLogger(__name__)
 
+# --event-ttl of the real server.
+EVENT_TTL_S = 3600
+_EVENT_SWEEP_S = 60
 _FOREGROUND = "foregroundDeletion"
 _ORPHAN = "orphan"
 
@@ -80,9 +83,9 @@ class Deleter:
         if not finalizers and grace == 0 and resource.plural != "namespaces":
             last = self._store.delete(resource.store_key, stored.namespace, stored.name)
             return last or stored, True
-        if "deletionTimestamp" in meta and finalizers == (meta.get("finalizers") or []):
-            if grace >= meta.get("deletionGracePeriodSeconds", 0):
-                return stored, False
+        same = "deletionTimestamp" in meta and finalizers == (meta.get("finalizers") or [])
+        if same and grace >= meta.get("deletionGracePeriodSeconds", 0):
+            return stored, False
         return self._mark(resource, stored, grace, finalizers), False
 
     def _mark(self, resource: Resource, stored: Stored, grace: int, finalizers: list[str]) -> Stored:
@@ -195,6 +198,17 @@ class Collector:
             while self._due:
                 self._step(self._due.pop())
                 await asyncio.sleep(0)
+
+    async def expire_events(self) -> None:
+        """Forget events an hour after their last write, as the real server does, until cancelled."""
+        while True:
+            await asyncio.sleep(_EVENT_SWEEP_S)
+            oldest = (datetime.now(UTC) - timedelta(seconds=EVENT_TTL_S)).strftime("%Y-%m-%dT%H:%M:%SZ")
+            for stored in list(self._store["events"].all()):
+                meta = stored.obj["metadata"]
+                times = [entry.get("time", "") for entry in meta.get("managedFields") or []]
+                if max(times, default=meta["creationTimestamp"]) < oldest:
+                    self._store.delete("events", stored.namespace, stored.name)
 
     def _step(self, identity: Key) -> None:
         key, namespace, name = identity

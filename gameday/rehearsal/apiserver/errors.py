@@ -49,7 +49,7 @@ def not_found(resource: Resource, name: str) -> ApiError:
 
 def no_such_path() -> ApiError:
     """404: no such resource or path."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
@@ -85,10 +85,10 @@ def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
-def method_not_allowed(method: str) -> ApiError:
+def method_not_allowed() -> ApiError:
     """405."""
     message = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", message, {"kind": method} if not method else {})
+    return ApiError(405, "MethodNotAllowed", message)
 
 
 def unsupported_media(got: str, supported: list[str]) -> ApiError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +21,6 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-PATCH_TYPES = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH, "application/apply-patch+cbor"]
 
 # The alphabet of k8s.io/apimachinery/pkg/util/rand: no vowels, no look-alikes.
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -42,6 +42,15 @@ class Write:
 def now() -> str:
     """metav1.Time of this second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@contextmanager
+def _well_formed() -> Iterator[None]:
+    """Turn what a wrongly typed field does to defaulting and validation into the 400 a typed decoder gives."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise errors.bad_request(f"the object cannot be decoded: a field has a wrong type ({error})") from error
 
 
 class Objects:
@@ -68,7 +77,8 @@ class Objects:
         if not meta.get("name") and meta.get("generateName"):
             tail = "".join(secrets.choice(_NAME_ALPHABET) for _ in range(5))
             meta["name"] = meta["generateName"][:58] + tail
-        validation.check(resource, obj)
+        with _well_formed():
+            validation.check(resource, obj)
         if resource.namespaced:
             self._check_namespace(resource, namespace, meta["name"])
         if self.store.get(resource.store_key, meta.get("namespace", ""), meta["name"]):
@@ -79,9 +89,10 @@ class Objects:
         meta["creationTimestamp"] = now()
         if resource.generation:
             meta["generation"] = 1
-        if resource.plural == "pods":
-            self._admit_pod(resource, obj)
-        defaults.on_create(resource.store_key, obj)
+        with _well_formed():
+            if resource.plural == "pods":
+                self._admit_pod(resource, obj)
+            defaults.on_create(resource.store_key, obj)
         managers.record_update(None, obj, self._writer(resource, write))
         return self._commit(resource, obj, write)
 
@@ -109,7 +120,7 @@ class Objects:
     def patch(
         self, resource: Resource, namespace: str, name: str, kind: str, patch: Any, write: Write
     ) -> tuple[Stored, bool]:
-        """PATCH of one of PATCH_TYPES: (the stored object, whether it was created)."""
+        """PATCH of the type `kind`: (the stored object, whether it was created)."""
         old = self.store.get(resource.store_key, namespace, name)
         if kind == APPLY_PATCH:
             return self._apply(resource, namespace, name, old, patch, write)
@@ -133,22 +144,9 @@ class Objects:
         return self.update(resource, old, patched, write), False
 
     def _apply(
-        self, resource: Resource, namespace: str, name: str, old: Stored | None, config: Any, write: Write
+        self, resource: Resource, namespace: str, name: str, old: Stored | None, patch: Any, write: Write
     ) -> tuple[Stored, bool]:
-        if not isinstance(config, dict):
-            raise errors.bad_request("error decoding apply patch: no object")
-        config = without_nulls(config)
-        for field in ("apiVersion", "kind"):
-            if not config.get(field):
-                raise errors.bad_request(f"invalid object type: {field} not set")
-        check_kind(config, resource.api_version, resource.kind)
-        config = renamed(resource, config)
-        if config["metadata"].pop("managedFields", None):
-            raise errors.bad_request("metadata.managedFields must be nil")
-        asked = config["metadata"].pop("resourceVersion", "")
-        if config["metadata"].setdefault("name", name) != name:
-            raise errors.bad_request(f"the name of the object does not match the name on the URL ({name})")
-        self._place(resource, namespace, config["metadata"])
+        config, asked = self._apply_config(resource, namespace, name, patch, write)
         writer = self._writer(resource, write)
         if old is None:
             if write.subresource:
@@ -158,6 +156,28 @@ class Objects:
         if asked and asked != old.obj["metadata"]["resourceVersion"]:
             raise errors.conflict(resource, name)
         return self.update(resource, old, managers.apply(old.obj, config, writer, write.force), write, True), False
+
+    def _apply_config(
+        self, resource: Resource, namespace: str, name: str, patch: Any, write: Write
+    ) -> tuple[Json, str]:
+        """(what an apply patch configures of this endpoint's part, the resourceVersion it insists on or "")."""
+        if not isinstance(patch, dict) or not patch.get("apiVersion") or not patch.get("kind"):
+            raise errors.bad_request("invalid object type: an apply patch is an object with apiVersion and kind")
+        config = without_nulls(patch)
+        check_kind(config, resource.api_version, resource.kind)
+        config = renamed(resource, config)
+        meta = config["metadata"]
+        if meta.pop("managedFields", None):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        asked = meta.pop("resourceVersion", "")
+        if meta.setdefault("name", name) != name:
+            raise errors.bad_request(f"the name of the object does not match the name on the URL ({name})")
+        self._place(resource, namespace, meta)
+        if write.subresource == "status":
+            return {key: config[key] for key in ("metadata", "status") if key in config}, asked
+        if resource.status:
+            config.pop("status", None)
+        return config, asked
 
     def _create_applied(self, resource: Resource, namespace: str, merged: Json, write: Write) -> Stored:
         entries = merged["metadata"].pop("managedFields", [])
@@ -178,9 +198,10 @@ class Objects:
             meta["generation"] = was["generation"]
         meta.pop("selfLink", None)
         new = self._part(resource, old.obj, {**new, "metadata": meta}, write.subresource)
-        if not write.subresource:
-            defaults.on_update(resource.store_key, new)
-        validation.check(resource, new, None if write.subresource == "binding" else old.obj)
+        with _well_formed():
+            if not write.subresource:
+                defaults.on_update(resource.store_key, new)
+            validation.check(resource, new, None if write.subresource == "binding" else old.obj)
         if _same(old.obj, new) and (not applied or meta.get("managedFields") == was.get("managedFields")):
             return old
         if resource.generation and _desired(old.obj) != _desired(new):
@@ -210,8 +231,7 @@ class Objects:
             meta.pop("ownerReferences", None)
             if "ownerReferences" in old["metadata"]:
                 meta["ownerReferences"] = old["metadata"]["ownerReferences"]
-            part = {**old, "metadata": meta, "status": new.get("status") or {}}
-            return part
+            return {**old, "metadata": meta, "status": new.get("status") or {}}
         if resource.status and not subresource:
             new = {key: value for key, value in new.items() if key != "status"}
             if "status" in old:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -95,6 +95,16 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    "s": lambda raw: raw.decode(),
+    "b": bool,
+    "i": _signed,
+    "y": lambda raw: base64.b64encode(raw).decode(),
+    "d": lambda raw: struct.unpack("<d", raw)[0],
+    "extra": lambda raw: [item.decode() for number, item in _fields(raw) if number == 1],
+}
+
+
 def _message(name: str, raw: bytes) -> Json:
     """A message as JSON; empty strings and false are kept out as Go's omitempty does for most fields."""
     result: Json = {}
@@ -122,29 +132,17 @@ def _entry(code: str, raw: bytes) -> tuple[str, Any]:
 
 
 def _value(code: str, raw: Any) -> Any:
-    match code:
-        case "s":
-            return raw.decode()
-        case "b":
-            return bool(raw)
-        case "i":
-            return _signed(raw)
-        case "y":
-            return base64.b64encode(raw).decode()
-        case "d":
-            return struct.unpack("<d", raw)[0]
-        case "extra":
-            return [item.decode() for number, item in _fields(raw) if number == 1]
-    return _special(code, raw)
+    scalar = _SCALARS.get(code)
+    return scalar(raw) if scalar is not None else _special(code, raw)
 
 
 def _special(code: str, raw: bytes) -> Any:
     if code in _table():
         return _message(code, raw)
     parts = dict(_fields(raw))
+    if code.endswith("Time"):
+        return _time(parts, micro=code == "meta.v1.MicroTime")
     match code:
-        case "meta.v1.Time" | "meta.v1.MicroTime":
-            return _time(parts, micro=code.endswith("MicroTime"))
         case "quantity.Quantity":
             return parts.get(1, b"").decode()
         case "intstr.IntOrString":

@@ -136,7 +136,7 @@ def _covers(rule: Json, action: Action) -> bool:
 
 
 def _url_matches(url: str, path: str) -> bool:
-    return url == path or url == "*" or (url.endswith("*") and path.startswith(url[:-1]))
+    return url == path or (url.endswith("*") and path.startswith(url[:-1]))
 
 
 def _resource_matches(resources: Any, resource: str, subresource: str) -> bool:

@@ -68,27 +68,37 @@ def _split(text: str) -> list[str]:
 
 
 def _label_test(part: str) -> LabelTest:
-    if match := _SET.match(part):
-        key, values = match["key"], frozenset(value.strip() for value in match["values"].split(","))
-        if match["op"] == "in":
-            return lambda labels: labels.get(key) in values
-        return lambda labels: key not in labels or labels[key] not in values
-    if match := _EQUAL.match(part):
-        key, value = match["key"], match["value"]
-        if match["op"] == "!=":
-            return lambda labels: labels.get(key) != value
-        return lambda labels: labels.get(key) == value
-    if match := _ORDER.match(part):
-        return _ordered(match["key"], match["op"], int(match["value"]))
-    if match := _EXISTS.match(part):
-        key = match["key"]
-        if match["no"]:
-            return lambda labels: key not in labels
-        return lambda labels: key in labels
+    for pattern, make in _FORMS:
+        match = pattern.match(part)
+        if match:
+            return make(match)
     raise bad_request(f"unable to parse requirement: found {part.strip()!r}, expected a label selector requirement")
 
 
-def _ordered(key: str, operator: str, bound: int) -> LabelTest:
+def _in_set(match: re.Match[str]) -> LabelTest:
+    key, values = match["key"], frozenset(value.strip() for value in match["values"].split(","))
+    if match["op"] == "in":
+        return lambda labels: labels.get(key) in values
+    return lambda labels: key not in labels or labels[key] not in values
+
+
+def _equals(match: re.Match[str]) -> LabelTest:
+    key, value = match["key"], match["value"]
+    if match["op"] == "!=":
+        return lambda labels: labels.get(key) != value
+    return lambda labels: labels.get(key) == value
+
+
+def _exists(match: re.Match[str]) -> LabelTest:
+    key = match["key"]
+    if match["no"]:
+        return lambda labels: key not in labels
+    return lambda labels: key in labels
+
+
+def _ordered(match: re.Match[str]) -> LabelTest:
+    key, operator, bound = match["key"], match["op"], int(match["value"])
+
     def test(labels: Mapping[str, str]) -> bool:
         try:
             value = int(labels[key])
@@ -97,6 +107,14 @@ def _ordered(key: str, operator: str, bound: int) -> LabelTest:
         return value > bound if operator == ">" else value < bound
 
     return test
+
+
+_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], LabelTest]], ...] = (
+    (_SET, _in_set),
+    (_EQUAL, _equals),
+    (_ORDER, _ordered),
+    (_EXISTS, _exists),
+)
 
 
 def labels(selector: str) -> Predicate | None:

@@ -7,6 +7,7 @@ Each is kept with its JSON so that reads, lists and watches join bytes instead o
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 from collections import deque
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from gameday.rehearsal.apiserver.errors import ApiError
 from gameday.rehearsal.apiserver.resources import CANONICAL
 
 Json = dict[str, Any]
@@ -77,6 +79,10 @@ class Event:
             line = self._encoded[form] = watch_line(self.type, form.one(self.new))
         return line
 
+    def forget(self) -> None:
+        """Drop the encoded lines once delivered; a watch that resumes encodes again."""
+        self._encoded.clear()
+
 
 Listener = Callable[[Event], None]
 
@@ -116,6 +122,7 @@ class Collection:
         self.last_rv = event.rv
         for listener in tuple(self.listeners):
             listener(event)
+        event.forget()
 
     def put(self, stored: Stored) -> None:
         """Keep an object."""
@@ -172,12 +179,13 @@ class Store:
     def delete(self, key: str, namespace: str, name: str) -> Stored | None:
         """Remove; the DELETED event carries the last state under the version of the removal."""
         collection = self.collections[key]
-        old = collection.drop(namespace, name)
+        old = collection.get(namespace, name)
         if old is None:
             return None
         self.rv += 1
         last = Stored({**old.obj, "metadata": {**old.obj["metadata"], "resourceVersion": str(self.rv)}}, self.rv)
         self._append(orjson.dumps({"r": key, "v": self.rv, "d": [namespace, name]}) + b"\n")
+        collection.drop(namespace, name)
         self._tell(key, Event("DELETED", self.rv, last, old))
         return last
 
@@ -195,7 +203,13 @@ class Store:
     def _append(self, line: bytes) -> None:
         if self._fd < 0:
             return
-        os.write(self._fd, line)
+        whole = os.fstat(self._fd).st_size
+        try:
+            if os.write(self._fd, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            os.ftruncate(self._fd, whole)
+            raise ApiError(500, "InternalError", f"{self._path} cannot be written: {error.strerror}") from error
         self._grown += len(line)
         if self._grown > COMPACT_AFTER_BYTES and self._path is not None:
             # One write is about to be applied after this line; the rewrite must not lose it.

@@ -27,7 +27,7 @@ def _set_condition(pod: Json, condition: Json) -> Json:
     """The pod's status with one condition replaced."""
     status = pod.get("status") or {}
     others = [item for item in status.get("conditions") or [] if item.get("type") != condition["type"]]
-    return {**status, "conditions": [*others, {**condition, "lastProbeTime": None, "lastTransitionTime": now()}]}
+    return {**status, "conditions": [*others, {**condition, "lastTransitionTime": now()}]}
 
 
 def _condition(obj: Json, kind: str) -> str:
@@ -62,8 +62,6 @@ class Binder:
         if spec.get("schedulingGates"):
             raise errors.conflict(_PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
         status = _set_condition(pod.obj, {"type": "PodScheduled", "status": "True"})
-        for condition in status["conditions"]:
-            condition.pop("lastProbeTime", None)
         bound = {**pod.obj, "spec": {**spec, "nodeName": target["name"]}, "status": status}
         annotations = body["metadata"].get("annotations")
         if annotations:
@@ -91,8 +89,6 @@ class Evictor:
             reason = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
             reason["message"] = "Eviction API: evicting"
             status = _set_condition(pod.obj, reason)
-            for condition in status["conditions"]:
-                condition.pop("lastProbeTime", None)
             marked = {**pod.obj, "status": status}
             pod = self._objects.update(_PODS, pod, marked, Write(write.manager, subresource="status"))
             self._deleter.delete(_PODS, pod, options)

@@ -43,23 +43,23 @@ class Columns:
 
 def human(seconds: float) -> str:
     """A duration as kubectl shows it: 45s, 3m20s, 5h, 12d."""
-    whole = int(seconds)
-    if whole < 0:
-        return "0s"
-    if whole < 120:
-        return f"{whole}s"
+    whole = max(int(seconds), 0)
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
-    if minutes < 10:
-        return f"{minutes}m{whole % 60}s" if whole % 60 else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
-    return f"{days}d" if days < 730 else f"{days // 365}y{days % 365}d"
+    # Up to which duration which units are shown (k8s.io/apimachinery/pkg/util/duration, HumanDuration).
+    steps: tuple[tuple[int, str], ...] = (
+        (120, f"{whole}s"),
+        (600, _pair(minutes, "m", whole % 60, "s")),
+        (3 * 3600, f"{minutes}m"),
+        (8 * 3600, _pair(hours, "h", minutes % 60, "m")),
+        (48 * 3600, f"{hours}h"),
+        (8 * 86400, _pair(days, "d", hours % 24, "h")),
+        (730 * 86400, f"{days}d"),
+    )
+    return next((text for limit, text in steps if whole < limit), _pair(days // 365, "y", days % 365, "d"))
+
+
+def _pair(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
 
 
 def since(stamp: str | None) -> str:

@@ -33,9 +33,15 @@ _pids = itertools.count(20_000)  # simulated ones; only shown
 
 
 class ContainerProcess(Protocol):
-    log: ContainerLog
-    pid: int
-    gpu_load: float
+    @property
+    def log(self) -> ContainerLog: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def gpu_load(self) -> float:
+        """What it asks of each GPU it holds, 0 to 1."""
 
     async def wait(self) -> int:
         """The exit code as a container runtime tells it: 128 + the signal's number where one ended it."""
@@ -147,11 +153,8 @@ async def start_container(
 def _agent_args(container: Object) -> list[str]:
     """What follows the module; the image's entry point is the module itself, so `args` alone follow it too."""
     command = [str(word) for word in container.get("command") or ()]
-    if AGENT_MODULE in command:
-        command = command[command.index(AGENT_MODULE) + 1 :]
-    else:
-        command = []
-    return command + [str(word) for word in container.get("args") or ()]
+    own = command[command.index(AGENT_MODULE) + 1 :] if AGENT_MODULE in command else []
+    return own + [str(word) for word in container.get("args") or ()]
 
 
 def _simulated(pod: Object, container: Object) -> SimulatedProcess:

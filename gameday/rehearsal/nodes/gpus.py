@@ -43,11 +43,12 @@ COPY_GBS = 2900.0
 _INLET_C = 27.5
 _DEGREES_PER_W = 0.0625  # 70 W -> 32 °C, 680 W -> 70 °C
 _THERMAL_TAU_S = 20.0
-_SLOWDOWN_C = 87.0  # software slowdown begins; hardware slowdown 5 °C above
+_SLOWDOWN_C = 85.0  # software slowdown begins, and is at its strongest 4 °C above
+_SLOWDOWN_BAND_C = 4.0
 _HARDWARE_SLOWDOWN_C = 92.0
 _CHECKPOINT_EVERY_S = 97.0
 _CHECKPOINT_LASTS_S = 4.0
-_LONGEST_STEP_S = 2.0
+_LONGEST_STEP_S = 1.0
 _MOST_STEPS = 64
 
 # NVML's nvmlClocksEventReasons bits (nvml.h).
@@ -125,7 +126,7 @@ class GpuFleet:
         return self.temperature + 4.0 + 6.0 * (self.power - IDLE_W) / LOADED_W
 
     def advance(self) -> None:
-        """Step every GPU from the last call to now, in steps of at most 2 s (fewer, longer ones after a long rest)."""
+        """Step every GPU from the last call to now, in steps of at most 1 s (fewer, longer ones after a long rest)."""
         now = self._clock()
         elapsed = now - self._at
         if elapsed <= 0:
@@ -220,7 +221,8 @@ class GpuFleet:
         clock = np.clip(clock, self.clock_floor, self.clock_ceiling)
         reasons = reasons | np.where(locked, REASON_APPLICATION_CLOCKS, 0)
         hot = (self.temperature >= _SLOWDOWN_C) & (load > 0)
-        clock = np.where(hot, np.minimum(clock, 1200.0), clock)
+        too_warm = np.clip((self.temperature - _SLOWDOWN_C) / _SLOWDOWN_BAND_C, 0, 1)
+        clock = np.where(hot, np.minimum(clock, SM_CLOCK_MAX_MHZ - too_warm * (SM_CLOCK_MAX_MHZ - 1200.0)), clock)
         reasons = reasons | np.where(hot, REASON_SW_THERMAL, 0)
         too_hot = (self.temperature >= _HARDWARE_SLOWDOWN_C) & (load > 0)
         clock = np.where(too_hot, np.minimum(clock, SM_CLOCK_MAX_MHZ / 2), clock)

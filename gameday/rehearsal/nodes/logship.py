@@ -73,7 +73,7 @@ class LogShipper:
                     await self._push(session, batch)
 
     async def _push(self, session: aiohttp.ClientSession, batch: list[tuple[int, str, str]]) -> None:
-        """Try until the store takes it; a batch it calls malformed would be refused for ever, so that one is dropped."""
+        """Try until the store takes it; a batch that it calls malformed is dropped: it would be for ever."""
         assert self._url
         body = orjson.dumps({"streams": _streams(batch)})
         pause_s = _BACKOFF_S[0]

@@ -1,4 +1,4 @@
-"""The Node object of a virtual GPU node: labels, capacity, conditions, as a kubelet and NVIDIA's operator write them."""
+"""The Node object of a virtual GPU node: labels, capacity, conditions, as a kubelet and the GPU operator write them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Conditions:
         ready = not_ready_because is None
         if ready != self._ready:
             self._ready, self._ready_since = ready, at
-        conditions = [
+        conditions: list[Object] = [
             {
                 "type": kind,
                 "status": "False",

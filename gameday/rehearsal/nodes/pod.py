@@ -154,8 +154,8 @@ class PodRunner:
                 "DeadlineExceeded",
                 "Pod was active on the node longer than the specified deadline",
             )
-        elif work.done() and not work.cancelled() and (error := work.exception()):
-            raise error
+        elif work.done() and not work.cancelled() and (failure := work.exception()):
+            raise failure
 
     def _bury_interrupted(self) -> None:
         """Containers that ran when the machine or the kubelet's process went down are over; some may run again."""

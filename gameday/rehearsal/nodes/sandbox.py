@@ -27,7 +27,7 @@ class ConfigError(Exception):
 class Sandbox:
     def __init__(self, folder: Path, pod: Object) -> None:
         """Creates the pod's folder. Raises OSError."""
-        self.root = folder / pod["metadata"]["uid"]
+        self.root: Path = folder / pod["metadata"]["uid"]
         self._pod = pod
         self._empty_dirs = {v["name"] for v in pod["spec"].get("volumes") or () if "emptyDir" in v}
         for volume in self._empty_dirs:

@@ -1,0 +1,131 @@
+"""The alerts the plan names must fire for the target node in time and resolve in time; no others may fire."""
+
+from __future__ import annotations
+
+from gameday.checks.facts import absence, at_most, bounded, injected, seconds_text, stopped_because, target_nodes
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import AlertSeen, FaultUndone, Record, Remediated, RunEnded, Step
+from gameday.history.journal import History
+from gameday.observe.frames import Frames
+from gameday.plan.models import ExpectedAlert, Plan
+
+ORDER = 30
+
+Seen = tuple[Record, AlertSeen]
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    nodes = target_nodes(history)
+    fires = [_fires(alert, history, node) for alert in plan.expect.alerts for node in nodes]
+    resolves = [_resolves(alert, history, node) for alert in plan.expect.alerts for node in nodes]
+    return [*fires, *_no_others(plan, history), *resolves]
+
+
+def sightings(history: History, alert: str, node: str | None, state: str) -> list[Seen]:
+    """The alert in this state for this node, oldest first, without what was there before the fault."""
+    return [
+        (record, seen)
+        for record, seen in history.with_times(AlertSeen)
+        if (seen.alert, seen.node, seen.state) == (alert, node, state) and not seen.at_baseline
+    ]
+
+
+def label_gaps(expected: ExpectedAlert, labels: dict[str, str]) -> list[str]:
+    """Each expected label that is missing or different, as a phrase."""
+    return [
+        f"label {name} is {labels[name]!r}, not {wanted!r}" if name in labels else f"label {name} is missing"
+        for name, wanted in sorted(expected.labels.items())
+        if labels.get(name) != wanted
+    ]
+
+
+def _fires(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
+    fault = injected(history, node)
+    seen = sightings(history, expected.name, node, "firing")
+    matching = [(r, e) for r, e in seen if not label_gaps(expected, e.labels)]
+    status, why, seconds = Status.UNKNOWN, "", None
+    if fault is None:
+        why = f"not reached: {stopped_because(history)}"
+    elif matching:
+        status, seconds, why = bounded(fault[1].written_at, matching[0][1].at, expected.within)
+    elif seen:
+        status, why = Status.BROKEN, "fired, but " + ", ".join(label_gaps(expected, seen[0][1].labels))
+    else:
+        status, why = absence(history, Step.AWAIT_ALERT, f"{expected.name} firing for {node}")
+    return Verdict(
+        check="alert-fires",
+        expectation=f"Alert {expected.name} fires for {node or 'the target'}",
+        bound=at_most(expected.within),
+        measured="" if seconds is None else seconds_text(seconds),
+        status=status,
+        why=why,
+        seconds=seconds,
+        evidence=tuple(record.seq for record, _ in (matching or seen)[:1]) + ((fault[0].seq,) if fault else ()),
+        node=node,
+    )
+
+
+def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
+    start = _remediation_end(history, node)
+    fired = sightings(history, expected.name, node, "firing")
+    # An alert may flap: only a resolution that no later firing takes back is the end of it.
+    resolved = [x for x in sightings(history, expected.name, node, "resolved") if fired and x[1].at >= fired[-1][1].at]
+    status, why, seconds = Status.UNKNOWN, "", None
+    if not fired:
+        why = "not reached: the alert was not seen firing"
+    elif start is None:
+        why = f"not reached: {stopped_because(history)}"
+    elif resolved:
+        early = resolved[0][1].at < start.at
+        status, seconds, why = bounded(start.at, max(resolved[0][1].at, start.at), expected.resolves_within)
+        why = "resolved before remediation had ended" if early else why
+    else:
+        status, why = absence(history, Step.RECOVER, f"{expected.name} resolving for {node}")
+    return Verdict(
+        check="alert-resolves",
+        expectation=f"Alert {expected.name} resolves for {node or 'the target'} after remediation",
+        bound=at_most(expected.resolves_within),
+        measured="" if seconds is None else seconds_text(seconds),
+        status=status,
+        why=why,
+        seconds=seconds,
+        evidence=tuple(record.seq for record, _ in resolved[:1]) + ((start.seq,) if start else ()),
+        node=node,
+    )
+
+
+def _remediation_end(history: History, node: str | None) -> Record | None:
+    """The record of the remediation, or of the last undo where the plan remediates nothing."""
+    remediated = [record for record, event in history.with_times(Remediated) if event.node == node]
+    undone = [record for record, event in history.with_times(FaultUndone) if event.node == node]
+    ends = remediated or undone
+    return ends[-1] if ends else None
+
+
+def _no_others(plan: Plan, history: History) -> list[Verdict]:
+    if plan.expect.allow_other_alerts:
+        return []
+    others = [
+        (record, seen)
+        for record, seen in history.with_times(AlertSeen)
+        if seen.state == "firing" and not seen.expected and not seen.at_baseline
+    ]
+    names = sorted({f"{seen.alert} ({seen.node or 'no node'})" for _, seen in others})
+    status, why = Status.BROKEN, ", ".join(names)
+    if not others:
+        status, why = absence(history, Step.AWAIT_ALERT, "the window's end")
+        if status is Status.BROKEN:  # the step could see, and saw none: that is what was hoped for
+            status, why = Status.HELD, ""
+        if status is Status.HELD and history.last(RunEnded) is None:
+            status, why = Status.UNKNOWN, "the run was cut off, so the window was not watched to its end"
+    return [
+        Verdict(
+            check="no-other-alerts",
+            expectation="No alert fires that the plan does not name",
+            bound="0 alerts",
+            measured="" if status is Status.UNKNOWN else f"{len(names)} alert{'' if len(names) == 1 else 's'}",
+            status=status,
+            why=why,
+            evidence=tuple(record.seq for record, _ in others),
+        )
+    ]

@@ -1,0 +1,107 @@
+"""What checks and the report both read out of a history: targets, instants, and why something is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from gameday.checks.verdict import Status
+from gameday.history.events import (
+    Aborted,
+    FaultInjected,
+    Problem,
+    Record,
+    Refused,
+    RunEnded,
+    Step,
+    StepEnded,
+    StepOutcome,
+    StepStarted,
+    Target,
+    TargetsChosen,
+)
+from gameday.history.journal import History
+
+CLOCK_TOLERANCE_S = 1.0
+"""Two clocks on one site may disagree by this much before a duration between them means nothing (NTP keeps LAN
+hosts well below it; the sources we compare stamp to the millisecond)."""
+
+
+def seconds_text(seconds: float) -> str:
+    """`4.2 s`, `2 min 05 s`, `1 h 02 min`: the one way durations are written for people."""
+    if abs(seconds) < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def at_most(bound: timedelta) -> str:
+    seconds = bound.total_seconds()
+    return f"≤ {seconds:g} s" if seconds < 120 else f"≤ {seconds_text(seconds)}"
+
+
+def targets(history: History) -> tuple[Target, ...]:
+    chosen = history.last(TargetsChosen)
+    return chosen.targets if chosen else ()
+
+
+def target_nodes(history: History) -> tuple[str | None, ...]:
+    """The target nodes, or one None where the run ended before it chose any, so that no expectation goes unsaid."""
+    return tuple(dict.fromkeys(target.node for target in targets(history))) or (None,)
+
+
+def injected(history: History, node: str | None) -> tuple[Record, FaultInjected] | None:
+    """The first fault that went into the node, with its record."""
+    return next(((r, e) for r, e in history.with_times(FaultInjected) if e.target.node == node), None)
+
+
+def stopped_because(history: History) -> str:
+    """Why the run went no further, in the words of whatever stopped it."""
+    if refused := history.last(Refused):
+        return f"the run was refused: {refused.why}"
+    if aborted := history.last(Aborted):
+        return f"aborted by {aborted.by}: {aborted.why}"
+    for ended in history.of(StepEnded):
+        if ended.outcome not in (StepOutcome.DONE, StepOutcome.NOT_REACHED):
+            return f"{ended.step} ended {ended.outcome}" + (f": {ended.why}" if ended.why else "")
+    return "the step did not run" if history.last(RunEnded) else "the run was cut off before this step"
+
+
+def absence(history: History, step: Step, what: str) -> tuple[Status, str]:
+    """What it proves that `step` left no record of `what`.
+
+    Broken only where the step ran to its end with its sources readable; a step
+    that was not reached, was cut off or could not see proves nothing.
+    """
+    ended = next((e for e in reversed(history.of(StepEnded)) if e.step == step), None)
+    if ended is None:
+        if any(started.step == step for started in history.of(StepStarted)):
+            return Status.UNKNOWN, f"the run was cut off during '{step}', before {what}"
+        return Status.UNKNOWN, f"not reached: {stopped_because(history)}"
+    if ended.outcome is StepOutcome.NOT_REACHED:
+        return Status.UNKNOWN, f"not reached: {ended.why or stopped_because(history)}"
+    if ended.outcome in (StepOutcome.UNKNOWN, StepOutcome.ABORTED):
+        return Status.UNKNOWN, f"'{step}' ended {ended.outcome}" + (f": {ended.why}" if ended.why else "")
+    if problem := next((p for p in history.of(Problem) if p.step == step), None):
+        return Status.UNKNOWN, f"could not be observed: {problem.what}"
+    return Status.BROKEN, f"not seen while '{step}' watched"
+
+
+def bounded(start: datetime, end: datetime, bound: timedelta) -> tuple[Status, float, str]:
+    """Status, seconds from start to end (never below 0) and why; UNKNOWN where the clocks plainly disagree."""
+    seconds = (end - start).total_seconds()
+    if seconds < -CLOCK_TOLERANCE_S:
+        return Status.UNKNOWN, 0.0, f"clocks disagree: seen {seconds_text(-seconds)} before its cause"
+    seconds = max(seconds, 0.0)
+    over = seconds - bound.total_seconds()
+    return (Status.BROKEN, seconds, f"{seconds_text(over)} too late") if over > 0 else (Status.HELD, seconds, "")
+
+
+def worst(statuses: Iterable[bool | None]) -> Status:
+    """Broken beats unknown beats held; raises ValueError for nothing at all, which is never 'held'."""
+    seen = list(statuses)
+    if not seen:
+        raise ValueError("nothing to judge")
+    if False in seen:
+        return Status.BROKEN
+    return Status.UNKNOWN if None in seen else Status.HELD

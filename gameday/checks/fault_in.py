@@ -1,0 +1,32 @@
+"""The fault must have gone in at every target; if it did not, nothing after it was tested."""
+
+from __future__ import annotations
+
+from gameday.checks.facts import absence, targets
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import FaultInjected, Step, Target
+from gameday.history.journal import History
+from gameday.observe.frames import Frames
+from gameday.plan.models import Plan
+
+ORDER = 20
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    return [_at(plan, history, target) for target in targets(history) or (None,)]
+
+
+def _at(plan: Plan, history: History, target: Target | None) -> Verdict:
+    found = next(((r, e) for r, e in history.with_times(FaultInjected) if e.target == target), None)
+    where = "the target" if target is None else target.node + (f", GPU {target.gpu}" if target.gpu is not None else "")
+    # A fault that did not go in says nothing about the chain behind it, so its absence is never 'broken'.
+    why = "" if found else absence(history, Step.INJECT, "the fault going in")[1]
+    return Verdict(
+        check="fault-in",
+        expectation=f"The fault {plan.fault.type} goes in on {where}",
+        measured=f"in, at layer {found[1].layer}" if found else "",
+        status=Status.HELD if found else Status.UNKNOWN,
+        why=why,
+        evidence=(found[0].seq,) if found else (),
+        node=target.node if target else None,
+    )

@@ -1,0 +1,43 @@
+"""Where other alerts are allowed, none of the severities the plan forbids may fire for the target."""
+
+from __future__ import annotations
+
+from gameday.checks.facts import absence, target_nodes
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import AlertSeen, Step
+from gameday.history.journal import History
+from gameday.observe.frames import Frames
+from gameday.plan.models import Plan
+
+ORDER = 35
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    forbidden = plan.expect.forbidden_severities
+    return [_none_of(forbidden, history, node) for node in target_nodes(history)] if forbidden else []
+
+
+def _none_of(forbidden: tuple[str, ...], history: History, node: str | None) -> Verdict:
+    fired = [
+        (record, seen)
+        for record, seen in history.with_times(AlertSeen)
+        if seen.node == node
+        and seen.state == "firing"
+        and not (seen.expected or seen.at_baseline)
+        and seen.labels.get("severity") in forbidden
+    ]
+    status, why = Status.BROKEN, ", ".join(sorted({seen.alert for _, seen in fired}))
+    if not fired:
+        status, why = absence(history, Step.AWAIT_ALERT, "the window's end")
+        if status is Status.BROKEN:  # the step could see, and saw none: that is what was hoped for
+            status, why = Status.HELD, ""
+    return Verdict(
+        check="forbidden-severities",
+        expectation=f"No alert of severity {' or '.join(forbidden)} fires for {node or 'the target'} unnamed",
+        bound="0 alerts",
+        measured="" if status is Status.UNKNOWN else f"{len(fired)} alert{'' if len(fired) == 1 else 's'}",
+        status=status,
+        why=why,
+        evidence=tuple(record.seq for record, _ in fired),
+        node=node,
+    )

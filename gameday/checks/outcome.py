@@ -1,0 +1,128 @@
+"""The one function that folds a history and its verdicts into the run's outcome and exit code.
+
+Outcome, first that applies:
+
+1. refused: a guard said no and no fault went in;
+2. aborted: an operator or a guard stopped it;
+3. failed: any expectation is broken, or the cluster is dirty;
+4. unknown: any expectation could not be judged, the history was not closed
+   (a killed run), or cleanliness was not proved;
+5. passed.
+
+Broken beats unknown, in a killed run too: what was seen to break stays broken.
+
+Exit code, first that applies: dirty 4; cleanliness unknown 2; then by outcome
+refused 5, aborted 3, failed 1, unknown 2, passed 0. Codes 0, 1, 3 and 5
+promise a clean cluster (DESIGN section 4), so none of them is given without
+proof of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from gameday.checks.residue import left_over
+from gameday.checks.undo_proof import undo_state
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import Aborted, Cleanliness, FaultInjected, IntentRecorded, Refused, RunEnded
+from gameday.history.journal import History
+
+
+class Outcome(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    ABORTED = "aborted"
+    REFUSED = "refused"
+
+
+EXIT_CODES = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.UNKNOWN: 2, Outcome.ABORTED: 3, Outcome.REFUSED: 5}
+EXIT_DIRTY = 4
+EXIT_UNPROVEN = 2
+
+
+class RunResult(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    outcome: Outcome
+    cleanliness: Cleanliness
+    exit_code: int
+    why: str
+
+
+def fold(history: History, verdicts: Sequence[Verdict]) -> RunResult:
+    state, doubt = cleanliness(history)
+    outcome, why = _outcome(history, verdicts, state)
+    if state is not Cleanliness.CLEAN:
+        why = f"{why}; the cluster is {state}: {doubt}" if why else f"The cluster is {state}: {doubt}"
+    return RunResult(outcome=outcome, cleanliness=state, exit_code=exit_code(outcome, state), why=f"{why.rstrip('.')}.")
+
+
+def exit_code(outcome: Outcome, state: Cleanliness) -> int:
+    if state is Cleanliness.DIRTY:
+        return EXIT_DIRTY
+    return EXIT_UNPROVEN if state is Cleanliness.UNKNOWN else EXIT_CODES[outcome]
+
+
+def cleanliness(history: History) -> tuple[Cleanliness, str]:
+    """The worst of what the run said, what each undo read back and what the nodes look like; and why."""
+    if dirt := _dirt(history):
+        return Cleanliness.DIRTY, dirt
+    doubt = _doubt(history)
+    return (Cleanliness.UNKNOWN, doubt) if doubt else (Cleanliness.CLEAN, "")
+
+
+def _dirt(history: History) -> str:
+    ended = history.last(RunEnded)
+    if residue := left_over(history):
+        return "; ".join(map(str, residue))
+    if dirty := _intents(history, Cleanliness.DIRTY):
+        return "; ".join(f"{intent.object} ({intent.undo})" for intent in dirty)
+    return "the run's own last look found something left" if ended and ended.cleanliness is Cleanliness.DIRTY else ""
+
+
+def _doubt(history: History) -> str:
+    ended = history.last(RunEnded)
+    if unproven := _intents(history, Cleanliness.UNKNOWN):
+        return f"no proof that this was undone: {', '.join(intent.act for intent in unproven)}"
+    if ended is None:
+        return "the history is cut off and a damaged line may hide a change" if history.damaged else ""
+    # A refused run that announced no change had nothing to look for.
+    nothing_done = history.last(Refused) is not None and not history.of(IntentRecorded)
+    unsure = ended.cleanliness is Cleanliness.UNKNOWN and not nothing_done
+    return "the run's own last look could not tell" if unsure else ""
+
+
+def _intents(history: History, state: Cleanliness) -> list[IntentRecorded]:
+    return [intent for intent in history.of(IntentRecorded) if undo_state(history, intent.intent) is state]
+
+
+def _outcome(history: History, verdicts: Sequence[Verdict], state: Cleanliness) -> tuple[Outcome, str]:
+    refused, aborted = history.last(Refused), history.last(Aborted)
+    if refused and not history.of(FaultInjected):
+        return Outcome.REFUSED, f"Refused before anything was broken: {refused.why}"
+    if aborted:
+        return Outcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}"
+    if broken := [verdict for verdict in verdicts if verdict.status is Status.BROKEN]:
+        return Outcome.FAILED, f"{len(broken)} of {len(verdicts)} expectations did not hold: {_named(broken)}"
+    return (Outcome.FAILED, "") if state is Cleanliness.DIRTY else _unbroken(history, verdicts, state)
+
+
+def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness) -> tuple[Outcome, str]:
+    unknown = [verdict for verdict in verdicts if verdict.status is Status.UNKNOWN]
+    if history.last(RunEnded) is None:
+        return Outcome.UNKNOWN, "The run's history stops before its end: it was killed or it crashed"
+    if unknown:
+        return Outcome.UNKNOWN, f"{len(unknown)} of {len(verdicts)} expectations could not be judged: {_named(unknown)}"
+    if not verdicts or state is Cleanliness.UNKNOWN:
+        return Outcome.UNKNOWN, "" if verdicts else "Nothing was judged"
+    return Outcome.PASSED, f"All {len(verdicts)} expectations held and the cluster was left as it was found"
+
+
+def _named(verdicts: Sequence[Verdict]) -> str:
+    """The first verdict in words, since one sentence has room for one; the table has the rest."""
+    first, more = verdicts[0], len(verdicts) - 1
+    return f"{first.expectation} — {first.why or first.status}" + (f"; and {more} more" if more else "")

@@ -1,0 +1,46 @@
+"""Every QA check of the node must pass before it takes work; one that could not be measured proves nothing."""
+
+from __future__ import annotations
+
+from gameday.checks.facts import absence, target_nodes, worst
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import QaChecked, Step, StepEnded
+from gameday.history.journal import History
+from gameday.observe.frames import Frames
+from gameday.plan.models import Plan
+
+ORDER = 90
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    return [_of(history, node) for node in target_nodes(history)]
+
+
+def _of(history: History, node: str | None) -> Verdict:
+    results = [(record, event) for record, event in history.with_times(QaChecked) if event.node == node]
+    failing = [_phrase(event) for _, event in results if event.ok is not True]
+    if not results:
+        status, why = absence(history, Step.QA_NODE, f"a QA result of {node}")
+    elif any(ended.step == Step.QA_NODE for ended in history.of(StepEnded)):
+        status, why = worst(event.ok for _, event in results), "; ".join(failing)
+    elif any(event.ok is False for _, event in results):
+        status, why = Status.BROKEN, "; ".join(failing)
+    else:
+        status, why = Status.UNKNOWN, "the run was cut off before QA had ended"
+    return Verdict(
+        check="qa",
+        expectation=f"{node or 'The target'} passes every QA check before it takes work",
+        bound="every check",
+        measured=f"{len(results) - len(failing)} of {len(results)} checks" if results else "",
+        status=status,
+        why=why,
+        evidence=tuple(record.seq for record, event in results if event.ok is not True),
+        node=node,
+    )
+
+
+def _phrase(result: QaChecked) -> str:
+    gpu = "" if result.gpu is None else f" on GPU {result.gpu}"
+    if result.ok is None:
+        return f"{result.check}{gpu} could not be measured" + (f" ({result.detail})" if result.detail else "")
+    return f"{result.check}{gpu}: {result.value} {result.unit}".rstrip() + f", wanted {result.bound}"

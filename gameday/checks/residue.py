@@ -1,0 +1,86 @@
+"""What of a node is not as it was before the run, and what of that the run is to blame for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gameday.history.events import NodeSeen, NodeSnapshot
+from gameday.history.journal import History
+
+OUR_DOMAIN = "gameday.dev/"
+NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
+"""Taints of the node lifecycle controller: they come and go by themselves with the node's conditions."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as it was. `ours`: a person must undo it, since the run or what it provoked left it."""
+
+    node: str
+    what: str
+    before: str
+    after: str
+    ours: bool
+
+    def __str__(self) -> str:
+        return f"{self.what} on {self.node} was {self.before or 'absent'} and is {self.after or 'absent'}"
+
+
+def snapshot(history: History, node: str | None, phase: str) -> NodeSnapshot | None:
+    """The first 'before', or the last 'during' or 'after' snapshot of the node."""
+    seen = [event.snapshot for event in history.of(NodeSeen) if event.phase == phase and event.snapshot.node == node]
+    if not seen:
+        return None
+    return seen[0] if phase == "before" else seen[-1]
+
+
+def differences(before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
+    """Taints, labels, our annotations and cordon. A new boot id or resource version is no residue."""
+    found = []
+    for taint in sorted(set(before.taints) ^ set(after.taints), key=str):
+        added = taint in after.taints
+        ours = added and not taint.key.startswith(NODE_LIFECYCLE_DOMAIN)
+        found.append(
+            Difference(
+                before.node, f"taint {taint.key}", "" if added else str(taint), str(taint) if added else "", ours
+            )
+        )
+    if before.unschedulable != after.unschedulable:
+        words = {True: "cordoned", False: "schedulable"}
+        found.append(
+            Difference(
+                before.node,
+                "scheduling",
+                words[before.unschedulable],
+                words[after.unschedulable],
+                ours=after.unschedulable,
+            )
+        )
+    return (
+        found
+        + _maps(before.node, "label", before.labels, after.labels)
+        + _maps(before.node, "annotation", _ours(before.annotations), _ours(after.annotations))
+    )
+
+
+def _ours(annotations: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if key.startswith(OUR_DOMAIN)}
+
+
+def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -> list[Difference]:
+    return [
+        Difference(node, f"{kind} {key}", before.get(key, ""), after.get(key, ""), key.startswith(OUR_DOMAIN))
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
+
+
+def left_over(history: History) -> list[Difference]:
+    """What the run must answer for, over every node seen both before and after."""
+    nodes = dict.fromkeys(event.snapshot.node for event in history.of(NodeSeen))
+    found: list[Difference] = []
+    for node in nodes:
+        before, after = snapshot(history, node, "before"), snapshot(history, node, "after")
+        if before and after:
+            found += [difference for difference in differences(before, after) if difference.ours]
+    return found

@@ -1,0 +1,34 @@
+"""Before anything is broken, the cluster must be as the plan assumes; else the run measures something else."""
+
+from __future__ import annotations
+
+from gameday.checks.facts import absence, worst
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import SteadyStateChecked, Step, StepEnded
+from gameday.history.journal import History
+from gameday.observe.frames import Frames
+from gameday.plan.models import Plan
+
+ORDER = 10
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    lines = list(history.with_times(SteadyStateChecked))
+    failing = [f"{line.name}: {line.detail}" for _, line in lines if line.ok is not True]
+    if not lines:
+        status, why = absence(history, Step.BASELINE, "a steady-state check")
+    elif any(ended.step == Step.BASELINE for ended in history.of(StepEnded)):
+        status, why = worst(line.ok for _, line in lines), "; ".join(failing)
+    else:
+        status, why = Status.UNKNOWN, "the run was cut off before every gate was checked"
+    return [
+        Verdict(
+            check="steady-state",
+            expectation="The cluster is in its steady state before the fault",
+            bound="every gate",
+            measured=f"{len(lines) - len(failing)} of {len(lines)} gates" if lines else "",
+            status=status,
+            why=why,
+            evidence=tuple(record.seq for record, _ in lines),
+        )
+    ]

@@ -1,0 +1,96 @@
+"""What the taint is for: no new GPU work lands there, resubmitted work runs elsewhere, running work fares as said.
+
+After QA the reverse: a GPU pod runs on the node again.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gameday.checks.facts import absence, at_most, seconds_text, target_nodes, worst
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import Record, Step, WorkloadSeen
+from gameday.history.journal import History
+from gameday.observe.frames import Frames
+from gameday.plan.models import Plan
+
+ORDER = 60
+
+Purpose = Literal["canary", "resubmitted", "running", "return"]
+Seen = tuple[Record, WorkloadSeen]
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    wanted = plan.expect.workloads
+    verdicts = []
+    if plan.expect.taints:
+        verdicts += [
+            _judge(
+                history,
+                "canary",
+                "A GPU pod that asks for the tainted node stays unscheduled",
+                f"for {seconds_text(wanted.canary_kept_off_for.total_seconds())}",
+            ),
+            _judge(
+                history,
+                "resubmitted",
+                "A resubmitted GPU job runs on a healthy node",
+                at_most(wanted.resubmitted_within),
+            ),
+        ]
+    if wanted.running_pods != "any":
+        phrase = f"GPU pods that ran on the node are {wanted.running_pods}"
+        verdicts.append(_judge(history, "running", phrase, wanted.running_pods))
+    verdicts.append(_judge(history, "return", "After QA a GPU pod runs on the node again", "on the node"))
+    return verdicts
+
+
+def _judge(history: History, purpose: Purpose, expectation: str, bound: str) -> Verdict:
+    seen = _newest_by_pod(history, purpose)
+    if seen:
+        status = worst(_holds(history, event) for _, event in seen)
+        why = "; ".join(_grievance(history, e) for _, e in seen if _holds(history, e) is not True)
+        measured = "; ".join(dict.fromkeys(_where(event) for _, event in seen))
+    else:
+        step = Step.QA_NODE if purpose == "return" else Step.VERIFY_TAINT
+        status, why = absence(history, step, "the pod that would prove it")
+        measured = ""
+        if status is Status.BROKEN:
+            # No pod was ever there to prove either answer (none ran on the node, or none was sent).
+            status, why = Status.UNKNOWN, "no pod was watched that could prove it"
+    return Verdict(
+        check=f"workload-{purpose}",
+        expectation=expectation,
+        bound=bound,
+        measured=measured,
+        status=status,
+        why=why,
+        evidence=tuple(record.seq for record, _ in seen),
+    )
+
+
+def _newest_by_pod(history: History, purpose: Purpose) -> list[Seen]:
+    newest = {e.pod: (r, e) for r, e in history.with_times(WorkloadSeen) if e.purpose == purpose}
+    return list(newest.values())
+
+
+def _contradiction(history: History, seen: WorkloadSeen) -> str:
+    """Where the pod is speaks against what the observer said of it; empty where the two agree."""
+    on_target = seen.node in target_nodes(history)
+    if seen.ok and seen.purpose in ("canary", "resubmitted") and seen.node and on_target:
+        return f"{seen.pod} runs on the tainted node {seen.node}"
+    if seen.ok and seen.purpose == "return" and not on_target:
+        return f"{seen.pod} runs on {seen.node or 'no node'}, which is no target"
+    return ""
+
+
+def _holds(history: History, seen: WorkloadSeen) -> bool | None:
+    return False if _contradiction(history, seen) else seen.ok
+
+
+def _grievance(history: History, seen: WorkloadSeen) -> str:
+    return _contradiction(history, seen) or f"{seen.pod}: {seen.detail}"
+
+
+def _where(seen: WorkloadSeen) -> str:
+    return f"{seen.phase} on {seen.node}" if seen.node else f"{seen.phase}, unscheduled"
