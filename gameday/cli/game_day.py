@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 DEFAULT_PLAN = "gpu-fell-off-the-bus"
 _FOLDER = Path(".rehearsal")
+# What goes wrong is said by the run's own history; Prefect's log would only repeat it as a traceback.
+_QUIET_PREFECT = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+}
 
 Reports = Annotated[Path, typer.Option(help="Folder the run's own folder is made in.")]
 Nodes = Annotated[int, typer.Option(min=1, max=1000, help="Virtual GPU nodes.")]
@@ -101,8 +107,8 @@ def run(
         load_profile(profile)
     except ProfileError as error:
         raise CommandError(str(error)) from None
-    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
+    for name, value in _QUIET_PREFECT.items():
+        os.environ.setdefault(name, value)
     return _play(_console(), plan, profile, reports, "manual", f"gameday run {plan}")
 
 

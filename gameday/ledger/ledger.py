@@ -31,8 +31,9 @@ class StoredLedger:
     unreadable: tuple[str, ...] = ()
 
     def open_entries(self) -> list[Entry]:
-        """Entries nobody has settled, newest first: the order to undo them in."""
-        return sorted((e for e in self.entries if e.settled is None), key=lambda e: e.seq, reverse=True)
+        """Entries to undo, newest first. One settled as dirty is a person's business; unknown may be tried again."""
+        unsettled = (None, Cleanliness.UNKNOWN)
+        return sorted((e for e in self.entries if e.settled in unsettled), key=lambda e: e.seq, reverse=True)
 
 
 class Ledger:

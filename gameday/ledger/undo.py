@@ -12,16 +12,16 @@ from typing import Any
 
 from gameday.agent.task import Outcome, UndoTask
 from gameday.cluster.kubernetes import Kubernetes, KubernetesError, snapshot
-from gameday.cluster.manifests import AGENT_GRACE_S, agent_pod
+from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodFollower
 from gameday.history.events import Cleanliness
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault
 
-# An undo must end well inside the 30 s Prefect grants a cancelled run (research/prefect.md): the injector gets its
-# own grace, and the second agent, which only undoes, as much again.
-_GONE_WITHIN_S = AGENT_GRACE_S + 5.0
+# An undo must end inside the 30 s Prefect grants a cancelled run (research/prefect.md). An agent that needs longer
+# goes on by itself (its grace is 60 s), the entry stays open, and the reaper looks at it later.
+_GONE_WITHIN_S = 15.0
 _SECOND_AGENT_DEADLINE = timedelta(seconds=60)
-_SECOND_AGENT_WITHIN_S = 20.0
+_SECOND_AGENT_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def _take_out(kubernetes: Kubernetes, entry: Entry, fault: TakeOutFault, run_id:
     before = pods.seen(fault.pod)
     by_deadline = before is not None and before.reason == "DeadlineExceeded"
     kubernetes.delete_pod(fault.pod)
-    pods.wait_gone(fault.pod, _GONE_WITHIN_S)
+    if not pods.wait_gone(fault.pod, _GONE_WITHIN_S):
+        return Undone(Cleanliness.UNKNOWN, (f"injector pod {fault.pod} is still undoing after {_GONE_WITHIN_S:g} s",))
     outcome = last_word(pods, fault.pod)
     if outcome is not None and outcome.cleanliness is Cleanliness.CLEAN:
         return Undone(Cleanliness.CLEAN, outcome.evidence, by_deadline)

@@ -252,11 +252,12 @@ class RehearsalCluster:
 
 
 def prefect_environment(home: Path) -> dict[str, str]:
-    """Prefect on its own SQLite in `home`, quiet: no telemetry, no banners, its own log at errors only."""
+    """Prefect on its own SQLite in `home`, quiet: no telemetry, no banners, no tracebacks of what a run's own history
+    already says."""
     return {
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_LOGGING_LEVEL": "ERROR",
-        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_TO_API_ENABLED": "false",
         "DO_NOT_TRACK": "1",
     }

@@ -112,11 +112,6 @@ class GpuFleet:
         self.nvlink_bytes: Floats = np.zeros(shape)
 
     @property
-    def present(self) -> Flags:
-        """The GPUs the driver enumerates, lost ones included."""
-        return ~self.removed & self.powered[:, None]
-
-    @property
     def memory_used_mib(self) -> Ints:
         """Training fills the memory whatever it computes at the moment; an idle driver keeps 4 MiB."""
         return np.where(self.pod_load > 0, (FB_TOTAL_MIB * (0.78 + 0.03 * self._silicon)).astype(np.int64), 4)

@@ -19,8 +19,7 @@ from gameday.rehearsal.nodes.programs.run import run_program
 from gameday.rehearsal.nodes.virtual_nodes import VirtualNodes
 
 NODES: web.AppKey[VirtualNodes] = web.AppKey("nodes", VirtualNodes)
-_LONGEST_LOAD_S = 3600.0
-_LOAD_ALIVE_S = 3600.0
+_LONGEST_WORK_S = 3600.0  # of one program or measurement; more is a mistake in the request
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -34,7 +33,7 @@ class _Record(_Body):
 
 class _Run(_Body):
     argv: list[str] = Field(min_length=1)
-    timeout_s: float = Field(gt=0, le=_LOAD_ALIVE_S)
+    timeout_s: float = Field(gt=0, le=_LONGEST_WORK_S)
 
 
 class _File(_Body):
@@ -44,7 +43,7 @@ class _File(_Body):
 
 class _Load(_Body):
     gpu: int
-    seconds: float = Field(ge=0, le=_LONGEST_LOAD_S)
+    seconds: float = Field(ge=0, le=_LONGEST_WORK_S)
 
 
 def application(nodes: VirtualNodes) -> web.Application:

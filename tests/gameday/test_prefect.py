@@ -1,0 +1,54 @@
+"""The deployments of prefect.yaml, on a real Prefect server and a real process worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from gameday.history.journal import read_history
+from tests.gameday.conftest import QUICK, Arena
+
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(300)]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PREFECT_HOME": str(tmp_path / "prefect"),
+        "PREFECT_API_URL": f"{clean_arena.cluster.urls['prefect']}/api",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_LOGGING_LEVEL": "ERROR",
+    }
+
+    def prefect(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "prefect", "--no-prompt", *arguments],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    plan = tmp_path / "plan.yaml"
+    YAML(typ="safe", pure=True).dump(QUICK, plan)
+    prefect("work-pool", "create", "gameday", "--type", "process")
+    prefect("deploy", "--all")
+    parameters = {"plan": str(plan), "profile": str(clean_arena.cluster.profile), "reports": str(tmp_path / "reports")}
+    prefect("deployment", "run", "game-day/manual", "--params", json.dumps(parameters))
+    prefect("worker", "start", "--pool", "gameday", "--run-once")
+    run = next((tmp_path / "reports").iterdir())
+    assert (run / "report.html").is_file()
+    assert read_history(run / "history.jsonl").records
+    assert "Passed" in prefect("flow-run", "ls", "--flow-name", "game-day")
+    assert "verdicts" in prefect("artifact", "ls")
