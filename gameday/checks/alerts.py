@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gameday.checks.facts import absence, at_most, bounded, injected, seconds_text, stopped_because, target_nodes
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import AlertSeen, FaultUndone, Record, Remediated, RunEnded, Step
+from gameday.history.events import AlertSeen, FaultInjected, FaultUndone, Record, Remediated, RunEnded, Step
 from gameday.history.journal import History
 from gameday.observe.frames import Frames
 from gameday.plan.models import ExpectedAlert, Plan
@@ -95,9 +95,10 @@ def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Ve
 
 
 def _remediation_end(history: History, node: str | None) -> Record | None:
-    """The record of the remediation, or of the last undo where the plan remediates nothing."""
+    """The record of the remediation, or of the fault's undo where the plan remediates nothing."""
     remediated = [record for record, event in history.with_times(Remediated) if event.node == node]
-    undone = [record for record, event in history.with_times(FaultUndone) if event.node == node]
+    faults = {event.intent for event in history.of(FaultInjected) if event.target.node == node}
+    undone = [record for record, event in history.with_times(FaultUndone) if event.intent in faults]
     ends = remediated or undone
     return ends[-1] if ends else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gameday.checks.verdict import Status
@@ -28,7 +28,9 @@ hosts well below it; the sources we compare stamp to the millisecond)."""
 
 
 def seconds_text(seconds: float) -> str:
-    """`4.2 s`, `2 min 05 s`, `1 h 02 min`: the one way durations are written for people."""
+    """`0.31 s`, `4.2 s`, `2 min 05 s`, `1 h 02 min`: the one way durations are written for people."""
+    if 0.005 <= abs(seconds) < 0.995:
+        return f"{seconds:.2f} s"
     if abs(seconds) < 120:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -95,6 +97,12 @@ def bounded(start: datetime, end: datetime, bound: timedelta) -> tuple[Status, f
     seconds = max(seconds, 0.0)
     over = seconds - bound.total_seconds()
     return (Status.BROKEN, seconds, f"{seconds_text(over)} too late") if over > 0 else (Status.HELD, seconds, "")
+
+
+def some(phrases: Sequence[str], most: int = 3) -> str:
+    """The first few phrases as one, with the count of the rest: a verdict's why is a sentence, not a listing."""
+    rest = len(phrases) - most
+    return "; ".join(phrases[:most]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def worst(statuses: Iterable[bool | None]) -> Status:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, target_nodes
+from gameday.checks.facts import absence, some, target_nodes
 from gameday.checks.residue import differences, snapshot
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import NodeSeen, Step
@@ -21,7 +21,7 @@ def _of(history: History, node: str | None) -> Verdict:
     before, after = snapshot(history, node, "before"), snapshot(history, node, "after")
     changed = differences(before, after) if before and after else []
     if before and after:
-        status, why = (Status.BROKEN if changed else Status.HELD), "; ".join(map(str, changed))
+        status, why = (Status.BROKEN if changed else Status.HELD), some([str(change) for change in changed])
     else:
         missing = "before" if before is None else "after"
         # A snapshot that was never taken cannot show a residue, whatever the step says of itself.

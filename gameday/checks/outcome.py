@@ -24,6 +24,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
+from gameday.checks.facts import some
 from gameday.checks.residue import left_over
 from gameday.checks.undo_proof import undo_state
 from gameday.checks.verdict import Status, Verdict
@@ -78,16 +79,16 @@ def cleanliness(history: History) -> tuple[Cleanliness, str]:
 def _dirt(history: History) -> str:
     ended = history.last(RunEnded)
     if residue := left_over(history):
-        return "; ".join(map(str, residue))
+        return some([str(difference) for difference in residue])
     if dirty := _intents(history, Cleanliness.DIRTY):
-        return "; ".join(f"{intent.object} ({intent.undo})" for intent in dirty)
+        return some([f"{intent.object} ({intent.undo})" for intent in dirty])
     return "the run's own last look found something left" if ended and ended.cleanliness is Cleanliness.DIRTY else ""
 
 
 def _doubt(history: History) -> str:
     ended = history.last(RunEnded)
     if unproven := _intents(history, Cleanliness.UNKNOWN):
-        return f"no proof that this was undone: {', '.join(intent.act for intent in unproven)}"
+        return f"no proof that this was undone: {some([intent.act for intent in unproven])}"
     if ended is None:
         return "the history is cut off and a damaged line may hide a change" if history.damaged else ""
     # A refused run that announced no change had nothing to look for.
@@ -125,4 +126,5 @@ def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness)
 def _named(verdicts: Sequence[Verdict]) -> str:
     """The first verdict in words, since one sentence has room for one; the table has the rest."""
     first, more = verdicts[0], len(verdicts) - 1
-    return f"{first.expectation} — {first.why or first.status}" + (f"; and {more} more" if more else "")
+    rest = f" (and {more} other{'' if more == 1 else 's'})" if more else ""
+    return f"{first.expectation} — {first.why or first.status}{rest}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, target_nodes, worst
+from gameday.checks.facts import absence, some, target_nodes, worst
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import QaChecked, Step, StepEnded
 from gameday.history.journal import History
@@ -22,9 +22,9 @@ def _of(history: History, node: str | None) -> Verdict:
     if not results:
         status, why = absence(history, Step.QA_NODE, f"a QA result of {node}")
     elif any(ended.step == Step.QA_NODE for ended in history.of(StepEnded)):
-        status, why = worst(event.ok for _, event in results), "; ".join(failing)
+        status, why = worst(event.ok for _, event in results), some(failing)
     elif any(event.ok is False for _, event in results):
-        status, why = Status.BROKEN, "; ".join(failing)
+        status, why = Status.BROKEN, some(failing)
     else:
         status, why = Status.UNKNOWN, "the run was cut off before QA had ended"
     return Verdict(

@@ -8,6 +8,9 @@ from gameday.history.events import NodeSeen, NodeSnapshot
 from gameday.history.journal import History
 
 OUR_DOMAIN = "gameday.dev/"
+DETECTOR_MEMORY = "gameday.dev/health-seen"
+"""The node-health controller's note of lines it acted upon: it outlives the taint on purpose, and the run never
+wrote it."""
 NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
 """Taints of the node lifecycle controller: they come and go by themselves with the node's conditions."""
 
@@ -23,7 +26,11 @@ class Difference:
     ours: bool
 
     def __str__(self) -> str:
-        return f"{self.what} on {self.node} was {self.before or 'absent'} and is {self.after or 'absent'}"
+        return f"{self.what} on {self.node} was {_short(self.before)} and is {_short(self.after)}"
+
+
+def _short(value: str) -> str:
+    return value if 0 < len(value) <= 80 else f"{value[:80]}…" if value else "absent"
 
 
 def snapshot(history: History, node: str | None, phase: str) -> NodeSnapshot | None:
@@ -64,7 +71,8 @@ def differences(before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
 
 
 def _ours(annotations: dict[str, str]) -> dict[str, str]:
-    return {key: value for key, value in annotations.items() if key.startswith(OUR_DOMAIN)}
+    ours = {key: value for key, value in annotations.items() if key.startswith(OUR_DOMAIN)}
+    return {key: value for key, value in ours.items() if key != DETECTOR_MEMORY}
 
 
 def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -> list[Difference]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, worst
+from gameday.checks.facts import absence, some, worst
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import SteadyStateChecked, Step, StepEnded
 from gameday.history.journal import History
@@ -18,7 +18,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     if not lines:
         status, why = absence(history, Step.BASELINE, "a steady-state check")
     elif any(ended.step == Step.BASELINE for ended in history.of(StepEnded)):
-        status, why = worst(line.ok for _, line in lines), "; ".join(failing)
+        status, why = worst(line.ok for _, line in lines), some(failing)
     else:
         status, why = Status.UNKNOWN, "the run was cut off before every gate was checked"
     return [

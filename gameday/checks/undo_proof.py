@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import stopped_because
+from gameday.checks.facts import some, stopped_because
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Cleanliness, FaultUndone, IntentRecorded
 from gameday.history.journal import History
@@ -48,4 +48,4 @@ def _intents_of(history: History, states: dict[str, Cleanliness], state: Cleanli
 
 
 def _named(intents: list[IntentRecorded], grievance: str) -> str:
-    return "; ".join(f"{intent.act} ({intent.object}): {grievance}" for intent in intents)
+    return some([f"{intent.act} ({intent.object}): {grievance}" for intent in intents])

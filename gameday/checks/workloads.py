@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gameday.checks.facts import absence, at_most, seconds_text, target_nodes, worst
+from gameday.checks.facts import absence, at_most, seconds_text, some, target_nodes, worst
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Record, Step, WorkloadSeen
 from gameday.history.journal import History
@@ -49,7 +49,7 @@ def _judge(history: History, purpose: Purpose, expectation: str, bound: str) -> 
     seen = _newest_by_pod(history, purpose)
     if seen:
         status = worst(_holds(history, event) for _, event in seen)
-        why = "; ".join(_grievance(history, e) for _, e in seen if _holds(history, e) is not True)
+        why = some([_grievance(history, e) for _, e in seen if _holds(history, e) is not True])
         measured = "; ".join(dict.fromkeys(_where(event) for _, event in seen))
     else:
         step = Step.QA_NODE if purpose == "return" else Step.VERIFY_TAINT

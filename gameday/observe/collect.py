@@ -11,19 +11,11 @@ from gameday.cluster.http import AdapterError
 from gameday.cluster.prometheus import Series
 from gameday.history.events import AlertSeen, FaultInjected
 from gameday.observe.alerts import node_of
+from gameday.observe.dcgm import METRICS
 from gameday.observe.frames import Frames, conform
 from gameday.observe.metrics import metrics_frame
 from gameday.run.context import Run
 
-# What a person wants to see of a GPU around a fault; DCGM field names (research/gpu-health.md 7.6).
-METRICS = (
-    "DCGM_FI_DEV_GPU_TEMP",
-    "DCGM_FI_DEV_POWER_USAGE",
-    "DCGM_FI_DEV_GPU_UTIL",
-    "DCGM_FI_DEV_SM_CLOCK",
-    "DCGM_FI_DEV_FB_USED",
-    "DCGM_FI_DEV_XID_ERRORS",
-)
 # Enough points for a chart as wide as a page, whatever the run's length.
 _POINTS = 300
 _FINEST = timedelta(milliseconds=500)

@@ -1,0 +1,206 @@
+"""Read a run folder back, forgiving everything: a report that fails on damage hides the run that needs it most."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import ConfigDict, ValidationError
+
+from gameday.checks import run_checks
+from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text
+from gameday.checks.outcome import RunResult, fold
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import FaultInjected, FaultUndone, Record, RunStarted
+from gameday.history.journal import History, read_history
+from gameday.observe.frames import Frames
+from gameday.plan.models import FaultParameters, Plan
+
+
+class OpenFault(FaultParameters):
+    """Parameters of a fault this version may not know (any more): kept as they are, judged by nobody."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class _AnyFault(Mapping[str, type[FaultParameters]]):
+    """Every fault name is known, so that a report needs no fault code to read a plan."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str)
+
+    def __getitem__(self, name: str) -> type[FaultParameters]:
+        return OpenFault
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file of the run folder, with what a reader needs to know it unchanged."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything a section may use. `zero` is T+0: the first fault going in, else the first record."""
+
+    plan: Plan | None
+    plan_text: str
+    history: History
+    frames: Frames
+    verdicts: tuple[Verdict, ...]
+    result: RunResult
+    files: tuple[RunFile, ...]
+    problems: tuple[str, ...]
+    """What was wrong with the folder itself, as sentences."""
+
+    @property
+    def started(self) -> RunStarted | None:
+        return self.history.first(RunStarted)
+
+    @property
+    def zero(self) -> datetime | None:
+        fault = min((event.written_at for event in self.history.of(FaultInjected)), default=None)
+        return fault or (self.history.records[0].at if self.history.records else None)
+
+    def offset_s(self, at: datetime) -> float:
+        """Seconds since T+0; 0.0 in a run without any record."""
+        return (at - self.zero).total_seconds() if self.zero else 0.0
+
+    def fault_window(self, node: str | None = None) -> tuple[float, float] | None:
+        """From the fault going in to its undo, seconds since T+0; to the last record where no undo is on record.
+
+        `node` None spans the faults of all nodes. None where no fault went in.
+        """
+        faults = [event for event in self.history.of(FaultInjected) if node in (None, event.target.node)]
+        if not faults:
+            return None
+        intents = {fault.intent for fault in faults}
+        undone = [record.at for record, event in self.history.with_times(FaultUndone) if event.intent in intents]
+        end = max(undone, default=self.history.records[-1].at)
+        return self.offset_s(min(fault.written_at for fault in faults)), self.offset_s(end)
+
+
+def load_run(folder: Path) -> Run:
+    """Whatever of the run is readable; what is not stands in `problems`. Raises FileNotFoundError without a folder."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is no run folder: give the folder that holds history.jsonl")
+    problems: list[str] = []
+    plan_text = _text(folder / "plan.yaml", problems)
+    plan = _plan(folder / "plan.json", problems)
+    history = _history(folder / "history.jsonl", problems)
+    frames = _frames(folder / "frames", problems)
+    verdicts = run_checks(plan, history, frames) if plan else [_no_plan()]
+    problems += _plan_mismatch(folder / "plan.yaml", history) + clock_jumps(history)
+    return Run(
+        plan=plan,
+        plan_text=plan_text,
+        history=history,
+        frames=frames,
+        verdicts=tuple(verdicts),
+        result=fold(history, verdicts),
+        files=tuple(_files(folder)),
+        problems=tuple(problems),
+    )
+
+
+def _no_plan() -> Verdict:
+    return Verdict(
+        check="plan",
+        expectation="The plan that ran can be read",
+        status=Status.UNKNOWN,
+        why="plan.json is missing or damaged, so no expectation can be judged",
+    )
+
+
+def _text(path: Path, problems: list[str]) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        problems.append(f"{path.name} cannot be read ({error.strerror}): the plan's text is not shown.")
+        return ""
+
+
+def _plan(path: Path, problems: list[str]) -> Plan | None:
+    try:
+        return Plan.model_validate_json(path.read_bytes(), context={"faults": _AnyFault()})
+    except OSError as error:
+        problems.append(f"{path.name} cannot be read ({error.strerror}): expectations cannot be judged.")
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"])) or "the file"
+        problems.append(f"{path.name} is damaged ({where}: {error.errors()[0]['msg']}): expectations cannot be judged.")
+    return None
+
+
+def _history(path: Path, problems: list[str]) -> History:
+    try:
+        history = read_history(path)
+    except OSError as error:
+        problems.append(f"{path.name} cannot be read ({error.strerror}): nothing is known of the run.")
+        return History(())
+    if history.damaged:
+        lines = f"{history.damaged} line{'' if history.damaged == 1 else 's'}"
+        problems.append(f"{path.name}: {lines} could not be decoded and were skipped; what they said is not known.")
+    return history
+
+
+def _frames(folder: Path, problems: list[str]) -> Frames:
+    if not folder.is_dir():
+        problems.append("The frames folder is missing: metrics, alerts and log lines are not measured.")
+        return Frames()
+    try:
+        return Frames.load(folder)
+    except Exception as error:  # a Parquet file can be damaged in more ways than its reader names
+        problems.append(f"The frames are damaged ({type(error).__name__}: {error}): metrics are not measured.")
+        return Frames()
+
+
+def _plan_mismatch(path: Path, history: History) -> list[str]:
+    started = history.first(RunStarted)
+    if not started or not path.is_file() or _sha256(path) == started.plan_sha256:
+        return []
+    return ["plan.yaml is not the file that ran: its SHA-256 differs from the one the run recorded."]
+
+
+def clock_jumps(history: History) -> list[str]:
+    """Where the wall clock moved against the monotonic one between two records of one process."""
+    found = []
+    previous: dict[str, Record] = {}
+    for record in history.records:
+        before = previous.get(record.boot)
+        if before:
+            drift = (record.at - before.at).total_seconds() - (record.monotonic - before.monotonic)
+            if abs(drift) > CLOCK_TOLERANCE_S:
+                found.append(
+                    f"The wall clock jumped by {drift:+.1f} s before record {record.seq} "
+                    f"({record.at:%H:%M:%S} UTC): times across it are off by {seconds_text(abs(drift))}."
+                )
+        previous[record.boot] = record
+    return found
+
+
+def _files(folder: Path) -> list[RunFile]:
+    """The run's own files, not what rendering writes."""
+    names = ["plan.yaml", "plan.json", "history.jsonl"]
+    paths = [folder / name for name in names] + sorted((folder / "frames").glob("*.parquet"))
+    return [
+        RunFile(path.relative_to(folder).as_posix(), path.stat().st_size, _sha256(path))
+        for path in paths
+        if path.is_file()
+    ]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,106 @@
+"""The alert matrix: what was to fire and how it went, what else fired, what was there before, what was silenced."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from gameday.checks.alerts import label_gaps
+from gameday.checks.facts import injected, target_nodes
+from gameday.history.events import AlertSeen, Step, StepStarted
+from gameday.plan.models import ExpectedAlert
+from gameday.report.run import Run
+
+ORDER = 40
+TITLE = "Alerts"
+
+
+class ExpectedRow(BaseModel):
+    alert: str
+    node: str | None
+    bound_s: float
+    pending_at: datetime | None
+    firing_at: datetime | None
+    resolved_at: datetime | None
+    labels_wanted: dict[str, str]
+    label_gaps: tuple[str, ...] | None
+    receivers: tuple[str, ...] | None
+    to_fire_s: float | None
+    firing_for_s: float | None
+    silenced: bool | None
+
+
+class OtherRow(BaseModel):
+    alert: str
+    node: str | None
+    state: str
+    severity: str | None
+    first_at: datetime
+    summary: str
+    silenced: bool
+
+
+class AlertMatrix(BaseModel):
+    watched: bool
+    expected: tuple[ExpectedRow, ...]
+    unexpected: tuple[OtherRow, ...]
+    at_baseline: tuple[OtherRow, ...]
+    others_allowed: bool | None
+
+
+def build(run: Run) -> AlertMatrix:
+    seen = run.history.of(AlertSeen)
+    wanted = run.plan.expect.alerts if run.plan else ()
+    return AlertMatrix(
+        watched=any(started.step == Step.AWAIT_ALERT for started in run.history.of(StepStarted)),
+        expected=tuple(_expected(run, alert, node) for alert in wanted for node in target_nodes(run.history)),
+        unexpected=_others([event for event in seen if not event.expected and not event.at_baseline]),
+        at_baseline=_others([event for event in seen if event.at_baseline]),
+        others_allowed=run.plan.expect.allow_other_alerts if run.plan else None,
+    )
+
+
+def _expected(run: Run, alert: ExpectedAlert, node: str | None) -> ExpectedRow:
+    life = [
+        event
+        for event in run.history.of(AlertSeen)
+        if event.alert == alert.name and event.node == node and not event.at_baseline
+    ]
+    times = {state: [event.at for event in life if event.state == state] for state in ("pending", "firing", "resolved")}
+    firing = [event for event in life if event.state == "firing"]
+    fault = injected(run.history, node)
+    firing_at = min(times["firing"], default=None)
+    resolved_at = max(times["resolved"], default=None)
+    gaps = min((label_gaps(alert, event.labels) for event in firing), key=len) if firing else None
+    return ExpectedRow(
+        alert=alert.name,
+        node=node,
+        bound_s=alert.within.total_seconds(),
+        pending_at=min(times["pending"], default=None),
+        firing_at=firing_at,
+        resolved_at=resolved_at,
+        labels_wanted=alert.labels,
+        label_gaps=None if gaps is None else tuple(gaps),
+        receivers=tuple(sorted({name for event in firing for name in event.receivers})) if firing else None,
+        to_fire_s=(firing_at - fault[1].written_at).total_seconds() if firing_at and fault else None,
+        firing_for_s=(resolved_at - firing_at).total_seconds() if firing_at and resolved_at else None,
+        silenced=any(event.silenced for event in life) if life else None,
+    )
+
+
+def _others(seen: list[AlertSeen]) -> tuple[OtherRow, ...]:
+    """One row per alert and node, in its newest state."""
+    newest: dict[tuple[str, str | None], OtherRow] = {}
+    for event in seen:
+        first = newest.get((event.alert, event.node))
+        newest[event.alert, event.node] = OtherRow(
+            alert=event.alert,
+            node=event.node,
+            state=event.state,
+            severity=event.labels.get("severity"),
+            first_at=min(first.first_at, event.at) if first else event.at,
+            summary=event.annotations.get("summary") or event.annotations.get("description", ""),
+            silenced=event.silenced,
+        )
+    return tuple(newest.values())

@@ -1,0 +1,106 @@
+"""The detection chain as a waterfall: when each hop happened, how long it took, and which was slowest."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from gameday.checks.facts import injected, target_nodes
+from gameday.history.events import AlertSeen, Hop, HopSeen, TaintSeen
+from gameday.report.run import Run
+
+ORDER = 50
+TITLE = "Detection chain"
+
+CAUSES: dict[Hop, tuple[Hop, ...]] = {
+    Hop.IN_LOG_STORE: (Hop.WRITTEN,),
+    Hop.DECIDED: (Hop.IN_LOG_STORE, Hop.WRITTEN),
+    Hop.SAMPLED: (Hop.DECIDED, Hop.IN_LOG_STORE, Hop.WRITTEN),
+    Hop.RULE_PENDING: (Hop.SAMPLED, Hop.DECIDED, Hop.WRITTEN),
+    Hop.RULE_FIRING: (Hop.RULE_PENDING, Hop.SAMPLED, Hop.WRITTEN),
+    Hop.NOTIFIED: (Hop.RULE_FIRING, Hop.WRITTEN),
+    Hop.TAINTED: (Hop.DECIDED, Hop.NOTIFIED, Hop.RULE_FIRING, Hop.IN_LOG_STORE, Hop.WRITTEN),
+}
+"""Which hops can set off which: logs and metrics branch, so a hop's cause is not always the row above."""
+
+
+class HopRow(BaseModel):
+    """`start_s` to `end_s` after the fault is the time this hop took; None where it was not seen."""
+
+    hop: str
+    at: datetime | None
+    start_s: float | None
+    end_s: float | None
+    took_s: float | None
+    since: str
+    source: str
+    slowest: bool = False
+
+
+class Chain(BaseModel):
+    node: str | None
+    rows: tuple[HopRow, ...]
+    total_s: float | None
+    slowest: str | None
+
+
+class Chains(BaseModel):
+    chains: tuple[Chain, ...]
+
+
+def build(run: Run) -> Chains:
+    return Chains(chains=tuple(_chain(run, node) for node in target_nodes(run.history)))
+
+
+def _chain(run: Run, node: str | None) -> Chain:
+    seen: dict[Hop, HopSeen] = {}
+    for event in run.history.of(HopSeen):
+        if event.node == node and (event.hop not in seen or event.at < seen[event.hop].at):
+            seen[event.hop] = event
+    seen = {**_told_elsewhere(run, node), **seen}
+    zero = seen[Hop.WRITTEN].at if Hop.WRITTEN in seen else None
+    rows = [_row(hop, seen, zero) for hop in Hop]
+    took = {row.hop: row.took_s for row in rows if row.took_s is not None and row.hop != Hop.WRITTEN}
+    slowest = max(took, key=lambda hop: took[hop]) if took else None
+    rows = [row.model_copy(update={"slowest": row.hop == slowest}) for row in rows]
+    ends = [row.end_s for row in rows if row.end_s is not None]
+    # An unseen hop is shown as such; but where nothing was seen at all there is no chain to draw.
+    return Chain(node=node, rows=tuple(rows) if seen else (), total_s=max(ends, default=None), slowest=slowest)
+
+
+def _told_elsewhere(run: Run, node: str | None) -> dict[Hop, HopSeen]:
+    """Hops that other events tell of too, for where nobody recorded the hop itself; the first sighting of each."""
+    fault = injected(run.history, node)
+    if fault is None or node is None:
+        return {}
+    found = [HopSeen(hop=Hop.WRITTEN, node=node, at=fault[1].written_at, source="agent")]
+    for alert in run.history.of(AlertSeen):
+        hop = {"pending": Hop.RULE_PENDING, "firing": Hop.RULE_FIRING}.get(alert.state)
+        if hop and alert.node == node and alert.expected and not alert.at_baseline:
+            found.append(HopSeen(hop=hop, node=node, at=alert.at, source=f"alert {alert.alert}"))
+    wanted = {taint.key for taint in run.plan.expect.taints} if run.plan else set()
+    for seen in run.history.of(TaintSeen):
+        if seen.node == node and seen.present and seen.taint.key in wanted:
+            source = seen.manager or "Kubernetes"
+            found.append(HopSeen(hop=Hop.TAINTED, node=node, at=seen.at, source=source))
+    return {hop.hop: hop for hop in sorted(found, key=lambda hop: hop.at, reverse=True)}
+
+
+def _row(hop: Hop, seen: dict[Hop, HopSeen], zero: datetime | None) -> HopRow:
+    event = seen.get(hop)
+    if event is None or zero is None:
+        return HopRow(hop=hop, at=None, start_s=None, end_s=None, took_s=None, since="", source="")
+    earlier = [c for c in CAUSES.get(hop, ()) if c in seen and seen[c].at <= event.at]
+    cause = max(earlier, key=lambda c: seen[c].at, default=None)
+    begin = seen[cause].at if cause else event.at
+    return HopRow(
+        hop=hop,
+        at=event.at,
+        start_s=(begin - zero).total_seconds(),
+        end_s=(event.at - zero).total_seconds(),
+        # Before every cause of it: the clocks disagree, and a duration between them would be a lie.
+        took_s=(event.at - begin).total_seconds() if cause or hop is Hop.WRITTEN else None,
+        since=str(cause) if cause else "",
+        source=event.source,
+    )

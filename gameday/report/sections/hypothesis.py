@@ -1,0 +1,29 @@
+"""What was believed, what was broken to test it, and how far into the machine that reaches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from gameday.history.events import FaultInjected
+from gameday.report.run import Run
+
+ORDER = 20
+TITLE = "Hypothesis and fault"
+
+
+class HypothesisAndFault(BaseModel):
+    title: str | None
+    hypothesis: str | None
+    fault: dict[str, Any]
+    injected: tuple[FaultInjected, ...]
+
+
+def build(run: Run) -> HypothesisAndFault:
+    return HypothesisAndFault(
+        title=run.plan.title if run.plan else None,
+        hypothesis=run.plan.hypothesis if run.plan else None,
+        fault=run.plan.fault.model_dump(mode="json") if run.plan else {},
+        injected=tuple(run.history.of(FaultInjected)),
+    )

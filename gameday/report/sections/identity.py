@@ -1,0 +1,36 @@
+"""Which run this was, of what, where, by whom and when."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from gameday.history.events import RunEnded, RunStarted, TargetsChosen
+from gameday.report.run import Run
+
+ORDER = 10
+TITLE = "Identity"
+
+
+class Identity(BaseModel):
+    started: RunStarted | None
+    targets: TargetsChosen | None
+    first_at: datetime | None
+    last_at: datetime | None
+    seconds: float | None
+    closed: bool
+    detector: str | None
+
+
+def build(run: Run) -> Identity:
+    records = run.history.records
+    return Identity(
+        started=run.started,
+        targets=run.history.last(TargetsChosen),
+        first_at=records[0].at if records else None,
+        last_at=records[-1].at if records else None,
+        seconds=(records[-1].at - records[0].at).total_seconds() if records else None,
+        closed=run.history.last(RunEnded) is not None,
+        detector=run.plan.detector if run.plan else None,
+    )

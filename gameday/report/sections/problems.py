@@ -1,0 +1,37 @@
+"""What went wrong on the way, in the run and in its files: a reader must know how far to trust the rest."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from gameday.history.events import Problem
+from gameday.report.run import Run
+
+ORDER = 130
+TITLE = "Problems and gaps"
+
+
+class ProblemRow(BaseModel):
+    at: datetime
+    step: str | None
+    what: str
+    hint: str
+
+
+class Problems(BaseModel):
+    in_run: tuple[ProblemRow, ...]
+    in_files: tuple[str, ...]
+    damaged_lines: int
+
+
+def build(run: Run) -> Problems:
+    return Problems(
+        in_run=tuple(
+            ProblemRow(at=record.at, step=event.step, what=event.what, hint=event.hint)
+            for record, event in run.history.with_times(Problem)
+        ),
+        in_files=run.problems,
+        damaged_lines=run.history.damaged,
+    )

@@ -1,0 +1,61 @@
+"""QA against its floors, compact: one row per check, one column per GPU."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from gameday.history.events import QaChecked
+from gameday.report.run import Run
+
+ORDER = 100
+TITLE = "Node QA"
+
+
+class QaRow(BaseModel):
+    """`cells` follow the table's GPUs; None where that GPU has no result for the check."""
+
+    check: str
+    unit: str
+    bound: str
+    cells: tuple[QaChecked | None, ...]
+
+
+class QaTable(BaseModel):
+    node: str
+    gpus: tuple[int, ...]
+    rows: tuple[QaRow, ...]
+    node_wide: tuple[QaChecked, ...]
+    passed: int
+    failed: int
+    unmeasured: int
+
+
+class QaTables(BaseModel):
+    tables: tuple[QaTable, ...]
+
+
+def build(run: Run) -> QaTables:
+    results = run.history.of(QaChecked)
+    nodes = dict.fromkeys(result.node for result in results)
+    return QaTables(tables=tuple(_table(node, [r for r in results if r.node == node]) for node in nodes))
+
+
+def _table(node: str, results: list[QaChecked]) -> QaTable:
+    gpus = tuple(sorted({result.gpu for result in results if result.gpu is not None}))
+    newest = {(result.check, result.gpu): result for result in results}
+    checks = dict.fromkeys(result.check for result in results if result.gpu is not None)
+    rows = []
+    for check in checks:
+        cells = tuple(newest.get((check, gpu)) for gpu in gpus)
+        some = next(cell for cell in cells if cell)
+        rows.append(QaRow(check=check, unit=some.unit, bound=some.bound, cells=cells))
+    oks = [result.ok for result in newest.values()]
+    return QaTable(
+        node=node,
+        gpus=gpus,
+        rows=tuple(rows),
+        node_wide=tuple(result for (_, gpu), result in newest.items() if gpu is None),
+        passed=oks.count(True),
+        failed=oks.count(False),
+        unmeasured=oks.count(None),
+    )

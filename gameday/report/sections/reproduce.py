@@ -1,0 +1,42 @@
+"""How to run the same again: the command, the plan, versions, seed, and the files' hashes."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from gameday.history.events import TargetsChosen
+from gameday.report.run import Run
+
+ORDER = 120
+TITLE = "Reproduce"
+
+
+class FileRow(BaseModel):
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+class Reproduce(BaseModel):
+    command: str | None
+    gameday_version: str | None
+    server_version: str | None
+    seed: int | None
+    plan_text: str
+    files: tuple[FileRow, ...]
+    frame_rows: dict[str, int]
+
+
+def build(run: Run) -> Reproduce:
+    started, chosen = run.started, run.history.last(TargetsChosen)
+    frames = {"metrics": run.frames.metrics, "alerts": run.frames.alerts}
+    frames |= {"logs": run.frames.logs, "pods": run.frames.pods}
+    return Reproduce(
+        command=started.command if started else None,
+        gameday_version=started.gameday_version if started else None,
+        server_version=started.server_version if started else None,
+        seed=chosen.seed if chosen else run.plan.targets.seed if run.plan else None,
+        plan_text=run.plan_text,
+        files=tuple(FileRow(name=f.name, size_bytes=f.size_bytes, sha256=f.sha256) for f in run.files),
+        frame_rows={name: len(frame) for name, frame in frames.items()},
+    )

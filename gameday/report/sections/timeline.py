@@ -1,0 +1,118 @@
+"""Who did what when, and how the six steps lie against each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from gameday.history.events import (
+    FaultInjected,
+    QaChecked,
+    Record,
+    Step,
+    StepEnded,
+    StepOutcome,
+    StepStarted,
+)
+from gameday.report.narration import narrate
+from gameday.report.run import Run
+
+ORDER = 60
+TITLE = "Timeline"
+
+MOST_ROWS = 400
+"""Rows shown; a run that says more is cut in the middle, and says so. history.jsonl has all of them."""
+
+
+class Line(BaseModel):
+    seq: int
+    at: datetime
+    offset_s: float
+    actor: str
+    text: str
+    tone: str
+
+
+class StepBar(BaseModel):
+    step: str
+    outcome: str
+    why: str
+    start_s: float | None
+    end_s: float | None
+    deadline_s: float | None
+
+
+class Timeline(BaseModel):
+    zero: datetime | None
+    zero_is_fault: bool
+    first_s: float
+    last_s: float
+    fault_s: tuple[float, float] | None
+    """The fault window, seconds since T+0; to the last record where no undo is on record."""
+    steps: tuple[StepBar, ...]
+    lines: tuple[Line, ...]
+    left_out: int
+
+
+def build(run: Run) -> Timeline:
+    records = run.history.records
+    lines = sorted((line for record in records if (line := _line(run, record))), key=lambda line: (line.at, line.seq))
+    lines = sorted([*lines, *_qa_lines(run)], key=lambda line: (line.at, line.seq))
+    head, tail = MOST_ROWS // 2, MOST_ROWS - MOST_ROWS // 2
+    shown = lines if len(lines) <= MOST_ROWS else [*lines[:head], *lines[-tail:]]
+    offsets = [run.offset_s(record.at) for record in records] or [0.0]
+    return Timeline(
+        zero=run.zero,
+        zero_is_fault=bool(run.history.of(FaultInjected)),
+        first_s=min(offsets),
+        last_s=max(offsets),
+        fault_s=run.fault_window(),
+        steps=tuple(_bar(run, step) for step in Step),
+        lines=tuple(shown),
+        left_out=len(lines) - len(shown),
+    )
+
+
+def _line(run: Run, record: Record) -> Line | None:
+    said = narrate(record.event)
+    if said is None:
+        return None
+    at = said.at or record.at
+    return Line(seq=record.seq, at=at, offset_s=run.offset_s(at), actor=said.actor, text=said.text, tone=said.tone)
+
+
+def _qa_lines(run: Run) -> list[Line]:
+    """One line per node for its many QA results, at the last of them."""
+    results: dict[str, list[tuple[Record, QaChecked]]] = {}
+    for record, event in run.history.with_times(QaChecked):
+        results.setdefault(event.node, []).append((record, event))
+    lines = []
+    for node, rows in results.items():
+        count = Counter(event.ok for _, event in rows)
+        last = rows[-1][0]
+        text = f"QA of {node}: {count[True]} of {len(rows)} checks passed"
+        text += f", {count[False]} failed" if count[False] else ""
+        text += f", {count[None]} not measured" if count[None] else ""
+        tone = "bad" if count[False] else "doubt" if count[None] else "good"
+        lines.append(
+            Line(seq=last.seq, at=last.at, offset_s=run.offset_s(last.at), actor="agent", text=text, tone=tone)
+        )
+    return lines
+
+
+def _bar(run: Run, step: Step) -> StepBar:
+    start = next(((r, e) for r, e in run.history.with_times(StepStarted) if e.step == step), None)
+    end = next(((r, e) for r, e in run.history.with_times(StepEnded) if e.step == step), None)
+    cut_off = run.history.records[-1] if start and not end else None
+    outcome = end[1].outcome if end else ("cut off" if start else StepOutcome.NOT_REACHED)
+    finish = end[0] if end else cut_off
+    return StepBar(
+        step=step,
+        outcome=outcome,
+        why=end[1].why if end else "",
+        start_s=run.offset_s(start[0].at) if start else None,
+        end_s=run.offset_s(finish.at) if start and finish else None,
+        deadline_s=start[1].deadline_s if start else None,
+    )

@@ -1,0 +1,120 @@
+"""The report in a real browser with the network cut: nothing asked for, nothing run, nothing wider than its screen."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gameday.report import render
+from tests.report import run_builder as build
+from tests.report.test_report_survives import HOSTILE, hostile_run, metrics
+
+pytestmark = pytest.mark.browser
+NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+TOOLS = Path(__file__).parents[2] / ".tools"
+
+
+def chromium() -> str | None:
+    """Chromium on PATH, or anywhere in the project's tool folder."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
+    on_path = next((found for name in names if (found := shutil.which(name))), None)
+    unpacked = (p for p in TOOLS.glob("**/chromium") if p.is_file() and os.access(p, os.X_OK))
+    return on_path or next(map(str, unpacked), None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = chromium()
+    if program is None:
+        pytest.skip("no Chromium on PATH or in .tools; install the package chromium")
+    with playwright.sync_playwright() as p:
+        opened = p.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(params=[(1280, "light"), (390, "light"), (1280, "dark"), (390, "dark")], ids=str)
+def opened(browser, request):
+    width, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+    tab = context.new_page()
+    tab.said, tab.asked, tab.popped = [], [], []
+    tab.on("console", lambda message: tab.said.append(message.text))
+    tab.on("pageerror", lambda error: tab.said.append(str(error)))
+    tab.on("request", lambda asked: tab.asked.append(asked.url))
+    tab.on("dialog", lambda dialog: (tab.popped.append(dialog.message), dialog.dismiss()))
+    yield tab
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Renders a run once, however many screens look at it."""
+
+    @functools.cache
+    def draw(name: str) -> Path:
+        folder = tmp_path_factory.mktemp("run")
+        if name in build.VARIANTS:
+            build.write(folder, build.VARIANTS[name](), build.frames())
+        else:
+            text = HOSTILE[int(name)]
+            rows = [(t, gpu, text, t % 5 + 1.0) for t in range(5, 40) for gpu in ("5", text)]
+            plan = build.PLAN.model_copy(update={"title": text[:200], "hypothesis": text[:4000]})
+            build.write(folder, hostile_run(text), metrics(*rows), plan)
+            (folder / "plan.yaml").write_text(text)
+        return render(folder, NOW).html
+
+    return draw
+
+
+def look(tab, html: Path) -> None:
+    tab.goto(html.as_uri())
+    assert tab.said == []
+    assert tab.asked == [html.as_uri()]
+    assert tab.popped == []
+    assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
+
+
+@pytest.mark.parametrize(("variant", "word"), [("passing", "Pass"), ("detector-off", "Fail"), ("killed", "Unknown")])
+def test_the_verdict_is_seen_and_nothing_is_asked_for(opened, drawn, variant, word):
+    look(opened, drawn(variant))
+    assert opened.get_by_role("status").inner_text() == word
+    assert opened.get_by_role("img").count() == 6
+    assert opened.get_by_role("navigation").is_visible()
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_hostile_text_runs_nothing(opened, drawn, number):
+    look(opened, drawn(str(number)))
+    assert opened.get_by_role("status").is_visible()
+    assert opened.title() != "owned"
+
+
+def test_text_has_contrast_in_both_schemes(opened, drawn):
+    """WCAG AA, 4.5 to 1, of every visible text against the background behind it."""
+    look(opened, drawn("detector-off"))
+    poor = opened.evaluate(
+        """() => {
+          const rgb = c => (c.match(/[\\d.]+/g) || []).map(Number);
+          const part = v => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4 };
+          const lum = c => { const [r,g,b] = c.slice(0,3).map(part); return .2126*r + .7152*g + .0722*b };
+          const behind = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
+            if (c.length === 3 || c[3] > .99) return c } return rgb(getComputedStyle(document.body).backgroundColor) };
+          const bad = new Set();
+          for (const e of document.querySelectorAll('body *:not(svg *)')) {
+            const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+            if (!own || !e.checkVisibility()) continue;
+            const a = lum(rgb(getComputedStyle(e).color)), b = lum(behind(e));
+            const ratio = (Math.max(a,b)+.05)/(Math.min(a,b)+.05);
+            if (ratio < 4.5) bad.add(e.tagName + '.' + e.className + ' ' + ratio.toFixed(2));
+          }
+          return [...bad];
+        }"""
+    )
+    assert poor == []

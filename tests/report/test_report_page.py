@@ -1,0 +1,238 @@
+"""The report of a complete run: what stands in it, that it is one safe file, and that its JSON says the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gameday.history.events import FaultInjected, HopSeen, QaChecked
+from gameday.report import render
+from gameday.report.render import section_modules
+from tests.report import run_builder as build
+from tests.report.page import Page
+
+NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+SECTIONS = [
+    "verdict", "identity", "hypothesis", "expectations", "alerts", "chain", "timeline", "gpus", "node-state", "undo",
+    "qa", "cost", "reproduce", "problems",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = build.write(tmp_path_factory.mktemp("run"), build.passing(), build.frames())
+    render(folder, NOW)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder) -> Page:
+    return Page((folder / "report.html").read_text())
+
+
+def render_page(folder: Path) -> Page:
+    return Page(render(folder, NOW).html.read_text())
+
+
+def test_every_section_is_there_in_order_and_drawn(page):
+    assert [attrs["id"] for attrs in page.attributes("section")] == SECTIONS
+    assert "could not be drawn" not in page.text()
+    links = [attrs["href"] for attrs in page.attributes("a")]
+    assert links[1 : len(SECTIONS) + 1] == [f"#{name}" for name in SECTIONS]
+
+
+def test_the_verdict_strip_says_it_all(page):
+    text = page.text("verdict")
+    for words in (
+        *("Pass", "Cluster clean", "Rehearsal (virtual GPUs)", "All 14 expectations held"),
+        *("5.4 s", "0.97 s", "10.1 s", "34.6 s"),
+    ):
+        assert words in text
+
+
+def test_it_is_one_file_that_asks_for_nothing(page, folder):
+    assert not [tag for tag, _ in page.tags if tag in {"script", "link", "iframe", "object", "embed", "img", "form"}]
+    handlers = [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
+    assert handlers == []
+    addresses = [
+        attrs[name] for _, attrs in page.tags for name in ("src", "href", "xlink:href", "action") if attrs.get(name)
+    ]
+    assert [address for address in addresses if not address.startswith("#")] == []
+    html = (folder / "report.html").read_text()
+    assert "url(" not in html and "@import" not in html and "@font-face" not in html
+    policy = next(a["content"] for a in page.attributes("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy and "script-src" not in policy
+    assert len(html.encode()) < 2_000_000
+
+
+def test_it_is_well_formed_and_navigable(page):
+    assert page.unbalanced == []
+    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert {"main", "nav", "header", "footer"} <= {tag for tag, _ in page.tags}
+    tables = len(page.attributes("table"))
+    assert tables == len(page.attributes("caption"))
+    assert all(attrs.get("scope") in ("col", "row") for attrs in page.attributes("th"))
+    targets = {attrs["href"][1:] for attrs in page.attributes("a")}
+    assert targets <= set(ids), targets - set(ids)
+    charts = [attrs for attrs in page.attributes("svg")]
+    assert len(charts) == 6
+    assert all(attrs["role"] == "img" and "GPUs over time" in attrs["aria-label"] for attrs in charts)
+
+
+def test_the_chain_is_timed_hop_by_hop_and_names_the_slowest(page, folder):
+    text = page.text("chain")
+    assert "Slowest hop: rule firing , 3.0 s of the 6.1 s" in text
+    data = json.loads((folder / "report.json").read_text())["sections"]["chain"]["chains"][0]
+    rows = {row["hop"]: row for row in data["rows"]}
+    assert rows["node tainted"]["since"] == "detector decided"
+    assert rows["node tainted"]["took_s"] == pytest.approx(0.14)
+    assert rows["sampled by Prometheus"]["since"] == "detector decided"
+    assert [row["hop"] for row in data["rows"] if row["slowest"]] == ["rule firing"]
+
+
+def test_hops_nobody_saw_are_said_so(tmp_path):
+    page = render_page(build.write(tmp_path, build.detector_off()))
+    assert page.text("chain").count("not seen") == 6
+    only_fault = build.without(build.passing(), lambda e: isinstance(e, HopSeen))
+    told = render_page(build.write(tmp_path, only_fault)).text("chain")  # by the alert's and the taint's own events
+    assert told.count("not seen") == 4 and "gameday-health" in told
+    unseen = build.without(build.detector_off(), lambda e: isinstance(e, HopSeen))
+    assert "Only the fault itself is on record" in render_page(build.write(tmp_path, unseen)).text("chain")
+
+
+def test_a_hop_before_its_cause_is_a_clock_that_disagrees(tmp_path):
+    early = build.replacing(
+        build.passing(), lambda e: isinstance(e, HopSeen) and e.hop == "in log store", at=build.at(build.FAULT_AT - 3)
+    )
+    assert "clocks disagree" in render_page(build.write(tmp_path, early)).text("chain")
+
+
+def test_the_alert_matrix(page):
+    text = page.text("alerts")
+    for words in ("GpuXidCritical", "T+2.4 s", "T+5.4 s", "T+24.6 s", "severity=critical", "gameday", "Watchdog"):
+        assert words in text
+    assert "Alerts nobody named: none seen." in text
+
+
+def test_charts_mark_the_target_the_window_and_the_moments(folder):
+    data = json.loads((folder / "report.json").read_text())["sections"]["gpus"]["nodes"][0]
+    assert data["target_gpu"] == "5"
+    assert [m["letter"] for m in data["moments"]] == ["F", "T", "A", "U", "R", "Q"]
+    assert data["fault_s"] == [0.0, pytest.approx(12.9)]
+    power = next(chart for chart in data["charts"] if chart["metric"] == "DCGM_FI_DEV_POWER_USAGE")
+    assert power["unit"] == "W" and power["of"] == "GPU 5"
+    assert power["before"]["n"] == 70 and power["before"]["median"] > 550
+    assert power["during"]["median"] < 150
+    assert data["constant"] == ["DCGM_FI_DEV_ROW_REMAP_FAILURE = 0"]
+    html = (folder / "report.html").read_text().partition("</style>")[2]
+    assert html.count('stroke="#b4460f"') == 5  # the target's line in each of the five line charts
+    assert ">Xid 79</text>" in html
+
+
+def test_undo_and_node_state_are_proved(page):
+    assert page.text("undo").count("Clean") == 4
+    state = page.text("node-state")
+    assert "ended as it began" in state and "gameday-health" in state
+    assert "no residue" in state  # the boot id
+
+
+def test_qa_is_a_matrix_of_checks_and_gpus(page, folder, tmp_path):
+    text = page.text("qa")
+    assert "83 passed" in text and "GPU 7" in text and "memory bandwidth" in text
+    weak = build.replacing(
+        build.passing(),
+        lambda e: isinstance(e, QaChecked) and (e.check, e.gpu) == ("GEMM BF16", 3),
+        ok=False,
+        value=120.0,
+    )
+    lost = build.replacing(
+        weak, lambda e: isinstance(e, QaChecked) and (e.check, e.gpu) == ("SM clock", 1), ok=None, value=None
+    )
+    other = render_page(build.write(tmp_path, lost)).text("qa")
+    assert "81 passed" in other and "1 failed" in other and "1 not measured" in other
+    assert "120 failed" in other
+
+
+def test_reproduce_holds_command_plan_and_hashes(page, folder):
+    text = page.text("reproduce")
+    assert "gameday rehearse plans/gpu-fell-off-the-bus.yaml" in text
+    assert "within: 30s" in text and "frames/metrics.parquet" in text
+    data = json.loads((folder / "report.json").read_text())["sections"]["reproduce"]
+    assert {row["name"] for row in data["files"]} >= {"plan.yaml", "plan.json", "history.jsonl"}
+    assert all(re.fullmatch(r"[0-9a-f]{64}", row["sha256"]) for row in data["files"])
+
+
+def test_json_files_say_what_the_page_says(folder):
+    verdicts = json.loads((folder / "verdicts.json").read_text())
+    report = json.loads((folder / "report.json").read_text())
+    assert report["result"] == {
+        "outcome": "passed",
+        "cleanliness": "clean",
+        "exit_code": 0,
+        "why": report["result"]["why"],
+    }
+    assert report["sections"]["expectations"]["verdicts"] == verdicts
+    assert len(verdicts) == 14
+    assert "svg" not in json.dumps(report)
+
+
+def test_rendering_again_from_a_copy_gives_the_same_bytes(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "a-year-later")
+    render(copy, NOW)
+    for name in ("report.html", "report.json", "verdicts.json"):
+        assert (copy / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_a_changed_plan_is_noticed(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "edited")
+    (copy / "plan.yaml").write_text("title: something else\n")
+    assert "plan.yaml is not the file that ran" in render_page(copy).text("problems")
+
+
+def test_a_fault_that_tells_nothing_of_its_reach_is_not_recorded(tmp_path):
+    quiet = build.replacing(build.passing(), lambda e: isinstance(e, FaultInjected), does_not_reach="", seen_by=())
+    assert render_page(build.write(tmp_path, quiet)).text("hypothesis").count("not recorded") == 2
+
+
+def test_adding_a_section_is_adding_a_module():
+    modules = section_modules()
+    assert [module.__name__.rpartition(".")[2].replace("_", "-") for module in modules] == SECTIONS
+    assert len({module.ORDER for module in modules}) == len(modules)
+
+
+def test_the_engine_of_the_report_imports_no_fault_and_no_client():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from gameday.report import render; from gameday.report.render import section_modules;"
+        "section_modules(); "
+        "print([m for m in sys.modules if m.split('.')[0] in ('kubernetes','httpx','prefect','aiohttp')"
+        " or m.startswith(('gameday.faults','gameday.cluster','gameday.rehearsal','gameday.agent'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_undo_moment_is_the_faults_own_not_another_pods(tmp_path):
+    marker = [
+        build.Timed(
+            2.0,
+            build.IntentRecorded(
+                intent="mark", act="mark", undo="delete", object="pod/m", node=build.NODE, expires=build.at(60)
+            ),
+        ),
+        build.Timed(
+            3.0, build.FaultUndone(intent="mark", node=build.NODE, by="flow", cleanliness="clean", evidence=())
+        ),
+    ]
+    folder = build.write(tmp_path, [*build.passing(), *marker])
+    render(folder, NOW)
+    (node,) = json.loads((folder / "report.json").read_text())["sections"]["gpus"]["nodes"]
+    assert {m["letter"]: m["offset_s"] for m in node["moments"]}["U"] == pytest.approx(12.9)
