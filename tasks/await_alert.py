@@ -8,7 +8,6 @@ from gameday.cluster.http import AdapterError
 from gameday.history.events import Hop, Step
 from gameday.observe.alerts import note_active_alerts, note_notified
 from gameday.observe.chain import note_rule_hops
-from gameday.observe.kernel_log import note_log_store
 from gameday.plan.models import ExpectedAlert
 from gameday.run.context import Run
 from gameday.run.steps import StepResult, step
@@ -29,13 +28,14 @@ def await_alert(run: Run) -> None:
             for expected in run.plan.expect.alerts:
                 _await_one(run, result, expected, target.node)
             note_rule_hops(run, target.node)
+            if tail := run.log_tails.get(target.node):
+                tail.note()
 
 
 def _await_one(run: Run, result: StepResult, expected: ExpectedAlert, node: str) -> None:
     unreachable: list[AdapterError] = []
 
     def firing() -> bool | None:
-        note_log_store(run, node)
         try:
             seen = note_active_alerts(run)
         except AdapterError as error:
@@ -67,6 +67,5 @@ def _await_notified(run: Run, alert: str, node: str) -> None:
             )
     except AdapterError as error:
         run.problem(f"Alertmanager could not be asked about {alert}: {error}")
-    note_log_store(run, node)
     if (Hop.NOTIFIED, node) not in run.hops:
         run.problem(f"the hop to Alertmanager was not measured for {node}")

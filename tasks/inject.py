@@ -8,6 +8,7 @@ from gameday.agent.task import InjectedNote, InjectTask
 from gameday.faults.registry import fault_for
 from gameday.history.events import FaultInjected, Hop, Step, Taint, Target
 from gameday.ledger.entries import RestoreNode, TakeOutFault
+from gameday.observe.kernel_log import KernelLogTail
 from gameday.run.agents import AGENT_STARTS_WITHIN, await_pod, send_agent
 from gameday.run.context import Run
 from gameday.run.steps import step
@@ -39,6 +40,7 @@ def _inject(run: Run, target: Target, number: int) -> None:
         node=target.node,
         lasts=run.plan.guardrails.max_duration,
     )
+    run.log_tails[target.node] = KernelLogTail(run, target.node)
     name = run.name("inject", number)
     gpu = target.gpu or 0
     task = InjectTask(run_id=run.id, node=target.node, gpu=gpu, fault=parameters, hold_s=fault.hold.total_seconds())

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import urllib3
+import yaml
 from kubernetes import client, config
 from kubernetes.client import rest
 
@@ -43,23 +45,30 @@ _PATH = re.compile(
 )
 
 
-def connect(profile: ClusterProfile, counter: CallCounter) -> client.ApiClient:
-    """An API client for the profile's cluster; raises AdapterError when no configuration can be loaded."""
+def load_configuration(kubeconfig: Path | None, context: str | None, in_cluster: bool) -> client.Configuration:
+    """How to reach the API server; None for `kubeconfig`: KUBECONFIG or ~/.kube/config. Raises AdapterError."""
     configuration = client.Configuration()
     try:
-        if profile.in_cluster:
+        if in_cluster:
             config.load_incluster_config(client_configuration=configuration)
         else:
             config.load_kube_config(
-                config_file=str(profile.kubeconfig) if profile.kubeconfig else None,
-                context=profile.context,
+                config_file=str(kubeconfig) if kubeconfig else None,
+                context=context,
                 client_configuration=configuration,
             )
-    except (config.ConfigException, OSError, ValueError) as error:
-        where = "the pod's service account" if profile.in_cluster else str(profile.kubeconfig or "~/.kube/config")
+    except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        where = "the pod's service account" if in_cluster else str(kubeconfig or "KUBECONFIG or ~/.kube/config")
+        cause = " ".join(str(error).split())
         raise AdapterError(
-            where, f"no usable Kubernetes configuration: {error}", "name a kubeconfig in the cluster profile"
+            where, f"no usable Kubernetes configuration: {cause}", "name a kubeconfig that `kubectl` can use"
         ) from None
+    return configuration
+
+
+def connect(profile: ClusterProfile, counter: CallCounter) -> client.ApiClient:
+    """An API client for the profile's cluster; raises AdapterError when no configuration can be loaded."""
+    configuration = load_configuration(profile.kubeconfig, profile.context, profile.in_cluster)
     configuration.retries = _RETRIES
     api = client.ApiClient(configuration)
     api.user_agent = f"gameday/{__version__}"

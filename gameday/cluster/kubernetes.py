@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import urllib3
@@ -24,6 +25,7 @@ from gameday.history.events import NodeSnapshot, Taint
 
 GPU = "nvidia.com/gpu"
 MANAGER = "gameday"
+REASON_ANNOTATION = "gameday.dev/faulty-reason"
 # Candidates are chosen among the first page of opted-in nodes: 500 rows of a table are about 150 KB.
 CANDIDATE_PAGE = 500
 _CONFLICT_TRIES = 8
@@ -285,6 +287,17 @@ def taint_manager(node: client.V1Node) -> str | None:
     ]
     owners.sort(key=lambda entry: (entry.time is not None, entry.time))
     return owners[-1].manager if owners else None
+
+
+def decided_at(node: client.V1Node) -> datetime | None:
+    """When our node-health controller decided to quarantine the node, as its annotation says; other detectors say
+    nothing of the kind."""
+    try:
+        reason = json.loads((node.metadata.annotations or {})[REASON_ANNOTATION])
+        decided = datetime.fromisoformat(reason["decided"])
+    except (KeyError, ValueError, TypeError):
+        return None
+    return decided if decided.tzinfo else None
 
 
 def gpu_pod(pod: client.V1Pod) -> GpuPod:

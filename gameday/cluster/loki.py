@@ -280,6 +280,10 @@ class Loki(LogStore):
         query = self._of_node(node) + (f" |= {_quoted(containing)}" if containing else "")
         return list(self.query_range(query, nanoseconds(start), nanoseconds(end)))
 
+    def follow_node(self, node: str, since: datetime) -> Follower:
+        """Tails the node's lines from `since` on."""
+        return Follower(self, self._of_node(node), nanoseconds(since))
+
     def _of_node(self, node: str) -> str:
         selector = self._profile.loki_selector.strip()
         matcher = f"{self._profile.loki_node_label}={_quoted(node)}"

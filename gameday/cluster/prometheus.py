@@ -185,11 +185,12 @@ class Prometheus:
     def query_range(self, promql: str, start: datetime, end: datetime, step: timedelta) -> list[Series]:
         """One series per label set, sampled every `step`; Prometheus refuses more than 11,000 points a series."""
         params = {"query": promql, "start": _unix(start), "end": _unix(end), "step": f"{step.total_seconds():g}"}
-        answer = self.http.get_as(_Envelope[_Matrix], "api/v1/query_range", params).data
-        return [
-            Series(item.name, item.labels, tuple((_moment(at), value) for at, value in item.values))
-            for item in answer.result
-        ]
+        return _series(self.http.get_as(_Envelope[_Matrix], "api/v1/query_range", params).data)
+
+    def stored_samples(self, selector: str, window: timedelta, end: datetime) -> list[Series]:
+        """The samples of a plain selector as they are stored, with their own times, in the `window` before `end`."""
+        params = {"query": f"{selector}[{max(1, round(window.total_seconds() * 1000))}ms]", "time": _unix(end)}
+        return _series(self.http.get_as(_Envelope[_Matrix], "api/v1/query", params).data)
 
     def rule_groups(self) -> tuple[RuleGroup, ...]:
         """All groups with their alerting rules, and the alerts of each that are pending or firing."""
@@ -220,6 +221,13 @@ class Prometheus:
     def check_ready(self) -> None:
         """Returns when the server says it is ready."""
         self.http.get("-/ready")
+
+
+def _series(matrix: _Matrix) -> list[Series]:
+    return [
+        Series(item.name, item.labels, tuple((_moment(at), value) for at, value in item.values))
+        for item in matrix.result
+    ]
 
 
 def _unix(moment: datetime) -> str:

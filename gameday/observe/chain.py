@@ -10,8 +10,10 @@ from gameday.history.events import Hop
 from gameday.observe.alerts import node_of
 from gameday.run.context import Run
 
-# Fine enough to tell scrape from evaluation at a 0.5 s interval; 15 s of window are 150 points of 11,000 allowed.
-_RESOLUTION = timedelta(milliseconds=100)
+# A rule's expression can only be dated by asking for it again at steps: this fine, while the window's points stay
+# below the 11,000 Prometheus allows.
+_RESOLUTION = timedelta(milliseconds=50)
+_MOST_POINTS = 5000
 _LONGEST_WINDOW = timedelta(minutes=15)
 
 
@@ -30,16 +32,17 @@ def note_rule_hops(run: Run, node: str) -> None:
 
 def _note_one(run: Run, rule: AlertingRule, node: str, start: datetime, end: datetime) -> None:
     prometheus = run.servers.prometheus
-    held = _first(run, prometheus.query_range(rule.query, start, end, _RESOLUTION), node)
+    resolution = max(_RESOLUTION, (end - start) / _MOST_POINTS)
+    held = _first(run, prometheus.query_range(rule.query, start, end, resolution), node)
+    active = min((a.active_at for a in rule.alerts if node_of(run, a.labels) == node), default=None)
     if held:
-        run.hop(
-            Hop.SAMPLED, node, held, f"the expression of {rule.name} first held, to {_RESOLUTION.total_seconds():g} s"
-        )
-    for alert in rule.alerts:
-        if node_of(run, alert.labels) == node:
-            run.hop(Hop.RULE_PENDING, node, alert.active_at, f"activeAt of {rule.name}")
+        # Rounded up to the next step; the evaluation that saw it cannot have come before.
+        at = min(held, active) if active else held
+        run.hop(Hop.SAMPLED, node, at, f"the expression of {rule.name} first held, to {resolution.total_seconds():g} s")
+    if active:
+        run.hop(Hop.RULE_PENDING, node, active, f"activeAt of {rule.name}")
     firing = f'ALERTS{{alertname="{rule.name}",alertstate="firing"}}'
-    fired = _first(run, prometheus.query_range(firing, start, end, _RESOLUTION), node)
+    fired = _first(run, prometheus.stored_samples(firing, end - start, end), node)
     if fired:
         run.hop(Hop.RULE_FIRING, node, fired, f"first sample of {firing}")
 

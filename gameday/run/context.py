@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.http import AdapterError
-from gameday.cluster.kubernetes import GpuPod, Kubernetes, snapshot, taint_manager
+from gameday.cluster.kubernetes import REASON_ANNOTATION, GpuPod, Kubernetes, decided_at, snapshot, taint_manager
 from gameday.cluster.loki import Loki
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
@@ -63,6 +63,14 @@ class Servers:
             server.close()
 
 
+class LogTail(Protocol):
+    """What a step starts before the fault and reads after it."""
+
+    def note(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 class Run:
     """One game-day from its first event to its last."""
 
@@ -86,8 +94,8 @@ class Run:
         self.ran_before: dict[str, list[GpuPod]] = {}
         self._taints: dict[str, set[Taint]] = {}
         self.hops: set[tuple[Hop, str]] = set()
+        self.log_tails: dict[str, LogTail] = {}
         self.alerts: dict[str, AlertSeen] = {}
-        self.log_store_problem = False
 
     @property
     def plan(self) -> Plan:
@@ -165,6 +173,9 @@ class Run:
     def _node_changed(self, kind: str, node: Any) -> None:
         """Note every taint that comes or goes on a target; called in the watch's thread."""
         name, now = node.metadata.name, set(snapshot(node).taints)
+        decided = decided_at(node)
+        if decided and self.step is not Step.BASELINE:
+            self.hop(Hop.DECIDED, name, decided, f"annotation {REASON_ANNOTATION}")
         for taint in now ^ self._taints.setdefault(name, set(self.before[name].taints)):
             self._note_taint(name, taint, present=taint in now, manager=taint_manager(node))
         self._taints[name] = now
@@ -173,7 +184,7 @@ class Run:
         at = datetime.now(UTC)
         self.note(TaintSeen(node=node, taint=taint, present=present, manager=manager, at=at))
         expected = {(t.key, t.value, str(t.effect)) for t in self.plan.expect.taints}
-        if present and (taint.key, taint.value, taint.effect) in expected and node in self.injected():
+        if present and self.step is not Step.BASELINE and (taint.key, taint.value, taint.effect) in expected:
             self.hop(Hop.TAINTED, node, at, f"watch of the node; written by {manager or 'an unnamed manager'}")
 
     def node_now(self, name: str) -> NodeSnapshot | None:

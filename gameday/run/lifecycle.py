@@ -153,6 +153,8 @@ def _close(run: Run) -> None:
     _save_frames(run)
     for follower in run.nodes.values():
         follower.stop()
+    for tail in run.log_tails.values():
+        tail.stop()
     if hasattr(run, "pods"):
         run.pods.__exit__(None, None, None)
     if hasattr(run, "leases"):
