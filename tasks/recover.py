@@ -62,8 +62,13 @@ def _remediate(run: Run, result: StepResult, target: Target, number: int) -> Non
 
 
 def _drain_gpu_pods(run: Run, node: str) -> None:
-    """Evict the GPU pods through the eviction API, so that PodDisruptionBudgets are asked."""
+    """Cordon, then evict the GPU pods through the eviction API, so that PodDisruptionBudgets are asked.
+
+    Cordoned, because a node that no detector tainted would get its pods back at
+    once; the way back is in the ledger since before the fault.
+    """
     ours = run.id
+    run.kubernetes.set_unschedulable(node, True)
 
     def drained() -> bool | None:
         pods = [pod for pod in run.kubernetes.gpu_pods_on(node) if pod.run != ours]

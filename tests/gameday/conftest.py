@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -13,13 +15,26 @@ from typing import Any
 
 import pytest
 from kubernetes import client, config
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_LOGGING_LEVEL,
+    PREFECT_LOGGING_TO_API_ENABLED,
+    PREFECT_SERVER_ANALYTICS_ENABLED,
+    temporary_settings,
+)
 from ruamel.yaml import YAML
 
+from gameday import cli
 from gameday.checks.outcome import RunResult
 from gameday.history.events import Record, Step, StepStarted
 from gameday.history.journal import History, read_history
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 
+QUIET = {
+    PREFECT_LOGGING_LEVEL: "CRITICAL",
+    PREFECT_LOGGING_TO_API_ENABLED: False,
+    PREFECT_SERVER_ANALYTICS_ENABLED: False,
+}
 QUICK: dict[str, Any] = {
     "apiVersion": "gameday/v1",
     "name": "quick",
@@ -85,13 +100,16 @@ class Arena:
         self.coordination = client.CoordinationV1Api(self.core.api_client)
         self._plans = 0
 
-    def start(self, plan: dict[str, Any], *arguments: str, **popen: Any) -> tuple[subprocess.Popen[str], Path]:
+    def _written(self, plan: dict[str, Any]) -> tuple[Path, Path]:
         self._plans += 1
         home = self.folder / f"play-{self._plans}"
         home.mkdir()
         path = home / "plan.yaml"
         YAML(typ="safe", pure=True).dump(plan, path)
-        reports = home / "reports"
+        return path, home / "reports"
+
+    def start(self, plan: dict[str, Any], *arguments: str, **popen: Any) -> tuple[subprocess.Popen[str], Path]:
+        path, reports = self._written(plan)
         argv = [sys.executable, "-m", "gameday.cli", "run", str(path), "--profile", str(self.cluster.profile)]
         environment = {**os.environ, "PREFECT_API_URL": f"{self.cluster.urls['prefect']}/api", "COLUMNS": "200"}
         process = subprocess.Popen(
@@ -113,11 +131,16 @@ class Arena:
             process.kill()
             output, _ = process.communicate()
             pytest.fail(f"the run did not end within {timeout_s} s:\n{output}")
-        runs = [path for path in reports.iterdir() if path.is_dir()] if reports.is_dir() else []
-        return Played(process.returncode, output, runs[0] if runs else None)
+        return Played(process.returncode, output, _only_run(reports))
 
-    def play(self, plan: dict[str, Any], *arguments: str) -> Played:
-        return self.finish(*self.start(plan, *arguments))
+    def play(self, plan: dict[str, Any]) -> Played:
+        """Run the command line in this process, which spares a start of Python; signals need `start`."""
+        path, reports = self._written(plan)
+        settings = {PREFECT_API_URL: f"{self.cluster.urls['prefect']}/api", **QUIET}
+        said = io.StringIO()
+        with temporary_settings(settings), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            code = cli.run(["run", str(path), "--profile", str(self.cluster.profile), "--reports", str(reports)])
+        return Played(code, said.getvalue(), _only_run(reports))
 
     def play_and_when(
         self, plan: dict[str, Any], reached: Callable[[Record], bool], blow: Callable[[subprocess.Popen[str]], None]
@@ -163,6 +186,11 @@ class Arena:
         for node, (taints, *_) in self.nodes().items():
             if taints:
                 self.core.patch_node(node, {"spec": {"taints": None}})
+
+
+def _only_run(reports: Path) -> Path | None:
+    runs = [path for path in reports.iterdir() if path.is_dir()] if reports.is_dir() else []
+    return runs[0] if runs else None
 
 
 def _records(reports: Path) -> list[Record]:
