@@ -16,10 +16,11 @@ from pydantic import ValidationError
 from gameday.cluster.http import AdapterError
 from gameday.cluster.loki import LogStore
 from gameday.cluster.profile import Endpoint
-from gameday.health.api import Api, ApiUnusable
-from gameday.health.controller import Controller, Options
+from gameday.health.api import Api
+from gameday.health.controller import Controller
 from gameday.health.metrics import Metrics
 from gameday.health.model import Taint
+from gameday.health.worker import Options
 from gameday.xid.decide import Policy
 
 _USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
@@ -33,7 +34,7 @@ def main() -> int:
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     try:
         return _run(arguments)
-    except (AdapterError, ApiUnusable, ValueError, OSError) as error:
+    except (AdapterError, ValueError, OSError) as error:
         what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         print(f"gameday.health: {what}", file=sys.stderr)
         return _USAGE
@@ -84,7 +85,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--taint", default="trainy.konduktor.ai/faulty=true:NoSchedule")
     parser.add_argument("--log-selector", default='{k8s_daemonset_name="dmesg"}', help="LogQL stream selector")
     parser.add_argument("--node-label", default="k8s_node_name", help="the label that names a line's node")
-    parser.add_argument("--namespace", default="gameday", help="where the cursor's ConfigMap lives")
+    parser.add_argument("--namespace", default="gameday", help="where the checkpoint's ConfigMap lives")
     return parser.parse_args()
 
 

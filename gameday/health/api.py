@@ -1,4 +1,4 @@
-"""The Kubernetes API as plain JSON over the official client: node watch, node writes, Events, the cursor's ConfigMap.
+"""The Kubernetes API as plain JSON over the official client: node watch, node writes, Events, the checkpoint.
 
 Plain JSON because a Node's typed model costs milliseconds and tens of
 kilobytes each, and this controller reads five fields of thousands of them.
@@ -13,8 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import urllib3
-from kubernetes import client, config
+from kubernetes import client
 from kubernetes.client.exceptions import ApiException
+
+from gameday.cluster.kube_transport import load_configuration
 
 MANAGER = "gameday-health"
 MERGE_PATCH = "application/merge-patch+json"
@@ -32,29 +34,16 @@ _HEAVY = (
 )
 
 
-class ApiUnusable(Exception):
-    """No usable Kubernetes configuration; the message says where it was looked for."""
-
-
 class Api:
     """Requests raise ApiException for the server's refusals and urllib3's HTTPError where it cannot be reached."""
 
     def __init__(self, kubeconfig: Path | None) -> None:
-        """`kubeconfig` None: the pod's own service account. Raises ApiUnusable."""
-        configuration = client.Configuration()
-        try:
-            if kubeconfig:
-                config.load_kube_config(str(kubeconfig), client_configuration=configuration)
-            else:
-                config.load_incluster_config(client_configuration=configuration)
-        except (config.ConfigException, OSError, ValueError, TypeError) as error:
-            where = kubeconfig or "the pod's service account (no --kubeconfig was given)"
-            raise ApiUnusable(f"no usable Kubernetes configuration in {where}: {error}") from None
+        """`kubeconfig` None: the pod's own service account. Raises AdapterError."""
+        configuration = load_configuration(kubeconfig, None, in_cluster=kubeconfig is None)
         # The worker decides itself what is tried again, and when.
         configuration.retries = urllib3.Retry(0)
         self._client = client.ApiClient(configuration)
         self._client.user_agent = MANAGER
-        self._core = client.CoreV1Api(self._client)
         self.server: str = configuration.host
 
     def request(
@@ -65,20 +54,32 @@ class Api:
         query: dict[str, str] | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        prepared = self._client.param_serialize(
-            method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": "application/json", "Content-Type": content_type},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
-        answer = self._client.call_api(*prepared, _request_timeout=_TIMEOUT_S)
+        answer = self._send(method, path, body, query or {}, content_type, _TIMEOUT_S)
         content = answer.read()
         if not 200 <= answer.status < 300:
             raise ApiException(status=answer.status, reason=answer.reason, body=content.decode("utf-8", "replace"))
         found: dict[str, Any] = json.loads(content)
         return found
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        query: dict[str, str],
+        content_type: str,
+        timeout_s: tuple[float, float],
+    ) -> Any:
+        """Not by CoreV1Api, whose import alone, with every model of the API, takes longer than all the rest."""
+        prepared = self._client.param_serialize(
+            method,
+            path,
+            query_params=list(query.items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        return self._client.call_api(*prepared, _request_timeout=timeout_s)
 
     def node_source(self) -> Callable[..., Any]:
         """What SharedInformer lists and watches nodes with: pages, plain and light objects."""
@@ -93,14 +94,13 @@ class Api:
         return list_nodes
 
     def _watch(self, options: dict[str, Any]) -> Any:
-        answer = self._core.list_node(**options, timeout_seconds=_WATCH_S, _request_timeout=(3.0, _WATCH_S + 30.0))
-        if not 200 <= answer.status < 300:
-            # Raised here and not by the watch, which would ask again without a pause. Of these the informer
-            # understands only 410. An API server restored from a backup answers 504 to a resourceVersion it has not
-            # reached yet, for ever: reading everything again is the way out.
-            status = 410 if answer.status in (400, 410, 500, 504) else answer.status
-            raise ApiException(status=status, reason="the watch cannot be resumed")
-        return answer
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": options.get("resource_version") or "",
+            "timeoutSeconds": str(_WATCH_S),
+        }
+        return self._send("GET", "/api/v1/nodes", None, query, "application/json", (3.0, _WATCH_S + 30.0)).response
 
     def _list(self) -> SimpleNamespace:
         items: list[dict[str, Any]] = []

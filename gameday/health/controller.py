@@ -1,9 +1,4 @@
-"""Detections and node changes come in, one at a time; taints, annotations and Events go out.
-
-One worker owns all state, so nothing is locked. What it wants of a node is
-kept in memory until the API server has taken it (level-triggered): an outage
-delays a quarantine and loses none.
-"""
+"""Detections and node changes come in, one at a time, and go to the worker, which owns all state in one thread."""
 
 from __future__ import annotations
 
@@ -12,10 +7,8 @@ import queue
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import urllib3
@@ -25,41 +18,26 @@ from kubernetes.informer import DELETED
 from gameday.cluster.http import AdapterError
 from gameday.cluster.loki import LogStore
 from gameday.cluster.watch import Follower as NodeFollower
-from gameday.health import nodes
 from gameday.health.api import Api, lighten, reason_of
-from gameday.health.cursor import Cursor
 from gameday.health.detect import Detection, Detector
-from gameday.health.events import NodeEvents
 from gameday.health.metrics import Metrics
-from gameday.health.model import Fault, NodeState, NodeView, Taint
-from gameday.health.quarantine import Quarantine, Written
-from gameday.xid.decide import Decision, Outcome, Policy, decide
-from gameday.xid.lines import KernelEvent, Kind
+from gameday.health.model import NodeView
+from gameday.health.worker import RETRY_S, Options, Worker
 
 log = logging.getLogger(__name__)
 
 _WAITING = 10_000
-_HELD = 1000
-_RETRY_S = (0.25, 10.0)
 _IDLE_S = 5.0
-# How long what a watch says may be older than our own last write; later, a lower resourceVersion means the
-# API server was restored from a backup, and the watch is right.
-_STALE_S = 5.0
-
-
-@dataclass(frozen=True)
-class Options:
-    policy: Policy
-    taint: Taint
-    log_selector: str
-    node_label: str
-    namespace: str
-    """Where the cursor's ConfigMap lives."""
 
 
 @dataclass(frozen=True)
 class _Gone:
     name: str
+
+
+@dataclass(frozen=True)
+class _AllNodesKnown:
+    pass
 
 
 @dataclass(frozen=True)
@@ -76,15 +54,8 @@ class Controller:
         self._options = options
         self._metrics = metrics
         self._on_ready: Callable[[], None] | None = on_ready
-        self._inbox: queue.Queue[NodeView | _Gone | Detection | _Stop] = queue.Queue(_WAITING)
-        self._states: dict[str, NodeState] = {}
-        self._unwritten: set[str] = set()
-        self._held: deque[Detection] = deque(maxlen=_HELD)
-        self._events = NodeEvents(api)
-        self._quarantine = Quarantine(api, options.taint, options.policy)
-        self._cursor = Cursor(api, options.namespace)
-        self._handled_ns = 0
-        self._repeated_until_ns = 0
+        self._inbox: queue.Queue[NodeView | _Gone | _AllNodesKnown | Detection | _Stop] = queue.Queue(_WAITING)
+        self._worker = Worker(api, options, metrics)
         self._stopping = threading.Event()
         self._detector: Detector | None = None
 
@@ -100,7 +71,8 @@ class Controller:
         while not watch.wait_synced(0.2):
             if self._stopping.is_set():
                 return
-        since = self._load_cursor()
+        since = self._load_checkpoint()
+        self._inbox.put(_AllNodesKnown())
         self._detector = Detector(
             self._store, self._options.log_selector, self._options.node_label, since, self._log_connected
         )
@@ -109,18 +81,15 @@ class Controller:
             self._work()
         finally:
             self._detector.stop()
-            self._save_cursor(at_once=True)
+            self._worker.save(at_once=True)
 
-    def _load_cursor(self) -> int:
+    def _load_checkpoint(self) -> int:
         while not self._stopping.is_set():
             try:
-                handled = self._cursor.load()
-            except urllib3.exceptions.HTTPError as error:
-                log.warning("API server not reached, trying again: %s", reason_of(error))
-                self._stopping.wait(random.uniform(*_RETRY_S) / 4)  # noqa: S311 - jitter
-                continue
-            self._repeated_until_ns = handled
-            return handled
+                return self._worker.load()
+            except (ApiException, urllib3.exceptions.HTTPError) as error:
+                log.warning("checkpoint not read, trying again: %s", reason_of(error))
+                self._stopping.wait(random.uniform(*RETRY_S) / 4)  # noqa: S311 - jitter
         return time.time_ns()
 
     def _node_changed(self, kind: str, node: dict[str, Any]) -> None:
@@ -143,7 +112,7 @@ class Controller:
     def _work(self) -> None:
         while True:
             try:
-                item = self._inbox.get(timeout=self._patience())
+                item = self._inbox.get(timeout=min(_IDLE_S, self._worker.due_in()))
             except queue.Empty:
                 item = None
             match item:
@@ -152,162 +121,11 @@ class Controller:
                         raise error
                     return
                 case Detection():
-                    self._line(item)
+                    self._worker.line(item)
                 case NodeView():
-                    self._node(item)
+                    self._worker.node(item)
                 case _Gone(name=name):
-                    self._node_gone(name)
-            for name in list(self._unwritten):
-                self._write(name)
-            self._events.flush()
-            self._save_cursor(at_once=False)
-
-    def _patience(self) -> float:
-        """Seconds until something is due even if nothing comes in."""
-        now = time.monotonic()
-        waits = [self._states[name].retry_at - now for name in self._unwritten]
-        waits += [due for due in [self._events.due_in()] if due is not None]
-        return max(0.0, min(waits, default=_IDLE_S))
-
-    def _node(self, view: NodeView) -> None:
-        now = datetime.now(UTC)
-        state = self._states.get(view.name)
-        if state is None:
-            state = self._states[view.name] = nodes.first_seen(view, self._options.taint.key, now)
-            self._refresh(view.name, state)
-            held = [detection for detection in self._held if detection.node == view.name]
-            for detection in held:
-                self._held.remove(detection)
-                self._line(detection)
-            return
-        if _is_stale(view, state):
-            return
-        ended = nodes.seen_again(state, view, self._options.taint.key, now)
-        self._refresh(view.name, state)
-        self._tell_ended(view.name, state, ended)
-
-    def _node_gone(self, name: str) -> None:
-        self._states.pop(name, None)
-        self._unwritten.discard(name)
-        self._metrics.show_active(name, [])
-        self._count_quarantined()
-
-    def _line(self, detection: Detection) -> None:
-        line, event = detection.line, detection.event
-        self._metrics.log_lag.set(max(0.0, time.time() - line.ns / 1e9))
-        self._handled_ns = max(self._handled_ns, min(line.ns, time.time_ns()))
-        if event is None:
-            return
-        state = self._states.get(detection.node)
-        if state is None:
-            # A node the watch has not shown yet; it may have joined while the API server was away.
-            self._metrics.ignored_lines.labels("unknown node").inc()
-            self._held.append(detection)
-            return
-        if why := nodes.why_ignored(state, line, event):
-            self._metrics.ignored_lines.labels(why).inc()
-            return
-        self._metrics.count(detection.node, event)
-        if event.kind is Kind.GPU_RESET:
-            if event.success:
-                ended = nodes.gpu_was_reset(state, event.pci, line.at, datetime.now(UTC))
-                self._refresh(detection.node, state)
-                self._tell_ended(detection.node, state, ended)
-            return
-        self._act(detection, event, state, decide(event, self._options.policy))
-
-    def _act(self, detection: Detection, event: KernelEvent, state: NodeState, decision: Decision) -> None:
-        if decision.outcome is Outcome.NOTHING:
-            return
-        if decision.outcome is Outcome.QUARANTINE:
-            nodes.accept(state, detection.line, event, decision)
-            self._refresh(detection.node, state)
-        elif detection.line.ns <= self._repeated_until_ns:
-            return  # an earlier process has told of it
-        where = f" on {event.pci}" if event.pci else ""
-        act = {
-            Outcome.QUARANTINE: f"node quarantined, remedy: {decision.remedy}",
-            Outcome.WORKLOAD: "the workload's own error, node kept",
-            Outcome.EVENT: "recorded only",
-        }[decision.outcome]
-        self._tell(
-            detection.node,
-            state,
-            event_reason(event),
-            f"{decision.reason}{where}: {act} (policy {self._options.policy}). {event.text}",
-            detection.line.at,
-            warning=decision.outcome is not Outcome.WORKLOAD,
-        )
-
-    def _write(self, name: str) -> None:
-        state = self._states[name]
-        if state.retry_at > time.monotonic():
-            return
-        try:
-            result = self._quarantine.write(name, state, datetime.now(UTC))
-        except (ApiException, urllib3.exceptions.HTTPError) as error:
-            self._metrics.write_failures.labels("node").inc()
-            if not state.failures:
-                log.warning("node %s not written at %s, trying again: %s", name, self._api.server, reason_of(error))
-            pause = min(_RETRY_S[0] * 2**state.failures, _RETRY_S[1])
-            state.retry_at = time.monotonic() + pause * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
-            state.failures += 1
-            return
-        state.failures, state.retry_at, state.unwritten = 0, 0.0, False
-        self._unwritten.discard(name)
-        if result.written is Written.GONE or result.view is None:
-            self._node_gone(name)
-            return
-        now = datetime.now(UTC)
-        if result.written is Written.TAINTED:
-            for fault in state.fresh:
-                self._metrics.decision_seconds.observe(max(0.0, (now - fault.at).total_seconds()))
-        if result.foreign:
-            there = ", ".join(str(taint) for taint in result.foreign)
-            message = f"{there} is there already and not ours: left alone, {self._options.taint} not added"
-            self._tell(name, state, "TaintConflict", message, now, warning=True)
-        state.fresh = []
-        state.written_version, state.written_at = result.view.resource_version, time.monotonic()
-        nodes.seen_again(state, result.view, self._options.taint.key, now)
-        self._refresh(name, state)
-        self._save_cursor(at_once=True)
-
-    def _refresh(self, name: str, state: NodeState) -> None:
-        """Make the metrics and the list of things to write agree with the state."""
-        if state.unwritten:
-            self._unwritten.add(name)
-        self._metrics.show_active(name, state.active())
-        self._count_quarantined()
-
-    def _count_quarantined(self) -> None:
-        key = self._options.taint.key
-        tainted = sum(bool(state.view and state.view.taints_with(key)) for state in self._states.values())
-        self._metrics.quarantined_nodes.set(tainted)
-
-    def _tell_ended(self, name: str, state: NodeState, ended: list[Fault]) -> None:
-        for fault in ended:
-            what = f"{fault.kind} {fault.code or ''} {fault.pci or ''}".strip()
-            self._tell(name, state, "GPUFaultEnded", f"{what}: ended", datetime.now(UTC), warning=False)
-
-    def _tell(self, name: str, state: NodeState, reason: str, message: str, at: datetime, *, warning: bool) -> None:
-        self._events.add(name, state.view.uid if state.view else "", reason, message, at, warning=warning)
-
-    def _save_cursor(self, *, at_once: bool) -> None:
-        if not self._unwritten:
-            self._cursor.save(self._handled_ns, at_once=at_once)
-
-
-def event_reason(event: KernelEvent) -> str:
-    """The Event's reason: `GPUXid79`, `NVSwitchSXid20034`; one word, as kubectl shows it."""
-    names = {Kind.XID: "GPUXid", Kind.SXID: "NVSwitchSXid", Kind.GPU_LOST: "GPULost", Kind.PEERMEM: "NvidiaPeermem"}
-    return f"{names[event.kind]}{'' if event.code is None or event.kind is Kind.GPU_LOST else event.code}"
-
-
-def _is_stale(view: NodeView, state: NodeState) -> bool:
-    """Whether the watch shows the node as it was before our own last write."""
-    if not state.written_version or time.monotonic() - state.written_at > _STALE_S:
-        return False
-    try:
-        return int(view.resource_version) < int(state.written_version)
-    except ValueError:
-        return False  # versions are opaque in principle, and numbers in every API server there is
+                    self._worker.node_gone(name)
+                case _AllNodesKnown():
+                    self._worker.all_nodes_known()
+            self._worker.write()

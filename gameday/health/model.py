@@ -1,4 +1,4 @@
-"""What the controller knows of a node: its faults, and how they are kept in the node's annotations."""
+"""What the controller knows of a node: its faults, and how they are kept in the node's annotation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,17 +15,39 @@ from gameday.xid.lines import Kind
 
 REASON = "gameday.dev/faulty-reason"
 """Why the node is tainted; there as long as the taint is."""
-SEEN = "gameday.dev/health-seen"
-"""Which lines were acted upon, kept after the taint is gone: a shipper that starts again repeats its kernel log."""
 
-LONGEST_ANNOTATION = 1024
+# Everyone who watches nodes reads it. Eight lost GPUs and the lines that said so fit with room to spare.
+LONGEST_ANNOTATION = 2048
 _LONGEST_WHY = 160
 MOST_FAULTS = 64
 _MOST_SEEN_LINES = 16
+_LONGEST_BOOT = 64  # a bootID is a UUID, 36 characters
+_DIGEST_BYTES = 8
+_Digest = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * _DIGEST_BYTES}}}$")]
 
 
 class _Note(BaseModel):
     model_config = ConfigDict(frozen=True)
+
+
+class Seen(_Note):
+    """Which lines were acted upon; needed after the taint is gone, as a shipper that starts again repeats its log."""
+
+    boot: str = Field(default="", max_length=_LONGEST_BOOT)
+    """The bootID under which the newest of `lines` was acted upon."""
+    until_ns: int = 0
+    """Lines before this are done with; Unix ns."""
+    lines: tuple[_Digest, ...] = Field(default=(), max_length=_MOST_SEEN_LINES)
+    """Digests of the newest quarantining lines."""
+
+    def plus(self, boot: str, until_ns: int, line: str) -> Seen:
+        lines = (*self.lines, line)[-_MOST_SEEN_LINES:]
+        return Seen(boot=boot[:_LONGEST_BOOT], until_ns=max(self.until_ns, until_ns), lines=lines)
+
+    def merged(self, newer: Seen) -> Seen:
+        lines = (*(line for line in self.lines if line not in newer.lines), *newer.lines)
+        until_ns = max(self.until_ns, newer.until_ns)
+        return Seen(boot=newer.boot or self.boot, until_ns=until_ns, lines=lines[-_MOST_SEEN_LINES:])
 
 
 class Fault(_Note):
@@ -55,30 +78,23 @@ class Reason(Fault):
     others: tuple[Fault, ...] = ()
     more: int = 0
     """Faults that did not fit."""
+    seen: Seen = Seen()
+    """Here too, because the checkpoint is written a moment after the node, or not at all if a crash comes between."""
 
     def faults(self) -> tuple[Fault, ...]:
         first = Fault.model_validate(self.model_dump(include=set(Fault.model_fields)))
         return (first, *self.others)
 
 
-class Seen(_Note):
-    until_ns: int = 0
-    """Lines before this are done with."""
-    lines: tuple[str, ...] = Field(default=(), max_length=_MOST_SEEN_LINES)
-    """Digests of the newest quarantining lines."""
-
-    def plus(self, until_ns: int, line: str) -> Seen:
-        return Seen(until_ns=max(self.until_ns, until_ns), lines=(*self.lines, line)[-_MOST_SEEN_LINES:])
-
-
 def digest(line: str) -> str:
-    return hashlib.blake2s(line.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return hashlib.blake2s(line.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def write_reason(faults: list[Fault], policy: str, boot: str, decided: datetime) -> str:
+def write_reason(faults: list[Fault], seen: Seen, policy: str, boot: str, decided: datetime) -> str:
     """At most LONGEST_ANNOTATION bytes: what does not fit is counted."""
     first, *others = faults
     head = first.model_dump() | {"why": first.why[:_LONGEST_WHY], "policy": policy, "boot": boot, "decided": decided}
+    head["seen"] = seen
     short = [fault.model_copy(update={"why": ""}) for fault in others]
     for fitting in range(len(short), -1, -1):
         reason = Reason.model_validate(head | {"others": tuple(short[:fitting]), "more": len(short) - fitting})
@@ -133,7 +149,6 @@ class NodeView:
     taints: tuple[tuple[tuple[str, str], ...], ...]
     """Whole and in order, so that writing them back loses nothing."""
     reason: str | None
-    seen: str | None
 
     @classmethod
     def of(cls, node: dict[str, object]) -> NodeView:
@@ -147,7 +162,6 @@ class NodeView:
             boot_id=str(_mapping(status.get("nodeInfo")).get("bootID", "")),
             taints=tuple(tuple(sorted(taint.items())) for taint in taints) if isinstance(taints, list) else (),
             reason=_text(annotations.get(REASON)),
-            seen=_text(annotations.get(SEEN)),
         )
 
     def taints_with(self, key: str) -> list[Taint]:
@@ -179,7 +193,7 @@ class NodeState:
     recent: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """Digests of the newest recognised lines of this boot."""
     unwritten: bool = False
-    """The node's annotations (and where there are faults, its taint) are behind `faults`."""
+    """The node's annotation (and where there are faults, its taint) is behind `faults`."""
     fresh: list[Fault] = field(default_factory=list)
     """Faults whose taint is not written yet."""
     retry_at: float = 0.0

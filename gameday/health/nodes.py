@@ -10,9 +10,10 @@ from gameday.health.model import (
     Fault,
     NodeState,
     NodeView,
+    Reason,
+    Seen,
     digest,
     read_reason,
-    read_seen,
 )
 from gameday.xid.catalogue import Remedy
 from gameday.xid.decide import Decision
@@ -22,23 +23,31 @@ _MOST_RECENT_LINES = 256
 _BY_BOOT = frozenset({Remedy.REBOOT, Remedy.GPU_RESET})
 
 
-def first_seen(view: NodeView, key: str, now: datetime) -> NodeState:
-    """A node as its annotations and its taint tell, after this controller or the node has just started."""
-    seen = read_seen(view.seen)
+def first_seen(view: NodeView, noted: Seen, key: str, now: datetime) -> NodeState:
+    """A node as it and the checkpoint tell, after this controller or the node has just started."""
+    reason = read_reason(view.reason)
+    seen = noted.merged(_seen_by(reason, tainted=bool(view.taints_with(key)), now=now)) if reason else noted
     state = NodeState(view, seen=seen, old_until_ns=seen.until_ns, last_seen_at=now)
     if view.reason is None:
         return state
     if not view.taints_with(key):
         state.unwritten = True  # the taint was removed while nobody looked: the annotation is to follow
         return state
-    reason = read_reason(view.reason)
     if reason:
         state.faults = list(reason.faults())
+        state.unwritten = seen != noted  # a crash came between the node and the checkpoint
         if reason.boot != view.boot_id:
             # Lines of the new boot may wait to be read, so `seen` must not move to now as it does below.
             _mark(state, [fault for fault in state.active() if fault.remedy in _BY_BOOT], now)
             state.unwritten = True
     return state
+
+
+def _seen_by(reason: Reason, *, tainted: bool, now: datetime) -> Seen:
+    """What a reason tells of lines: those from before its last writing are done with where the quarantine has ended."""
+    until_ns = reason.seen.until_ns if tainted else max(reason.seen.until_ns, nanoseconds(reason.decided))
+    # Anyone may edit an annotation: it must not silence lines yet to come.
+    return reason.seen.model_copy(update={"until_ns": min(until_ns, nanoseconds(now))})
 
 
 def seen_again(state: NodeState, view: NodeView, key: str, now: datetime) -> list[Fault]:
@@ -92,7 +101,7 @@ def accept(state: NodeState, line: LogLine, event: KernelEvent, decision: Decisi
     state.faults = [*state.active(), fault, *remedied][:MOST_FAULTS]
     state.fresh.append(fault)
     key = digest(event.line if event.uptime_s is not None else f"{line.ns} {event.line}")
-    state.seen = state.seen.plus(line.ns, key)
+    state.seen = state.seen.plus(state.view.boot_id if state.view else "", line.ns, key)
     state.unwritten = True
     return True
 

@@ -1,4 +1,4 @@
-"""Write a node's taint and annotations, without ever losing what somebody else wrote."""
+"""Write a node's taint and its reason, without ever losing what somebody else wrote."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote
 from kubernetes.client.exceptions import ApiException
 
 from gameday.health.api import MANAGER, MERGE_PATCH, Api
-from gameday.health.model import REASON, SEEN, NodeState, NodeView, Taint, write_reason
+from gameday.health.model import REASON, NodeState, NodeView, Taint, write_reason
 
 _TRIES = 8
 
@@ -24,7 +24,7 @@ class Written(StrEnum):
     FOREIGN = "foreign"
     """The key was there with another value or effect; it is left as it is."""
     UNTOUCHED = "untouched"
-    """Only annotations were written."""
+    """Only the reason was written, or taken off."""
     GONE = "gone"
     """There is no such node."""
 
@@ -52,9 +52,8 @@ class Quarantine:
 
     def _wanted(self, view: NodeView, state: NodeState, now: datetime) -> tuple[Written, dict[str, Any]]:
         present = view.taints_with(self._taint.key)
-        annotations: dict[str, str | None] = {SEEN: state.seen.model_dump_json()}
-        annotations[REASON] = write_reason(state.faults, self._policy, view.boot_id, now) if state.faults else None
-        patch: dict[str, Any] = {"metadata": {"annotations": annotations}}
+        reason = write_reason(state.faults, state.seen, self._policy, view.boot_id, now) if state.faults else None
+        patch: dict[str, Any] = {"metadata": {"annotations": {REASON: reason}}}
         if not state.fresh:
             return Written.UNTOUCHED, patch
         if self._taint in present:

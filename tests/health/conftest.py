@@ -1,4 +1,4 @@
-"""The controller's process between an embedded API server and a log store, each of which can be ended and started."""
+"""Controller processes between an embedded API server and a log store, each of which can be ended and started."""
 
 import json
 import re
@@ -6,15 +6,18 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from kubernetes.client.exceptions import ApiException
 
 from gameday.health.api import MERGE_PATCH, Api
+from gameday.xid.lines import format_xid
 
 KEY = "trainy.konduktor.ai/faulty"
 TAINT = {"key": KEY, "value": "true", "effect": "NoSchedule"}
@@ -69,83 +72,143 @@ def eventually(read: Callable[[], Any], within_s: float = 20.0) -> Any:
         time.sleep(0.05)
 
 
-class Cluster:
-    def __init__(self, folder: Path, *options: str) -> None:
-        api_port, log_port = free_port(), free_port()
-        self.apiserver = Process("gameday.rehearsal.apiserver", "--port", api_port, "--data-dir", folder / "api")
+class Servers:
+    """An API server and a log store. Tests share them, each with nodes of its own; each can be ended and started."""
+
+    def __init__(self, folder: Path) -> None:
+        log_port = free_port()
+        self.apiserver = Process("gameday.rehearsal.apiserver", "--port", free_port(), "--data-dir", folder / "api")
         self.logs = Process("gameday.rehearsal.logstore", "--port", log_port, "--data-dir", folder / "logs")
         self.loki = f"http://127.0.0.1:{log_port}"
-        self.apiserver.start()
-        self.logs.start()
+
+    def start(self) -> None:
+        """Whichever does not run."""
+        for server in (self.apiserver, self.logs):
+            if server.running is None:
+                server.start()
+
+    def stop(self) -> None:
+        for server in (self.logs, self.apiserver):
+            server.stop(kill=True)
+
+
+class Cluster:
+    """Nodes on shared servers and a controller. `n1` in a test is a node whose name no other test uses."""
+
+    def __init__(self, servers: Servers, *options: str) -> None:
+        servers.start()
+        self.apiserver, self.logs, self.loki = servers.apiserver, servers.logs, servers.loki
         kubeconfig = Path(self.apiserver.ready["kubeconfig"])
         self.api = Api(kubeconfig)
         self.health = Process("gameday.health", "--kubeconfig", kubeconfig, "--loki-url", self.loki, *options)
+        self.names: dict[str, str] = {}
+        # One for all: httpx reads the CA bundle, for 20 ms, for every client.
+        self.http = httpx.Client(verify=False)
+
+    def named(self, name: str) -> str:
+        return self.names[name]
 
     def add_node(self, name: str, boot: str = "boot-1") -> None:
-        self.api.request("POST", "/api/v1/nodes", {"metadata": {"name": name}, "spec": {}})
+        node = self.names[name] = f"{name}-{uuid.uuid4().hex[:8]}"
+        self.api.request("POST", "/api/v1/nodes", {"metadata": {"name": node}, "spec": {}})
         self.patch_node(name, {"spec": {"taints": None}})  # admission gives a new node the not-ready taint
         self.boot(name, boot)
 
+    def remove_nodes(self) -> None:
+        for node in self.names.values():
+            self.api.request("DELETE", f"/api/v1/nodes/{node}")
+        self.names.clear()
+
     def boot(self, name: str, boot: str) -> None:
-        self.api.request(
-            "PATCH", f"/api/v1/nodes/{name}/status", {"status": {"nodeInfo": {"bootID": boot}}}, None, MERGE_PATCH
-        )
+        status = {"status": {"nodeInfo": {"bootID": boot}}}
+        self.api.request("PATCH", f"/api/v1/nodes/{self.named(name)}/status", status, None, MERGE_PATCH)
 
     def node(self, name: str) -> dict[str, Any]:
-        return self.api.request("GET", f"/api/v1/nodes/{name}")
+        return self.api.request("GET", f"/api/v1/nodes/{self.named(name)}")
 
     def patch_node(self, name: str, patch: dict[str, Any]) -> None:
-        self.api.request("PATCH", f"/api/v1/nodes/{name}", patch, None, MERGE_PATCH)
+        self.api.request("PATCH", f"/api/v1/nodes/{self.named(name)}", patch, None, MERGE_PATCH)
 
     def taints(self, name: str) -> list[dict[str, str]]:
         found: list[dict[str, str]] = self.node(name)["spec"].get("taints") or []
         return found
 
+    def annotations(self, name: str) -> dict[str, str]:
+        return self.node(name)["metadata"].get("annotations") or {}
+
     def reason(self, name: str) -> dict[str, Any] | None:
-        text = (self.node(name)["metadata"].get("annotations") or {}).get("gameday.dev/faulty-reason")
+        text = self.annotations(name).get("gameday.dev/faulty-reason")
         return json.loads(text) if text else None
+
+    def checkpoint(self) -> dict[str, str]:
+        path = "/api/v1/namespaces/gameday/configmaps/gameday-health"
+        found: dict[str, str] = self.api.request("GET", path)["data"]
+        return found
 
     def events(self, name: str) -> dict[str, dict[str, Any]]:
         items = self.api.request("GET", "/api/v1/namespaces/default/events")["items"]
-        return {item["reason"]: item for item in items if item["involvedObject"]["name"] == name}
+        return {item["reason"]: item for item in items if item["involvedObject"]["name"] == self.named(name)}
 
     def push(self, line: str, node: str = "n1", at_ns: int | None = None) -> None:
-        streams = {"k8s_daemonset_name": "dmesg", "k8s_node_name": node}
+        streams = {"k8s_daemonset_name": "dmesg", "k8s_node_name": self.named(node)}
         values = [[str(at_ns or time.time_ns()), line]]
         body = {"streams": [{"stream": streams, "values": values}]}
-        assert httpx.post(f"{self.loki}/loki/api/v1/push", json=body).status_code == 204
+        assert self.http.post(f"{self.loki}/loki/api/v1/push", json=body).status_code == 204
 
     def metric(self, name: str, **labels: str) -> float | None:
         """The one series with these labels, or None."""
-        text = httpx.get(self.health.ready["metrics"]).text
+        if "node" in labels:
+            labels["node"] = self.named(labels["node"])
+        text = self.http.get(self.health.ready["metrics"]).text
         for line in text.splitlines():
             found = re.fullmatch(rf"gameday_health_{name}(?:\{{(.*)\}})? (\S+)", line)
             if found and all(f'{key}="{value}"' in (found[1] or "") for key, value in labels.items()):
                 return float(found[2])
         return None
 
-    def close(self) -> None:
-        for process in (self.health, self.logs, self.apiserver):
-            process.stop(kill=True)
 
-
-@pytest.fixture
-def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     with ExitStack() as stack:
-
-        def make(*options: str) -> Cluster:
-            cluster = Cluster(tmp_path, *options)
-            stack.callback(cluster.close)
-            return cluster
-
-        yield make
+        servers = Servers(tmp_path_factory.mktemp("servers"))
+        stack.callback(servers.stop)
+        servers.start()
+        yield servers
 
 
-@pytest.fixture
-def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """Two nodes, everything running."""
-    cluster = make_cluster()
-    cluster.add_node("n1")
-    cluster.add_node("n2")
-    cluster.health.start()
-    return cluster
+@contextmanager
+def a_cluster(servers: Servers, *options: str) -> Iterator[Cluster]:
+    """Its controller is not started; at the end it is ended, and nothing of it is left on the servers."""
+    cluster = Cluster(servers, *options)
+    try:
+        yield cluster
+    finally:
+        cluster.health.stop(kill=True)
+        cluster.http.close()
+        servers.start()
+        cluster.remove_nodes()
+        with suppress(ApiException):  # a controller that handled no line left none
+            cluster.api.request("DELETE", "/api/v1/namespaces/gameday/configmaps/gameday-health")
+
+
+PCI = "0000:4e:00"
+LOST = format_xid(79, PCI)
+
+
+def stamped(line: str, uptime_s: float = 12.5) -> str:
+    return f"[{uptime_s:12.6f}] {line}"
+
+
+def active(cluster: Cluster, code: str = "79", node: str = "n1") -> float | None:
+    return cluster.metric("gpu_fault_active", node=node, code=code)
+
+
+def await_taint(cluster: Cluster, node: str = "n1") -> None:
+    eventually(lambda: TAINT in cluster.taints(node))
+
+
+def await_handled(cluster: Cluster, node: str = "n2") -> None:
+    """Everything pushed before this call has been handled: a harmless line behind it has."""
+    before = cluster.metric("kernel_events_total", node=node, code="13") or 0
+    cluster.push(stamped(format_xid(13, "0000:01:00"), time.monotonic()), node)
+    eventually(lambda: (cluster.metric("kernel_events_total", node=node, code="13") or 0) > before)

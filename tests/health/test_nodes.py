@@ -15,11 +15,12 @@ from gameday.health.metrics import code_label
 from gameday.health.model import (
     LONGEST_ANNOTATION,
     REASON,
-    SEEN,
     Fault,
     NodeState,
     NodeView,
+    Seen,
     Taint,
+    digest,
     read_reason,
     read_seen,
     write_reason,
@@ -32,12 +33,12 @@ KEY = "trainy.konduktor.ai/faulty"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def view(boot: str = "b1", tainted: bool = False, **annotations: str) -> NodeView:
-    named = {{"reason": REASON, "seen": SEEN}[key]: text for key, text in annotations.items()}
+def view(boot: str = "b1", tainted: bool = False, reason: str | None = None) -> NodeView:
+    annotations = {REASON: reason} if reason else {}
     taints = [{"key": KEY, "value": "true", "effect": "NoSchedule"}] if tainted else None
     return NodeView.of(
         {
-            "metadata": {"name": "n1", "uid": "u", "resourceVersion": "1", "annotations": named},
+            "metadata": {"name": "n1", "uid": "u", "resourceVersion": "1", "annotations": annotations},
             "spec": {"taints": taints},
             "status": {"nodeInfo": {"bootID": boot}},
         }
@@ -61,12 +62,17 @@ def feed(state: NodeState, text: str, at: datetime = NOW) -> str | None:
 
 def test_a_reason_survives_its_annotation_and_fits_it() -> None:
     faults = [fault(code, f"0000:{code:02x}:00", why="é" * 500) for code in range(60)]
-    text = write_reason(faults, "catalogue", "b1", NOW)
+    seen = Seen()
+    for number in range(20):
+        seen = seen.plus("b1", nanoseconds(NOW), digest(str(number)))
+    text = write_reason(faults, seen, "catalogue", "b1", NOW)
     assert len(text.encode()) <= LONGEST_ANNOTATION
     reason = read_reason(text)
     assert reason is not None
     assert reason.faults()[0].is_same(faults[0])
     assert 1 + len(reason.others) + reason.more == 60
+    assert len(reason.others) >= 7  # the eight GPUs of a node
+    assert reason.seen == seen
     assert json.loads(text)["code"] == 0
 
 
@@ -74,13 +80,13 @@ def test_a_reason_survives_its_annotation_and_fits_it() -> None:
     st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5).map(json.dumps))
 )
 def test_an_annotation_anyone_wrote_is_no_trouble(text: str) -> None:
-    state = nodes.first_seen(view(tainted=True, reason=text, seen=text), KEY, NOW)
+    state = nodes.first_seen(view(tainted=True, reason=text), read_seen(text), KEY, NOW)
     assert state.faults == []
-    assert read_seen(text).until_ns == 0
+    assert state.seen == Seen()
 
 
 def test_a_lost_gpu_is_one_fault_however_often_it_is_said() -> None:
-    state = nodes.first_seen(view(), KEY, NOW)
+    state = nodes.first_seen(view(), Seen(), KEY, NOW)
     for uptime, text in enumerate(
         [format_xid(79, "0000:4e:00"), "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.",
          "NVRM: fallen off the bus and is not responding to commands.", format_xid(79, "0000:4e:00")]
@@ -92,7 +98,7 @@ def test_a_lost_gpu_is_one_fault_however_often_it_is_said() -> None:
 
 
 def test_lines_from_before_the_boot_are_ignored() -> None:
-    state = nodes.first_seen(view("b1"), KEY, NOW)
+    state = nodes.first_seen(view("b1"), Seen(), KEY, NOW)
     nodes.seen_again(state, view("b1"), KEY, NOW + timedelta(seconds=10))
     nodes.seen_again(state, view("b2"), KEY, NOW + timedelta(seconds=60))
     assert feed(state, format_xid(79, "0000:4e:00"), NOW + timedelta(seconds=5)) == "before boot"
@@ -101,7 +107,7 @@ def test_lines_from_before_the_boot_are_ignored() -> None:
 
 
 def test_memory_per_node_is_bounded() -> None:
-    state = nodes.first_seen(view(), KEY, NOW)
+    state = nodes.first_seen(view(), Seen(), KEY, NOW)
     for number in range(2000):
         feed(state, f"[{number}.000001] " + format_xid(79, f"{number:04x}:4e:00"))
     assert len(state.recent) <= 256
@@ -110,7 +116,9 @@ def test_memory_per_node_is_bounded() -> None:
 
 
 def test_a_fault_not_yet_written_survives_the_removal_of_an_older_taint() -> None:
-    state = nodes.first_seen(view(tainted=True, reason=write_reason([fault(74)], "catalogue", "b1", NOW)), KEY, NOW)
+    state = nodes.first_seen(
+        view(tainted=True, reason=write_reason([fault(74)], Seen(), "catalogue", "b1", NOW)), Seen(), KEY, NOW
+    )
     feed(state, format_xid(79, "0000:4e:00"))
     ended = nodes.seen_again(state, view(), KEY, NOW)
     assert [gone.code for gone in ended] == [74]

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -22,6 +23,8 @@ class Store:
             self.port: int = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[str] | None = None
+        # One for all: httpx reads the CA bundle, for 20 ms, for every client.
+        self.http = httpx.Client(base_url=self.url, verify=False)
 
     def start(self) -> None:
         self.process = subprocess.Popen(
@@ -47,22 +50,37 @@ class Store:
     def push(self, entries: list[tuple[int, str]], node: str = "n1", metadata: dict[str, str] | None = None) -> None:
         labels = {"k8s_daemonset_name": "dmesg", **({} if metadata else {"k8s_node_name": node})}
         values = [[str(ns), line, *([metadata] if metadata else [])] for ns, line in entries]
-        answer = httpx.post(f"{self.url}/loki/api/v1/push", json={"streams": [{"stream": labels, "values": values}]})
+        answer = self.http.post("/loki/api/v1/push", json={"streams": [{"stream": labels, "values": values}]})
         assert answer.status_code == 204, answer.text
 
     def get(self, path: str, **parameters: object) -> httpx.Response:
-        return httpx.get(
-            f"{self.url}/loki/api/v1/{path}", params={key: str(value) for key, value in parameters.items()}
-        )
+        return self.http.get(f"/loki/api/v1/{path}", params={key: str(value) for key, value in parameters.items()})
 
     def client(self) -> LogStore:
         return LogStore(Endpoint(url=self.url))
 
 
+@contextmanager
+def running(folder: Path) -> Iterator[Store]:
+    store = Store(folder)
+    try:
+        store.start()
+        yield store
+    finally:
+        store.http.close()
+        if store.process:
+            store.stop(kill=True)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "data")
-    store.start()
-    yield store
-    if store.process:
-        store.stop(kill=True)
+    with running(tmp_path / "data") as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Shared by the tests that may leave nothing in it."""
+    with running(tmp_path_factory.mktemp("store")) as store:
+        yield store
+        assert store.get("labels").json()["data"] == []

@@ -51,7 +51,7 @@ def test_labels_and_series(store: Process) -> None:
     assert store.get("label/k8s_node_name/values").json()["data"] == ["n1"]
     series = store.get("series", **{"match[]": DMESG}).json()["data"]
     assert series == [{"k8s_daemonset_name": "dmesg", "k8s_node_name": "n1"}]
-    assert httpx.get(f"{store.url}/ready").text == "ready\n"
+    assert store.http.get("/ready").text == "ready\n"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_labels_and_series(store: Process) -> None:
      ({"query": DMESG, "start": "soon"}, "valid timestamp"), ({"query": DMESG, "direction": "up"}, "direction"),
      ({"query": DMESG, "start": "20", "end": "10"}, "end timestamp")],
 )  # fmt: skip
-def test_bad_queries_get_lokis_answer(store: Process, parameters: dict[str, str], said: str) -> None:
-    answer = store.get("query_range", **parameters)
+def test_bad_queries_get_lokis_answer(empty_store: Process, parameters: dict[str, str], said: str) -> None:
+    answer = empty_store.get("query_range", **parameters)
     assert answer.status_code == 400
     assert said in answer.text
 
@@ -81,16 +81,16 @@ def test_bad_queries_get_lokis_answer(store: Process, parameters: dict[str, str]
         '{"streams": [{"stream": {"a": "b"}, "values": [["1"]]}]}',
     ],
 )
-def test_bad_pushes_are_refused(store: Process, body: str) -> None:
+def test_bad_pushes_are_refused(empty_store: Process, body: str) -> None:
     json_type = {"Content-Type": "application/json"}
-    answer = httpx.post(f"{store.url}/loki/api/v1/push", content=body, headers=json_type)
+    answer = empty_store.http.post(f"{empty_store.url}/loki/api/v1/push", content=body, headers=json_type)
     assert answer.status_code == 400, answer.text
-    assert store.get("labels").json()["data"] == []
+    assert empty_store.get("labels").json()["data"] == []
 
 
-def test_protobuf_is_refused_with_advice(store: Process) -> None:
-    answer = httpx.post(
-        f"{store.url}/loki/api/v1/push", content=b"\x00", headers={"Content-Type": "application/x-protobuf"}
+def test_protobuf_is_refused_with_advice(empty_store: Process) -> None:
+    answer = empty_store.http.post(
+        f"{empty_store.url}/loki/api/v1/push", content=b"\x00", headers={"Content-Type": "application/x-protobuf"}
     )
     assert (answer.status_code, "push JSON" in answer.text) == (415, True)
 
