@@ -32,13 +32,14 @@ def _inject(run: Run, target: Target, number: int) -> None:
     fault = run.plan.fault
     parameters = fault.model_dump(mode="json")
     before = run.before[target.node]
-    # The detector's taint is our doing: it is written down, and with it the way back, before the fault is in.
+    # The detector's taint is our doing: the way back is written down together with the injector's own intent.
     run.intend(
         id=f"quarantine-{number}" if number else "quarantine",
         act="let the detector quarantine the node",
         undo=RestoreNode(taints=_expected_taints(run), unschedulable=before.unschedulable),
         node=target.node,
         lasts=run.plan.guardrails.max_duration,
+        with_next=True,
     )
     run.log_tails[target.node] = KernelLogTail(run, target.node)
     name = run.name("inject", number)

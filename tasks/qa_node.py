@@ -26,7 +26,7 @@ def qa_node(run: Run) -> None:
         for number, target in enumerate(run.targets):
             if _passes(run, result, target, number):
                 _return(run, result, target, number)
-        run.see_nodes("after")
+        run.see_nodes_after()
 
 
 def _passes(run: Run, result: StepResult, target: Target, number: int) -> bool:
@@ -93,11 +93,11 @@ def _return(run: Run, result: StepResult, target: Target, number: int) -> None:
 
 
 def _takes_work(run: Run, result: StepResult, target: Target, number: int) -> None:
+    """A new pod, not the canary that was kept off: that one may sit in the scheduler's back-off for 10 s."""
     name = run.name("return", number)
-    entry = run.intend(
-        f"return-{number}", f"create canary pod {name}", DeletePod(pod=name), target.node, _RETURNS_WITHIN
-    )
-    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, profile=run.profile))
+    act = f"create canary pod {name}"
+    entry = run.intend(f"return-{number}", act, DeletePod(pod=name), target.node, _RETURNS_WITHIN)
+    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node))
 
     def running() -> str | None:
         pod = run.pods.seen(name)

@@ -21,6 +21,8 @@ _POLL_S = 0.5
 # What must leave the node before its GPUs can be reset; a reboot takes everything anyway, but politely is better.
 _DRAINING = (RemediationAction.GPU_RESET, RemediationAction.DRIVER_RESTART, RemediationAction.REBOOT)
 _DRAINED_WITHIN = timedelta(seconds=60)
+# kubectl drain's own pause after an eviction that a PodDisruptionBudget refused.
+_EVICT_AGAIN_S = 5.0
 
 
 @step_task(name="recover")
@@ -68,18 +70,24 @@ def _drain_gpu_pods(run: Run, node: str) -> None:
     once; the way back is in the ledger since before the fault.
     """
     ours = run.id
-    run.kubernetes.set_unschedulable(node, True)
+    run.kubernetes.cordon(node)
+
+    asked: set[str] = set()
+    again_at = [0.0]
 
     def drained() -> bool | None:
-        pods = [pod for pod in run.kubernetes.gpu_pods_on(node) if pod.run != ours]
-        refused = [f"{p.namespace}/{p.name}" for p in pods if not run.kubernetes.evict(p.namespace, p.name)]
-        return None if pods or refused else True
+        pods = [pod for pod in run.gpu_pods_on(node) if pod.run != ours]
+        for pod in pods:
+            if pod.uid not in asked and time.monotonic() >= again_at[0]:
+                if run.kubernetes.evict(pod.namespace, pod.name):
+                    asked.add(pod.uid)
+                else:
+                    again_at[0] = time.monotonic() + _EVICT_AGAIN_S
+        return None if pods else True
 
-    if not run.wait(f"GPU pods to leave {node}", _DRAINED_WITHIN, drained, every_s=1.0):
-        run.problem(
-            f"GPU pods did not leave {node} within {_DRAINED_WITHIN.total_seconds():g} s",
-            "a PodDisruptionBudget may forbid it",
-        )
+    if not run.wait(f"GPU pods to leave {node}", _DRAINED_WITHIN, drained):
+        within = f"{_DRAINED_WITHIN.total_seconds():g} s"
+        run.problem(f"GPU pods did not leave {node} within {within}", "a PodDisruptionBudget may forbid it")
 
 
 def _came_back(run: Run, node: str, boot_before: str) -> tuple[bool, str]:

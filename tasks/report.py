@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from gameday.checks.outcome import RunResult, fold
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Verdict
-from gameday.observe.frames import Frames
+from gameday.history.frames import Frames
 from gameday.report.render import render
 from gameday.run.context import Run
 from tasks import step_task

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from gameday.cluster.manifests import gpu_canary, gpu_job
 from gameday.history.events import Step, Target, WorkloadSeen
-from gameday.ledger.entries import DeleteJob, DeletePod
+from gameday.ledger.entries import DeleteJob, DeletePod, Entry
 from gameday.plan.models import ExpectedTaint
 from gameday.run.context import Run
 from gameday.run.steps import StepResult, step
@@ -28,10 +28,11 @@ def verify_taint(run: Run) -> None:
             if expect.stays_schedulable_for:
                 _stays_schedulable(run, result, expect.stays_schedulable_for, target.node)
             elif tainted:
-                _canary_is_kept_off(run, result, target, number)
-                _resubmitted_job_lands_elsewhere(run, result, target, number)
+                canary, job = _intend_workloads(run, target, number)
+                _canary_is_kept_off(run, result, target, canary)
+                _resubmitted_job_lands_elsewhere(run, result, job)
             _running_pods(run, target)
-        run.see_nodes("during")
+        run.see_nodes_during()
 
 
 def _await_taint(run: Run, result: StepResult, expected: ExpectedTaint, node: str) -> bool:
@@ -62,12 +63,21 @@ def _stays_schedulable(run: Run, result: StepResult, quiet: timedelta, node: str
         result.broken(f"{node} was quarantined by a fault that should not: {found}")
 
 
-def _canary_is_kept_off(run: Run, result: StepResult, target: Target, number: int) -> None:
-    name, kept_for = run.name("canary", number), run.plan.expect.workloads.canary_kept_off_for
-    entry = run.intend(
-        f"canary-{number}", f"create canary pod {name}", DeletePod(pod=name), target.node, _SCHEDULED_WITHIN + kept_for
+def _intend_workloads(run: Run, target: Target, number: int) -> tuple[Entry, Entry]:
+    """Both intents in one write of the ledger."""
+    canary, job, lasts = run.name("canary", number), run.name("resubmit", number), run.plan.guardrails.max_duration
+    return (
+        run.intend(
+            f"canary-{number}", f"create pod {canary}", DeletePod(pod=canary), target.node, lasts, with_next=True
+        ),
+        run.intend(f"resubmit-{number}", f"create job {job}", DeleteJob(job=job), None, lasts),
     )
-    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, profile=run.profile))
+
+
+def _canary_is_kept_off(run: Run, result: StepResult, target: Target, entry: Entry) -> None:
+    assert isinstance(entry.undo, DeletePod)
+    name, kept_for = entry.undo.pod, run.plan.expect.workloads.canary_kept_off_for
+    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node))
 
     def placed() -> str | None:
         pod = run.pods.seen(name)
@@ -101,9 +111,9 @@ def _canary_is_kept_off(run: Run, result: StepResult, target: Target, number: in
     run.undo(entry)
 
 
-def _resubmitted_job_lands_elsewhere(run: Run, result: StepResult, target: Target, number: int) -> None:
-    name, within = run.name("resubmit", number), run.plan.expect.workloads.resubmitted_within
-    entry = run.intend(f"resubmit-{number}", f"create job {name}", DeleteJob(job=name), None, within)
+def _resubmitted_job_lands_elsewhere(run: Run, result: StepResult, entry: Entry) -> None:
+    assert isinstance(entry.undo, DeleteJob)
+    name, within = entry.undo.job, run.plan.expect.workloads.resubmitted_within
     run.kubernetes.create_job(gpu_job(name, run_id=run.id, selector=opt_in(run)))
 
     def running() -> str | None:
@@ -136,7 +146,7 @@ def _why_not(run: Run, job: str) -> str:
 
 def _running_pods(run: Run, target: Target) -> None:
     """Which of the GPU pods that ran there when the fault went in still do; the check judges it."""
-    still = {pod.uid for pod in run.kubernetes.gpu_pods_on(target.node)}
+    still = {pod.uid for pod in run.gpu_pods_on(target.node)}
     wanted = run.plan.expect.workloads.running_pods
     for pod in run.ran_before.get(target.node, ()):
         kept = pod.uid in still

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gameday.checks.facts import absence, at_most, bounded, injected, seconds_text, stopped_because, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AlertSeen, FaultInjected, FaultUndone, Record, Remediated, RunEnded, Step
+from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.observe.frames import Frames
 from gameday.plan.models import ExpectedAlert, Plan
 
 ORDER = 30

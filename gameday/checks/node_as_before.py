@@ -6,8 +6,8 @@ from gameday.checks.facts import absence, some, target_nodes
 from gameday.checks.residue import differences, snapshot
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import NodeSeen, Step
+from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.observe.frames import Frames
 from gameday.plan.models import Plan
 
 ORDER = 100

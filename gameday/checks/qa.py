@@ -5,8 +5,8 @@ from __future__ import annotations
 from gameday.checks.facts import absence, some, target_nodes, worst
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import QaChecked, Step, StepEnded
+from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.observe.frames import Frames
 from gameday.plan.models import Plan
 
 ORDER = 90

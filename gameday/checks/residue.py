@@ -8,9 +8,6 @@ from gameday.history.events import NodeSeen, NodeSnapshot
 from gameday.history.journal import History
 
 OUR_DOMAIN = "gameday.dev/"
-DETECTOR_MEMORY = "gameday.dev/health-seen"
-"""The node-health controller's note of lines it acted upon: it outlives the taint on purpose, and the run never
-wrote it."""
 NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
 """Taints of the node lifecycle controller: they come and go by themselves with the node's conditions."""
 
@@ -71,8 +68,7 @@ def differences(before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
 
 
 def _ours(annotations: dict[str, str]) -> dict[str, str]:
-    ours = {key: value for key, value in annotations.items() if key.startswith(OUR_DOMAIN)}
-    return {key: value for key, value in ours.items() if key != DETECTOR_MEMORY}
+    return {key: value for key, value in annotations.items() if key.startswith(OUR_DOMAIN)}
 
 
 def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -> list[Difference]:

@@ -7,8 +7,8 @@ import pkgutil
 from types import ModuleType
 
 from gameday.checks.verdict import Status, Verdict
+from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.observe.frames import Frames
 from gameday.plan.models import Plan
 
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 from gameday.checks.facts import injected, stopped_because, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import NodeSeen, Step, StepEnded, StepOutcome, TaintSeen
+from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.observe.frames import Frames
 from gameday.plan.models import Plan, format_duration
 
 ORDER = 55

@@ -131,30 +131,10 @@ class Kubernetes:
         with self.explained(f"read node {name}"):
             return self.core.read_node(name)
 
-    def gpu_pods_on(self, node: str) -> list[GpuPod]:
-        """Pods bound to the node that hold GPUs and have not ended."""
-        with self.explained(f"list pods on node {node}"):
-            pods = self.core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={node}", limit=500).items
-        found = [gpu_pod(pod) for pod in pods]
-        return [pod for pod in found if pod.gpus and pod.phase not in ("Succeeded", "Failed")]
-
     def create_pod(self, manifest: dict[str, Any]) -> None:
         name = manifest["metadata"]["name"]
         with self.explained(f"create pod {name}"):
             self.core.create_namespaced_pod(self.profile.namespace, manifest, field_manager=MANAGER)
-
-    def pod(self, name: str) -> client.V1Pod | None:
-        """The pod, or None where there is none."""
-        with self.explained(f"read pod {name}"), _absent_is_none():
-            return self.core.read_namespaced_pod(name, self.profile.namespace)
-        return None
-
-    def our_pods(self, run_id: str) -> list[client.V1Pod]:
-        with self.explained("list our pods"):
-            found: list[client.V1Pod] = self.core.list_namespaced_pod(
-                self.profile.namespace, label_selector=f"gameday.dev/run={run_id}"
-            ).items
-            return found
 
     def delete_pod(self, name: str, grace_s: int | None = None) -> None:
         """Ask for the pod's deletion; one that is already gone is fine."""
@@ -216,29 +196,35 @@ class Kubernetes:
             self.server, f"patch node {name}: lost {_CONFLICT_TRIES} races for it", "who else writes this node?"
         )
 
-    def remove_taints(self, name: str, taints: Iterable[Taint]) -> tuple[Taint, ...]:
-        """Remove exactly these taints and no others; returns those that were there."""
-        unwanted = set(taints)
-        removed: set[Taint] = set()
+    def restore_node(
+        self, name: str, unwanted: Iterable[Taint], unschedulable: bool
+    ) -> tuple[NodeSnapshot, NodeSnapshot]:
+        """Remove exactly these taints, set the cordon; returns the node as read before and as stored after."""
+        gone = set(unwanted)
+        seen: list[NodeSnapshot] = []
 
         def change(node: client.V1Node) -> dict[str, Any] | None:
-            removed.clear()
-            removed.update(unwanted & set(taints_of(node)))
-            if not removed:
-                return None
-            kept = [taint for taint in node.spec.taints or [] if _taint(taint) not in unwanted]
-            return {"spec": {"taints": [self.api.sanitize_for_serialization(taint) for taint in kept] or None}}
+            seen[:] = [snapshot(node)]
+            spec: dict[str, Any] = {}
+            if gone & set(taints_of(node)):
+                kept = [taint for taint in node.spec.taints or [] if _taint(taint) not in gone]
+                spec["taints"] = [self.api.sanitize_for_serialization(taint) for taint in kept] or None
+            if bool(node.spec.unschedulable) != unschedulable:
+                spec["unschedulable"] = unschedulable or None
+            return {"spec": spec} if spec else None
 
-        self.change_node(name, change)
-        return tuple(sorted(removed, key=str))
+        after = snapshot(self.change_node(name, change))
+        return seen[0], after
 
-    def set_unschedulable(self, name: str, unschedulable: bool) -> None:
-        def change(node: client.V1Node) -> dict[str, Any] | None:
-            if bool(node.spec.unschedulable) == unschedulable:
-                return None
-            return {"spec": {"unschedulable": unschedulable or None}}
-
-        self.change_node(name, change)
+    def cordon(self, name: str) -> None:
+        """Make the node unschedulable; one field, so that nobody else's write can be lost."""
+        with self.explained(f"cordon node {name}"):
+            self.core.patch_node(
+                name,
+                {"spec": {"unschedulable": True}},
+                field_manager=MANAGER,
+                _content_type="application/merge-patch+json",
+            )
 
 
 @contextmanager

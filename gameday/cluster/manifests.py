@@ -76,7 +76,7 @@ def agent_pod(
     }
 
 
-def gpu_canary(name: str, *, run_id: str, node: str, profile: ClusterProfile) -> dict[str, Any]:
+def gpu_canary(name: str, *, run_id: str, node: str) -> dict[str, Any]:
     """A pod that asks for one GPU on exactly this node, through the scheduler, with no toleration of ours."""
     return {
         "apiVersion": "v1",

@@ -49,11 +49,11 @@ class Hop(StrEnum):
     WRITTEN = "fault written"
     IN_LOG_STORE = "in log store"
     DECIDED = "detector decided"
+    TAINTED = "node tainted"
     SAMPLED = "sampled by Prometheus"
     RULE_PENDING = "rule pending"
     RULE_FIRING = "rule firing"
     NOTIFIED = "active in Alertmanager"
-    TAINTED = "node tainted"
 
 
 class Target(BaseModel):
@@ -337,4 +337,3 @@ class Record(BaseModel):
 
 
 RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-

@@ -10,9 +10,9 @@ from typing import Any
 from gameday.cluster.kubernetes import Kubernetes, KubernetesError
 
 CLUSTER_LEASE = "gameday-cluster"
-# A run that stops renewing is taken for dead after this; it renews three times in it.
+# A run that stops renewing is taken for dead after this; it renews twice in it.
 LEASE_DURATION = timedelta(seconds=30)
-_RENEWALS = 3
+_RENEWALS = 2
 
 
 def node_lease(node: str) -> str:
@@ -41,7 +41,7 @@ class Leases:
         self._kubernetes = kubernetes
         self._holder = holder
         self._lost = lost
-        self._held: list[str] = []
+        self._held: dict[str, str] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -52,12 +52,12 @@ class Leases:
         manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
         try:
             with kubernetes.explained(f"create lease {name}"):
-                kubernetes.coordination.create_namespaced_lease(namespace, manifest)
+                lease = kubernetes.coordination.create_namespaced_lease(namespace, manifest)
         except KubernetesError as error:
             if error.status != 409:
                 raise
-            self._take_over(name, spec)
-        self._held.append(name)
+            lease = self._take_over(name, spec)
+        self._held[name] = lease.metadata.uid
 
     def keep_renewing(self) -> None:
         """Renew the cluster lease in the background until `release`."""
@@ -67,11 +67,11 @@ class Leases:
     def release(self) -> None:
         """Give back what is held; a lease that cannot be reached expires by itself."""
         self._stop.set()
-        for name in self._held:
-            release_lease(self._kubernetes, name, self._holder)
+        for name, uid in self._held.items():
+            delete_lease(self._kubernetes, name, uid)
         self._held.clear()
 
-    def _take_over(self, name: str, spec: dict[str, Any]) -> None:
+    def _take_over(self, name: str, spec: dict[str, Any]) -> Any:
         kubernetes, namespace = self._kubernetes, self._kubernetes.profile.namespace
         with kubernetes.explained(f"read lease {name}"):
             lease = kubernetes.coordination.read_namespaced_lease(name, namespace)
@@ -80,7 +80,7 @@ class Leases:
             raise held
         patch = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
         with kubernetes.explained(f"take over lease {name}"):
-            kubernetes.coordination.patch_namespaced_lease(
+            return kubernetes.coordination.patch_namespaced_lease(
                 name, namespace, patch, _content_type="application/merge-patch+json"
             )
 
@@ -116,14 +116,13 @@ def held_by_other(lease: Any, holder: str) -> LeaseHeldError | None:
     return held if held.expires() > datetime.now(UTC) else None
 
 
-def release_lease(kubernetes: Kubernetes, name: str, holder: str) -> None:
-    """Delete the lease if `holder` still has it; what cannot be reached is left to expire."""
-    namespace = kubernetes.profile.namespace
+def delete_lease(kubernetes: Kubernetes, name: str, uid: str) -> None:
+    """Delete this very lease, not one that somebody else made since; what cannot be reached is left to expire."""
     try:
         with kubernetes.explained(f"release lease {name}"):
-            lease = kubernetes.coordination.read_namespaced_lease(name, namespace)
-            if lease.spec.holder_identity == holder:
-                kubernetes.coordination.delete_namespaced_lease(name, namespace)
+            kubernetes.coordination.delete_namespaced_lease(
+                name, kubernetes.profile.namespace, body={"preconditions": {"uid": uid}}
+            )
     except KubernetesError:
         return
 

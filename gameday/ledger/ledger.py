@@ -37,36 +37,69 @@ class StoredLedger:
 
 
 class Ledger:
-    """One run's ledger. Every write is one request for one key, so that two writers cannot lose an entry."""
+    """One run's ledger. Every entry is a key of its own, so that two writers cannot lose one."""
 
     def __init__(self, kubernetes: Kubernetes, header: Header) -> None:
         self._kubernetes = kubernetes
         self.header = header
         self.name = ledger_name(header.run_id)
         self._entries: dict[str, Entry] = {}
+        self._unwritten: dict[str, Entry] = {}
+        self._created = False
 
-    def open(self) -> None:
-        """Create the ConfigMap; raises KubernetesError (409: a run of this id is already there)."""
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": self.name, "labels": {LEDGER_LABEL: "true", "gameday.dev/run": self.header.run_id}},
-            "data": {_HEADER: self.header.model_dump_json()},
-        }
-        kubernetes = self._kubernetes
-        with kubernetes.explained(f"create ledger {self.name}"):
-            kubernetes.core.create_namespaced_config_map(kubernetes.profile.namespace, manifest)
+    def intend(
+        self, *, id: str, act: str, node: str | None, undo: Undo, expires: datetime, with_next: bool = False
+    ) -> Entry:
+        """Write what is about to be done and how to undo it. Only when this returns may it be done.
 
-    def intend(self, *, id: str, act: str, node: str | None, undo: Undo, expires: datetime) -> Entry:
-        """Write what is about to be done and how to undo it. Only when this returns may it be done."""
+        `with_next` leaves the writing to the next intent, for what only that one sets off.
+        """
         entry = Entry(id=id, seq=len(self._entries), act=act, node=node, undo=undo, expires=expires)
-        self._write(entry)
+        self._keep(entry)
+        if not with_next:
+            self.flush()
         return entry
 
     def settle(self, entry: Entry, cleanliness: Cleanliness, by: str, evidence: Iterable[str]) -> None:
-        """Write that an entry's undo was verified. Raises KubernetesError."""
+        """Note that an entry's undo was verified. Raises KubernetesError.
+
+        A clean one is written with the next intent, or never, when the ledger
+        goes: whoever finds it open before undoes it again, which changes
+        nothing. Anything else is written at once.
+        """
         lines = tuple(line[:_EVIDENCE_CHARACTERS] for line in list(evidence)[:_EVIDENCE_LINES])
-        self._write(entry.model_copy(update={"settled": cleanliness, "by": by, "evidence": lines}))
+        self._keep(entry.model_copy(update={"settled": cleanliness, "by": by, "evidence": lines}))
+        if cleanliness is not Cleanliness.CLEAN:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is not yet written, in one request; the first one makes the ConfigMap. Raises KubernetesError
+        (409: a run of this id has a ledger already)."""
+        if not self._unwritten:
+            return
+        kubernetes = self._kubernetes
+        data = {f"{entry.seq:04d}-{entry.id}.json": entry.model_dump_json() for entry in self._unwritten.values()}
+        with kubernetes.explained(f"write {', '.join(self._unwritten)} into ledger {self.name}"):
+            if self._created:
+                kubernetes.core.patch_namespaced_config_map(
+                    self.name,
+                    kubernetes.profile.namespace,
+                    {"data": data},
+                    _content_type="application/merge-patch+json",
+                )
+            else:
+                kubernetes.core.create_namespaced_config_map(kubernetes.profile.namespace, self._manifest(data))
+        self._created = True
+        self._unwritten.clear()
+
+    def _manifest(self, data: dict[str, str]) -> dict[str, Any]:
+        labels = {LEDGER_LABEL: "true", "gameday.dev/run": self.header.run_id}
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": self.name, "labels": labels},
+            "data": {_HEADER: self.header.model_dump_json(), **data},
+        }
 
     def open_entries(self) -> list[Entry]:
         return StoredLedger(self.header, tuple(self._entries.values())).open_entries()
@@ -76,23 +109,21 @@ class Ledger:
 
     def delete(self) -> None:
         """Remove the ledger; only a ledger whose every entry is clean may go."""
+        if not self._created:
+            return
         kubernetes = self._kubernetes
         with kubernetes.explained(f"delete ledger {self.name}"):
             kubernetes.core.delete_namespaced_config_map(self.name, kubernetes.profile.namespace)
 
-    def _write(self, entry: Entry) -> None:
-        kubernetes = self._kubernetes
-        patch = {"data": {f"{entry.seq:04d}-{entry.id}.json": entry.model_dump_json()}}
-        with kubernetes.explained(f"write {entry.id} into ledger {self.name}"):
-            kubernetes.core.patch_namespaced_config_map(
-                self.name, kubernetes.profile.namespace, patch, _content_type="application/merge-patch+json"
-            )
+    def _keep(self, entry: Entry) -> None:
         self._entries[entry.id] = entry
+        self._unwritten[entry.id] = entry
 
     @classmethod
     def of_stored(cls, kubernetes: Kubernetes, stored: StoredLedger) -> Ledger:
         ledger = cls(kubernetes, stored.header)
         ledger._entries = {entry.id: entry for entry in stored.entries}
+        ledger._created = True
         return ledger
 
 

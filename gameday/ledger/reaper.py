@@ -14,7 +14,7 @@ from gameday.cluster.kubernetes import Kubernetes, KubernetesError
 from gameday.cluster.pods import PodFollower
 from gameday.history.events import Cleanliness
 from gameday.ledger.entries import Entry
-from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, held_by_other, release_lease
+from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, delete_lease, held_by_other
 from gameday.ledger.ledger import Ledger, StoredLedger, stored_ledgers
 from gameday.ledger.undo import undo_entry
 
@@ -78,20 +78,20 @@ def _reap_one(kubernetes: Kubernetes, stored: StoredLedger) -> list[Reaped]:
         for entry in stored.open_entries():
             done = undo_entry(kubernetes, entry, run_id, pods)
             ledger.settle(entry, done.cleanliness, "reaper", done.evidence)
+            ledger.flush()
             found.append(Reaped(run_id, entry, done.cleanliness, done.evidence))
     if ledger.all_clean() and not stored.unreadable:
         ledger.delete()
-    release_lease(kubernetes, CLUSTER_LEASE, run_id)
-    _release_node_leases(kubernetes, run_id)
+    _release_leases(kubernetes, run_id)
     return found
 
 
-def _release_node_leases(kubernetes: Kubernetes, run_id: str) -> None:
+def _release_leases(kubernetes: Kubernetes, run_id: str) -> None:
     with kubernetes.explained("list leases"):
         leases = kubernetes.coordination.list_namespaced_lease(kubernetes.profile.namespace).items
     for lease in leases:
         if lease.spec.holder_identity == run_id:
-            release_lease(kubernetes, lease.metadata.name, run_id)
+            delete_lease(kubernetes, lease.metadata.name, lease.metadata.uid)
 
 
 def when(held: LeaseHeldError) -> float:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from gameday.agent.task import Outcome, UndoTask
-from gameday.cluster.kubernetes import Kubernetes, KubernetesError, snapshot
+from gameday.cluster.kubernetes import Kubernetes, KubernetesError
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodFollower
 from gameday.history.events import Cleanliness
@@ -119,19 +119,15 @@ def _second_agent(
 
 def _restore(kubernetes: Kubernetes, node: str, restore: RestoreNode) -> Undone:
     try:
-        before = snapshot(kubernetes.node(node))
+        before, after = kubernetes.restore_node(node, restore.taints, restore.unschedulable)
     except KubernetesError as error:
         if error.status == 404:
             return Undone(Cleanliness.CLEAN, (f"node {node} is no longer there",))
         raise
-    removed = kubernetes.remove_taints(node, restore.taints)
-    if before.unschedulable != restore.unschedulable:
-        kubernetes.set_unschedulable(node, restore.unschedulable)
-    after = snapshot(kubernetes.node(node))
     left = [str(taint) for taint in restore.taints if taint in after.taints]
     lines = (
         f"read before: taints {_names(before.taints)}, unschedulable {before.unschedulable}",
-        f"removed: {_names(removed)}",
+        f"removed: {_names(taint for taint in restore.taints if taint in before.taints)}",
         f"read after: taints {_names(after.taints)}, unschedulable {after.unschedulable}",
     )
     clean = not left and after.unschedulable == restore.unschedulable

@@ -10,9 +10,9 @@ import pandas as pd
 from gameday.cluster.http import AdapterError
 from gameday.cluster.prometheus import Series
 from gameday.history.events import AlertSeen, FaultInjected
+from gameday.history.frames import Frames, conform
 from gameday.observe.alerts import node_of
 from gameday.observe.dcgm import METRICS
-from gameday.observe.frames import Frames, conform
 from gameday.observe.metrics import metrics_frame
 from gameday.run.context import Run
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from gameday.cluster.prometheus import Series
-from gameday.observe.frames import conform
+from gameday.history.frames import conform
 
 
 def metrics_frame(series: Iterable[Series], *, node_label: str, gpu_label: str = "gpu") -> pd.DataFrame:

@@ -242,7 +242,6 @@ class QaFloors(_Model):
     temperature_max_c: float | None = Field(default=93, gt=0, allow_inf_nan=False)
     """GPU temperature ceiling, degrees Celsius (93: research/gpu-health.md 5.5, CCH's warning level)."""
 
-
     @property
     def need_load(self) -> bool:
         """Whether a floor can only be judged by loading the GPUs. Without one QA leaves running work alone."""

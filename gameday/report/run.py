@@ -15,8 +15,8 @@ from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text
 from gameday.checks.outcome import RunResult, fold
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import FaultInjected, FaultUndone, Record, RunStarted
+from gameday.history.frames import Frames
 from gameday.history.journal import History, read_history
-from gameday.observe.frames import Frames
 from gameday.plan.models import FaultParameters, Plan
 
 

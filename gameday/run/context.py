@@ -11,7 +11,15 @@ from typing import Any, Protocol, TypeVar
 
 from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.http import AdapterError
-from gameday.cluster.kubernetes import REASON_ANNOTATION, GpuPod, Kubernetes, decided_at, snapshot, taint_manager
+from gameday.cluster.kubernetes import (
+    REASON_ANNOTATION,
+    GpuPod,
+    Kubernetes,
+    decided_at,
+    gpu_pod,
+    snapshot,
+    taint_manager,
+)
 from gameday.cluster.loki import Loki
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
@@ -42,11 +50,14 @@ from gameday.ledger.ledger import Ledger
 from gameday.ledger.undo import undo_entry
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
-from gameday.run.stop import Abort
+from gameday.run.stop import Abort, RefusedError
 
 T = TypeVar("T")
 # An entry expires this long after its fault's own deadline: the agent, who is first, must have had its chance.
 EXPIRY_MARGIN = timedelta(seconds=30)
+_SYNCED_WITHIN_S = 10.0
+# Our controller takes its reason off a node one or two requests after the taint is gone.
+_TIDIED_WITHIN_S = 5.0
 
 
 class Servers:
@@ -90,6 +101,7 @@ class Run:
         self.leases: Leases
         self.pods: PodFollower
         self.nodes: dict[str, Follower] = {}
+        self.node_pods: dict[str, Follower] = {}
         self.before: dict[str, NodeSnapshot] = {}
         self.ran_before: dict[str, list[GpuPod]] = {}
         self._taints: dict[str, set[Taint]] = {}
@@ -137,10 +149,15 @@ class Run:
                 return None
             self.abort.sleep(min(every_s, left))
 
-    def intend(self, id: str, act: str, undo: Undo, node: str | None, lasts: timedelta) -> Entry:
-        """Write intent and undo into the ledger and the history; only then may the act be done."""
+    def intend(
+        self, id: str, act: str, undo: Undo, node: str | None, lasts: timedelta, *, with_next: bool = False
+    ) -> Entry:
+        """Write intent and undo into the ledger and the history; only then may the act be done.
+
+        `with_next`: into the ledger together with the next intent, which sets this one off.
+        """
         expires = datetime.now(UTC) + lasts + EXPIRY_MARGIN
-        entry = self.ledger.intend(id=id, act=act, node=node, undo=undo, expires=expires)
+        entry = self.ledger.intend(id=id, act=act, node=node, undo=undo, expires=expires, with_next=with_next)
         self.note(IntentRecorded(intent=id, act=act, undo=undo.kind, object=entry.object, node=node, expires=expires))
         return entry
 
@@ -161,14 +178,24 @@ class Run:
             self.problem(f"the ledger still lists {entry.id} as open: {error}", "run `gameday reap` when it is back")
 
     def follow_targets(self, chosen: tuple[NodeSnapshot, ...]) -> None:
-        """Watch the targets from now on: one stream each, so that a taint is dated when it appears."""
+        """Watch the targets and the pods on them from now on, so that what happens is dated when it does.
+
+        Raises RefusedError when a watch does not come up.
+        """
         for seen in chosen:
             self.before[seen.node] = seen
-            self.ran_before[seen.node] = self.kubernetes.gpu_pods_on(seen.node)
-            follower = Follower(
-                self.kubernetes.core.list_node, self._node_changed, field_selector=f"metadata.name={seen.node}"
-            )
-            self.nodes[seen.node] = follower.__enter__()
+            core = self.kubernetes.core
+            node = Follower(core.list_node, self._node_changed, field_selector=f"metadata.name={seen.node}")
+            pods = Follower(core.list_pod_for_all_namespaces, field_selector=f"spec.nodeName={seen.node}")
+            self.nodes[seen.node], self.node_pods[seen.node] = node.__enter__(), pods.__enter__()
+            if not (node.wait_synced(_SYNCED_WITHIN_S) and pods.wait_synced(_SYNCED_WITHIN_S)):
+                raise RefusedError(f"no watch of {seen.node} and its pods within {_SYNCED_WITHIN_S:g} s")
+            self.ran_before[seen.node] = self.gpu_pods_on(seen.node)
+
+    def gpu_pods_on(self, node: str) -> list[GpuPod]:
+        """Pods that hold GPUs of the node now, as the watch last saw them; those that have ended hold none."""
+        found = [gpu_pod(pod) for pod in self.node_pods[node].objects()]
+        return [pod for pod in found if pod.gpus and pod.phase not in ("Succeeded", "Failed")]
 
     def _node_changed(self, kind: str, node: Any) -> None:
         """Note every taint that comes or goes on a target; called in the watch's thread."""
@@ -192,14 +219,33 @@ class Run:
         node = self.nodes[name].named(name) if name in self.nodes else None
         return snapshot(node) if node is not None else None
 
-    def see_nodes(self, phase: str) -> None:
-        """Record every target's snapshot, read anew; one that cannot be read is a problem, not an end."""
+    def see_nodes_during(self) -> None:
+        """Record every target as its watch last saw it."""
         for target in self.targets:
+            if seen := self.node_now(target.node):
+                self.note(NodeSeen(phase="during", snapshot=seen))
+
+    def see_nodes_after(self) -> None:
+        """Record every target, read anew, once its detector had time to tidy up after its taint went.
+
+        One that cannot be read is a problem, not an end.
+        """
+        for target in self.targets:
+            self._detector_tidied(target.node)
             try:
-                seen = snapshot(self.kubernetes.node(target.node))
-                self.note(NodeSeen.model_validate({"phase": phase, "snapshot": seen}))
+                self.note(NodeSeen(phase="after", snapshot=snapshot(self.kubernetes.node(target.node))))
             except AdapterError as error:
                 self.problem(f"node {target.node} could not be read: {error}")
+
+    def _detector_tidied(self, node: str) -> None:
+        deadline = time.monotonic() + _TIDIED_WITHIN_S
+        follower = self.nodes[node]
+        with follower.changed:
+            while (now := self.node_now(node)) and not now.taints and REASON_ANNOTATION in now.annotations:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return
+                follower.changed.wait(left)
 
     def hop(self, hop: Hop, node: str, at: datetime, source: str) -> None:
         """Record a link of the detection chain, once per node."""

@@ -119,7 +119,6 @@ def _guarded(run: Run, trigger: Trigger, command: str, flow_run: tuple[str, str 
             run_id=run.id, plan=run.plan.name, started=run.started, operator=getpass.getuser(), host=platform.node()
         )
         run.ledger = Ledger(run.kubernetes, header)
-        run.ledger.open()
         run.pods = PodFollower(run.kubernetes, run.id)
         run.pods.__enter__()
         if not run.pods.wait_synced(_SYNCED_WITHIN_S):
@@ -149,9 +148,9 @@ def _close(run: Run) -> None:
     cleanliness = undo_everything(run)
     _say_not_reached(run)
     if run.targets and not any(seen.phase == "after" for seen in run.journal.history().of(NodeSeen)):
-        run.see_nodes("after")
+        run.see_nodes_after()
     _save_frames(run)
-    for follower in run.nodes.values():
+    for follower in (*run.nodes.values(), *run.node_pods.values()):
         follower.stop()
     for tail in run.log_tails.values():
         tail.stop()
@@ -159,11 +158,11 @@ def _close(run: Run) -> None:
         run.pods.__exit__(None, None, None)
     if hasattr(run, "leases"):
         run.leases.release()
-    if hasattr(run, "ledger") and cleanliness is Cleanliness.CLEAN:
+    if hasattr(run, "ledger"):
         try:
-            run.ledger.delete()
+            run.ledger.delete() if cleanliness is Cleanliness.CLEAN else run.ledger.flush()
         except AdapterError as error:
-            run.problem(f"the ledger could not be removed: {error}", "`gameday reap` removes it")
+            run.problem(f"the ledger could not be closed: {error}", "`gameday reap` does it")
     if hasattr(run, "servers"):
         _note_costs(run)
         run.servers.close()

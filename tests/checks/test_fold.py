@@ -19,8 +19,8 @@ from gameday.history.events import (
     Refused,
     RunEnded,
 )
+from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.observe.frames import Frames
 from tests.report import run_builder as build
 from tests.report.run_builder import PLAN, Timed, cut_off, history_of, passing, replacing, snapshot, without
 

@@ -47,8 +47,8 @@ from gameday.history.events import (
     WaitStarted,
     WorkloadSeen,
 )
+from gameday.history.frames import Frames, conform
 from gameday.history.journal import History
-from gameday.observe.frames import Frames, conform
 from gameday.plan.models import FaultParameters, Plan
 
 START = datetime(2026, 3, 3, 9, 0, 0, tzinfo=UTC)

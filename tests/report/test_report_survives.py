@@ -22,7 +22,7 @@ from gameday.history.events import (
     StepEnded,
     WorkloadSeen,
 )
-from gameday.observe.frames import Frames, conform
+from gameday.history.frames import Frames, conform
 from gameday.report import charts, render
 from gameday.report.sections import gpus
 from tests.report import run_builder as build

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from gameday.checks.facts import target_nodes
-from gameday.checks.residue import DETECTOR_MEMORY, differences, snapshot
+from gameday.checks.residue import differences, snapshot
 from gameday.history.events import NodeSnapshot, TaintSeen
 from gameday.report.run import Run
 
@@ -15,7 +15,6 @@ TITLE = "Taints and node state"
 
 _NO_RESIDUE = {
     "boot id": "expected after a reboot; no residue",
-    f"annotation {DETECTOR_MEMORY}": "the detector’s own memory; no residue",
 }
 
 
