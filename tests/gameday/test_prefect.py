@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from ruamel.yaml import YAML
 
@@ -51,5 +52,8 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     run = next((tmp_path / "reports").iterdir())
     assert (run / "report.html").is_file()
     assert read_history(run / "history.jsonl").records
-    assert "Passed" in prefect("flow-run", "ls", "--flow-name", "game-day")
-    assert "verdicts" in prefect("artifact", "ls")
+    api = environment["PREFECT_API_URL"]
+    states = [run["state"] for run in httpx.post(f"{api}/flow_runs/filter", json={}, timeout=10).json()]
+    assert [state["name"] for state in states if "expectations held" in (state["message"] or "")] == ["Passed"], states
+    artifacts = httpx.post(f"{api}/artifacts/filter", json={}, timeout=10).json()
+    assert {"verdicts", "report"} <= {artifact["key"] for artifact in artifacts}
