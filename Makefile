@@ -8,13 +8,18 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	&& echo $$p && break; done)
 SETUP = $(if $(PYTHON),$(PYTHON),$(error Python 3.11 or newer is needed and not on PATH; install it with your system's package manager)) scripts/setup.py
 
-.PHONY: rehearse test lint setup browser alerts lock clean
+.PHONY: rehearse test test-slow lint setup browser alerts lock clean
 
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
 
+# A file stays on one worker, so that the tests of a file share their servers.
 test: setup browser
-	.venv/bin/pytest $(ARGS)
+	.venv/bin/pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Whole game-days that are killed, cancelled and interrupted in every step: minutes.
+test-slow: setup
+	.venv/bin/pytest -m slow $(ARGS)
 
 lint: setup
 	.venv/bin/ruff check .

@@ -85,8 +85,13 @@ def _alerts_are_silent(run: Run) -> None:
                 f"alert {expected.name} is already {early[0].state} for {early[0].node}",
                 "it could not tell our fault from what made it fire; wait until it is silent",
             )
+        rule = run.servers.prometheus.rule(expected.name)
+        labels = {**(rule.labels if rule else {}), **expected.labels, "alertname": expected.name}
         silences = [
-            s for s in run.servers.alertmanager.silences() if s.status.state == "active" and _mutes(s, expected.name)
+            silence
+            for silence in run.servers.alertmanager.silences()
+            for node in targets
+            if silence.mutes({**labels, run.profile.alert_node_label: node})
         ]
         if silences:
             raise RefusedError(
@@ -98,11 +103,6 @@ def _alerts_are_silent(run: Run) -> None:
                 name=f"alert {expected.name} silent", ok=True, detail="not pending, not firing, not silenced"
             )
         )
-
-
-def _mutes(silence: object, alert: str) -> bool:
-    matchers = getattr(silence, "matchers", ())
-    return any(m.name == "alertname" and m.value == alert and m.is_equal and not m.is_regex for m in matchers)
 
 
 def _log_path_is_alive(run: Run, target: Target, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import timedelta
 
@@ -71,18 +72,14 @@ def _drain_gpu_pods(run: Run, node: str) -> None:
     """
     ours = run.id
     run.kubernetes.cordon(node)
-
-    asked: set[str] = set()
-    again_at = [0.0]
+    ask_at: dict[str, float] = {}
 
     def drained() -> bool | None:
         pods = [pod for pod in run.gpu_pods_on(node) if pod.run != ours]
         for pod in pods:
-            if pod.uid not in asked and time.monotonic() >= again_at[0]:
-                if run.kubernetes.evict(pod.namespace, pod.name):
-                    asked.add(pod.uid)
-                else:
-                    again_at[0] = time.monotonic() + _EVICT_AGAIN_S
+            if time.monotonic() >= ask_at.get(pod.uid, 0.0):
+                accepted = run.kubernetes.evict(pod.namespace, pod.name)
+                ask_at[pod.uid] = math.inf if accepted else time.monotonic() + _EVICT_AGAIN_S
         return None if pods else True
 
     if not run.wait(f"GPU pods to leave {node}", _DRAINED_WITHIN, drained):

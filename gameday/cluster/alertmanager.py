@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -60,6 +61,18 @@ class Matcher(_Answer):
     is_regex: bool = Field(default=False, alias="isRegex")
     is_equal: bool = Field(default=True, alias="isEqual")
 
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """As Alertmanager does: a label that is not there is an empty one, expressions match the whole value.
+
+        An expression Python cannot compile (RE2 knows a few more) is taken to match.
+        """
+        value = labels.get(self.name, "")
+        try:
+            same = re.fullmatch(self.value, value) is not None if self.is_regex else self.value == value
+        except re.error:
+            return True
+        return same == self.is_equal
+
 
 class _SilenceStatus(_Answer):
     state: Literal["expired", "active", "pending"]
@@ -73,6 +86,10 @@ class Silence(_Answer):
     ends_at: AwareDatetime = Field(alias="endsAt")
     created_by: str = Field(alias="createdBy")
     comment: str = ""
+
+    def mutes(self, labels: Mapping[str, str]) -> bool:
+        """Whether it is active and silences an alert with these labels."""
+        return self.status.state == "active" and all(matcher.matches(labels) for matcher in self.matchers)
 
 
 class _Version(_Answer):
