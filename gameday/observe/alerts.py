@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import TypeGuard
 
 from gameday.cluster.alertmanager import Matcher
+from gameday.cluster.prometheus import ActiveAlert
 from gameday.history.events import AlertSeen, Hop
 from gameday.run.context import Run
+
+# An alert that fired before this was there at baseline, where its exact time does not matter.
+_LOOK_BACK = timedelta(minutes=15)
 
 
 def node_of(run: Run, labels: Mapping[str, str]) -> str | None:
@@ -35,8 +40,10 @@ def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen
             annotations=alert.annotations,
             node=node,
             expected=alert.name in names and node in {target.node for target in run.targets},
-            at=alert.active_at if alert.state == "pending" else datetime.now(UTC),
+            at=alert.active_at if alert.state == "pending" else known.at if _fires(known) else _fired_at(run, alert),
             at_baseline=at_baseline or (known is not None and known.at_baseline),
+            receivers=known.receivers if known else (),
+            silenced=known.silenced if known else False,
         )
         if known is None or known.state != alert.state:
             run.note(active[key])
@@ -45,6 +52,21 @@ def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen
             run.note(known.model_copy(update={"state": "resolved", "at": datetime.now(UTC)}))
     run.alerts = active
     return list(active.values())
+
+
+def _fires(known: AlertSeen | None) -> TypeGuard[AlertSeen]:
+    return known is not None and known.state == "firing"
+
+
+def _fired_at(run: Run, alert: ActiveAlert) -> datetime:
+    """When Prometheus first stored the alert as firing, which is when its rule said so; not when we looked."""
+    now = datetime.now(UTC)
+    selector = f'ALERTS{{alertname={json.dumps(alert.name)},alertstate="firing"}}'
+    for series in run.servers.prometheus.stored_samples(selector, _LOOK_BACK, now):
+        if {k: v for k, v in series.labels.items() if k != "alertstate"} == alert.labels:
+            # It may have fired before, for another reason: only this activation counts.
+            return min((at for at, _ in series.points if at >= alert.active_at), default=now)
+    return now
 
 
 def note_notified(run: Run, alert: str, node: str) -> bool:
