@@ -6,13 +6,14 @@ from datetime import timedelta
 
 from gameday.agent.task import InjectedNote, InjectTask
 from gameday.faults.registry import fault_for
-from gameday.history.events import FaultInjected, Hop, Step, Taint, Target
+from gameday.history.events import FaultInjected, Hop, Step, Target
 from gameday.ledger.entries import RestoreNode, TakeOutFault
 from gameday.observe.kernel_log import KernelLogTail
 from gameday.run.agents import AGENT_STARTS_WITHIN, await_pod, send_agent
 from gameday.run.context import Run
 from gameday.run.steps import step
 from gameday.run.stop import StepFailedError
+from gameday.run.targets import quarantine_keys
 from tasks import step_task
 
 # The pod's own deadline lies this far behind the fault's: the agent ends the fault, the deadline ends the agent.
@@ -36,7 +37,7 @@ def _inject(run: Run, target: Target, number: int) -> None:
     run.intend(
         id=f"quarantine-{number}" if number else "quarantine",
         act="let the detector quarantine the node",
-        undo=RestoreNode(taints=_expected_taints(run), unschedulable=before.unschedulable),
+        undo=RestoreNode(keys=quarantine_keys(run), unschedulable=before.unschedulable),
         node=target.node,
         lasts=run.plan.guardrails.max_duration,
         with_next=True,
@@ -69,10 +70,6 @@ def _inject(run: Run, target: Target, number: int) -> None:
         )
     )
     run.hop(Hop.WRITTEN, target.node, note.written_at, f"clock of {target.node}, told by the injector")
-
-
-def _expected_taints(run: Run) -> tuple[Taint, ...]:
-    return tuple(Taint(key=t.key, value=t.value, effect=t.effect) for t in run.plan.expect.taints)
 
 
 def _injected_note(run: Run, pod: str) -> InjectedNote:

@@ -11,6 +11,7 @@ from gameday.ledger.entries import DeletePod, Entry, RestoreNode
 from gameday.run.agents import run_agent
 from gameday.run.context import Run
 from gameday.run.steps import StepResult, step
+from gameday.run.targets import quarantine_keys
 from tasks import step_task
 
 _RETURNS_WITHIN = timedelta(seconds=60)
@@ -52,7 +53,7 @@ def _keep_out(run: Run, node: str, why: str) -> None:
     now = run.node_now(node)
     for quarantine in _quarantine(run, node):
         assert isinstance(quarantine.undo, RestoreNode)
-        if now is None or now.unschedulable or set(quarantine.undo.taints) & set(now.taints):
+        if now is None or now.unschedulable or any(map(quarantine.undo.unwanted, now.taints)):
             run.settle(quarantine, Cleanliness.DIRTY, (why, "the node is kept out of service on purpose"))
         else:
             run.undo(quarantine)
@@ -77,8 +78,8 @@ def _return(run: Run, result: StepResult, target: Target, number: int) -> None:
     for quarantine in _quarantine(run, target.node):
         if run.undo(quarantine) is not Cleanliness.CLEAN:
             result.broken(f"{target.node} could not be returned")
-    expected = {(taint.key, str(taint.effect)) for taint in run.plan.expect.taints}
-    removed = tuple(t for t in tainted.taints if (t.key, t.effect) in expected) if tainted else ()
+    keys = quarantine_keys(run)
+    removed = tuple(taint for taint in tainted.taints if taint.key in keys) if tainted else ()
     run.note(NodeReturned(node=target.node, removed_taints=removed, uncordoned=bool(tainted and tainted.unschedulable)))
     _takes_work(run, result, target, number)
 

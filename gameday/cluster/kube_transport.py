@@ -81,7 +81,7 @@ def call_name(method: str, url: str) -> str:
     path, _, query = url.partition("?")
     found = _PATH.search(path)
     if not found:
-        return f"{method} {path.rsplit('/', 1)[-1] or '/'}"
+        return f"{method} {path.rstrip('/').rsplit('/', 1)[-1]}"
     resource = found["resource"] + (f"/{found['sub']}" if found["sub"] else "")
     if method == "GET" and not found["name"]:
         return f"{'WATCH' if 'watch=' in query.lower() else 'LIST'} {resource}"

@@ -8,7 +8,7 @@ waits on a watch (`gameday.cluster.watch`), never on a repeated GET.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -131,15 +131,20 @@ class Kubernetes:
         with self.explained(f"read node {name}"):
             return self.core.read_node(name)
 
-    def create_pod(self, manifest: dict[str, Any]) -> None:
+    def create_pod(self, manifest: dict[str, Any]) -> str:
+        """The new pod's uid."""
         name = manifest["metadata"]["name"]
         with self.explained(f"create pod {name}"):
-            self.core.create_namespaced_pod(self.profile.namespace, manifest, field_manager=MANAGER)
+            pod = self.core.create_namespaced_pod(self.profile.namespace, manifest, field_manager=MANAGER)
+        uid: str = pod.metadata.uid
+        return uid
 
-    def delete_pod(self, name: str, grace_s: int | None = None) -> None:
-        """Ask for the pod's deletion; one that is already gone is fine."""
+    def delete_pod(self, name: str) -> str | None:
+        """Ask for the pod's deletion; the pod's uid, or None when there is no such pod."""
         with self.explained(f"delete pod {name}"), _absent_is_none():
-            self.core.delete_namespaced_pod(name, self.profile.namespace, grace_period_seconds=grace_s)
+            uid: str = self.core.delete_namespaced_pod(name, self.profile.namespace).metadata.uid
+            return uid
+        return None
 
     def pod_log(self, name: str) -> str:
         with self.explained(f"read the log of pod {name}"):
@@ -197,17 +202,16 @@ class Kubernetes:
         )
 
     def restore_node(
-        self, name: str, unwanted: Iterable[Taint], unschedulable: bool
+        self, name: str, unwanted: Callable[[Taint], bool], unschedulable: bool
     ) -> tuple[NodeSnapshot, NodeSnapshot]:
-        """Remove exactly these taints, set the cordon; returns the node as read before and as stored after."""
-        gone = set(unwanted)
+        """Remove the unwanted taints and no others, set the cordon; the node as read before and as stored after."""
         seen: list[NodeSnapshot] = []
 
         def change(node: client.V1Node) -> dict[str, Any] | None:
             seen[:] = [snapshot(node)]
             spec: dict[str, Any] = {}
-            if gone & set(taints_of(node)):
-                kept = [taint for taint in node.spec.taints or [] if _taint(taint) not in gone]
+            if any(map(unwanted, taints_of(node))):
+                kept = [taint for taint in node.spec.taints or [] if not unwanted(_taint(taint))]
                 spec["taints"] = [self.api.sanitize_for_serialization(taint) for taint in kept] or None
             if bool(node.spec.unschedulable) != unschedulable:
                 spec["unschedulable"] = unschedulable or None

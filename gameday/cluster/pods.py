@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ class PodSeen:
     """A pod as last seen; `unschedulable` is the scheduler's own message where it found no place."""
 
     name: str
+    uid: str
     role: str
     node: str | None
     phase: str
@@ -81,15 +82,27 @@ class PodFollower:
                 self._follower.changed.wait(left)
         return True
 
-    def wait_gone(self, name: str, timeout_s: float) -> bool:
-        """Whether the pod is gone, or was never seen, within `timeout_s`."""
-        return self.wait(lambda: (pod := self._seen.get(name)) is None or pod.gone, timeout_s)
+    def wait_gone(self, name: str, uid: str | None, timeout_s: float) -> bool:
+        """Whether the pod is seen to be gone within `timeout_s`.
+
+        `uid` is what the server said when it was told to delete the pod: with
+        one, a pod that this watch has not met yet is not gone; None says that
+        there was no such pod, and then only one that is still seen is waited for.
+        """
+
+        def gone() -> bool:
+            pod = self._seen.get(name)
+            if pod is None or (uid is not None and pod.uid != uid):
+                return uid is None
+            return pod.gone
+
+        return self.wait(gone, timeout_s)
 
     def _event(self, kind: str, pod: Any) -> None:
         seen = pod_seen(pod, gone=kind == DELETED)
         earlier = self._seen.get(seen.name)
-        if seen.gone and seen.termination is None and earlier is not None:
-            seen = PodSeen(**{**seen.__dict__, "termination": earlier.termination})
+        if seen.gone and seen.termination is None and earlier is not None and earlier.uid == seen.uid:
+            seen = replace(seen, termination=earlier.termination)
         self._seen[seen.name] = seen
         if self._notify:
             self._notify(seen)
@@ -102,6 +115,7 @@ def pod_seen(pod: Any, *, gone: bool) -> PodSeen:
     owners = [owner.name for owner in pod.metadata.owner_references or [] if owner.kind == "Job"]
     return PodSeen(
         name=pod.metadata.name,
+        uid=pod.metadata.uid,
         role=(pod.metadata.labels or {}).get(ROLE_LABEL, ""),
         node=pod.spec.node_name,
         phase=(status.phase if status else None) or "Unknown",

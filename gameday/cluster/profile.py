@@ -121,6 +121,9 @@ class ClusterProfile(BaseSettings):
     """key=value a node must carry before a game-day may touch it."""
     detector: str = "gameday"
     """The detector profile that watches this cluster."""
+    quarantine_taint_keys: tuple[str, ...] = ("trainy.konduktor.ai/faulty",)
+    """Keys of the taints this cluster's detectors set. A node that carries one is no target, and one that a game-day
+    provoked, expected or not, is removed again."""
     agent_image: str = "ghcr.io/gpu-gameday/agent:latest"
 
     @classmethod

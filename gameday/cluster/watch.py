@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import random
+import socket
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -33,6 +35,8 @@ class Follower:
         self._synced = threading.Event()
         self._on_change = on_change
         self._stopping = threading.Event()
+        self._answering = threading.Lock()
+        self._answer: Any = None
         self._informer = SharedInformer(self._paced(list_call), **selection)
         for kind in (ADDED, MODIFIED, DELETED):
             self._informer.add_event_handler(kind, functools.partial(self._event, kind))
@@ -47,7 +51,15 @@ class Follower:
         self.stop()
 
     def stop(self) -> None:
-        self._stopping.set()
+        """End the watch and its thread.
+
+        SharedInformer's own stop overlooks a watch whose answer it has not been
+        given yet, and would then wait for the server to close it.
+        """
+        with self._answering:
+            self._stopping.set()
+            if self._answer is not None:
+                _cut(self._answer)
         self._informer.stop()
 
     def wait_synced(self, timeout_s: float) -> bool:
@@ -62,10 +74,12 @@ class Follower:
         return next((item for item in self.objects() if item.metadata.name == name), None)
 
     def _event(self, kind: str, item: Any) -> None:
-        if self._on_change:
-            self._on_change(kind, item)
-        with self.changed:
-            self.changed.notify_all()
+        try:
+            if self._on_change:
+                self._on_change(kind, item)
+        finally:
+            with self.changed:
+                self.changed.notify_all()
 
     def _paced(self, list_call: Callable[..., Any]) -> Callable[..., Any]:
         """The same call, with a pause after a failure (SharedInformer has none) and bookmarks asked for.
@@ -86,9 +100,26 @@ class Follower:
                     # backup answers 504 for ever to a version it has not reached: reading anew is the way out.
                     status = 410 if answer.status in (400, 500, 504) else answer.status
                     raise ApiException(status=status, reason="the watch cannot be resumed")
+                if options.get("watch"):
+                    self._hold(answer)
                 return answer
             except Exception:
                 self._stopping.wait(_BACK_OFF_S * (0.5 + random.random()))  # noqa: S311 - jitter
                 raise
 
         return call
+
+    def _hold(self, answer: Any) -> None:
+        with self._answering:
+            if self._stopping.is_set():
+                answer.close()
+                raise ApiException(reason="the watch is being stopped")
+            self._answer = answer
+
+
+def _cut(answer: Any) -> None:
+    """Wake whoever reads this answer, with its end."""
+    sock = getattr(getattr(answer, "connection", None), "sock", None)
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)

@@ -35,13 +35,17 @@ class TakeOutFault(_Model):
 class RestoreNode(_Model):
     """Put back what detectors and remediation change about a node because of us.
 
-    `taints` were not there before the run; only these keys with these effects
-    are removed, and nothing else that somebody may have added meanwhile.
+    `keys` are those of the taints the plan expects and of those the cluster's
+    detectors use: none was on the node before the run, so that whatever of
+    them is there now came because of us. Nothing else is removed.
     """
 
     kind: Literal["restore-node"] = "restore-node"
-    taints: tuple[Taint, ...]
+    keys: tuple[str, ...]
     unschedulable: bool
+
+    def unwanted(self, taint: Taint) -> bool:
+        return taint.key in self.keys
 
 
 Undo = Annotated[DeletePod | DeleteJob | TakeOutFault | RestoreNode, Field(discriminator="kind")]

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.kubernetes import Kubernetes, KubernetesError
 from gameday.history.events import Cleanliness
 from gameday.ledger.entries import Entry, Header, Undo
 
 LEDGER_LABEL = "gameday.dev/ledger"
 _HEADER = "run.json"
-# An entry's evidence is cut to this, so that a ledger stays far below the 1 MiB a ConfigMap may hold.
-_EVIDENCE_LINES = 12
+# An entry's evidence is cut to this many bytes as JSON, three times what an undo has to say: a plan's 100 targets with
+# eight entries each then stay below the 1 MiB a ConfigMap may hold. The history keeps all of it.
+_EVIDENCE_BYTES = 800
 _EVIDENCE_CHARACTERS = 300
 
 
 def ledger_name(run_id: str) -> str:
     return f"gameday-run-{run_id}"
+
+
+@dataclass(frozen=True)
+class StoredLedgers:
+    """Every ledger of the cluster. `unreadable` names ConfigMaps that are labelled as one and do not say whose."""
+
+    ledgers: tuple[StoredLedger, ...]
+    unreadable: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -67,8 +77,7 @@ class Ledger:
         goes: whoever finds it open before undoes it again, which changes
         nothing. Anything else is written at once.
         """
-        lines = tuple(line[:_EVIDENCE_CHARACTERS] for line in list(evidence)[:_EVIDENCE_LINES])
-        self._keep(entry.model_copy(update={"settled": cleanliness, "by": by, "evidence": lines}))
+        self._keep(entry.model_copy(update={"settled": cleanliness, "by": by, "evidence": _cut(evidence)}))
         if cleanliness is not Cleanliness.CLEAN:
             self.flush()
 
@@ -108,12 +117,16 @@ class Ledger:
         return all(entry.settled is Cleanliness.CLEAN for entry in self._entries.values())
 
     def delete(self) -> None:
-        """Remove the ledger; only a ledger whose every entry is clean may go."""
+        """Remove the ledger; only a ledger whose every entry is clean may go. One that is gone already is fine."""
         if not self._created:
             return
         kubernetes = self._kubernetes
-        with kubernetes.explained(f"delete ledger {self.name}"):
-            kubernetes.core.delete_namespaced_config_map(self.name, kubernetes.profile.namespace)
+        try:
+            with kubernetes.explained(f"delete ledger {self.name}"):
+                kubernetes.core.delete_namespaced_config_map(self.name, kubernetes.profile.namespace)
+        except KubernetesError as error:
+            if error.status != 404:
+                raise
 
     def _keep(self, entry: Entry) -> None:
         self._entries[entry.id] = entry
@@ -127,13 +140,25 @@ class Ledger:
         return ledger
 
 
-def stored_ledgers(kubernetes: Kubernetes) -> list[StoredLedger]:
+def _cut(evidence: Iterable[str]) -> tuple[str, ...]:
+    """The first lines that fit; what a pod said may hold characters that take six bytes each."""
+    kept: list[str] = []
+    for line in (line[:_EVIDENCE_CHARACTERS] for line in evidence):
+        if len(json.dumps([*kept, line])) > _EVIDENCE_BYTES:
+            break
+        kept.append(line)
+    return tuple(kept)
+
+
+def stored_ledgers(kubernetes: Kubernetes) -> StoredLedgers:
     """Every ledger of the cluster, unreadable ones included as far as they can be read."""
     with kubernetes.explained("list ledgers"):
         maps = kubernetes.core.list_namespaced_config_map(
             kubernetes.profile.namespace, label_selector=f"{LEDGER_LABEL}=true"
         ).items
-    return [ledger for ledger in map(_stored, maps) if ledger is not None]
+    read = [(config_map.metadata.name, _stored(config_map)) for config_map in maps]
+    ledgers = tuple(ledger for _, ledger in read if ledger is not None)
+    return StoredLedgers(ledgers, tuple(name for name, ledger in read if ledger is None))
 
 
 def _stored(config_map: Any) -> StoredLedger | None:
@@ -141,6 +166,8 @@ def _stored(config_map: Any) -> StoredLedger | None:
     try:
         header = Header.model_validate_json(data.pop(_HEADER))
     except (KeyError, ValueError):
+        return None
+    if config_map.metadata.name != ledger_name(header.run_id):
         return None
     entries, unreadable = [], []
     for key, text in sorted(data.items()):

@@ -39,6 +39,7 @@ from gameday.observe.collect import collect
 from gameday.plan.load import LoadedPlan
 from gameday.run.context import Run, Servers
 from gameday.run.stop import AbortedError, RefusedError, StepFailedError
+from gameday.run.targets import quarantine_keys
 
 _SYNCED_WITHIN_S = 10.0
 # A detector that was about to quarantine the node when we stopped is given this long, so that its taint does not
@@ -77,7 +78,11 @@ def open_run(
     run = Run(run_id, folder, loaded, profile, journal)
     try:
         with run.abort.on_signals():
-            _guarded(run, trigger, command, flow_run)
+            try:
+                _guarded(run, trigger, command, flow_run)
+            except RefusedError as error:
+                # A context manager cannot leave out the body it stands before: the body's first step raises this.
+                run.abort.refuse(error)
             with _time_limit(run):
                 yield run
     except RefusedError as error:
@@ -146,28 +151,20 @@ def _time_limit(run: Run) -> Iterator[None]:
 def _close(run: Run) -> None:
     """Undo first; then write down the rest. Every part goes on after the failure of another."""
     cleanliness = undo_everything(run)
-    _say_not_reached(run)
-    if run.targets and not any(seen.phase == "after" for seen in run.journal.history().of(NodeSeen)):
-        run.see_nodes_after()
-    _save_frames(run)
-    for follower in (*run.nodes.values(), *run.node_pods.values()):
-        follower.stop()
-    for tail in run.log_tails.values():
-        tail.stop()
-    if hasattr(run, "pods"):
-        run.pods.__exit__(None, None, None)
-    if hasattr(run, "leases"):
-        run.leases.release()
-    if hasattr(run, "ledger"):
+    for part in (_say_not_reached, _last_look, _save_frames, _stop_following, _close_ledger, _release, _note_costs):
         try:
-            run.ledger.delete() if cleanliness is Cleanliness.CLEAN else run.ledger.flush()
-        except AdapterError as error:
-            run.problem(f"the ledger could not be closed: {error}", "`gameday reap` does it")
+            part(run)
+        except Exception as error:
+            run.problem(f"{part.__name__.strip('_').replace('_', ' ')}: {type(error).__name__}: {error}")
     if hasattr(run, "servers"):
-        _note_costs(run)
         run.servers.close()
     run.note(RunEnded(cleanliness=cleanliness))
     run.journal.close()
+
+
+def _last_look(run: Run) -> None:
+    if run.targets and not any(seen.phase == "after" for seen in run.journal.history().of(NodeSeen)):
+        run.see_nodes_after()
 
 
 def _save_frames(run: Run) -> None:
@@ -177,14 +174,42 @@ def _save_frames(run: Run) -> None:
         run.problem(f"the frames cannot be written: {error.filename or run.folder}: {error.strerror}")
 
 
+def _stop_following(run: Run) -> None:
+    for tail in run.log_tails.values():
+        tail.stop()
+    for follower in (*run.nodes.values(), *run.node_pods.values()):
+        follower.stop()
+    if hasattr(run, "pods"):
+        run.pods.__exit__(None, None, None)
+
+
+def _close_ledger(run: Run) -> None:
+    """Before the leases: a ledger whose run holds none is a dead run's."""
+    if not hasattr(run, "ledger"):
+        return
+    try:
+        run.ledger.delete() if run.ledger.all_clean() else run.ledger.flush()
+    except AdapterError as error:
+        run.problem(f"the ledger could not be closed: {error}", "`gameday reap` does it")
+
+
+def _release(run: Run) -> None:
+    if hasattr(run, "leases"):
+        run.leases.release()
+
+
 def undo_everything(run: Run) -> Cleanliness:
     """Undo what is still open, newest first; the worst finding of the whole run."""
     if not hasattr(run, "ledger"):
         return Cleanliness.CLEAN
     for entry in run.ledger.open_entries():
-        if isinstance(entry.undo, RestoreNode) and entry.node:
-            _let_late_taint_come(run, entry.node)
-        run.undo(entry)
+        try:
+            if isinstance(entry.undo, RestoreNode) and entry.node:
+                _let_late_taint_come(run, entry.node)
+            run.undo(entry)
+        except Exception as error:
+            # An intent of which no undo is told counts as unknown.
+            run.problem(f"the undo of {entry.id} failed: {type(error).__name__}: {error}", "`gameday reap` tries again")
     return _worst(run)
 
 
@@ -193,15 +218,15 @@ def _let_late_taint_come(run: Run, node: str) -> None:
     fault = run.injected().get(node)
     if fault is None or run.abort.hurried or node not in run.nodes:
         return
-    expected = {(t.key, str(t.effect)) for t in run.plan.expect.taints}
-    longest = max((t.within for t in run.plan.expect.taints), default=timedelta())
+    keys, expect = quarantine_keys(run), run.plan.expect
+    longest = max([expect.stays_schedulable_for or timedelta(), *(taint.within for taint in expect.taints)])
     left = min(_LATE_TAINT_WITHIN, fault.written_at + longest - datetime.now(UTC))
     follower = run.nodes[node]
     deadline = datetime.now(UTC) + left
     with follower.changed:
         while (remaining := (deadline - datetime.now(UTC)).total_seconds()) > 0 and not run.abort.hurried:
             now = run.node_now(node)
-            if now and any((t.key, t.effect) in expected for t in now.taints):
+            if now and any(taint.key in keys for taint in now.taints):
                 return
             follower.changed.wait(min(remaining, 0.5))
 
@@ -227,6 +252,8 @@ def _say_not_reached(run: Run) -> None:
 
 
 def _note_costs(run: Run) -> None:
+    if not hasattr(run, "servers"):
+        return
     servers = run.servers
     counters: list[tuple[Literal["kubernetes", "prometheus", "alertmanager", "loki"], CallCounter]] = [
         ("kubernetes", servers.kubernetes.counter),

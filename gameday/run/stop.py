@@ -36,11 +36,11 @@ class AbortedError(StopRunError):
 
 
 class Abort:
-    """Set once, by a signal, a guard or a lost lease; read by every wait."""
+    """Set once, by a signal, a guard or a lost lease; read by every wait. `hurried`: asked by signal a second time."""
 
     def __init__(self) -> None:
         self._requested = threading.Event()
-        self._error: AbortedError | None = None
+        self._error: StopRunError | None = None
         self.hurried = False
 
     def request(self, by: Literal["operator", "guard"], why: str) -> None:
@@ -49,9 +49,14 @@ class Abort:
             self._error = AbortedError(by, why)
         self._requested.set()
 
+    def refuse(self, error: RefusedError) -> None:
+        """End the run with this refusal as soon as its first step begins."""
+        self._error = self._error or error
+        self._requested.set()
+
     def check(self) -> None:
-        """Raise AbortedError if somebody asked."""
-        if self._requested.is_set() and self._error is not None:
+        """Raise AbortedError if somebody asked, and the refusal where there is one."""
+        if self._error is not None:
             raise self._error
 
     def sleep(self, seconds: float) -> None:
@@ -78,5 +83,8 @@ class Abort:
                 signal.signal(which, handler)
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        self.hurried = self._requested.is_set()
-        self.request("operator", f"{signal.Signals(number).name} received")
+        self.hurried = self._error is not None
+        self._error = self._error or AbortedError("operator", f"{signal.Signals(number).name} received")
+        # A handler may find its own thread inside the event's lock, which cannot be taken twice: another thread waits
+        # for it, and this one goes on.
+        threading.Thread(target=self._requested.set, name="abort", daemon=True).start()

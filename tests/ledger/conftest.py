@@ -1,0 +1,3 @@
+from tests.kubernetes.conftest import reaper, runner, server, world
+
+__all__ = ["reaper", "runner", "server", "world"]

@@ -1,0 +1,196 @@
+"""The ledger as it stands in a real cluster."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gameday.cluster.kubernetes import Kubernetes, KubernetesError
+from gameday.history.events import Cleanliness, Taint
+from gameday.ledger.entries import DeleteJob, DeletePod, Header, RestoreNode, TakeOutFault, Undo
+from gameday.ledger.ledger import Ledger, StoredLedger, ledger_name, stored_ledgers
+from tests.kubernetes.world import NAMESPACE, World, unique
+
+LATER = datetime(2030, 1, 2, tzinfo=UTC)
+TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
+
+
+def header(run: str) -> Header:
+    return Header(run_id=run, plan="xid-79", started=datetime(2026, 1, 2, tzinfo=UTC), operator="ada", host="here")
+
+
+@pytest.fixture
+def run() -> str:
+    return unique("run")
+
+
+@pytest.fixture
+def ledger(world: World, runner: Kubernetes, run: str) -> Ledger:
+    return Ledger(runner, header(run))
+
+
+def intend(ledger: Ledger, id: str, undo: Undo | None = None, *, with_next: bool = False) -> Any:
+    undo = undo or DeletePod(pod=id)
+    return ledger.intend(id=id, act=f"do {id}", node="n1", undo=undo, expires=LATER, with_next=with_next)
+
+
+def data(world: World, run: str) -> dict[str, Any]:
+    """What `kubectl get configmap -o yaml` shows."""
+    found = world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).data
+    return {key: json.loads(text) for key, text in found.items()}
+
+
+def only(kubernetes: Kubernetes) -> StoredLedger:
+    found = stored_ledgers(kubernetes)
+    assert found.unreadable == ()
+    assert len(found.ledgers) == 1
+    return found.ledgers[0]
+
+
+def test_an_intent_is_in_the_cluster_when_it_returns(world: World, ledger: Ledger, run: str) -> None:
+    intend(ledger, "inject", TakeOutFault(pod="gd-1-inject", gpu=3, fault={"type": "xid", "xid": 79}))
+    found = data(world, run)
+    assert sorted(found) == ["0000-inject.json", "run.json"]
+    assert found["run.json"]["operator"] == "ada"
+    assert found["0000-inject.json"]["undo"] == {
+        "kind": "take-out-fault",
+        "pod": "gd-1-inject",
+        "gpu": 3,
+        "fault": {"type": "xid", "xid": 79},
+    }
+    assert found["0000-inject.json"]["settled"] is None
+    labels = world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).metadata.labels
+    assert labels == {"gameday.dev/ledger": "true", "gameday.dev/run": run}
+
+
+def test_with_next_waits_for_what_sets_it_off(world: World, runner: Kubernetes, ledger: Ledger, run: str) -> None:
+    intend(ledger, "quarantine", with_next=True)
+    assert world.ledgers() == []
+    intend(ledger, "inject")
+    assert sorted(data(world, run)) == ["0000-quarantine.json", "0001-inject.json", "run.json"]
+    assert runner.counter.cost().by_call == {"POST configmaps": 1}
+
+
+def test_clean_settles_wait_and_others_do_not(world: World, runner: Kubernetes, ledger: Ledger, run: str) -> None:
+    first, second, third = (intend(ledger, id) for id in ("a", "b", "c"))
+    ledger.settle(first, Cleanliness.CLEAN, "flow", ["gone"])
+    assert data(world, run)["0000-a.json"]["settled"] is None
+    ledger.settle(second, Cleanliness.DIRTY, "flow", ["still there"])
+    found = data(world, run)
+    assert found["0000-a.json"]["settled"] == "clean"
+    assert (found["0001-b.json"]["settled"], found["0001-b.json"]["evidence"]) == ("dirty", ["still there"])
+    ledger.settle(third, Cleanliness.CLEAN, "flow", [])
+    ledger.flush()
+    ledger.flush()
+    assert data(world, run)["0002-c.json"]["settled"] == "clean"
+    assert runner.counter.cost().by_call == {"POST configmaps": 1, "PATCH configmaps": 4}
+
+
+def test_what_is_stored_reads_back_as_it_was(runner: Kubernetes, ledger: Ledger, run: str) -> None:
+    undos: list[Undo] = [DeletePod(pod="p"), DeleteJob(job="j"), RestoreNode(keys=(TAINT.key,), unschedulable=True)]
+    entries = [intend(ledger, f"e{number}", undo) for number, undo in enumerate(undos)]
+    stored = only(runner)
+    assert stored.header == header(run)
+    assert list(stored.entries) == entries
+    assert [entry.object for entry in stored.entries] == ["pod/p", "job/j", "node/n1"]
+
+
+def test_open_entries_are_the_unsettled_newest_first(runner: Kubernetes, ledger: Ledger) -> None:
+    entries = {id: intend(ledger, id) for id in ("a", "b", "c", "d")}
+    ledger.settle(entries["a"], Cleanliness.UNKNOWN, "flow", [])
+    ledger.settle(entries["b"], Cleanliness.CLEAN, "flow", [])
+    ledger.settle(entries["c"], Cleanliness.DIRTY, "flow", [])
+    assert [entry.id for entry in only(runner).open_entries()] == ["d", "a"]
+    assert [entry.id for entry in ledger.open_entries()] == ["d", "a"]
+    assert not ledger.all_clean()
+
+
+def test_two_writers_lose_no_entry(world: World, runner: Kubernetes, ledger: Ledger, run: str) -> None:
+    first, second = intend(ledger, "a"), intend(ledger, "b")
+    other = Ledger.of_stored(runner, only(runner))
+    other.settle(first, Cleanliness.UNKNOWN, "reaper", ["theirs"])
+    ledger.settle(second, Cleanliness.UNKNOWN, "flow", ["ours"])
+    found = data(world, run)
+    assert (found["0000-a.json"]["by"], found["0001-b.json"]["by"]) == ("reaper", "flow")
+
+
+def test_an_intent_that_cannot_be_written_is_an_error(world: World, reaper: Kubernetes, run: str) -> None:
+    with pytest.raises(KubernetesError, match=rf"write inject into ledger gameday-run-{run}: 403"):
+        intend(Ledger(reaper, header(run)), "inject")
+    assert world.ledgers() == []
+
+
+def test_a_second_ledger_of_the_same_run_is_refused(ledger: Ledger, runner: Kubernetes, run: str) -> None:
+    intend(ledger, "a")
+    with pytest.raises(KubernetesError) as caught:
+        intend(Ledger(runner, header(run)), "b")
+    assert caught.value.status == 409
+
+
+def test_deletion(world: World, ledger: Ledger) -> None:
+    ledger.delete()
+    entry = intend(ledger, "a")
+    ledger.settle(entry, Cleanliness.CLEAN, "flow", [])
+    assert ledger.all_clean()
+    ledger.delete()
+    assert world.ledgers() == []
+    ledger.delete()
+
+
+def test_evidence_is_bounded(world: World, ledger: Ledger, run: str) -> None:
+    entry = intend(ledger, "a")
+    ledger.settle(entry, Cleanliness.DIRTY, "flow", ["short", "x" * 100_000, "y", *["z" * 300] * 9])
+    assert data(world, run)["0000-a.json"]["evidence"] == ["short", "x" * 300, "y", "z" * 300]
+
+
+@pytest.mark.parametrize("character", ["x", "€", "\x00"])
+def test_the_largest_plan_fits_into_a_configmap(world: World, ledger: Ledger, run: str, character: str) -> None:
+    node = "a-node-with-a-rather-long-name.example.internal"
+    for number in range(800):
+        undo = TakeOutFault(pod=f"gd-20260102-030405-inject-{number}", gpu=0, fault={"type": "xid", "xid": 79})
+        entry = ledger.intend(id=f"i{number}", act="inject", node=node, undo=undo, expires=LATER, with_next=True)
+        ledger.settle(entry, Cleanliness.CLEAN, "reaper", [character * 1000] * 50)
+    ledger.flush()
+    stored = world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).data
+    assert len(stored) == 801
+    assert sum(len(key) + len(text.encode()) for key, text in stored.items()) < 1 << 20
+
+
+@pytest.mark.parametrize("text", ["", "no json", "{}", '{"id": "a"}', '{"kind": "delete-pod"}'])
+def test_an_entry_that_cannot_be_read_is_named_and_the_others_count(
+    world: World, runner: Kubernetes, ledger: Ledger, run: str, text: str
+) -> None:
+    entry = intend(ledger, "a")
+    world.core.patch_namespaced_config_map(ledger_name(run), NAMESPACE, {"data": {"0007-odd.json": text}})
+    stored = only(runner)
+    assert stored.unreadable == ("0007-odd.json",)
+    assert list(stored.entries) == [entry]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        {},
+        {"run.json": "no json"},
+        {"run.json": json.dumps({"run_id": "only"})},
+        {"run.json": header("another-run").model_dump_json()},
+    ],
+)
+def test_a_ledger_that_does_not_say_whose_it_is_is_named(
+    world: World, runner: Kubernetes, ledger: Ledger, content: dict[str, str] | None
+) -> None:
+    intend(ledger, "a")
+    odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": content}
+    world.core.create_namespaced_config_map(NAMESPACE, odd)
+    found = stored_ledgers(runner)
+    assert found.unreadable == ("odd",)
+    assert len(found.ledgers) == 1
+
+
+def test_expiry_is_kept_with_its_zone(world: World, ledger: Ledger, run: str) -> None:
+    ledger.intend(id="a", act="x", node=None, undo=DeletePod(pod="p"), expires=LATER + timedelta(seconds=1))
+    assert data(world, run)["0000-a.json"]["expires"] == "2030-01-02T00:00:01Z"

@@ -1,0 +1,282 @@
+"""What dead runs left is undone, what living ones hold is not touched, and what nobody can read is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.history.events import Cleanliness, Taint
+from gameday.ledger import undo
+from gameday.ledger.entries import DeletePod, Header, RestoreNode
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
+from gameday.ledger.ledger import Ledger, ledger_name
+from gameday.ledger.reaper import reap, when
+from tests.kubernetes.world import NAMESPACE, World, unique
+from tests.ledger.test_leases import lapse
+
+LATER = datetime(2030, 1, 2, tzinfo=UTC)
+TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
+
+
+class GameDay:
+    """What a run leaves in the cluster: its ledger, its leases, a tainted node, and a pod nobody runs."""
+
+    def __init__(self, world: World, runner: Kubernetes) -> None:
+        self.world = world
+        self.id = unique("run")
+        self.node = world.add_node(taints=[TAINT.model_dump()])
+        self.leases = Leases(runner, self.id, lambda _: None)
+        header = Header(run_id=self.id, plan="p", started=LATER, operator="ada", host="here")
+        self.ledger = Ledger(runner, header)
+
+    def lock(self, *, live: bool = True) -> None:
+        self.leases.acquire(CLUSTER_LEASE)
+        self.leases.acquire(node_lease(self.node), timedelta(minutes=20))
+        if not live:
+            lapse(self.world)
+
+    def write(self) -> None:
+        restore = RestoreNode(keys=(TAINT.key,), unschedulable=False)
+        intend = self.ledger.intend
+        intend(id="quarantine", act="quarantine", node=self.node, undo=restore, expires=LATER, with_next=True)
+        pod = f"gd-{self.id}-canary"
+        intend(id="canary", act="canary", node=self.node, undo=DeletePod(pod=pod), expires=LATER)
+        self.world.add_pod(pod, self.id)
+
+    @property
+    def tainted(self) -> bool:
+        return bool(self.world.taints(self.node))
+
+    @property
+    def untouched(self) -> bool:
+        return self.tainted and self.world.pods(self.id) != [] and ledger_name(self.id) in self.world.ledgers()
+
+    @property
+    def undone(self) -> bool:
+        return not self.tainted and self.world.pods(self.id) == [] and ledger_name(self.id) not in self.world.ledgers()
+
+
+@pytest.fixture
+def dead(world: World, runner: Kubernetes) -> GameDay:
+    day = GameDay(world, runner)
+    day.lock(live=False)
+    day.write()
+    return day
+
+
+@pytest.fixture
+def living(world: World, runner: Kubernetes) -> Iterator[GameDay]:
+    day = GameDay(world, runner)
+    day.lock()
+    day.write()
+    yield day
+    day.leases.release()
+
+
+def test_a_dead_run_is_undone_newest_first(world: World, reaper: Kubernetes, dead: GameDay) -> None:
+    result = reap(reaper)
+    assert [(one.run_id, one.entry.id) for one in result.reaped] == [(dead.id, "canary"), (dead.id, "quarantine")]
+    assert result.clean
+    assert dead.undone
+    assert world.holders() == {}
+
+
+def test_reaping_twice_changes_nothing_more(reaper: Kubernetes, dead: GameDay) -> None:
+    assert reap(reaper).reaped
+    again = reap(reaper)
+    assert (again.reaped, again.alive, again.unreadable) == ((), (), ())
+    assert again.clean
+
+
+def test_nothing_to_reap_costs_two_requests(reaper: Kubernetes, world: World) -> None:
+    assert reap(reaper).clean
+    assert reaper.counter.cost().by_call == {"LIST configmaps": 1, "LIST leases": 1}
+
+
+def test_a_living_run_is_left_alone(world: World, reaper: Kubernetes, living: GameDay) -> None:
+    result = reap(reaper)
+    assert result.reaped == ()
+    assert [held.holder for held in result.alive] == [living.id]
+    assert 0 < when(result.alive[0]) <= 30
+    assert living.untouched
+    assert world.holders() == {CLUSTER_LEASE: living.id, node_lease(living.node): living.id}
+
+
+def test_a_ledger_without_any_lease_is_a_dead_runs(world: World, runner: Kubernetes, reaper: Kubernetes) -> None:
+    day = GameDay(world, runner)
+    day.write()
+    assert reap(reaper).clean
+    assert day.undone
+
+
+def test_a_live_lease_on_a_node_alone_makes_no_run_a_living_one(
+    world: World, runner: Kubernetes, reaper: Kubernetes
+) -> None:
+    day = GameDay(world, runner)
+    day.leases.acquire(node_lease(day.node), timedelta(minutes=20))
+    day.write()
+    assert reap(reaper).clean
+    assert day.undone
+    assert world.holders() == {}
+
+
+def test_the_dead_are_reaped_while_another_lives(
+    world: World, runner: Kubernetes, reaper: Kubernetes, dead: GameDay
+) -> None:
+    """The dead one's cluster lease was taken over: its name and uid are the living one's now."""
+    taker = GameDay(world, runner)
+    taker.lock()
+    taker.write()
+    result = reap(reaper)
+    assert {one.run_id for one in result.reaped} == {dead.id}
+    assert [held.holder for held in result.alive] == [taker.id]
+    assert dead.undone
+    assert taker.untouched
+    assert world.holders() == {CLUSTER_LEASE: taker.id, node_lease(taker.node): taker.id}
+
+
+def test_a_node_that_a_living_run_holds_now_waits(
+    world: World, runner: Kubernetes, reaper: Kubernetes, dead: GameDay
+) -> None:
+    lapse(world, node_lease(dead.node))
+    taker = GameDay(world, runner)
+    taker.node = dead.node
+    taker.lock()
+    result = reap(reaper)
+    assert result.reaped == ()
+    assert [held.holder for held in result.alive] == [taker.id]
+    assert dead.untouched
+    taker.leases.release()
+    assert reap(reaper).clean
+    assert dead.undone
+
+
+def test_a_run_that_begins_while_ledgers_are_read_is_left_alone(
+    world: World, runner: Kubernetes, reaper: Kubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = GameDay(world, runner)
+    begins = begin_before(reaper.core.list_namespaced_config_map, day)
+    monkeypatch.setattr(reaper.core, "list_namespaced_config_map", begins)
+    result = reap(reaper)
+    assert result.reaped == ()
+    assert [held.holder for held in result.alive] == [day.id]
+    assert day.untouched
+    day.leases.release()
+
+
+def begin_before(call: Any, day: GameDay) -> Any:
+    def begun(*arguments: Any, **options: Any) -> Any:
+        day.lock()
+        day.write()
+        return call(*arguments, **options)
+
+    return begun
+
+
+def test_a_lease_taken_over_meanwhile_is_not_given_away(
+    world: World, runner: Kubernetes, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taker = Leases(runner, unique("taker"), lambda _: None)
+    listed = reaper.coordination.list_namespaced_lease
+
+    def taken_after(*arguments: Any, **options: Any) -> Any:
+        found = listed(*arguments, **options)
+        taker.acquire(CLUSTER_LEASE)
+        return found
+
+    monkeypatch.setattr(reaper.coordination, "list_namespaced_lease", taken_after)
+    assert reap(reaper).clean
+    assert list(world.holders()) == [CLUSTER_LEASE]
+    assert world.holders()[CLUSTER_LEASE] != dead.id
+
+
+def test_dirty_entries_are_kept_and_told_every_time(world: World, reaper: Kubernetes, dead: GameDay) -> None:
+    entry = dead.ledger.open_entries()[0]
+    dead.ledger.settle(entry, Cleanliness.DIRTY, "flow", ["the taint came back"])
+    for expected in (["canary", "quarantine"], ["canary"]):
+        result = reap(reaper)
+        assert [one.entry.id for one in result.reaped] == expected
+        assert result.reaped[0].cleanliness is Cleanliness.DIRTY
+        assert result.reaped[0].evidence == ("the taint came back",)
+        assert not result.clean
+        assert world.ledgers() == [ledger_name(dead.id)]
+    assert not dead.tainted
+    assert world.holders() == {}
+
+
+def test_unknown_entries_are_tried_again(
+    world: World, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = reaper.core.patch_node
+    monkeypatch.setattr(reaper.core, "patch_node", away)
+    first = reap(reaper)
+    assert not first.clean
+    assert [one.cleanliness for one in first.reaped] == [Cleanliness.CLEAN, Cleanliness.UNKNOWN]
+    assert ledger_name(dead.id) in world.ledgers()
+    monkeypatch.setattr(reaper.core, "patch_node", patch)
+    second = reap(reaper)
+    assert [one.entry.id for one in second.reaped] == ["quarantine"]
+    assert second.clean
+    assert dead.undone
+
+
+def away(*_: Any, **__: Any) -> Any:
+    raise ApiException(status=500, reason="etcd is away")
+
+
+def test_what_cannot_be_noted_is_unknown_and_the_rest_is_undone(
+    world: World, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper.core, "patch_namespaced_config_map", away)
+    result = reap(reaper)
+    assert [one.cleanliness for one in result.reaped] == [Cleanliness.UNKNOWN, Cleanliness.UNKNOWN]
+    assert "500 etcd is away" in result.reaped[0].evidence[-1]
+    assert not dead.tainted
+
+
+@pytest.mark.parametrize("data", [None, {}, {"run.json": "no json"}, {"0000-a.json": "{}"}])
+def test_a_ledger_nobody_can_read_is_told_and_kept(
+    world: World, reaper: Kubernetes, dead: GameDay, data: dict[str, str] | None
+) -> None:
+    odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": data}
+    world.core.create_namespaced_config_map(NAMESPACE, odd)
+    result = reap(reaper)
+    assert result.unreadable == ("odd",)
+    assert not result.clean
+    assert dead.undone
+    assert world.ledgers() == ["odd"]
+
+
+def test_an_entry_nobody_can_read_keeps_its_ledger(world: World, reaper: Kubernetes, dead: GameDay) -> None:
+    odd = {"data": {"0009-odd.json": "no json"}}
+    world.core.patch_namespaced_config_map(ledger_name(dead.id), NAMESPACE, odd)
+    result = reap(reaper)
+    assert result.unreadable == (f"{dead.id}/0009-odd.json",)
+    assert not result.clean
+    assert not dead.tainted
+    assert world.ledgers() == [ledger_name(dead.id)]
+
+
+def test_two_reapers_do_not_trip_over_each_other(
+    world: World, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = reaper.coordination.list_namespaced_lease
+
+    def overtaken(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        found = listed(*arguments, **options)
+        with world.connected("gameday-reaper") as other:
+            assert reap(other).clean
+        return found
+
+    monkeypatch.setattr(reaper.coordination, "list_namespaced_lease", overtaken)
+    monkeypatch.setattr(undo, "_GONE_WITHIN_S", 1.0)
+    result = reap(reaper)
+    assert {one.entry.id for one in result.reaped} == {"canary", "quarantine"}
+    assert result.clean
+    assert dead.undone

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gameday.faults.registry import parameter_models
+from gameday.history.journal import Journal
+from gameday.plan.load import LoadedPlan, parse_plan
+from gameday.run.context import Run, Servers
+from tests.kubernetes.conftest import reaper, runner, server, world
+from tests.kubernetes.world import World, unique
+
+__all__ = ["reaper", "runner", "server", "world"]
+
+
+def plan(**targets: Any) -> LoadedPlan:
+    content = {
+        "apiVersion": "gameday/v1",
+        "name": "quick",
+        "title": "A quick game-day",
+        "hypothesis": "The node is quarantined and comes back.",
+        "fault": {"type": "xid", "xid": 95},
+        "targets": targets,
+        "expect": {
+            "alerts": [{"name": "GPUXidCritical", "within": "10s"}],
+            "taints": [{"key": "trainy.konduktor.ai/faulty", "value": "true", "within": "10s"}],
+        },
+    }
+    return parse_plan(json.dumps(content).encode(), "plan.yaml", parameter_models())
+
+
+@pytest.fixture
+def new_run(world: World, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Runs whose only server is the API server; nothing of them is opened yet."""
+    runs: list[Run] = []
+
+    def make(**targets: Any) -> Run:
+        id = unique("run")
+        journal = Journal(tmp_path / f"{id}.jsonl")
+        profile = world.profile(world.kubeconfig("gameday-runner"))
+        runs.append(Run(id, tmp_path, plan(**targets), profile, journal))
+        runs[-1].servers = Servers(profile)
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        run.servers.close()
+        run.journal.close()

@@ -1,0 +1,364 @@
+"""Waits end when somebody asks, and what was begun is undone whatever ended it."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import signal
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from gameday.cluster import kube_transport
+from gameday.history.events import (
+    Aborted,
+    Cleanliness,
+    FaultUndone,
+    IntentRecorded,
+    Problem,
+    Refused,
+    RunEnded,
+    RunStarted,
+    Step,
+    StepEnded,
+    StepOutcome,
+    WaitStarted,
+)
+from gameday.history.journal import read_history
+from gameday.ledger.entries import DeletePod
+from gameday.ledger.lease import CLUSTER_LEASE, Leases
+from gameday.plan.load import LoadedPlan
+from gameday.run import lifecycle
+from gameday.run.context import Run
+from gameday.run.lifecycle import open_run
+from gameday.run.steps import step
+from gameday.run.stop import Abort, AbortedError, RefusedError, StepFailedError
+from tests.kubernetes.world import PATIENCE_S, World, unique
+from tests.run.conftest import plan
+
+LONG = timedelta(seconds=100)
+pytestmark = pytest.mark.timeout(60)
+
+
+# --- waits ---
+
+
+def test_a_wait_asks_at_once(new_run: Callable[..., Run]) -> None:
+    assert new_run().wait("it", timedelta(0), lambda: "there") == "there"
+
+
+def test_a_wait_asks_until_it_is_so(new_run: Callable[..., Run]) -> None:
+    run, answers = new_run(), iter([None, None, "there"])
+    assert run.wait("it", LONG, lambda: next(answers), every_s=0.001) == "there"
+    started = run.journal.history().of(WaitStarted)
+    assert [(one.what, one.deadline_s) for one in started] == [("it", 100.0)]
+
+
+@pytest.mark.parametrize("limit", [timedelta(0), timedelta(seconds=-5), timedelta(milliseconds=5)])
+def test_a_wait_that_is_over_is_none_and_asked_once_more(new_run: Callable[..., Run], limit: timedelta) -> None:
+    asked: list[int] = []
+    assert new_run().wait("it", limit, lambda: asked.append(1), every_s=60) is None
+    assert len(asked) == (2 if limit > timedelta(0) else 1)
+
+
+def test_falsy_answers_are_answers(new_run: Callable[..., Run]) -> None:
+    assert new_run().wait("it", LONG, lambda: 0) == 0
+
+
+def test_a_failing_condition_is_not_hidden(new_run: Callable[..., Run]) -> None:
+    def fails() -> None:
+        raise StepFailedError("gone")
+
+    with pytest.raises(StepFailedError):
+        new_run().wait("it", LONG, fails)
+
+
+def test_an_abort_ends_a_wait_at_once(new_run: Callable[..., Run]) -> None:
+    run = new_run()
+
+    def asked() -> None:
+        threading.Thread(target=run.abort.request, args=("guard", "enough")).start()
+
+    with pytest.raises(AbortedError) as caught:
+        run.wait("it", LONG, asked, every_s=100)
+    assert (caught.value.by, caught.value.why) == ("guard", "enough")
+
+
+def test_an_aborted_run_asks_nothing_more(new_run: Callable[..., Run]) -> None:
+    run, asked = new_run(), list[int]()
+    run.abort.request("operator", "first")
+    run.abort.request("guard", "second")
+    with pytest.raises(AbortedError, match="first"):
+        run.wait("it", LONG, lambda: asked.append(1))
+    assert asked == []
+
+
+# --- signals ---
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_wait_at_once(new_run: Callable[..., Run], sent: signal.Signals) -> None:
+    run = new_run()
+    with run.abort.on_signals(), pytest.raises(AbortedError) as caught:
+        run.wait("it", LONG, lambda: signal.raise_signal(sent), every_s=100)
+    assert (caught.value.by, caught.value.why) == ("operator", f"{sent.name} received")
+    assert not run.abort.hurried
+
+
+def test_a_second_signal_hurries() -> None:
+    abort = Abort()
+    with abort.on_signals():
+        signal.raise_signal(signal.SIGTERM)
+        assert not abort.hurried
+        signal.raise_signal(signal.SIGINT)
+        assert abort.hurried
+        signal.raise_signal(signal.SIGINT)
+        assert abort.hurried
+    with pytest.raises(AbortedError, match="SIGTERM received"):
+        abort.check()
+
+
+def test_a_signal_after_a_guard_hurries() -> None:
+    abort = Abort()
+    abort.request("guard", "too long")
+    with abort.on_signals():
+        signal.raise_signal(signal.SIGINT)
+    assert abort.hurried
+    with pytest.raises(AbortedError, match="too long"):
+        abort.sleep(100)
+
+
+def test_a_signal_that_comes_inside_the_waits_own_lock_does_not_hang() -> None:
+    """The handler runs between any two bytecodes of the main thread, those of Event.wait included."""
+    abort = Abort()
+    with abort.on_signals():
+        with abort._requested._cond:  # type: ignore[attr-defined]
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(AbortedError):
+            abort.sleep(100)
+
+
+def test_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Abort().on_signals():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_other_threads_install_no_handlers() -> None:
+    before, seen = signal.getsignal(signal.SIGINT), list[Any]()
+
+    def elsewhere() -> None:
+        with Abort().on_signals():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert seen == [before]
+
+
+# --- whole runs ---
+
+
+class Opened:
+    """A run that puts one pod into the cluster, and what its folder says afterwards."""
+
+    def __init__(self, world: World, reports: Path) -> None:
+        self.world = world
+        self.reports = reports
+        self.id = unique("run")
+        self.pod = f"gd-{self.id}-mark"
+        self.run: Run
+
+    def play(self, act: Callable[[Run], object], loaded: LoadedPlan | None = None) -> Opened:
+        profile = self.world.profile(self.world.kubeconfig("gameday-runner"))
+        with open_run(self.id, loaded or plan(), profile, self.reports, trigger="manual", command="test") as run:
+            self.run = run
+            run.intend("mark", "mark", DeletePod(pod=self.pod), None, LONG)
+            self.world.add_pod(self.pod, self.id)
+            act(run)
+        return self
+
+    def play_steps(self) -> None:
+        """As the flow does: nothing but steps in the body."""
+        profile = self.world.profile(self.world.kubeconfig("gameday-runner"))
+        with open_run(self.id, plan(), profile, self.reports, trigger="manual", command="test") as run:
+            self.run = run
+            with step(run, Step.BASELINE):
+                pytest.fail("a refused run began a step")
+
+    @property
+    def history(self) -> Any:
+        return read_history(self.reports / self.id / "history.jsonl")
+
+    def is_as_if_it_never_was(self) -> bool:
+        return self.world.pods(self.id) == [] and self.world.ledgers() == [] and self.world.holders() == {}
+
+
+@pytest.fixture
+def opened(world: World, tmp_path: Path) -> Opened:
+    return Opened(world, tmp_path / "reports")
+
+
+def shorter(limit: timedelta) -> LoadedPlan:
+    loaded = plan()
+    guardrails = loaded.plan.guardrails.model_copy(update={"max_duration": limit})
+    return LoadedPlan(loaded.plan.model_copy(update={"guardrails": guardrails}), loaded.source, loaded.sha256)
+
+
+def test_a_run_leaves_nothing(opened: Opened) -> None:
+    opened.play(lambda run: run.note(Problem(step=None, what="a note")))
+    history = opened.history
+    assert opened.is_as_if_it_never_was()
+    assert [type(event) for event in history.of(RunStarted) + history.of(RunEnded)] == [RunStarted, RunEnded]
+    assert [one.intent for one in history.of(IntentRecorded)] == ["mark"]
+    assert [(one.by, one.cleanliness) for one in history.of(FaultUndone)] == [("flow", Cleanliness.CLEAN)]
+    assert {one.outcome for one in history.of(StepEnded)} == {StepOutcome.NOT_REACHED}
+
+
+def test_a_run_that_takes_too_long_is_aborted_and_undone(opened: Opened) -> None:
+    opened.play(lambda run: run.wait("for ever", LONG, lambda: None, every_s=100), shorter(timedelta(seconds=0.2)))
+    aborted = opened.history.of(Aborted)
+    assert [(one.by, one.why) for one in aborted] == [
+        ("guard", "the run took longer than guardrails.max_duration (0.2 s)")
+    ]
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
+    assert opened.is_as_if_it_never_was()
+
+
+def test_a_run_whose_lease_is_gone_is_aborted_and_undone(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "Leases", functools.partial(Leases, duration=timedelta(seconds=0.2)))
+
+    def robbed(run: Run) -> None:
+        opened.world.coordination.delete_namespaced_lease(CLUSTER_LEASE, "gameday")
+        run.wait("for ever", LONG, lambda: None, every_s=100)
+
+    opened.play(robbed)
+    assert [one.why for one in opened.history.of(Aborted)] == ["somebody deleted the cluster lease"]
+    assert opened.is_as_if_it_never_was()
+
+
+def test_a_full_disk_aborts_and_the_undo_still_happens(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def fills_up(run: Run) -> None:
+        monkeypatch.setattr(os, "fsync", full)
+        run.wait("for ever", LONG, lambda: None, every_s=100)
+
+    opened.play(fills_up)
+    assert opened.is_as_if_it_never_was()
+    events = opened.run.journal.history()
+    assert [one.by for one in events.of(Aborted)] == ["guard"]
+    assert "No space left on device" in events.of(Aborted)[0].why
+    assert [one.cleanliness for one in events.of(RunEnded)] == [Cleanliness.CLEAN]
+
+
+def test_a_bug_in_a_step_is_raised_and_undone(opened: Opened) -> None:
+    with pytest.raises(ZeroDivisionError):
+        opened.play(lambda _: 1 / 0)
+    assert opened.is_as_if_it_never_was()
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
+
+
+@pytest.mark.parametrize("part", ["collect", "_say_not_reached", "_note_costs"])
+def test_a_bug_in_closing_costs_only_its_own_part(opened: Opened, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    def bug(_: Run) -> None:
+        raise KeyError("a bug of ours")
+
+    bug.__name__ = part
+    monkeypatch.setattr(lifecycle, part, bug)
+    opened.play(lambda run: None)
+    assert opened.is_as_if_it_never_was()
+    assert any("a bug of ours" in one.what for one in opened.history.of(Problem))
+    assert opened.history.of(RunEnded)
+
+
+def test_a_bug_in_one_undo_costs_only_its_own(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    def second(run: Run) -> None:
+        run.intend("second", "second", DeletePod(pod="never-made"), None, LONG)
+        undo = run.undo
+
+        def buggy(entry: Any) -> Cleanliness:
+            if entry.id == "second":
+                raise KeyError("a bug of ours")
+            return undo(entry)
+
+        monkeypatch.setattr(run, "undo", buggy)
+
+    opened.play(second)
+    assert opened.world.pods(opened.id) == []
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.UNKNOWN)]
+    assert opened.world.ledgers() == [f"gameday-run-{opened.id}"], "for the reaper"
+    assert opened.world.holders() == {}
+
+
+def test_a_second_run_is_refused_with_the_firsts_name_and_undoes_nothing_of_it(
+    world: World, opened: Opened, tmp_path: Path
+) -> None:
+    second = Opened(world, tmp_path / "second")
+
+    def meanwhile(_: Run) -> None:
+        second.play_steps()
+        assert world.holders() == {CLUSTER_LEASE: opened.id}
+        assert world.pods(opened.id) == [opened.pod]
+
+    opened.play(meanwhile)
+    refused = second.history.of(Refused)[0]
+    assert f"held by run {opened.id}" in refused.why
+    assert refused.hint == f"wait for run {opened.id}, or `gameday reap` if it is dead"
+    assert second.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
+    assert {one.outcome for one in second.history.of(StepEnded)} == {StepOutcome.NOT_REACHED}
+    assert opened.is_as_if_it_never_was()
+
+
+def test_a_cluster_that_does_not_answer_is_a_refusal(
+    world: World, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_transport, "_RETRIES", urllib3.Retry(0))
+    kubeconfig = world.kubeconfig("gameday-runner")
+    elsewhere = opened.reports.parent / "kubeconfig"
+    elsewhere.write_text(kubeconfig.read_text().replace(world.url, "https://127.0.0.1:9"))
+    monkeypatch.setattr(world, "kubeconfig", lambda _: elsewhere)
+    opened.play_steps()
+    refused = opened.history.of(Refused)[0]
+    assert refused.why.startswith("https://127.0.0.1:9: read the server's version: ")
+    assert "is the API server up" in refused.hint
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
+
+
+def test_rights_that_are_missing_are_a_refusal(world: World, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    reapers = world.kubeconfig("gameday-reaper")
+    monkeypatch.setattr(world, "kubeconfig", lambda _: reapers)
+    opened.play_steps()
+    assert "403" in opened.history.of(Refused)[0].why
+    assert world.holders() == {}
+
+
+def test_a_refusal_and_a_failed_step_end_in_the_history(world: World, tmp_path: Path) -> None:
+    for error, kind in ((RefusedError("no", "do this"), Refused), (StepFailedError("no", "do this"), Problem)):
+        opened = Opened(world, tmp_path / kind.__name__)
+
+        def stops(_: Run, error: Exception = error) -> None:
+            raise error
+
+        opened.play(stops)
+        assert [one.hint for one in opened.history.of(kind)] == ["do this"]
+        assert opened.is_as_if_it_never_was()
+
+
+def test_a_torn_last_line_costs_only_itself(opened: Opened) -> None:
+    opened.play(lambda _: None)
+    path = opened.reports / opened.id / "history.jsonl"
+    whole = read_history(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    torn = read_history(path)
+    assert torn.damaged == 1
+    assert torn.records == whole.records[:-1]
