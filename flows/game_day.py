@@ -20,9 +20,9 @@ from pydantic import Field
 from gameday.checks.outcome import Outcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.faults.registry import parameter_models
+from gameday.lifecycle import Trigger, new_run_id, open_run
 from gameday.plan.catalogue import find_plan
 from gameday.plan.load import load_plan
-from gameday.run.lifecycle import Trigger, new_run_id, open_run
 from tasks.await_alert import await_alert
 from tasks.baseline import baseline
 from tasks.inject import inject

@@ -20,7 +20,7 @@ from gameday import __version__
 from gameday.cli.exit_codes import CommandError, ExitCode
 from gameday.plan.problems import PlanError, printable
 
-COMMAND_MODULES = ("gameday.cli.plans", "gameday.cli.game_day")
+COMMAND_MODULES = ("gameday.cli.plans", "gameday.cli.game_day", "gameday.cli.rehearsal")
 """Each has `register(app: typer.Typer) -> None`, which adds its commands or its sub-app."""
 _TYPER_INTERRUPTED = 130
 """What typer makes of Ctrl-C."""

@@ -151,7 +151,7 @@ class LiveView:
         )
 
 
-def _line(record: Record) -> Text | None:  # noqa: C901, PLR0911 - one line per kind of event, flat
+def _line(record: Record) -> Text | None:  # noqa: C901, PLR0911, PLR0912 - one line per kind of event, flat
     """What deserves a line of its own, in words; None for the rest."""
     match record.event:
         case TargetsChosen(targets=targets):
@@ -160,6 +160,8 @@ def _line(record: Record) -> Text | None:  # noqa: C901, PLR0911 - one line per 
             return Text(f"log path of {node} alive, {seconds:.1f} s from kernel log to log store")
         case FaultInjected(fault=fault, target=target, layer=layer):
             return Text(f"fault {fault} is in on {target.node} GPU {target.gpu}, layer {layer}", style="bold")
+        case AlertSeen(state="firing", receivers=(_, *_)):
+            return None  # told before; noted again when Alertmanager said who is told
         case AlertSeen(alert=alert, state=state, node=node, expected=expected, at_baseline=False):
             return Text(
                 f"alert {alert} {state}" + (f" for {node}" if node else "") + ("" if expected else ", not expected")

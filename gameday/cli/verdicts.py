@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gameday.checks.outcome import Outcome
 from gameday.checks.verdict import Status
 from gameday.plan.problems import printable
 from gameday.report.run import load_run
@@ -28,8 +29,9 @@ def print_result(console: Console, folder: Path) -> int:
         table.add_row(*(Text(printable(cell)) for cell in cells), status)
         if verdict.status is not Status.HELD and verdict.why:
             table.add_row(Text(f"  {printable(verdict.why)}", style="dim"), "", "", "")
-    console.print(table)
     result = loaded.result
+    if result.outcome is not Outcome.REFUSED:  # nothing was measured: every row would say the same
+        console.print(table)
     style = "green" if result.exit_code == 0 else "red" if result.exit_code in (1, 4) else "yellow"
     console.print(
         Text.assemble((result.outcome.upper(), f"bold {style}"), f"  cluster {result.cleanliness}  "),

@@ -26,7 +26,17 @@ class ChildError(Exception):
 class Child:
     """One process in a session of its own, so that a terminal's Ctrl-C reaches only us."""
 
-    def __init__(self, name: str, argv: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        says_ready: bool = True,
+    ) -> None:
+        """`says_ready`: one of our own, which print one line when they serve; what others print goes to the log."""
+        self._says_ready = says_ready
         self.name = name
         self.argv = list(argv)
         self.log = log
@@ -40,11 +50,11 @@ class Child:
             self.process = subprocess.Popen(
                 self.argv,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=subprocess.PIPE if self._says_ready else log,
                 stderr=log,
                 env=self.env,
                 start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - the parent has no other threads that hold locks here
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - it takes no lock and loads nothing
             )
 
     def await_ready_line(self, within_s: float) -> dict[str, Any]:

@@ -7,22 +7,24 @@ cluster profile, as it would any other.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
+import shlex
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from ruamel.yaml import YAML
 
 from gameday.rehearsal.children import Child, ChildError
+from gameday.rehearsal.folder import STATE, FolderHeldError, HeldFolder
 from gameday.rehearsal.observability import alertmanager_program, free_port, prometheus_program, scrape_jobs
-from gameday.rehearsal.seed import seed, service_account_kubeconfig, start_training
+from gameday.rehearsal.prefect_server import begin_with_template, keep_template, server_argv, server_environment
+from gameday.rehearsal.programs import ProgramMissingError
+from gameday.rehearsal.seed import SeedError, seeding
 
 _PYTHON_STARTS_WITHIN_S = 20.0
 _PROGRAM_STARTS_WITHIN_S = 20.0
@@ -59,7 +61,8 @@ class RehearsalCluster:
         self.detector = detector
         self._with_prefect = prefect
         self._children: dict[str, Child] = {}
-        self._lock: IO[str] | None = None
+        self._held: HeldFolder | None = None
+        self._migrated = True
         self.profile = self.folder / "profile.yaml"
         self.admin_kubeconfig = self.folder / "apiserver" / "admin.kubeconfig"
         self._ports = {name: free_port() for name in _PORTS}
@@ -67,10 +70,7 @@ class RehearsalCluster:
 
     def __enter__(self) -> Self:
         try:
-            self._start()
-        except ChildError as error:
-            self.end()
-            raise RehearsalError(str(error)) from None
+            self.start()
         except BaseException:
             self.end()
             raise
@@ -88,10 +88,9 @@ class RehearsalCluster:
             child.ask_to_end()
         for child in children:
             child.end()
-        (self.folder / "state.json").unlink(missing_ok=True)
-        if self._lock:
-            self._lock.close()
-            self._lock = None
+        if self._held:
+            self._held.release()
+            self._held = None
 
     def child(self, name: str) -> Child:
         """One of the processes, to stop it or to look whether it lives."""
@@ -107,52 +106,48 @@ class RehearsalCluster:
         child.end()
         child.start()
 
+    def start(self) -> None:
+        """Start every process and wait until it serves. Raises RehearsalError; the caller then owes an `end`."""
+        try:
+            self._held = HeldFolder(self.folder)
+            self._start()
+        except (ChildError, ProgramMissingError, SeedError) as error:
+            raise RehearsalError(str(error)) from None
+        except FolderHeldError as error:
+            raise RehearsalError(
+                f"another rehearsal (process {error.pid}) runs in {self.folder};"
+                f" `gameday rehearsal down --folder {shlex.quote(str(self.folder))}` ends it"
+            ) from None
+        except OSError as error:
+            raise RehearsalError(f"the rehearsal's folder: {error.filename}: {error.strerror}") from None
+
     def _start(self) -> None:
-        self._take_folder()
+        """The slowest first, and whatever needs nothing of the others beside them."""
         ports = self._ports
         api_folder = self.folder / "apiserver"
-        api = self._python("apiserver", "--port", str(ports["apiserver"]), "--data-dir", str(api_folder))
-        logs = self._python("logstore", "--port", "0", "--data-dir", str(self.folder / "logstore"))
         if self._with_prefect:
             self._start_prefect(ports["prefect"])
+        api = self._python("apiserver", "--port", str(ports["apiserver"]), "--data-dir", str(api_folder))
+        logs = self._python("logstore", "--port", "0", "--data-dir", str(self.folder / "logstore"))
         self._start_observability(ports)
         self.urls["loki"] = logs.await_ready_line(_PYTHON_STARTS_WITHIN_S)["url"]
         self.urls["kubernetes"] = api.await_ready_line(_PYTHON_STARTS_WITHIN_S)["url"]
-        seed(self.admin_kubeconfig)
         nodes = self._start_nodes(ports["nodes"], api_folder)
-        controllers = self._python(
-            "controllers",
-            "--kubeconfig-scheduler",
-            str(api_folder / "scheduler.kubeconfig"),
-            "--kubeconfig-controllers",
-            str(api_folder / "controllers.kubeconfig"),
-        )
-        runner = service_account_kubeconfig(self.admin_kubeconfig, "gameday-runner", self.folder / "runner.kubeconfig")
-        nodes.await_ready_line(_REGISTERED_WITHIN_S)
-        controllers.await_ready_line(_PYTHON_STARTS_WITHIN_S)
+        controllers = self._start_controllers(api_folder)
+        with seeding(self.admin_kubeconfig) as seeder:
+            seeder.rights()
+            runner = seeder.service_account_kubeconfig("gameday-runner", self.folder / "runner.kubeconfig")
+            health = seeder.service_account_kubeconfig("gameday-node-health", self.folder / "node-health.kubeconfig")
+            if self.detector is not Detector.OFF:
+                self._start_health(ports["health"], health)
+            nodes.await_ready_line(_REGISTERED_WITHIN_S)
+            controllers.await_ready_line(_PYTHON_STARTS_WITHIN_S)
+            seeder.training(self.size.nodes, self.size.gpus)
         if self.detector is not Detector.OFF:
-            self._start_health(ports["health"]).await_ready_line(_PYTHON_STARTS_WITHIN_S)
-        start_training(self.admin_kubeconfig, self.size.nodes, self.size.gpus)
-        self._await_programs(ports)
+            self.child("node-health").await_ready_line(_PYTHON_STARTS_WITHIN_S)
+        self._await_programs()
         self._write_profile(runner)
         self._write_state()
-
-    def _take_folder(self) -> None:
-        """One rehearsal per folder; what an ended one left there is somebody's logs and is overwritten."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.folder / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            self._lock = None
-            raise RehearsalError(
-                f"another rehearsal runs in {self.folder}; `gameday rehearsal down --folder {self.folder}` ends it"
-            ) from None
-        for stale in ("apiserver", "logstore", "prometheus-data", "alertmanager-data", "pods"):
-            shutil.rmtree(self.folder / stale, ignore_errors=True)
-        for log in self.folder.glob("*.log"):
-            log.unlink()
 
     def _python(self, part: str, *arguments: str, module: str | None = None) -> Child:
         module = module or f"gameday.rehearsal.{part}"
@@ -180,10 +175,16 @@ class RehearsalCluster:
             str(self.folder / "pods"),
         )
 
-    def _start_health(self, port: int) -> Child:
-        kubeconfig = service_account_kubeconfig(
-            self.admin_kubeconfig, "gameday-node-health", self.folder / "node-health.kubeconfig"
+    def _start_controllers(self, api_folder: Path) -> Child:
+        return self._python(
+            "controllers",
+            "--kubeconfig-scheduler",
+            str(api_folder / "scheduler.kubeconfig"),
+            "--kubeconfig-controllers",
+            str(api_folder / "controllers.kubeconfig"),
         )
+
+    def _start_health(self, port: int, kubeconfig: Path) -> Child:
         return self._python(
             "node-health",
             "--kubeconfig",
@@ -211,22 +212,25 @@ class RehearsalCluster:
             ),
             alertmanager_program(self.folder, port=ports["alertmanager"]),
         ):
-            self._spawn(Child(program.name, program.argv, program.log_file))
+            self._spawn(Child(program.name, program.argv, program.log_file, says_ready=False))
             self.urls[program.name] = program.ready_url.removesuffix("/-/ready")
 
     def _start_prefect(self, port: int) -> None:
         home = self.folder / "prefect"
-        home.mkdir(exist_ok=True)
-        environment = {**prefect_environment(home), "PREFECT_UI_API_URL": f"http://127.0.0.1:{port}/api"}
-        argv = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
-        argv += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
-        self._spawn(Child("prefect", argv, self.folder / "prefect.log", environment))
+        self._migrated = begin_with_template(home)
+        environment = server_environment(home, port)
+        log = self.folder / "prefect.log"
+        self._spawn(Child("prefect", server_argv(port), log, environment, says_ready=False))
 
-    def _await_programs(self, ports: dict[str, int]) -> None:
+    def _await_programs(self) -> None:
         for name in ("prometheus", "alertmanager"):
             self.child(name).await_url(f"{self.urls[name]}/-/ready", _PROGRAM_STARTS_WITHIN_S)
         if self._with_prefect:
             self.child("prefect").await_url(f"{self.urls['prefect']}/api/health", _PREFECT_STARTS_WITHIN_S)
+            if not self._migrated:
+                keep_template(self.folder / "prefect")
+        for name in self.dead():
+            raise self.child(name).error("died while the others started")
 
     def _write_profile(self, kubeconfig: Path) -> None:
         profile: dict[str, Any] = {
@@ -248,16 +252,4 @@ class RehearsalCluster:
             "gpus": self.size.gpus,
             "detector": self.detector,
         }
-        (self.folder / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
-
-
-def prefect_environment(home: Path) -> dict[str, str]:
-    """Prefect on its own SQLite in `home`, quiet: no telemetry, no banners, no tracebacks of what a run's own history
-    already says."""
-    return {
-        "PREFECT_HOME": str(home),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_LOGGING_LEVEL": "CRITICAL",
-        "PREFECT_LOGGING_TO_API_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-    }
+        (self.folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")

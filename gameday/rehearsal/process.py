@@ -7,8 +7,8 @@ import os
 import signal
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-# Loaded here and not between fork and exec, where another thread's loader lock would never be released.
-_LIBC = ctypes.CDLL(None, use_errno=True)
+# Found here and not between fork and exec, where a loader lock that another thread held would never be released.
+_PRCTL = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
 
 
 def die_with_parent(sent: signal.Signals = signal.SIGTERM) -> None:
@@ -17,9 +17,8 @@ def die_with_parent(sent: signal.Signals = signal.SIGTERM) -> None:
     Exits at once when the parent was already gone before the call.
     """
     parent = os.getppid()
-    try:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, int(sent))
-    except AttributeError:
+    if _PRCTL is None:
         return
+    _PRCTL(_PR_SET_PDEATHSIG, int(sent))
     if os.getppid() != parent:
         os.kill(os.getpid(), sent)

@@ -128,6 +128,17 @@ class World:
         uid: str = self.core.create_namespaced_pod(NAMESPACE, pod).metadata.uid
         return uid
 
+    def add_job(self, name: str, run: str, node: str) -> None:
+        """A job and the pod its controller would make for it."""
+        labels = {RUN_LABEL: run, ROLE_LABEL: name}
+        containers = [{"name": "main", "image": "busybox:1"}]
+        template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", "containers": containers}}
+        job = self.batch.create_namespaced_job(NAMESPACE, {"metadata": {"name": name}, "spec": {"template": template}})
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job.metadata.uid, "controller": True}
+        metadata = {"name": f"{name}-pod", "labels": labels, "ownerReferences": [owner]}
+        pod = {"metadata": metadata, "spec": {"nodeName": node, "containers": containers}}
+        self.core.create_namespaced_pod(NAMESPACE, pod)
+
     def report(self, pod: str, message: str | None, phase: str = "Succeeded", reason: str | None = None) -> None:
         """What a kubelet writes about a pod that has ended."""
         ended = {"exitCode": 0, "message": message}
@@ -153,8 +164,11 @@ class World:
 
     def clear(self) -> None:
         """Leave nothing of ours to the next test."""
+        for job in self.batch.list_namespaced_job(NAMESPACE).items:
+            self.batch.delete_namespaced_job(job.metadata.name, NAMESPACE, propagation_policy="Orphan")
         for pod in self.core.list_namespaced_pod(NAMESPACE).items:
-            self.remove_pod(pod.metadata.name)
+            with _gone_is_fine():
+                self.remove_pod(pod.metadata.name)
         for name in self.ledgers():
             self.core.delete_namespaced_config_map(name, NAMESPACE)
         for name in self.holders():

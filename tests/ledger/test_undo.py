@@ -10,7 +10,6 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.cluster.manifests import RUN_LABEL
 from gameday.cluster.pods import PodFollower
 from gameday.history.events import Cleanliness, Taint
 from gameday.ledger import undo
@@ -81,30 +80,8 @@ def test_a_pod_the_watch_has_not_met_is_not_called_gone(world: World, reaper: Ku
     assert undo_entry(reaper, entry(DeletePod(pod="p")), run, blind).cleanliness is Cleanliness.UNKNOWN
 
 
-def add_job(world: World, run: str) -> None:
-    world.batch.create_namespaced_job(
-        NAMESPACE,
-        {
-            "metadata": {"name": "j"},
-            "spec": {
-                "template": {
-                    "metadata": {"labels": {RUN_LABEL: run}},
-                    "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
-                }
-            },
-        },
-    )
-    job = world.batch.read_namespaced_job("j", NAMESPACE)
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": job.metadata.uid, "controller": True}
-    pod = {
-        "metadata": {"name": "j-pod", "labels": {RUN_LABEL: run, "gameday.dev/role": "j"}, "ownerReferences": [owner]},
-        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
-    }
-    world.core.create_namespaced_pod(NAMESPACE, pod)
-
-
 def test_a_job_goes_with_its_pods(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
-    add_job(world, run)
+    world.add_job("j", run, node="n1")
     assert pods.wait(lambda: bool(pods.present()), PATIENCE_S)
     with Kubelet(world, run, {}):
         done = undo_entry(reaper, entry(DeleteJob(job="j")), run, pods)
@@ -116,7 +93,7 @@ def test_a_job_goes_with_its_pods(world: World, reaper: Kubernetes, pods: PodFol
 
 @pytest.mark.usefixtures("soon")
 def test_a_jobs_pods_that_do_not_end_are_unknown(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
-    add_job(world, run)
+    world.add_job("j", run, node="n1")
     assert pods.wait(lambda: bool(pods.present()), PATIENCE_S)
     assert undo_entry(reaper, entry(DeleteJob(job="j")), run, pods).cleanliness is Cleanliness.UNKNOWN
 

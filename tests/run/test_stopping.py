@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import urllib3
 
+from gameday import lifecycle
 from gameday.cluster import kube_transport
 from gameday.history.events import (
     Aborted,
@@ -33,10 +34,9 @@ from gameday.history.events import (
 from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
+from gameday.lifecycle import open_run
 from gameday.plan.load import LoadedPlan
-from gameday.run import lifecycle
 from gameday.run.context import Run
-from gameday.run.lifecycle import open_run
 from gameday.run.steps import step
 from gameday.run.stop import Abort, AbortedError, RefusedError, StepFailedError
 from tests.kubernetes.world import PATIENCE_S, World, unique

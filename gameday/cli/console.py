@@ -1,0 +1,28 @@
+"""Where commands that meet a cluster print: readable on a terminal, in a pipe, and when the reader has left."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.console import Console
+
+_PIPE_WIDTH = 160
+"""A pipe has no width of its own; wide enough that tables fold little."""
+
+
+class GameDayConsole(Console):
+    """A game-day goes on when whoever read its output leaves: the undo and the exit code matter more than the words."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        # The interpreter flushes stdout once more at its end, and would complain there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def console() -> Console:
+    """For stdout. Nothing printed is taken for markup or coloured by guess."""
+    made = GameDayConsole(highlight=False, markup=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = _PIPE_WIDTH
+    return made
