@@ -90,6 +90,8 @@ class Follower:
 
         @functools.wraps(list_call)
         def call(*arguments: Any, **options: Any) -> Any:
+            if self._stopping.is_set():
+                raise ApiException(reason="the watch is being stopped")
             if options.get("watch"):
                 options.setdefault("allow_watch_bookmarks", True)
                 self._synced.set()

@@ -73,7 +73,10 @@ class Journal:
         self._boot = uuid.uuid4().hex[:12]
         self._lock = threading.RLock()
         self._records: list[Record] = list(read_history(path).records) if path.exists() else []
+        torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
         self._file = path.open("ab", buffering=0)
+        if torn:  # the next record must not be glued to what a killed process left
+            self._file.write(b"\n")
         self.failed: OSError | None = None
 
     def append(self, event: Event) -> Record:

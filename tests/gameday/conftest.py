@@ -43,9 +43,9 @@ QUICK: dict[str, Any] = {
     "fault": {"type": "xid", "xid": 95, "hold": "30s"},
     "baseline": {"window": "1s", "log_path_within": "10s"},
     "expect": {
-        "alerts": [{"name": "GPUXidCritical", "within": "10s", "resolves_within": "20s"}],
-        "taints": [{"key": "trainy.konduktor.ai/faulty", "value": "true", "within": "10s"}],
-        "workloads": {"running_pods": "kept", "canary_kept_off_for": "1s", "resubmitted_within": "10s"},
+        "alerts": [{"name": "GPUXidCritical", "within": "20s", "resolves_within": "30s"}],
+        "taints": [{"key": "trainy.konduktor.ai/faulty", "value": "true", "within": "20s"}],
+        "workloads": {"running_pods": "kept", "canary_kept_off_for": "1s", "resubmitted_within": "30s"},
         "allow_other_alerts": False,
     },
     "recover": {"remediation": "gpu-reset", "within": "30s"},

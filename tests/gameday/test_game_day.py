@@ -5,12 +5,14 @@ import resource
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
 from gameday.history.events import FaultInjected, Refused, Step, StepEnded, StepOutcome, TargetsChosen
+from gameday.ledger.lease import CLUSTER_LEASE
 from tests.gameday.conftest import QUICK, Arena, changed, send, step_started
 
 pytestmark = [pytest.mark.gameday, pytest.mark.timeout(180)]
@@ -99,6 +101,21 @@ def test_api_server_restarted_in_mid_run(clean_arena: Arena) -> None:
 
     played = clean_arena.play_and_when(QUICK, step_started(Step.AWAIT_ALERT), restart)
     assert played.exit_code == 0, played.output
+
+
+def test_a_second_game_day_is_refused_with_the_holders_name(arena: Arena) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "another-run", "leaseDurationSeconds": 60, "acquireTime": now, "renewTime": now}
+    arena.coordination.create_namespaced_lease("gameday", {"metadata": {"name": CLUSTER_LEASE}, "spec": spec})
+    try:
+        played = arena.play(QUICK)
+        kept = arena.coordination.read_namespaced_lease(CLUSTER_LEASE, "gameday").spec.holder_identity
+    finally:
+        arena.coordination.delete_namespaced_lease(CLUSTER_LEASE, "gameday")
+    assert played.exit_code == 5, played.output
+    assert "another-run" in played.output
+    assert kept == "another-run"
+    assert arena.leftovers() == []
 
 
 @pytest.mark.parametrize(
