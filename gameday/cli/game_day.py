@@ -175,10 +175,10 @@ def _reap(out: Console, kubernetes: object, wait: bool) -> int:
     for one in result.reaped:
         out.print(f"{one.run_id}  {one.entry.act}: {one.cleanliness}", soft_wrap=True)
     for key in result.unreadable:
-        out.print(f"ledger entry {key} cannot be read; look at it with kubectl", style="yellow")
+        out.print(f"{key} in the ledger cannot be read; look at it with kubectl", style="yellow")
     for held in result.alive:
         out.print(f"{held}: it lives, and cleans up after itself")
-    if not result.reaped and not result.alive:
+    if not (result.reaped or result.alive or result.unreadable):
         out.print("nothing to reap")
     return ExitCode.HELD if result.clean else ExitCode.DIRTY
 

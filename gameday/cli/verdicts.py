@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich import box
@@ -10,28 +11,21 @@ from rich.table import Table
 from rich.text import Text
 
 from gameday.checks.outcome import Outcome
-from gameday.checks.verdict import Status
+from gameday.checks.verdict import Status, Verdict
 from gameday.plan.problems import printable
 from gameday.report.run import load_run
 
+_NARROW = 90
+"""Columns below which four columns of words would fold into ribbons."""
 _STYLES = {Status.HELD: "green", Status.BROKEN: "red", Status.UNKNOWN: "yellow"}
 
 
 def print_result(console: Console, folder: Path) -> int:
     """Print a rendered run's verdict table, its outcome and its report's path; returns its exit code."""
     loaded = load_run(folder)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("expectation", "bound", "measured", "verdict"):
-        table.add_column(column, overflow="fold")
-    for verdict in loaded.verdicts:
-        cells = (verdict.expectation, verdict.bound, verdict.measured)
-        status = Text(verdict.status, style=_STYLES[verdict.status])
-        table.add_row(*(Text(printable(cell)) for cell in cells), status)
-        if verdict.status is not Status.HELD and verdict.why:
-            table.add_row(Text(f"  {printable(verdict.why)}", style="dim"), "", "", "")
     result = loaded.result
     if result.outcome is not Outcome.REFUSED:  # nothing was measured: every row would say the same
-        console.print(table)
+        console.print(_table(loaded.verdicts, narrow=console.width < _NARROW))
     style = "green" if result.exit_code == 0 else "red" if result.exit_code in (1, 4) else "yellow"
     console.print(
         Text.assemble((result.outcome.upper(), f"bold {style}"), f"  cluster {result.cleanliness}  "),
@@ -40,3 +34,24 @@ def print_result(console: Console, folder: Path) -> int:
     )
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
     return result.exit_code
+
+
+def _table(verdicts: Sequence[Verdict], *, narrow: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("verdict", "expectation") if narrow else ("expectation", "bound", "measured", "verdict"):
+        table.add_column(column, overflow="fold")
+    for verdict in verdicts:
+        expectation, bound, measured = (
+            Text(printable(cell)) for cell in (verdict.expectation, verdict.bound, verdict.measured)
+        )
+        status = Text(verdict.status, style=_STYLES[verdict.status])
+        why = printable(verdict.why) if verdict.status is not Status.HELD else ""
+        if narrow:
+            wanted = f"wanted {bound.plain}" if bound.plain else ""
+            figures = Text(", ".join(part for part in (measured.plain, wanted) if part), style="dim")
+            table.add_row(status, Text("\n").join(cell for cell in (expectation, figures, Text(why)) if cell.plain))
+        else:
+            table.add_row(expectation, bound, measured, status)
+            if why:
+                table.add_row(Text(f"  {why}", style="dim"), "", "", "")
+    return table

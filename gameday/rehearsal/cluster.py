@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +23,7 @@ from ruamel.yaml import YAML
 
 from gameday.rehearsal.children import Child, ChildError
 from gameday.rehearsal.folder import STATE, FolderHeldError, HeldFolder
-from gameday.rehearsal.observability import alertmanager_program, free_port, prometheus_program, scrape_jobs
+from gameday.rehearsal.observability import alertmanager_program, prometheus_program, scrape_jobs
 from gameday.rehearsal.prefect_server import begin_with_template, keep_template, server_argv, server_environment
 from gameday.rehearsal.programs import ProgramMissingError
 from gameday.rehearsal.seed import SeedError, seeding
@@ -65,7 +67,7 @@ class RehearsalCluster:
         self._migrated = True
         self.profile = self.folder / "profile.yaml"
         self.admin_kubeconfig = self.folder / "apiserver" / "admin.kubeconfig"
-        self._ports = {name: free_port() for name in _PORTS}
+        self._ports = _free_ports()
         self.urls: dict[str, str] = {"prefect": f"http://127.0.0.1:{self._ports['prefect']}"} if prefect else {}
 
     def __enter__(self) -> Self:
@@ -253,3 +255,12 @@ class RehearsalCluster:
             "detector": self.detector,
         }
         (self.folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+
+
+def _free_ports() -> dict[str, int]:
+    """A loopback port for each of _PORTS; all are held until all are found, so that none is given twice."""
+    with ExitStack() as held:
+        sockets = {name: held.enter_context(socket.socket()) for name in _PORTS}
+        for one in sockets.values():
+            one.bind(("127.0.0.1", 0))
+        return {name: int(one.getsockname()[1]) for name, one in sockets.items()}

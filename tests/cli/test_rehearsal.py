@@ -1,0 +1,206 @@
+"""`gameday rehearse` and `gameday rehearsal`: refusals before anything starts, and nothing left however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gameday.cli import run
+from gameday.cli.exit_codes import ExitCode
+from gameday.rehearsal.folder import STATE, HeldFolder, holder
+from tests.plan.plans import changed
+from tests.rehearsal.processes import answers, naming, until
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where clusters' temporary folders go."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--detector", "foo"], ExitCode.USAGE, "choose one of catalogue, konduktor, off"),
+        (["gpu-fell-off-the-bsu"], ExitCode.USAGE, "did you mean gpu-fell-off-the-bus?"),
+        (["--gpus", "0"], ExitCode.USAGE, "--gpus"),
+        (["--reports", "{file}"], ExitCode.REFUSED, "cannot be written: File exists"),
+        (["--reports", "/proc/no"], ExitCode.REFUSED, "cannot be written"),
+    ],
+)
+def test_refused_before_anything_is_started(
+    arguments: list[str], code: ExitCode, said: str, private_tmp: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert run(["rehearse", *(one.format(file=tmp_path / "file") for one in arguments)]) == code
+    out, err = capsys.readouterr()
+    assert said in err
+    assert out == ""
+    assert list(private_tmp.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "size", "said"),
+    [
+        (changed("recover:", "qa:\n  floors: {gpus: 8}\nrecover:"), ["--gpus", "4"], "wants 8 GPUs per node"),
+        (
+            changed("  nodes: 1\n", "  nodes: 3\nguardrails: {max_nodes: 3}\n"),
+            ["--nodes", "2"],
+            "aims at 3 nodes",
+        ),
+    ],
+)
+def test_a_cluster_too_small_for_the_plan_is_refused(
+    plan: str, size: list[str], said: str, tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(plan)
+    assert run(["rehearse", str(path), *size]) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_a_start_that_fails_keeps_its_logs_and_names_them(
+    private_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setattr("gameday.rehearsal.programs.TOOLS", tmp_path / "no-tools")
+    for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # what `rehearse` sets for its own Prefect stays here
+    monkeypatch.setattr("gameday.cli.rehearsal._load_flow", lambda: None)
+    before = signal.getsignal(signal.SIGINT)
+    assert run(["rehearse", "--reports", str(tmp_path / "reports")]) == ExitCode.REFUSED
+    (kept,) = private_tmp.iterdir()
+    out, err = capsys.readouterr()
+    assert f"the cluster's logs: {kept}" in out
+    assert "prometheus is neither on PATH nor in" in err
+    assert naming(kept) == set()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_status_and_down_where_nothing_runs(tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "none"
+    assert run(["rehearsal", "status", "--folder", str(folder)]) == ExitCode.BROKEN
+    assert run(["rehearsal", "down", "--folder", str(folder)]) == ExitCode.HELD
+    assert run(["rehearsal", "down", "--folder", str(folder)]) == ExitCode.HELD
+    assert capsys.readouterr().out == f"no rehearsal runs in {folder}\n" * 3
+    assert not folder.exists()
+
+
+def test_down_spares_whoever_has_a_killed_ones_number(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        (tmp_path / "lock").write_text(f"{bystander.pid}\n")
+        (tmp_path / STATE).write_text(json.dumps({"pid": bystander.pid}))
+        assert run(["rehearsal", "status", "--folder", str(tmp_path)]) == ExitCode.BROKEN
+        assert run(["rehearsal", "down", "--folder", str(tmp_path)]) == ExitCode.HELD
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_a_second_up_in_the_folder_is_refused_and_the_first_one_lives(tmp_path: Path, capsys: Capture) -> None:
+    held = HeldFolder(tmp_path)
+    (tmp_path / STATE).write_text("{}")
+    try:
+        assert run(["rehearsal", "up", "--folder", str(tmp_path)]) == ExitCode.REFUSED
+        assert f"another rehearsal (process {os.getpid()}) runs in {tmp_path}" in capsys.readouterr().err
+        assert run(["rehearsal", "status", "--folder", str(tmp_path)]) == ExitCode.HELD
+        (tmp_path / STATE).unlink()
+        assert run(["rehearsal", "status", "--folder", str(tmp_path)]) == ExitCode.BROKEN
+        assert "a rehearsal starts or ends in" in capsys.readouterr().out
+    finally:
+        held.release()
+
+
+class Up:
+    """One `gameday rehearsal up` in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        argv = [sys.executable, "-m", "gameday.cli", "rehearsal", "up", "--nodes", "1", "--gpus", "2"]
+        self.process = subprocess.Popen(
+            [*argv, "--folder", str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def state(self) -> dict[str, Any]:
+        path = self.folder / STATE
+        until(lambda: path.exists() or self.process.poll() is not None, 90, "the cluster is up")
+        until(path.read_text, 5, "its state is written")
+        state: dict[str, Any] = json.loads(path.read_text())
+        return state
+
+    def ended(self, within_s: float = 15) -> tuple[int, str]:
+        said, _ = self.process.communicate(timeout=within_s)
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    started = Up(tmp_path / "a folder")
+    yield started
+    if started.process.poll() is None:
+        started.process.kill()
+    started.process.communicate()
+
+
+def test_a_killed_up_leaves_no_process_and_no_port(up: Up) -> None:
+    state = up.state()
+    assert state["pid"] == holder(up.folder) == up.process.pid
+    urls = list(state["urls"].values())
+    assert all(map(answers, urls))
+    assert httpx.get(f"{state['urls']['prefect']}/api/health", trust_env=False).json() is True
+    up.process.kill()
+    up.process.wait()
+    until(lambda: not naming(up.folder), 10, "its processes are gone")
+    assert not any(map(answers, urls))
+    assert run(["rehearsal", "status", "--folder", str(up.folder)]) == ExitCode.BROKEN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_a_start_that_is_broken_off_leaves_nothing(up: Up, which: signal.Signals) -> None:
+    until((up.folder / "apiserver.log").exists, 30, "it starts processes")
+    up.process.send_signal(which)
+    up.process.send_signal(which)
+    assert up.ended()[0] == ExitCode.ABORTED
+    assert naming(up.folder) == set()
+
+
+@pytest.mark.slow
+def test_down_ends_it_and_says_so_by_its_exit_code(up: Up) -> None:
+    up.state()
+    assert run(["rehearsal", "down", "--folder", str(up.folder)]) == ExitCode.HELD
+    code, said = up.ended()
+    assert code == ExitCode.HELD
+    assert f"export KUBECONFIG='{up.folder}/apiserver/admin.kubeconfig'" in said
+    assert naming(up.folder) == set()
+
+
+@pytest.mark.slow
+def test_a_part_that_dies_is_named_with_its_log_and_the_rest_is_ended(up: Up) -> None:
+    up.state()
+    nodes = next(pid for pid in naming(up.folder) if b"rehearsal.nodes" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(nodes, signal.SIGKILL)
+    code, said = up.ended()
+    assert code == ExitCode.INTERNAL
+    assert "gameday: nodes died (exit status -9)" in said
+    assert f"its log is {up.folder}/nodes.log" in said
+    assert naming(up.folder) == set()

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gameday.rehearsal.children import Child, ChildError
+from tests.rehearsal.processes import until
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[list[Child]]:
+    children: list[Child] = []
+    yield children
+    for child in children:
+        child.end()
+
+
+def _child(made: list[Child], tmp_path: Path, script: str, **options: bool) -> Child:
+    child = Child("part", [sys.executable, "-c", script], tmp_path / "part.log", **options)
+    made.append(child)
+    child.start()
+    return child
+
+
+def test_the_ready_line_is_what_it_says(made: list[Child], tmp_path: Path) -> None:
+    child = _child(made, tmp_path, 'import time; print(\'{"ready": true, "port": 7}\', flush=True); time.sleep(60)')
+    assert child.await_ready_line(10) == {"ready": True, "port": 7}
+    assert child.alive
+    child.end()
+    assert not child.alive
+    child.end()
+
+
+def test_one_that_dies_is_named_with_status_last_words_and_log(made: list[Child], tmp_path: Path) -> None:
+    child = _child(made, tmp_path, "import sys; print('a\\nthe reason', file=sys.stderr); sys.exit(3)")
+    with pytest.raises(ChildError) as said:
+        child.await_ready_line(10)
+    assert str(said.value) == (
+        f"part ended before it was ready (exit status 3): the reason; its log is {tmp_path / 'part.log'}"
+    )
+
+
+def test_one_that_says_something_else_is_not_ready(made: list[Child], tmp_path: Path) -> None:
+    child = _child(made, tmp_path, "import time; print('hello', flush=True); time.sleep(60)")
+    with pytest.raises(ChildError, match="said b'hello"):
+        child.await_ready_line(10)
+
+
+def test_a_foreign_program_may_talk_as_much_as_it_likes(made: list[Child], tmp_path: Path) -> None:
+    """A pipe that nobody reads would stop it after 64 KiB."""
+    child = _child(made, tmp_path, "print('x' * 300_000)", says_ready=False)
+    until(lambda: not child.alive, 10, "it writes to the end")
+    assert (tmp_path / "part.log").stat().st_size > 300_000
+    with pytest.raises(ChildError, match="ended before it was ready"):
+        child.await_url("http://127.0.0.1:9/", 5)
+
+
+def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from gameday.rehearsal.children import Child;"
+        "child = Child('part', ['sleep', '60'], Path(sys.argv[1])); child.start();"
+        "print(child.process.pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        os.kill(pid, 0)
+        parent.send_signal(signal.SIGKILL)
+    until(lambda: not _lives(pid), 5, f"process {pid} ends")
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

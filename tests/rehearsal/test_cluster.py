@@ -1,0 +1,112 @@
+"""A cluster start is some seconds of both cores: few tests start one, and without Prefect where it does not matter."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+from ruamel.yaml import YAML
+
+from gameday.rehearsal import cluster as cluster_module
+from gameday.rehearsal import programs
+from gameday.rehearsal.cluster import Detector, RehearsalCluster, RehearsalError, Size
+from gameday.rehearsal.folder import STATE
+from gameday.rehearsal.kubeconfig import Kubeconfig
+from tests.rehearsal.processes import answers, naming
+
+
+def _small(folder: Path) -> RehearsalCluster:
+    return RehearsalCluster(folder, Size(nodes=1, gpus=1), Detector.CATALOGUE, prefect=False)
+
+
+def _node_names(admin: Path) -> list[str]:
+    kubeconfig = Kubeconfig.load(admin)
+    headers = {"Authorization": f"Bearer {kubeconfig.token}"}
+    answer = httpx.get(f"{kubeconfig.server}/api/v1/nodes", headers=headers, verify=kubeconfig.tls, trust_env=False)
+    return [node["metadata"]["name"] for node in answer.raise_for_status().json()["items"]]
+
+
+def test_two_clusters_stand_side_by_side_and_leave_nothing(tmp_path: Path) -> None:
+    one, two = (
+        _small(tmp_path / "one"),
+        RehearsalCluster(tmp_path / "two", Size(nodes=2, gpus=4), Detector.OFF, prefect=False),
+    )
+    with one, two:
+        assert len(_node_names(one.admin_kubeconfig)) == 1
+        assert len(_node_names(two.admin_kubeconfig)) == 2
+        assert not set(one.urls.values()) & set(two.urls.values())
+        assert one.dead() == two.dead() == []
+        with (
+            pytest.raises(RehearsalError, match=r"another rehearsal \(process \d+\) runs in .*down --folder"),
+            _small(one.folder),
+        ):
+            pass
+        state = (one.folder / STATE).read_text()
+        _holds_no_secret(state, one.folder)
+        assert json.loads(state)["urls"] == one.urls
+        urls = [*one.urls.values(), *two.urls.values()]
+        assert all(map(answers, urls))
+        assert len(naming(tmp_path)) >= len(urls)
+    assert naming(tmp_path) == set()
+    assert not any(map(answers, urls))
+    assert not (one.folder / STATE).exists()
+
+
+def _holds_no_secret(state: str, folder: Path) -> None:
+    """Every token of the cluster is in one of its kubeconfigs, and those are for their owner's eyes only."""
+    kubeconfigs = list(folder.rglob("*.kubeconfig"))
+    assert {"admin.kubeconfig", "runner.kubeconfig", "node-health.kubeconfig"} <= {path.name for path in kubeconfigs}
+    for path in kubeconfigs:
+        (user,) = YAML(typ="safe", pure=True).load(path.read_text())["users"]
+        assert user["user"]["token"] not in state
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_port_that_somebody_took_is_named_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        cluster = _small(tmp_path)
+        cluster._ports["apiserver"] = taken.getsockname()[1]
+        with pytest.raises(RehearsalError, match=r"apiserver ended before it was ready.*its log is .*apiserver\.log"):
+            cluster.__enter__()
+    assert naming(tmp_path) == set()
+
+
+def test_a_missing_program_is_named_with_what_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setattr(programs, "TOOLS", tmp_path / "no-tools")
+    with pytest.raises(RehearsalError, match=r"prometheus is neither on PATH nor in .*: run "), _small(tmp_path):
+        pass
+    assert naming(tmp_path) == set()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RehearsalError, match=r"the rehearsal's folder: .*file"), _small(tmp_path / "file" / "folder"):
+        pass
+
+
+def test_a_manifest_the_server_refuses_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rbac = tmp_path / "rbac"
+    rbac.mkdir()
+    (rbac / "bad.yaml").write_text(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: UPPER_case}\nrules: 7\n"
+    )
+    monkeypatch.setattr("gameday.rehearsal.seed.RBAC", rbac)
+    with (
+        pytest.raises(RehearsalError, match=r"POST /apis/rbac.authorization.k8s.io/v1/clusterroles: 4\d\d"),
+        _small(tmp_path / "cluster"),
+    ):
+        pass
+    assert naming(tmp_path) == set()
+
+
+def test_every_port_is_its_own(tmp_path: Path) -> None:
+    ports = RehearsalCluster(tmp_path, Size(), Detector.OFF)._ports
+    assert len(set(ports.values())) == len(cluster_module._PORTS)

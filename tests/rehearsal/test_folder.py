@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gameday.rehearsal.folder import LOCK, STATE, FolderHeldError, HeldFolder, holder
+
+
+def test_a_held_folder_names_its_process_and_keeps_others_out(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "folder"
+    assert holder(folder) is None
+    held = HeldFolder(folder)
+    (folder / STATE).write_text("{}")
+    assert holder(folder) == os.getpid()
+    with pytest.raises(FolderHeldError) as refused:
+        HeldFolder(folder)
+    assert refused.value.pid == os.getpid()
+    assert (folder / STATE).exists(), "the refused one may not touch the holder's files"
+    held.release()
+    assert holder(folder) is None
+    assert not (folder / STATE).exists()
+
+
+def test_what_a_killed_rehearsal_left_means_nothing_even_when_its_number_lives_again(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys; from pathlib import Path; from gameday.rehearsal.folder import HeldFolder;"
+        "held = HeldFolder(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    (tmp_path / LOCK).write_text(f"{os.getpid()}\n")  # as if the number had been given to somebody else
+    (tmp_path / STATE).write_text(f'{{"pid": {os.getpid()}}}')
+    (tmp_path / "nodes.log").write_text("old")
+    (tmp_path / "apiserver").mkdir()
+    (tmp_path / "prefect").mkdir()
+    assert holder(tmp_path) is None
+    held = HeldFolder(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {LOCK, "prefect"}
+    held.release()
+
+
+def test_asking_changes_nothing(tmp_path: Path) -> None:
+    assert holder(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
