@@ -39,7 +39,6 @@ from gameday.observe.collect import collect
 from gameday.plan.load import LoadedPlan
 from gameday.run.context import Run, Servers
 from gameday.run.stop import AbortedError, RefusedError, StepFailedError
-from gameday.run.targets import quarantine_keys
 
 _SYNCED_WITHIN_S = 10.0
 # A detector that was about to quarantine the node when we stopped is given this long, so that its taint does not
@@ -218,7 +217,7 @@ def _let_late_taint_come(run: Run, node: str) -> None:
     fault = run.injected().get(node)
     if fault is None or run.abort.hurried or node not in run.nodes:
         return
-    keys, expect = quarantine_keys(run), run.plan.expect
+    keys, expect = run.quarantine_keys, run.plan.expect
     longest = max([expect.stays_schedulable_for or timedelta(), *(taint.within for taint in expect.taints)])
     left = min(_LATE_TAINT_WITHIN, fault.written_at + longest - datetime.now(UTC))
     follower = run.nodes[node]

@@ -13,7 +13,6 @@ from gameday.run.agents import AGENT_STARTS_WITHIN, await_pod, send_agent
 from gameday.run.context import Run
 from gameday.run.steps import step
 from gameday.run.stop import StepFailedError
-from gameday.run.targets import quarantine_keys
 from tasks import step_task
 
 # The pod's own deadline lies this far behind the fault's: the agent ends the fault, the deadline ends the agent.
@@ -37,7 +36,7 @@ def _inject(run: Run, target: Target, number: int) -> None:
     run.intend(
         id=f"quarantine-{number}" if number else "quarantine",
         act="let the detector quarantine the node",
-        undo=RestoreNode(keys=quarantine_keys(run), unschedulable=before.unschedulable),
+        undo=RestoreNode(keys=run.quarantine_keys, unschedulable=before.unschedulable),
         node=target.node,
         lasts=run.plan.guardrails.max_duration,
         with_next=True,

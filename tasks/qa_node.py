@@ -11,7 +11,6 @@ from gameday.ledger.entries import DeletePod, Entry, RestoreNode
 from gameday.run.agents import run_agent
 from gameday.run.context import Run
 from gameday.run.steps import StepResult, step
-from gameday.run.targets import quarantine_keys
 from tasks import step_task
 
 _RETURNS_WITHIN = timedelta(seconds=60)
@@ -78,7 +77,7 @@ def _return(run: Run, result: StepResult, target: Target, number: int) -> None:
     for quarantine in _quarantine(run, target.node):
         if run.undo(quarantine) is not Cleanliness.CLEAN:
             result.broken(f"{target.node} could not be returned")
-    keys = quarantine_keys(run)
+    keys = run.quarantine_keys
     removed = tuple(taint for taint in tainted.taints if taint.key in keys) if tainted else ()
     run.note(NodeReturned(node=target.node, removed_taints=removed, uncordoned=bool(tainted and tainted.unschedulable)))
     _takes_work(run, result, target, number)

@@ -44,7 +44,7 @@ from gameday.history.events import (
     WaitStarted,
 )
 from gameday.history.journal import Journal
-from gameday.ledger.entries import Entry, Undo
+from gameday.ledger.entries import Entry, RestoreNode, Undo
 from gameday.ledger.lease import Leases
 from gameday.ledger.ledger import Ledger
 from gameday.ledger.undo import undo_entry
@@ -106,6 +106,7 @@ class Run:
         self.ran_before: dict[str, list[GpuPod]] = {}
         self._taints: dict[str, set[Taint]] = {}
         self.hops: set[tuple[Hop, str]] = set()
+        self.restored: set[str] = set()
         self.log_tails: dict[str, LogTail] = {}
         self.alerts: dict[str, AlertSeen] = {}
 
@@ -116,6 +117,12 @@ class Run:
     @property
     def kubernetes(self) -> Kubernetes:
         return self.servers.kubernetes
+
+    @property
+    def quarantine_keys(self) -> tuple[str, ...]:
+        """Keys of the taints that may come because of this run: the plan's, and those the cluster's detectors use."""
+        expected = (taint.key for taint in self.plan.expect.taints)
+        return tuple(dict.fromkeys((*expected, *self.profile.quarantine_taint_keys)))
 
     def note(self, event: Event) -> None:
         """Write into the history; a history that cannot be written ends the run, after its undo."""
@@ -165,6 +172,8 @@ class Run:
         """Undo one entry, verify it, and write down what was found; never raises for a cluster's sake."""
         done = undo_entry(self.kubernetes, entry, self.id, self.pods)
         self.settle(entry, done.cleanliness, done.evidence, by_deadline=done.by_deadline)
+        if isinstance(entry.undo, RestoreNode) and entry.node and done.cleanliness is Cleanliness.CLEAN:
+            self.restored.add(entry.node)
         return done.cleanliness
 
     def settle(
@@ -238,10 +247,13 @@ class Run:
                 self.problem(f"node {target.node} could not be read: {error}")
 
     def _detector_tidied(self, node: str) -> None:
+        """Wait for the reason to go from a node we took the taint off; one kept in quarantine keeps its reason."""
+        if node not in self.restored:
+            return
         deadline = time.monotonic() + _TIDIED_WITHIN_S
         follower = self.nodes[node]
         with follower.changed:
-            while (now := self.node_now(node)) and not now.taints and REASON_ANNOTATION in now.annotations:
+            while (now := self.node_now(node)) and REASON_ANNOTATION in now.annotations:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return

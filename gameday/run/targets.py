@@ -26,12 +26,6 @@ def opt_in(run: Run) -> dict[str, str]:
     return {key: value, **run.plan.targets.selector}
 
 
-def quarantine_keys(run: Run) -> tuple[str, ...]:
-    """Keys of the taints that may come because of this run."""
-    expected = (taint.key for taint in run.plan.expect.taints)
-    return tuple(dict.fromkeys((*expected, *run.profile.quarantine_taint_keys)))
-
-
 def choose_targets(run: Run) -> Chosen:
     """Nodes that opted in, are Ready, schedulable and free of unexpected taints; GPUs by the same seed.
 
@@ -89,7 +83,7 @@ def _look_at(run: Run, name: str) -> NodeSnapshot | None:
 def _unfit(run: Run, seen: NodeSnapshot, labels: dict[str, str]) -> str:
     """What keeps this node from being a target; empty when nothing does."""
     missing = [f"{key}={value}" for key, value in labels.items() if seen.labels.get(key) != value]
-    taken = [str(taint) for taint in seen.taints if taint.key in quarantine_keys(run)]
+    taken = [str(taint) for taint in seen.taints if taint.key in run.quarantine_keys]
     odd = [str(taint) for taint in seen.taints if taint.key not in _ORDINARY_TAINTS]
     if missing:
         return f"lacks label {', '.join(missing)}"
