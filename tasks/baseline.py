@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from gameday.agent.task import MarkTask
 from gameday.cluster.http import AdapterError
+from gameday.cluster.prometheus import AlertingRule
 from gameday.history.events import Cleanliness, NodeSeen, SteadyStateChecked, Step, Target
 from gameday.ledger.lease import LeaseHeldError, node_lease
 from gameday.observe.alerts import note_active_alerts
@@ -33,7 +34,7 @@ def baseline(run: Run) -> None:
     """Targets, steady state, log path, and a window of frames. Raises RefusedError for whatever is amiss."""
     with step(run, Step.BASELINE):
         try:
-            _rules_exist(run)
+            rules = _expected_rules(run)
             chosen = choose_targets(run)
             _lock_nodes(run, chosen.targets)
             run.targets = chosen.targets
@@ -45,7 +46,7 @@ def baseline(run: Run) -> None:
                         name="node ready", ok=True, detail="Ready, schedulable, no unexpected taint", node=seen.node
                     )
                 )
-            _alerts_are_silent(run)
+            _alerts_are_silent(run, rules)
             for number, target in enumerate(chosen.targets):
                 _log_path_is_alive(run, target, number)
             _window_is_full(run)
@@ -53,7 +54,9 @@ def baseline(run: Run) -> None:
             raise RefusedError(str(error), getattr(error, "hint", "")) from None
 
 
-def _rules_exist(run: Run) -> None:
+def _expected_rules(run: Run) -> dict[str, AlertingRule]:
+    """By name; refuses where one is missing or does not evaluate."""
+    rules: dict[str, AlertingRule] = {}
     for expected in run.plan.expect.alerts:
         rule = run.servers.prometheus.rule(expected.name)
         if rule is None:
@@ -64,6 +67,8 @@ def _rules_exist(run: Run) -> None:
         if rule.last_error:
             raise RefusedError(f"rule {expected.name} does not evaluate: {rule.last_error}")
         run.note(SteadyStateChecked(name=f"rule {expected.name} exists", ok=True, detail=f"for {rule.hold_s:g} s"))
+        rules[expected.name] = rule
+    return rules
 
 
 def _lock_nodes(run: Run, targets: tuple[Target, ...]) -> None:
@@ -74,10 +79,11 @@ def _lock_nodes(run: Run, targets: tuple[Target, ...]) -> None:
             raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
 
 
-def _alerts_are_silent(run: Run) -> None:
+def _alerts_are_silent(run: Run, rules: dict[str, AlertingRule]) -> None:
     """What fires already is noted and never blamed on us; an expected alert that does is a refusal."""
     active = note_active_alerts(run, at_baseline=True)
     targets = {target.node for target in run.targets}
+    held = run.servers.alertmanager.silences() if rules else []
     for expected in run.plan.expect.alerts:
         early = [seen for seen in active if seen.alert == expected.name and seen.node in targets]
         if early:
@@ -85,11 +91,10 @@ def _alerts_are_silent(run: Run) -> None:
                 f"alert {expected.name} is already {early[0].state} for {early[0].node}",
                 "it could not tell our fault from what made it fire; wait until it is silent",
             )
-        rule = run.servers.prometheus.rule(expected.name)
-        labels = {**(rule.labels if rule else {}), **expected.labels, "alertname": expected.name}
+        labels = {**rules[expected.name].labels, **expected.labels, "alertname": expected.name}
         silences = [
             silence
-            for silence in run.servers.alertmanager.silences()
+            for silence in held
             for node in targets
             if silence.mutes({**labels, run.profile.alert_node_label: node})
         ]
