@@ -1,6 +1,7 @@
 """The default rehearsal's wall time by step, Prefect's own share of it, and the memory of every process.
 
-Prints medians over the runs. Prefect's share is what passes between one step's
+Prints medians over the runs, and with two control planes (`--cluster embedded
+lab`) both, run by turns, and how many times the first the second is. Prefect's share is what passes between one step's
 last event and the next one's first, plus what the flow takes before the first
 event and after the last: time in which no code of ours runs.
 """
@@ -25,18 +26,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--nodes", type=int, default=8)
+    parser.add_argument("--cluster", nargs="+", default=["embedded"], choices=["embedded", "lab"])
     options = parser.parse_args()
-    rows: dict[str, list[float]] = {}
+    rows: dict[str, dict[str, list[float]]] = {}
     for _ in range(options.runs):
-        for name, seconds in _one_run(options.nodes).items():
-            rows.setdefault(name, []).append(seconds)
-    for name, values in rows.items():
-        print(f"{name:<28} {statistics.median(values):8.2f}   min {min(values):8.2f}   max {max(values):8.2f}")
+        for cluster in options.cluster:
+            for name, value in _one_run(options.nodes, cluster).items():
+                rows.setdefault(name, {}).setdefault(cluster, []).append(value)
+    print(f"{'':<28}" + "".join(f"{cluster:>10} {'min':>8} {'max':>8}" for cluster in options.cluster))
+    for name, columns in rows.items():
+        print(f"{name:<28}" + "".join(map(_cells, columns.values())) + _ratio(list(columns.values())))
 
 
-def _one_run(nodes: int) -> dict[str, float]:
+def _cells(values: list[float]) -> str:
+    return f"{statistics.median(values):10.2f} {min(values):8.2f} {max(values):8.2f}"
+
+
+def _ratio(columns: list[list[float]]) -> str:
+    medians = [statistics.median(values) for values in columns]
+    return f"   x {medians[-1] / medians[0]:.2f}" if len(medians) > 1 and medians[0] else ""
+
+
+def _one_run(nodes: int, cluster: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as reports:
         argv = [sys.executable, "-m", "gameday.cli", "rehearse", "--reports", reports, "--nodes", str(nodes)]
+        argv += ["--cluster", cluster]
         started = time.monotonic()
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         memory = _Memory(process.pid)

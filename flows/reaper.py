@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
-from pydantic import Field
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
@@ -17,14 +15,18 @@ from gameday.ledger.reaper import reap
 
 @flow(name="reaper", persist_result=False)
 def reaper(
-    profile: Annotated[
-        str | None, Field(description="Cluster profile's path; none: GAMEDAY_* of the environment")
-    ] = None,
+    profile: str | None = None,
 ) -> State[None]:
-    """Undo every open entry of every ledger whose run is dead."""
+    """Undo every open entry of every ledger whose run is dead.
+
+    Args:
+        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+    """
     kubernetes = Kubernetes(load_profile(Path(profile) if profile else None))
-    result = reap(kubernetes)
-    kubernetes.close()
+    try:
+        result = reap(kubernetes)
+    finally:
+        kubernetes.close()
     for one in result.reaped:
         get_run_logger().info("run %s: %s: %s", one.run_id, one.entry.act, one.cleanliness)
     message = f"{len(result.reaped)} entries undone, {len(result.alive)} runs alive"

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import getpass
 import platform
-import threading
-from collections.abc import Iterator
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from gameday import __version__
-from gameday.cluster.http import AdapterError, CallCounter
+from gameday.cluster.http import AdapterError
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
+from gameday.guard.check import watching
 from gameday.history.events import (
     Aborted,
-    ApiCost,
     Cleanliness,
+    DetectorConsulted,
     FaultUndone,
     IntentRecorded,
     NodeSeen,
+    OwnCost,
     Problem,
     Refused,
     RunEnded,
@@ -32,18 +38,26 @@ from gameday.history.events import (
     StepStarted,
 )
 from gameday.history.journal import Journal
-from gameday.ledger.entries import Header, RestoreNode
-from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases
+from gameday.ledger.entries import Entry, Header, RestoreNode
+from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases, SeasonGoneError
 from gameday.ledger.ledger import Ledger
+from gameday.ledger.reaper import reap_under
 from gameday.observe.collect import collect
 from gameday.plan.load import LoadedPlan
 from gameday.run.context import Run, Servers
+from gameday.run.member import SeasonMember
 from gameday.run.stop import AbortedError, RefusedError, StepFailedError
+from gameday.run.taken_for_dead import settle_what_was_reaped
 
 _SYNCED_WITHIN_S = 10.0
 # A detector that was about to quarantine the node when we stopped is given this long, so that its taint does not
 # come after our restore; with the undo itself it stays below the 30 s Prefect grants (research/prefect.md).
 _LATE_TAINT_WITHIN = timedelta(seconds=8)
+# What could not be undone, because the API server restarts, say, or a pod takes long to end, is tried again for this
+# long; less where a signal ended the run, because then somebody's own limit is running (Prefect's 30 s).
+_UNDO_AGAIN_S = 60.0
+_UNDO_AGAIN_AFTER_SIGNAL_S = 12.0
+_UNDO_PAUSE_S = 1.0
 
 Trigger = Literal["rehearsal", "manual", "scheduled"]
 
@@ -63,8 +77,13 @@ def open_run(
     trigger: Trigger,
     command: str,
     flow_run: tuple[str, str | None] | None = None,
+    carried_by: str | None = None,
+    member: SeasonMember | None = None,
 ) -> Iterator[Run]:
     """A run whose steps may now be carried out; afterwards everything is undone and written down.
+
+    `carried_by`: the flow run that this process was started for, by which its hooks find what the process left.
+    A season's `member` is covered by the season's lease and keeps to the nodes it was given.
 
     Raises OSError when the report folder cannot be written: nothing was changed
     then. What stops a run early (StopRunError) ends here, in the history.
@@ -74,28 +93,50 @@ def open_run(
     (folder / "plan.yaml").write_bytes(loaded.source)
     (folder / "plan.json").write_text(loaded.plan.model_dump_json(indent=1), encoding="utf-8")
     journal = Journal(folder / "history.jsonl")
-    run = Run(run_id, folder, loaded, profile, journal)
-    try:
-        with run.abort.on_signals():
+    run = Run(run_id, folder, loaded, profile, journal, member)
+    closing: list[Callable[[Run], object]] = [
+        _say_not_reached,
+        _last_look,
+        _save_frames,
+        _stop_following,
+        _close_ledger,
+        _release,
+        _note_costs,
+    ]
+    # Around all of it: a signal that came between the run and its undo would end the one and skip the other.
+    with run.abort.on_signals():
+        try:
             try:
-                _guarded(run, trigger, command, flow_run)
+                _guarded(run, trigger, command, flow_run, carried_by)
             except RefusedError as error:
                 # A context manager cannot leave out the body it stands before: the body's first step raises this.
                 run.abort.refuse(error)
-            with _time_limit(run):
+            with watching(run):
                 yield run
-    except RefusedError as error:
-        run.note(Refused(why=error.why, hint=error.hint))
-    except AbortedError as error:
-        run.note(Aborted(by=error.by, why=error.why))
-    except StepFailedError as error:
-        run.note(Problem(step=run.step, what=error.why, hint=error.hint))
-    finally:
-        with run.abort.on_signals():
-            _close(run)
+        except RefusedError as error:
+            run.note(Refused(why=error.why, hint=error.hint))
+        except AbortedError as error:
+            run.note(Aborted(by=error.by, why=error.why))
+        except StepFailedError as error:
+            run.note(Problem(step=run.step, what=error.why, hint=error.hint))
+        except Exception:
+            raise
+        except BaseException as error:
+            run.note(Aborted(by="guard", why=f"broken off from outside, by {type(error).__name__}"))
+            raise
+        finally:
+            try:
+                _close(run, closing)
+            except BaseException:
+                # Prefect throws into a flow whose concurrency slot it cannot renew, at any instruction, and once.
+                if not run.journal.history().last(RunEnded):
+                    _close(run, closing)
+                raise
 
 
-def _guarded(run: Run, trigger: Trigger, command: str, flow_run: tuple[str, str | None] | None) -> None:
+def _guarded(
+    run: Run, trigger: Trigger, command: str, flow_run: tuple[str, str | None] | None, carried_by: str | None
+) -> None:
     """Everything that must hold before the first step; raises RefusedError for what does not."""
     try:
         run.servers = Servers(run.profile)
@@ -110,51 +151,98 @@ def _guarded(run: Run, trigger: Trigger, command: str, flow_run: tuple[str, str 
                 operator=getpass.getuser(),
                 cluster=f"{run.profile.name} ({identity.server})",
                 cluster_uid=identity.uid,
+                cluster_name=run.profile.name,
+                cluster_id=run.profile.identity or identity.uid,
                 server_version=identity.version,
                 flow_run_id=flow_run[0] if flow_run else None,
                 flow_run_url=flow_run[1] if flow_run else None,
                 command=command,
             )
         )
-        run.leases = Leases(run.kubernetes, run.id, lambda why: run.abort.request("guard", why))
-        run.leases.acquire(CLUSTER_LEASE)
-        run.leases.keep_renewing()
+        _allowed_here(run)
+        if taken := run.loaded.from_detector:
+            run.note(DetectorConsulted(**asdict(taken)))
+        run.leases = Leases(
+            run.kubernetes,
+            run.id,
+            lambda why: run.abort.request("guard", why),
+            timedelta(seconds=run.profile.lease_duration_s),
+            run.abort.sleep,
+        )
+        if run.member:
+            run.leases.rely_on(run.member.season)
+        else:
+            run.leases.acquire(CLUSTER_LEASE)
+            run.leases.keep_renewing()
+        _follow_our_pods(run)
+        if not run.member:
+            _reap_first(run)
         header = Header(
-            run_id=run.id, plan=run.plan.name, started=run.started, operator=getpass.getuser(), host=platform.node()
+            run_id=run.id,
+            plan=run.plan.name,
+            started=run.started,
+            operator=getpass.getuser(),
+            host=platform.node(),
+            flow_run=carried_by,
         )
         run.ledger = Ledger(run.kubernetes, header)
-        run.pods = PodFollower(run.kubernetes, run.id)
-        run.pods.__enter__()
-        if not run.pods.wait_synced(_SYNCED_WITHIN_S):
-            raise RefusedError(f"no watch of our pods within {_SYNCED_WITHIN_S:g} s from {run.kubernetes.server}")
     except LeaseHeldError as error:
         raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
+    except SeasonGoneError as error:
+        raise RefusedError(str(error), "a season's game-days run within it; run this plan by itself") from None
     except AdapterError as error:
-        raise RefusedError(str(error), error.hint) from None
+        raise RefusedError(f"{error.url}: {error.cause}", error.hint) from None
 
 
-@contextmanager
-def _time_limit(run: Run) -> Iterator[None]:
-    """The plan's max_duration as a guard: when it passes, the run is aborted and undone."""
-    limit = run.plan.guardrails.max_duration
-    why = f"the run took longer than guardrails.max_duration ({limit.total_seconds():g} s)"
-    timer = threading.Timer(limit.total_seconds(), run.abort.request, ("guard", why))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+def _follow_our_pods(run: Run) -> None:
+    """One watch for the run's own pods and for what dead runs left; a season has seen to the latter."""
+    told = partial(run.pod_states.of_run, run.profile.namespace)
+    run.pods = PodFollower(run.kubernetes, run.id, told, beside_others=run.member is None)
+    run.pods.__enter__()
+    run.pods.require_synced(_SYNCED_WITHIN_S)
 
 
-def _close(run: Run) -> None:
-    """Undo first; then write down the rest. Every part goes on after the failure of another."""
+def _reap_first(run: Run) -> None:
+    """Undo what dead runs left, before anything is measured or changed; raises RefusedError where that is not known to
+    be out. What was found dirty is a person's business: it is told, and its node is no target."""
+    result = reap_under(run.kubernetes, run.id, pods=run.pods.others())
+    for one in result.reaped:
+        run.problem(
+            f"run {one.run_id} left open: {one.entry.act} ({one.entry.object}); reaped, and found {one.cleanliness}"
+        )
+    run.dirty_nodes = result.dirty_nodes
+    unknown = [one for one in result.reaped if one.cleanliness is Cleanliness.UNKNOWN]
+    if unknown:
+        left = ", ".join(f"{one.entry.act} of run {one.run_id}" for one in unknown)
+        raise RefusedError(f"not proved undone: {left}", "`gameday reap` tries again, and says why it fails")
+    if result.unreadable:
+        raise RefusedError(
+            f"nobody can tell what these ledgers leave open: {', '.join(result.unreadable)}",
+            f"kubectl -n {run.profile.namespace} get configmap -l gameday.dev/ledger=true -o yaml",
+        )
+
+
+def _allowed_here(run: Run) -> None:
+    """A plan that is copied from another cluster must not bring its dangers along."""
+    for fault, why in run.plan.dangers().items():
+        if fault not in run.profile.allow_dangerous:
+            raise RefusedError(
+                f"profile {run.profile.name} does not allow the dangerous fault {fault} ({why})",
+                f"add {fault} to the profile's allow_dangerous, if this cluster may bear it",
+            )
+
+
+def _close(run: Run, parts: list[Callable[[Run], object]]) -> None:
+    """Undo first; then write down the rest. Every part goes on after the failure of another, and is struck off once it
+    is through."""
     cleanliness = undo_everything(run)
-    for part in (_say_not_reached, _last_look, _save_frames, _stop_following, _close_ledger, _release, _note_costs):
+    while parts:
+        part = parts[0]
         try:
             part(run)
         except Exception as error:
             run.problem(f"{part.__name__.strip('_').replace('_', ' ')}: {type(error).__name__}: {error}")
+        parts.remove(part)
     if hasattr(run, "servers"):
         run.servers.close()
     run.note(RunEnded(cleanliness=cleanliness))
@@ -176,8 +264,7 @@ def _save_frames(run: Run) -> None:
 def _stop_following(run: Run) -> None:
     for tail in run.log_tails.values():
         tail.stop()
-    for follower in (*run.nodes.values(), *run.node_pods.values()):
-        follower.stop()
+    run.stop_following()
     if hasattr(run, "pods"):
         run.pods.__exit__(None, None, None)
 
@@ -201,15 +288,29 @@ def undo_everything(run: Run) -> Cleanliness:
     """Undo what is still open, newest first; the worst finding of the whole run."""
     if not hasattr(run, "ledger"):
         return Cleanliness.CLEAN
-    for entry in run.ledger.open_entries():
-        try:
-            if isinstance(entry.undo, RestoreNode) and entry.node:
-                _let_late_taint_come(run, entry.node)
-            run.undo(entry)
-        except Exception as error:
-            # An intent of which no undo is told counts as unknown.
-            run.problem(f"the undo of {entry.id} failed: {type(error).__name__}: {error}", "`gameday reap` tries again")
+    settle_what_was_reaped(run)
+    deadline = time.monotonic() + (_UNDO_AGAIN_AFTER_SIGNAL_S if run.abort.by_operator else _UNDO_AGAIN_S)
+    entries = run.ledger.open_entries()
+    while entries:
+        failed = {entry.id for entry in entries if not _undo(run, entry)}
+        entries = [entry for entry in run.ledger.open_entries() if entry.id not in failed]
+        if time.monotonic() > deadline or run.abort.hurried or not entries:
+            break
+        time.sleep(_UNDO_PAUSE_S)
     return _worst(run)
+
+
+def _undo(run: Run, entry: Entry) -> bool:
+    """Whether it makes sense to look at it again: a bug of ours would only come again."""
+    try:
+        if isinstance(entry.undo, RestoreNode) and entry.node:
+            _let_late_taint_come(run, entry.node)
+        run.undo(entry)
+    except Exception as error:
+        # An intent of which no undo is told counts as unknown.
+        run.problem(f"the undo of {entry.id} failed: {type(error).__name__}: {error}", "`gameday reap` tries again")
+        return False
+    return True
 
 
 def _let_late_taint_come(run: Run, node: str) -> None:
@@ -219,13 +320,15 @@ def _let_late_taint_come(run: Run, node: str) -> None:
         return
     keys, expect = run.quarantine_keys, run.plan.expect
     longest = max([expect.stays_schedulable_for or timedelta(), *(taint.within for taint in expect.taints)])
+    longest = max(longest, expect.cordoned.within if expect.cordoned else timedelta())
     left = min(_LATE_TAINT_WITHIN, fault.written_at + longest - datetime.now(UTC))
     follower = run.nodes[node]
     deadline = datetime.now(UTC) + left
     with follower.changed:
         while (remaining := (deadline - datetime.now(UTC)).total_seconds()) > 0 and not run.abort.hurried:
             now = run.node_now(node)
-            if now and any(taint.key in keys for taint in now.taints):
+            cordoned = now is not None and now.unschedulable and expect.cordoned is not None
+            if cordoned or (now and any(taint.key in keys for taint in now.taints)):
                 return
             follower.changed.wait(min(remaining, 0.5))
 
@@ -253,21 +356,7 @@ def _say_not_reached(run: Run) -> None:
 def _note_costs(run: Run) -> None:
     if not hasattr(run, "servers"):
         return
-    servers = run.servers
-    counters: list[tuple[Literal["kubernetes", "prometheus", "alertmanager", "loki"], CallCounter]] = [
-        ("kubernetes", servers.kubernetes.counter),
-        ("prometheus", servers.prometheus.http.counter),
-        ("alertmanager", servers.alertmanager.http.counter),
-        ("loki", servers.loki.http.counter),
-    ]
-    for server, counter in counters:
-        cost = counter.cost()
-        run.note(
-            ApiCost(
-                server=server,
-                requests=cost.requests,
-                bytes_received=cost.bytes_received,
-                bytes_sent=cost.bytes_sent,
-                by_call=cost.by_call,
-            )
-        )
+    for cost in run.servers.costs():
+        run.note(cost)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    run.note(OwnCost(cpu_s=time.process_time() - run.cpu_at_start_s, peak_rss_bytes=peak))

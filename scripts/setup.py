@@ -72,7 +72,9 @@ def make_venv() -> None:
         "install",
         "--no-input",
     ]
-    run([*pip, "--require-hashes", "--requirement", LOCK])
+    # The lock is complete, so nothing is left to resolve; pip's resolver would look past the lock for a package that
+    # another one asks for with extras, and fail on the day a newer version of it appears.
+    run([*pip, "--require-hashes", "--no-deps", "--requirement", LOCK])
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT])
     stamp.write_text(wanted)
 

@@ -42,12 +42,15 @@ def _await_one(run: Run, result: StepResult, expected: ExpectedAlert, node: str)
             unreachable[:] = [error]
             return None
         unreachable.clear()
-        return any(a.alert == expected.name and a.node == node and a.state == "firing" for a in seen) or None
+        return (
+            any(a.alert == expected.name and a.node == expected.about(node) and a.state == "firing" for a in seen)
+            or None
+        )
 
     left = run.left_of(expected.within, node)
     fired = run.wait(f"alert {expected.name} firing for {node}", left, firing, every_s=_POLL_S)
     if fired:
-        _await_notified(run, expected.name, node)
+        _await_notified(run, expected, node)
     elif unreachable:
         run.problem(f"Prometheus could not be asked while waiting for {expected.name}: {unreachable[0]}")
         result.unknown(f"{expected.name}: {unreachable[0]}")
@@ -55,9 +58,11 @@ def _await_one(run: Run, result: StepResult, expected: ExpectedAlert, node: str)
         result.broken(f"{expected.name} did not fire for {node} within {expected.within.total_seconds():g} s")
 
 
-def _await_notified(run: Run, alert: str, node: str) -> None:
+def _await_notified(run: Run, expected: ExpectedAlert, node: str) -> None:
+    alert = expected.name
+
     def notified() -> bool | None:
-        return note_notified(run, alert, node) or None
+        return note_notified(run, expected, node) or None
 
     try:
         if not run.wait(f"{alert} active in Alertmanager", _NOTIFIED_WITHIN, notified, every_s=_POLL_S):

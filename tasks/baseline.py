@@ -11,17 +11,22 @@ from datetime import UTC, datetime, timedelta
 from gameday.agent.task import MarkTask
 from gameday.cluster.http import AdapterError
 from gameday.cluster.prometheus import AlertingRule
-from gameday.history.events import Cleanliness, NodeSeen, SteadyStateChecked, Step, Target
+from gameday.guard.check import guard_before
+from gameday.guard.look import longest_run
+from gameday.history.events import Cleanliness, NodeSeen, NodeSnapshot, SteadyStateChecked, Step, Target
 from gameday.ledger.lease import LeaseHeldError, node_lease
+from gameday.ledger.reaper import reap_under
 from gameday.observe.alerts import note_active_alerts
 from gameday.observe.kernel_log import lines_with
-from gameday.plan.models import format_duration
+from gameday.observe.signals import already_there
+from gameday.plan.fields import format_duration
 from gameday.run.agents import AGENT_STARTS_WITHIN, run_agent
 from gameday.run.context import Run
 from gameday.run.steps import step
 from gameday.run.stop import RefusedError, StepFailedError
 from gameday.run.targets import choose_targets
 from tasks import step_task
+from tasks.canary import canary_before
 
 # Two samples prove that a series is being scraped and not merely left over. Our own choice of patience: enough for
 # two scrapes at a pace of 15 s, the rehearsal's at 1,000 nodes.
@@ -39,8 +44,10 @@ def baseline(run: Run) -> None:
             _lock_nodes(run, chosen.targets)
             run.targets = chosen.targets
             run.follow_targets(chosen.snapshots)
+            guard_before(run)
             for seen in chosen.snapshots:
                 run.note(NodeSeen(phase="before", snapshot=seen))
+                _nothing_is_said_yet(run, seen)
                 run.note(
                     SteadyStateChecked(
                         name="node ready", ok=True, detail="Ready, schedulable, no unexpected taint", node=seen.node
@@ -49,9 +56,12 @@ def baseline(run: Run) -> None:
             _alerts_are_silent(run, rules)
             for number, target in enumerate(chosen.targets):
                 _log_path_is_alive(run, target, number)
+                canary_before(run, target, number)
             _window_is_full(run)
-        except (AdapterError, StepFailedError) as error:
-            raise RefusedError(str(error), getattr(error, "hint", "")) from None
+        except StepFailedError as error:
+            raise RefusedError(error.why, error.hint) from None
+        except AdapterError as error:
+            raise RefusedError(f"{error.url}: {error.cause}", error.hint) from None
 
 
 def _expected_rules(run: Run) -> dict[str, AlertingRule]:
@@ -72,11 +82,24 @@ def _expected_rules(run: Run) -> dict[str, AlertingRule]:
 
 
 def _lock_nodes(run: Run, targets: tuple[Target, ...]) -> None:
+    lasts = longest_run(run.plan.guardrails, run.profile.guardrails)
     for target in targets:
         try:
-            run.leases.acquire(node_lease(target.node), run.plan.guardrails.max_duration)
+            _lock_node(run, node_lease(target.node), lasts)
         except LeaseHeldError as error:
             raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
+
+
+def _lock_node(run: Run, lease: str, lasts: timedelta) -> None:
+    """Raises LeaseHeldError."""
+    try:
+        run.leases.acquire(lease, lasts)
+    except LeaseHeldError:
+        if run.member is not None:
+            raise
+        # We hold the cluster's lease, so that whoever holds the node's is dead: a run that left nothing else.
+        reap_under(run.kubernetes, run.id)
+        run.leases.acquire(lease, lasts)
 
 
 def _alerts_are_silent(run: Run, rules: dict[str, AlertingRule]) -> None:
@@ -85,18 +108,22 @@ def _alerts_are_silent(run: Run, rules: dict[str, AlertingRule]) -> None:
     targets = {target.node for target in run.targets}
     held = run.servers.alertmanager.silences() if rules else []
     for expected in run.plan.expect.alerts:
-        early = [seen for seen in active if seen.alert == expected.name and seen.node in targets]
+        early = [
+            seen
+            for seen in active
+            if seen.alert == expected.name and seen.node in {expected.about(node) for node in targets}
+        ]
         if early:
             raise RefusedError(
-                f"alert {expected.name} is already {early[0].state} for {early[0].node}",
+                f"alert {expected.name} is already {early[0].state} for {early[0].node or 'the cluster'}",
                 "it could not tell our fault from what made it fire; wait until it is silent",
             )
         labels = {**rules[expected.name].labels, **expected.labels, "alertname": expected.name}
         silences = [
             silence
             for silence in held
-            for node in targets
-            if silence.mutes({**labels, run.profile.alert_node_label: node})
+            for node in {expected.about(target) for target in targets}
+            if silence.mutes({**labels, **({run.profile.alert_node_label: node} if node else {})})
         ]
         if silences:
             raise RefusedError(
@@ -110,9 +137,17 @@ def _alerts_are_silent(run: Run, rules: dict[str, AlertingRule]) -> None:
         )
 
 
+def _nothing_is_said_yet(run: Run, seen: NodeSnapshot) -> None:
+    if early := already_there(run, seen):
+        raise RefusedError(
+            f"{seen.node}: {'; '.join(early)}",
+            "it could not tell our fault from what caused that; mend the node, or choose another",
+        )
+
+
 def _log_path_is_alive(run: Run, target: Target, number: int) -> None:
     """Send a harmless marker line through the kernel log and find it in the log store."""
-    marker = f"{run.id}-{number}"
+    marker = run.marker(number)
     name = run.name("mark", number)
     within = run.plan.baseline.log_path_within
     entry, outcome = run_agent(run, name, MarkTask(run_id=run.id, node=target.node, marker=marker), AGENT_STARTS_WITHIN)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.agent.task import QaResult, QaTask
+from gameday.agent.task import QaResult
+from gameday.cluster.kubernetes import GPU
 from gameday.cluster.manifests import gpu_canary
 from gameday.history.events import Cleanliness, NodeReturned, QaChecked, Step, Target, WorkloadSeen
-from gameday.ledger.entries import DeletePod, Entry, RestoreNode
-from gameday.run.agents import run_agent
+from gameday.ledger.entries import Entry, RestoreNode
+from gameday.run.agents import qa_task, run_agent
 from gameday.run.context import Run
 from gameday.run.steps import StepResult, step
 from tasks import step_task
+from tasks.canary import canary_after
+from tasks.way_back import RETURNS_WITHIN, intend_return, never_returned
 
-_RETURNS_WITHIN = timedelta(seconds=60)
 # A controller that re-taints does so within its own loop; Konduktor's is 5 s (research/gpu-health.md 3.5), ours
 # reacts to new lines only. Medik8s lost such a race (research/gpu-health.md 6, item 42).
 _STAYS_CLEAN_FOR = timedelta(seconds=2)
+# The scheduler's words for a node that it would have taken, had there been room.
+_FULL = f"Insufficient {GPU}"
 
 
 @step_task(name="qa node")
@@ -31,18 +35,21 @@ def qa_node(run: Run) -> None:
 
 def _passes(run: Run, result: StepResult, target: Target, number: int) -> bool:
     name = run.name("qa", number)
-    before = run.before[target.node]
-    task = QaTask(run_id=run.id, node=target.node, floors=run.plan.qa.floors, expected_gpus=before.allocatable_gpus)
+    task = qa_task(run, target.node, number)
+    intend_return(run, target, number, with_next=True)
     entry, outcome = run_agent(run, name, task, run.plan.qa.within)
     checked = _results(run, name)
     for found in checked:
         run.note(QaChecked(node=target.node, **found.model_dump()))
     run.undo(entry)
     failed = [f"{c.check}{'' if c.gpu is None else f' of GPU {c.gpu}'}" for c in checked if not c.ok]
+    canary = canary_after(run, target, number)
+    failed += [canary.check] if canary and not canary.ok else []
     if outcome.ok and checked and not failed:
         return True
     why = f"QA of {target.node} failed: {', '.join(failed[:5]) or outcome.error or 'no results'}"
     result.broken(why)
+    never_returned(run, number)
     _keep_out(run, target.node, why)
     return False
 
@@ -74,13 +81,14 @@ def _quarantine(run: Run, node: str) -> list[Entry]:
 
 def _return(run: Run, result: StepResult, target: Target, number: int) -> None:
     tainted = run.node_now(target.node)
+    there = frozenset(pod.uid for pod in run.gpu_pods_on(target.node))
     for quarantine in _quarantine(run, target.node):
         if run.undo(quarantine) is not Cleanliness.CLEAN:
             result.broken(f"{target.node} could not be returned")
     keys = run.quarantine_keys
     removed = tuple(taint for taint in tainted.taints if taint.key in keys) if tainted else ()
     run.note(NodeReturned(node=target.node, removed_taints=removed, uncordoned=bool(tainted and tainted.unschedulable)))
-    _takes_work(run, result, target, number)
+    _takes_work(run, result, target, number, there)
 
     def tainted_again() -> str | None:
         now = run.node_now(target.node)
@@ -92,31 +100,41 @@ def _return(run: Run, result: StepResult, target: Target, number: int) -> None:
         result.broken(f"{target.node} was tainted again after its return: {again}")
 
 
-def _takes_work(run: Run, result: StepResult, target: Target, number: int) -> None:
-    """A new pod, not the canary that was kept off: that one may sit in the scheduler's back-off for 10 s."""
+def _takes_work(run: Run, result: StepResult, target: Target, number: int, there: frozenset[str]) -> None:
+    """A new pod, not the canary that was kept off: that one may sit in the scheduler's back-off for 10 s.
+
+    On a node whose GPUs were taken before there was room for it, by pods other than those `there` (uids), these prove
+    the same; where nothing new came, nothing is proved.
+    """
     name = run.name("return", number)
-    act = f"create canary pod {name}"
-    entry = run.intend(f"return-{number}", act, DeletePod(pod=name), target.node, _RETURNS_WITHIN)
+    entry = intend_return(run, target, number)
     run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node))
 
-    def running() -> str | None:
+    def running() -> tuple[str, str] | None:
+        """Which pod, and where."""
         pod = run.pods.seen(name)
-        return pod.node if pod and pod.phase == "Running" else None
+        if pod and pod.node and pod.phase == "Running":
+            return name, pod.node
+        others = [one for one in run.gpu_pods_on(target.node) if one.uid not in there and one.phase == "Running"]
+        return (f"{others[0].namespace}/{others[0].name}", target.node) if others and not (pod and pod.node) else None
 
-    node = run.wait(f"a GPU pod to run on {target.node}", _RETURNS_WITHIN, running)
+    found = run.wait(f"a GPU pod to run on {target.node}", RETURNS_WITHIN, running)
     pod = run.pods.seen(name)
-    detail = "runs" if node else (pod.unschedulable if pod else None) or "was not scheduled"
+    detail = "runs" if found else (pod.unschedulable if pod else None) or "was not scheduled"
+    full = _FULL in detail and "taint" not in detail
     run.note(
         WorkloadSeen(
             purpose="return",
-            pod=name,
-            node=node,
-            phase=pod.phase if pod else "",
+            pod=found[0] if found else name,
+            node=found[1] if found else None,
+            phase="Running" if found else pod.phase if pod else "",
             wanted=f"runs on {target.node}",
-            ok=node is not None,
+            ok=True if found else None if full else False,
             detail=detail,
         )
     )
-    if node is None:
+    if full:
+        result.unknown(f"no new GPU pod came to {target.node}, whose GPUs are all taken: {detail}")
+    elif not found:
         result.broken(f"no GPU pod runs on {target.node} after its return: {detail}")
     run.undo(entry)

@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 import time
 from datetime import timedelta
+from functools import partial
 
 from gameday.agent.task import RemediateTask
 from gameday.cluster.http import AdapterError
-from gameday.history.events import Cleanliness, Remediated, Step, Target
-from gameday.ledger.entries import TakeOutFault
+from gameday.faults.base import NODE
+from gameday.faults.registry import fault_for
+from gameday.history.events import Cleanliness, RecoveryDisturbed, Remediated, Step, Target
+from gameday.ledger.entries import Entry, TakeOutFault
 from gameday.observe.alerts import note_active_alerts
+from gameday.observe.signals import await_cleared
 from gameday.plan.models import ExpectedAlert, RemediationAction
-from gameday.run.agents import AGENT_STARTS_WITHIN, run_agent
+from gameday.run.agents import AGENT_STARTS_WITHIN, put_in_fault, run_agent
 from gameday.run.context import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.stop import StepFailedError
 from tasks import step_task
+from tasks.way_back import intend_way_back
 
 _POLL_S = 0.5
 # What must leave the node before its GPUs can be reset; a reboot takes everything anyway, but politely is better.
@@ -30,6 +35,7 @@ _EVICT_AGAIN_S = 5.0
 def recover(run: Run) -> None:
     """Undo, remediate, resolved. A node that does not come back is broken; the QA step will say so again."""
     with step(run, Step.RECOVER, run.plan.recover.within) as result:
+        _await_nodes_that_went_down(run)
         for entry in run.ledger.open_entries():
             if isinstance(entry.undo, TakeOutFault) and run.undo(entry) is not Cleanliness.CLEAN:
                 result.broken(f"the fault on {entry.node} is not provably out")
@@ -39,6 +45,21 @@ def recover(run: Run) -> None:
         for target in run.targets:
             for expected in run.plan.expect.alerts:
                 _await_resolved(run, result, expected, target.node)
+            await_cleared(run, result, target.node)
+
+
+def _await_nodes_that_went_down(run: Run) -> None:
+    """A fault that takes its node down comes out when the node is back; before that nobody there hears of an undo."""
+    claims = fault_for(run.plan.fault).claims(run.plan.fault)
+    if not any(claim.what == NODE and not claim.shared for claim in claims):
+        return
+    for target in run.targets:
+        run.wait(f"{target.node} to be Ready again", run.plan.recover.within, partial(_ready, run, target.node))
+
+
+def _ready(run: Run, node: str) -> bool | None:
+    now = run.node_now(node)
+    return True if now and now.conditions.get("Ready") == "True" else None
 
 
 def _remediate(run: Run, result: StepResult, target: Target, number: int) -> None:
@@ -46,22 +67,62 @@ def _remediate(run: Run, result: StepResult, target: Target, number: int) -> Non
     boot = run.before[target.node].boot_id
     if action in _DRAINING:
         _drain_gpu_pods(run, target.node)
+    second = _disturb(run, target, number)
+    within = run.plan.recover.within + AGENT_STARTS_WITHIN
+    intend_way_back(run, target, number, first=within)
     try:
-        entry, outcome = run_agent(
-            run,
-            run.name("remediate", number),
-            RemediateTask(run_id=run.id, node=target.node, gpu=target.gpu, action=action),
-            run.plan.recover.within + AGENT_STARTS_WITHIN,
-        )
+        task = RemediateTask(run_id=run.id, node=target.node, gpu=target.gpu, action=action)
+        entry, outcome = run_agent(run, run.name("remediate", number), task, within)
         ok, detail = outcome.ok, outcome.error or "; ".join(outcome.evidence)
         if ok and action is RemediationAction.REBOOT:
             ok, detail = _came_back(run, target.node, boot)
         run.undo(entry)
     except StepFailedError as error:
         ok, detail = False, error.why
+    if second and action is not RemediationAction.REBOOT:
+        _was_in_to_the_end(run, second)
     run.note(Remediated(node=target.node, action=action, ok=ok, detail=detail, seconds=time.monotonic() - started))
     if not ok:
         result.broken(f"{action} of {target.node} failed: {detail}")
+    if second and run.undo(second) is not Cleanliness.CLEAN:
+        result.broken(f"the fault during recovery is not provably out of {target.node}")
+
+
+def _disturb(run: Run, target: Target, number: int) -> Entry | None:
+    """Put the plan's second fault in, where it has one; its entry, whether or not it went in."""
+    fault = run.plan.recover.fault_during
+    if fault is None:
+        return None
+    name, reach = run.name("disturb", number), fault_for(fault).reach(fault)
+    try:
+        _, note = put_in_fault(run, target, fault, name)
+        written_at, evidence = note.written_at, note.evidence
+    except StepFailedError as error:
+        written_at, evidence = None, (error.why,)
+        run.problem(error.why, error.hint)
+    intent = name.removeprefix(f"gd-{run.id}-")
+    run.note(
+        RecoveryDisturbed(
+            intent=intent,
+            target=target,
+            fault=fault.type,
+            layer=reach.layer,
+            written_at=written_at,
+            evidence=evidence,
+        )
+    )
+    return next((entry for entry in run.ledger.open_entries() if entry.id == intent), None)
+
+
+def _was_in_to_the_end(run: Run, second: Entry) -> None:
+    """A fault that ended by itself disturbed only a part of the repair. (A reboot ends every pod.)"""
+    assert isinstance(second.undo, TakeOutFault)
+    pod = run.pods.seen(second.undo.pod)
+    if pod is None or pod.ended:
+        run.problem(
+            f"the fault during recovery was out of {second.node} before its remediation had ended",
+            "give recover.fault_during a longer hold",
+        )
 
 
 def _drain_gpu_pods(run: Run, node: str) -> None:
@@ -102,7 +163,7 @@ def _came_back(run: Run, node: str, boot_before: str) -> tuple[bool, str]:
 def _await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node: str) -> None:
     def silent() -> bool | None:
         active = note_active_alerts(run)
-        return None if any(a.alert == expected.name and a.node == node for a in active) else True
+        return None if any(a.alert == expected.name and a.node == expected.about(node) for a in active) else True
 
     try:
         if not run.wait(

@@ -10,21 +10,23 @@ from pydantic import TypeAdapter
 from gameday.checks.outcome import RunResult, fold
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Verdict
+from gameday.coverage.row_file import render_run
 from gameday.history.frames import Frames
-from gameday.report.render import render
+from gameday.report.notes import write_form
 from gameday.run.context import Run
 from tasks import step_task
 
 
 @step_task(name="report")
 def report(run: Run) -> RunResult:
-    """Render report.html, and publish the verdict table and the report's link as artifacts.
+    """Render report.html, leave the form for people's notes beside it, and publish verdicts and link as artifacts.
 
     Where the folder cannot be written, the result still comes from the history
     in memory: a full disk must not hide a dirty cluster.
     """
     try:
-        rendered = render(run.folder, datetime.now(UTC))
+        rendered = render_run(run.folder, datetime.now(UTC))
+        write_form(run.folder, "gameday report")
     except OSError as error:
         history = run.journal.history()
         result = fold(history, run_checks(run.plan, history, Frames.load(run.folder / "frames")))

@@ -7,31 +7,41 @@ from datetime import timedelta
 from gameday.cluster.manifests import gpu_canary, gpu_job
 from gameday.history.events import Step, Target, WorkloadSeen
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry
+from gameday.observe.signals import await_cordon, await_signals, signal_bounds
 from gameday.plan.models import ExpectedTaint
 from gameday.run.context import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import opt_in
 from tasks import step_task
+from tasks.canary import canary_during
+from tasks.misaligned import misaligned_pod_is_rejected
 
-# The scheduler decides about a new pod within this, on a cluster that schedules at all.
-_SCHEDULED_WITHIN = timedelta(seconds=10)
+# The scheduler decides about a new pod within this, on a cluster that schedules at all; one that lost its API server
+# comes back to it after client-go's longest back-off, 30 s with jitter on top.
+_SCHEDULED_WITHIN = timedelta(seconds=60)
 
 
 @step_task(name="verify taint")
 def verify_taint(run: Run) -> None:
-    """Expected taints within their bounds (or none at all, for a negative control), then the workloads."""
+    """Expected taints and cordon within their bounds (or none at all, for a negative control), then the workloads,
+    then what else a detector was to write about the node."""
     expect = run.plan.expect
     bounds = [taint.within for taint in expect.taints] + [expect.stays_schedulable_for or timedelta()]
-    with step(run, Step.VERIFY_TAINT, max(bounds)) as result:
+    bounds += [expect.cordoned.within] if expect.cordoned else []
+    with step(run, Step.VERIFY_TAINT, max([*bounds, *signal_bounds(run)])) as result:
         for number, target in enumerate(run.targets):
+            canary_during(run, result, target, number)
+            misaligned_pod_is_rejected(run, result, target, number)
             tainted = all([_await_taint(run, result, expected, target.node) for expected in expect.taints])
+            tainted &= await_cordon(run, result, target.node)
             if expect.stays_schedulable_for:
                 _stays_schedulable(run, result, expect.stays_schedulable_for, target.node)
-            elif tainted:
+            elif expect.quarantine and tainted:
                 canary, job = _intend_workloads(run, target, number)
                 _canary_is_kept_off(run, result, target, canary)
                 _resubmitted_job_lands_elsewhere(run, result, job)
             _running_pods(run, target)
+            await_signals(run, result, target.node)
         run.see_nodes_during()
 
 
@@ -91,7 +101,9 @@ def _canary_is_kept_off(run: Run, result: StepResult, target: Target, entry: Ent
     landed = run.wait(f"canary {name} to stay off {target.node}", kept_for, placed)
     pod = run.pods.seen(name)
     message = (pod.unschedulable if pod else None) or ""
-    ok: bool | None = False if landed else ("taint" in message) or None
+    # The scheduler's own words for a taint that is not tolerated, and for a cordon.
+    kept_off = "taint" in message or (run.plan.expect.cordoned is not None and "unschedulable" in message)
+    ok: bool | None = False if landed else kept_off or None
     detail = f"landed on {landed}" if landed else message or "the scheduler said nothing about it"
     run.note(
         WorkloadSeen(
@@ -107,7 +119,7 @@ def _canary_is_kept_off(run: Run, result: StepResult, target: Target, entry: Ent
     if landed:
         result.broken(f"a new GPU pod was scheduled to the tainted node {landed}")
     elif ok is None:
-        result.unknown(f"the canary was kept off, but not provably by the taint: {detail}")
+        result.unknown(f"the canary was kept off, but not provably by the quarantine: {detail}")
     run.undo(entry)
 
 

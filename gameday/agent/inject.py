@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from gameday.agent.context import BadTask, Context
-from gameday.agent.task import InjectedNote, InjectTask, Outcome, UndoTask
+from gameday.agent.task import InjectedNote, InjectTask, Outcome, PriorNote, UndoTask
 from gameday.faults.base import Fault
 from gameday.faults.registry import fault_for, parse_parameters
 from gameday.history.events import Cleanliness
@@ -106,16 +106,23 @@ def undo(task: UndoTask, context: Context) -> Outcome:
 def _inject(task: InjectTask, context: Context, injection: Injection, state: Path) -> Outcome:
     problem = ""
     evidence: tuple[str, ...] = ()
-    undo_state: dict[str, str] = {}
+    try:
+        undo_state = injection.fault.prior(injection.parameters, task.gpu, context.host)
+        _replace(state, InjectedState(undo_state=undo_state))
+        if undo_state:
+            context.say(PriorNote(undo_state=undo_state))
+    except Exception as error:  # reading changes nothing, so there is nothing to take out
+        return _untouched(_told(error), "error")
     written_at = datetime.now(UTC)
     timer = context.ending.after(task.hold_s)
     try:
         found = injection.fault.inject(injection.parameters, task.gpu, context.host)
-        written_at, evidence, undo_state = found.written_at or written_at, found.lines, found.undo_state
+        written_at, evidence = found.written_at or written_at, found.lines
+        undo_state = undo_state | found.undo_state
         _replace(state, InjectedState(written_at=written_at, undo_state=undo_state))
         context.say(InjectedNote(written_at=written_at, evidence=evidence, undo_state=undo_state))
         context.become_ready()
-        injection.fault.hold(injection.parameters, task.gpu, context.host, context.ending.event)
+        evidence += injection.fault.hold(injection.parameters, task.gpu, context.host, context.ending.event) or ()
     except Exception as error:  # whatever went wrong, the fault comes out
         problem = _told(error)
     timer.cancel()

@@ -13,9 +13,13 @@ _PRIORITY = "<6>"
 """Informational: no detector's pattern and no severity filter may take it for a fault."""
 
 
+def marker_line(marker: str) -> str:
+    return f"gameday: marker {marker}"
+
+
 def mark(task: MarkTask, context: Context) -> Outcome:
     """Write `gameday: marker ID` to the kernel log and read it back. Raises HostError."""
-    text = f"gameday: marker {task.marker}"
+    text = marker_line(task.marker)
     written_at = datetime.now(UTC)
     context.host.write_kernel_log(_PRIORITY + text)
     found = any(line.endswith(text) for line in context.host.read_kernel_log())

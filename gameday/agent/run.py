@@ -13,6 +13,7 @@ from gameday.agent.context import BadTask, Context, Ending
 from gameday.agent.outcome import write
 from gameday.agent.task import (
     TASK,
+    CanaryTask,
     InjectTask,
     MarkTask,
     Outcome,
@@ -29,6 +30,8 @@ from gameday.host.base import HostError
 TASK_VARIABLE = "GAMEDAY_TASK"
 STATE_DIR_VARIABLE = "GAMEDAY_STATE_DIR"
 TERMINATION_LOG_VARIABLE = "GAMEDAY_TERMINATION_LOG"
+GPUS_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
+"""Set by the device plugin: the UUIDs of the GPUs that the pod holds."""
 BAD_TASK = 2
 
 
@@ -42,7 +45,7 @@ def run_agent(environment: Mapping[str, str], ending: Ending) -> int:
         role = task.role
         state_dir.mkdir(parents=True, exist_ok=True)
         context = Context(open_host(environment), ending, state_dir, log)
-        outcome = _do(task, context)
+        outcome = _do(task, context, environment.get(GPUS_VARIABLE, ""))
         context.leave_ready()
     except (HostError, OSError) as error:
         outcome = _failed(role, str(error))
@@ -62,7 +65,7 @@ def _task(environment: Mapping[str, str]) -> Task:
         raise BadTask.because(error) from None
 
 
-def _do(task: Task, context: Context) -> Outcome:
+def _do(task: Task, context: Context, gpus: str) -> Outcome:  # noqa: PLR0911 - one line a role
     """Imports by role: an injector needs no QA, and starts the sooner for it."""
     match task:
         case InjectTask():
@@ -85,6 +88,10 @@ def _do(task: Task, context: Context) -> Outcome:
             from gameday.agent.remediate import remediate  # noqa: PLC0415
 
             return remediate(task, context)
+        case CanaryTask():
+            from gameday.agent.canary import canary  # noqa: PLC0415
+
+            return canary(task, context, gpus)
         case QaTask():
             from gameday.agent.qa.role import qa  # noqa: PLC0415
 

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from gameday.history.events import Cleanliness
 from gameday.host.base import GpuSample
+from gameday.plan.canary import INTERFACE_NAME, Measure
 from gameday.plan.models import QaFloors, RemediationAction
 
 
@@ -46,13 +47,16 @@ class UndoTask(_Model):
     undo_state: dict[str, str] = {}
 
 
+Marker = Annotated[str, Field(pattern=r"^[a-z0-9-]{8,64}$", description="tells this run's line from all others")]
+
+
 class MarkTask(_Model):
     """Write a harmless line to the kernel log, so that its way to the log store can be timed."""
 
     role: Literal["mark"] = "mark"
     run_id: str
     node: str
-    marker: str = Field(pattern=r"^[a-z0-9-]{8,64}$")
+    marker: Marker
 
 
 class RemediateTask(_Model):
@@ -64,11 +68,30 @@ class RemediateTask(_Model):
 
 
 class QaTask(_Model):
+    """QA judges the kernel log from the marker's line on: what stood there before is not this run's doing."""
+
     role: Literal["qa"] = "qa"
     run_id: str
     node: str
+    marker: Marker
     floors: QaFloors
     expected_gpus: int | None = None
+
+
+class CanaryTask(_Model):
+    """One measurement of what work reaches here; the answer is a `CanaryNote` line."""
+
+    role: Literal["canary"] = "canary"
+    run_id: str
+    node: str
+    measure: Measure
+    gpus: int = Field(default=0, ge=0, le=64, description="how many the pod asks for")
+    environment: dict[str, str] = Field(default={}, description="of the all-reduce; NCCL variables")
+    over_network: bool = Field(default=False, description="all-reduce: neither peer to peer nor shared memory")
+    far_from_gpu: bool = Field(default=False, description="copy: from the far NUMA node")
+    interface: str | None = Field(default=None, pattern=INTERFACE_NAME, description="pings leave through it")
+    peer: str | None = Field(default=None, description="an address; None: a neighbour of the interface")
+    payload: int = Field(default=1400, ge=16, le=65_000, description="bytes of a ping")
 
 
 class SampleTask(_Model):
@@ -81,7 +104,9 @@ class SampleTask(_Model):
     duration_s: float = Field(gt=0, le=86_400)
 
 
-Task = Annotated[InjectTask | UndoTask | MarkTask | RemediateTask | QaTask | SampleTask, Field(discriminator="role")]
+Task = Annotated[
+    InjectTask | UndoTask | MarkTask | RemediateTask | QaTask | CanaryTask | SampleTask, Field(discriminator="role")
+]
 TASK: TypeAdapter[Task] = TypeAdapter(Task)
 
 
@@ -92,6 +117,22 @@ class InjectedNote(_Model):
     written_at: AwareDatetime
     evidence: tuple[str, ...]
     undo_state: dict[str, str]
+
+
+class PriorNote(_Model):
+    """Printed right before the fault goes in: the one memory that outlives an agent killed before anybody heard it."""
+
+    note: Literal["prior"] = "prior"
+    undo_state: dict[str, str]
+
+
+class CanaryNote(_Model):
+    """What the canary measured, printed as a JSON line; None where it could not, and `detail` says why."""
+
+    note: Literal["canary"] = "canary"
+    value: float | None = Field(description="in the measure's unit")
+    detail: str = ""
+    peer: str = Field(default="", description="who answered the pings")
 
 
 class SampledNote(_Model):

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, at_most, bounded, injected, seconds_text, stopped_because, target_nodes
+from gameday.checks.facts import (
+    absence,
+    at_most,
+    bounded,
+    injected,
+    remediation_end,
+    seconds_text,
+    stopped_because,
+    target_nodes,
+)
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import AlertSeen, FaultInjected, FaultUndone, Record, Remediated, RunEnded, Step
+from gameday.history.events import AlertSeen, Record, RunEnded, Step
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import ExpectedAlert, Plan
@@ -25,8 +34,8 @@ def sightings(history: History, alert: str, node: str | None, state: str) -> lis
     """The alert in this state for this node, oldest first, without what was there before the fault."""
     return [
         (record, seen)
-        for record, seen in history.with_times(AlertSeen)
-        if (seen.alert, seen.node, seen.state) == (alert, node, state) and not seen.at_baseline
+        for record, seen in history.about(AlertSeen, node)
+        if (seen.alert, seen.state) == (alert, state) and not seen.at_baseline
     ]
 
 
@@ -41,7 +50,7 @@ def label_gaps(expected: ExpectedAlert, labels: dict[str, str]) -> list[str]:
 
 def _fires(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
     fault = injected(history, node)
-    seen = sightings(history, expected.name, node, "firing")
+    seen = sightings(history, expected.name, expected.about(node), "firing")
     matching = [(r, e) for r, e in seen if not label_gaps(expected, e.labels)]
     status, why, seconds = Status.UNKNOWN, "", None
     if fault is None:
@@ -54,7 +63,7 @@ def _fires(expected: ExpectedAlert, history: History, node: str | None) -> Verdi
         status, why = absence(history, Step.AWAIT_ALERT, f"{expected.name} firing for {node}")
     return Verdict(
         check="alert-fires",
-        expectation=f"Alert {expected.name} fires for {node or 'the target'}",
+        expectation=f"Alert {expected.name} fires for {_whom(expected, node)}",
         bound=at_most(expected.within),
         measured="" if seconds is None else seconds_text(seconds),
         status=status,
@@ -65,11 +74,19 @@ def _fires(expected: ExpectedAlert, history: History, node: str | None) -> Verdi
     )
 
 
+def _whom(expected: ExpectedAlert, node: str | None) -> str:
+    return "the cluster" if expected.of == "cluster" else node or "the target"
+
+
 def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
-    start = _remediation_end(history, node)
-    fired = sightings(history, expected.name, node, "firing")
+    start = remediation_end(history, node)
+    fired = sightings(history, expected.name, expected.about(node), "firing")
     # An alert may flap: only a resolution that no later firing takes back is the end of it.
-    resolved = [x for x in sightings(history, expected.name, node, "resolved") if fired and x[1].at >= fired[-1][1].at]
+    resolved = [
+        x
+        for x in sightings(history, expected.name, expected.about(node), "resolved")
+        if fired and x[1].at >= fired[-1][1].at
+    ]
     status, why, seconds = Status.UNKNOWN, "", None
     if not fired:
         why = "not reached: the alert was not seen firing"
@@ -83,7 +100,7 @@ def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Ve
         status, why = absence(history, Step.RECOVER, f"{expected.name} resolving for {node}")
     return Verdict(
         check="alert-resolves",
-        expectation=f"Alert {expected.name} resolves for {node or 'the target'} after remediation",
+        expectation=f"Alert {expected.name} resolves for {_whom(expected, node)} after remediation",
         bound=at_most(expected.resolves_within),
         measured="" if seconds is None else seconds_text(seconds),
         status=status,
@@ -92,15 +109,6 @@ def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Ve
         evidence=tuple(record.seq for record, _ in resolved[:1]) + ((start.seq,) if start else ()),
         node=node,
     )
-
-
-def _remediation_end(history: History, node: str | None) -> Record | None:
-    """The record of the remediation, or of the fault's undo where the plan remediates nothing."""
-    remediated = [record for record, event in history.with_times(Remediated) if event.node == node]
-    faults = {event.intent for event in history.of(FaultInjected) if event.target.node == node}
-    undone = [record for record, event in history.with_times(FaultUndone) if event.intent in faults]
-    ends = remediated or undone
-    return ends[-1] if ends else None
 
 
 def _no_others(plan: Plan, history: History) -> list[Verdict]:

@@ -9,9 +9,11 @@ from gameday.checks.verdict import Status
 from gameday.history.events import (
     Aborted,
     FaultInjected,
+    FaultUndone,
     Problem,
     Record,
     Refused,
+    Remediated,
     RunEnded,
     Step,
     StepEnded,
@@ -54,7 +56,16 @@ def target_nodes(history: History) -> tuple[str | None, ...]:
 
 def injected(history: History, node: str | None) -> tuple[Record, FaultInjected] | None:
     """The first fault that went into the node, with its record."""
-    return next(((r, e) for r, e in history.with_times(FaultInjected) if e.target.node == node), None)
+    return next(iter(history.about(FaultInjected, node)), None)
+
+
+def remediation_end(history: History, node: str | None) -> Record | None:
+    """The record of the remediation, or of the fault's undo where the plan remediates nothing."""
+    remediated = [record for record, _ in history.about(Remediated, node)]
+    faults = {event.intent for _, event in history.about(FaultInjected, node)}
+    undone = [record for record, event in history.with_times(FaultUndone) if event.intent in faults]
+    ends = remediated or undone
+    return ends[-1] if ends else None
 
 
 def stopped_because(history: History) -> str:

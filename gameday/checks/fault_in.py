@@ -17,7 +17,8 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def _at(plan: Plan, history: History, target: Target | None) -> Verdict:
-    found = next(((r, e) for r, e in history.with_times(FaultInjected) if e.target == target), None)
+    there = history.about(FaultInjected, target.node if target else None)
+    found = next(((record, event) for record, event in there if event.target == target), None)
     where = "the target" if target is None else target.node + (f", GPU {target.gpu}" if target.gpu is not None else "")
     # A fault that did not go in says nothing about the chain behind it, so its absence is never 'broken'.
     why = "" if found else absence(history, Step.INJECT, "the fault going in")[1]

@@ -1,11 +1,11 @@
-"""At the end the node must be as it was: the quarantine taint gone, nothing of ours left, not cordoned."""
+"""At the end the node must be as it was: quarantine gone, conditions and GPUs back, nothing of ours left."""
 
 from __future__ import annotations
 
 from gameday.checks.facts import absence, some, target_nodes
-from gameday.checks.residue import differences, snapshot
+from gameday.checks.residue import Difference, differences, snapshot
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import NodeSeen, Step
+from gameday.history.events import NodeSeen, NodeSnapshot, Step
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
@@ -14,27 +14,59 @@ ORDER = 100
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    return [_of(history, node) for node in target_nodes(history)]
+    return [_of(plan, history, node) for node in target_nodes(history)]
 
 
-def _of(history: History, node: str | None) -> Verdict:
+def _of(plan: Plan, history: History, node: str | None) -> Verdict:
     before, after = snapshot(history, node, "before"), snapshot(history, node, "after")
-    changed = differences(before, after) if before and after else []
+    changed = _differences(plan, before, after) if before and after else []
     if before and after:
         status, why = (Status.BROKEN if changed else Status.HELD), some([str(change) for change in changed])
+        if len(changed) == 1 and (taint := after.lingering_cordon) and taint not in before.taints:
+            # The control plane is behind, which is no residue, and nobody saw it go.
+            status, why = Status.UNKNOWN, f"{changed[0]}; it is for the node lifecycle controller to take off"
     else:
         missing = "before" if before is None else "after"
         # A snapshot that was never taken cannot show a residue, whatever the step says of itself.
         status, why = Status.UNKNOWN, absence(history, Step.QA_NODE, f"the node's state {missing} the run")[1]
     return Verdict(
         check="node-as-before",
-        expectation=f"{node or 'The target'} ends as it was: taints, labels, our annotations, schedulable",
+        expectation=f"{node or 'The target'} ends as it was: taints, labels, conditions, our annotations, GPUs, cordon",
         bound="0 differences",
         measured=f"{len(changed)} difference{'' if len(changed) == 1 else 's'}" if before and after else "",
         status=status,
         why=why,
-        evidence=tuple(
-            r.seq for r, e in history.with_times(NodeSeen) if e.snapshot.node == node and e.phase != "during"
-        ),
+        evidence=tuple(record.seq for record, seen in history.about(NodeSeen, node) if seen.phase != "during"),
         node=node,
     )
+
+
+def _differences(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
+    """What is not as it was, without what the plan says may stay."""
+    left = {f"label {key}" for key in plan.expect.labels_left}
+    found = [one for one in differences(before, after) if one.what not in left]
+    falls = plan.expect.allocatable_falls
+    if before.allocatable_gpus != after.allocatable_gpus and not (falls and falls.returns_within is None):
+        gpus = ["" if one is None else str(one) for one in (before.allocatable_gpus, after.allocatable_gpus)]
+        found.append(Difference(before.node, "allocatable GPUs", gpus[0], gpus[1], ours=False))
+    return found + _conditions(plan, before, after)
+
+
+def _conditions(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
+    """A condition is its writer's to take back, not ours. One that is new is a difference where it tells of the fault:
+    that a detector now also says what is well takes nothing from the node."""
+    trouble = {(one.type, str(one.status)) for one in plan.expect.conditions}
+    stays = {one.type for one in plan.expect.conditions if one.clears_within is None}
+    return [
+        Difference(
+            before.node,
+            f"condition {name}",
+            before.conditions.get(name, ""),
+            after.conditions.get(name, ""),
+            ours=False,
+        )
+        for name in sorted(before.conditions.keys() | after.conditions.keys())
+        if before.conditions.get(name) != after.conditions.get(name)
+        and name not in stays
+        and (name in before.conditions or (name, after.conditions[name]) in trouble)
+    ]

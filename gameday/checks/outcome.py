@@ -28,7 +28,15 @@ from gameday.checks.facts import some
 from gameday.checks.residue import left_over
 from gameday.checks.undo_proof import undo_state
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import Aborted, Cleanliness, FaultInjected, IntentRecorded, Refused, RunEnded
+from gameday.history.events import (
+    Aborted,
+    Cleanliness,
+    FaultInjected,
+    FaultUndone,
+    IntentRecorded,
+    Refused,
+    RunEnded,
+)
 from gameday.history.journal import History
 
 
@@ -106,7 +114,9 @@ def _outcome(history: History, verdicts: Sequence[Verdict], state: Cleanliness) 
     if refused and not history.of(FaultInjected):
         return Outcome.REFUSED, f"Refused before anything was broken: {refused.why}"
     if aborted:
-        return Outcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}"
+        reaped = any(undone.by == "reaper" for undone in history.of(FaultUndone))
+        by_whom = "; what it had changed was undone by the reaper" if reaped else ""
+        return Outcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}{by_whom}"
     if broken := [verdict for verdict in verdicts if verdict.status is Status.BROKEN]:
         return Outcome.FAILED, f"{len(broken)} of {len(verdicts)} expectations did not hold: {_named(broken)}"
     return (Outcome.FAILED, "") if state is Cleanliness.DIRTY else _unbroken(history, verdicts, state)

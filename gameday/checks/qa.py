@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gameday.checks.facts import absence, some, target_nodes, worst
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import QaChecked, Step, StepEnded
+from gameday.history.events import QaChecked, Record, Step, StepEnded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
@@ -13,11 +13,13 @@ ORDER = 90
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    return [_of(history, node) for node in target_nodes(history)]
+    results: dict[str | None, list[tuple[Record, QaChecked]]] = {}
+    for record, event in history.with_times(QaChecked):
+        results.setdefault(event.node, []).append((record, event))
+    return [_of(history, node, results.get(node, [])) for node in target_nodes(history)]
 
 
-def _of(history: History, node: str | None) -> Verdict:
-    results = [(record, event) for record, event in history.with_times(QaChecked) if event.node == node]
+def _of(history: History, node: str | None, results: list[tuple[Record, QaChecked]]) -> Verdict:
     failing = [_phrase(event) for _, event in results if event.ok is not True]
     if not results:
         status, why = absence(history, Step.QA_NODE, f"a QA result of {node}")

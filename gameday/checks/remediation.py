@@ -22,7 +22,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def _of(plan: Plan, history: History, node: str | None) -> Verdict:
-    ends = [(record, event) for record, event in history.with_times(Remediated) if event.node == node]
+    ends = history.about(Remediated, node)
     status, why, seconds = Status.UNKNOWN, "", None
     if not ends:
         status, why = absence(history, Step.RECOVER, f"the end of the remediation of {node}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gameday.history.events import NodeSeen, NodeSnapshot
+from gameday.history.events import IntentRecorded, NodeSeen, NodeSnapshot, Refused
 from gameday.history.journal import History
 
 OUR_DOMAIN = "gameday.dev/"
@@ -32,7 +32,7 @@ def _short(value: str) -> str:
 
 def snapshot(history: History, node: str | None, phase: str) -> NodeSnapshot | None:
     """The first 'before', or the last 'during' or 'after' snapshot of the node."""
-    seen = [event.snapshot for event in history.of(NodeSeen) if event.phase == phase and event.snapshot.node == node]
+    seen = [event.snapshot for _, event in history.about(NodeSeen, node) if event.phase == phase]
     if not seen:
         return None
     return seen[0] if phase == "before" else seen[-1]
@@ -72,15 +72,28 @@ def _ours(annotations: dict[str, str]) -> dict[str, str]:
 
 
 def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -> list[Difference]:
+    """What was there before and is gone or another is somebody's own doing, like an opt-in that was taken back."""
     return [
-        Difference(node, f"{kind} {key}", before.get(key, ""), after.get(key, ""), key.startswith(OUR_DOMAIN))
+        Difference(
+            node,
+            f"{kind} {key}",
+            before.get(key, ""),
+            after.get(key, ""),
+            ours=key.startswith(OUR_DOMAIN) and key not in before,
+        )
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key)
     ]
 
 
+_TOUCHES_NODES = ("restore-node", "take-out-fault")
+"""Undos of the acts after which a node's state is ours to answer for: recorded before the first fault goes in."""
+
+
 def left_over(history: History) -> list[Difference]:
-    """What the run must answer for, over every node seen both before and after."""
+    """What the run must answer for, over every node seen both before and after; nothing before it let anything in."""
+    if history.last(Refused) and not any(intent.undo in _TOUCHES_NODES for intent in history.of(IntentRecorded)):
+        return []
     nodes = dict.fromkeys(event.snapshot.node for event in history.of(NodeSeen))
     found: list[Difference] = []
     for node in nodes:

@@ -9,7 +9,8 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import NodeSeen, Step, StepEnded, StepOutcome, TaintSeen
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.models import Plan, format_duration
+from gameday.plan.fields import format_duration
+from gameday.plan.models import Plan
 
 ORDER = 55
 

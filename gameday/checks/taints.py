@@ -21,8 +21,8 @@ def _set(expected: ExpectedTaint, history: History, node: str | None) -> Verdict
     fault = injected(history, node)
     same_key = [
         (record, seen)
-        for record, seen in history.with_times(TaintSeen)
-        if seen.node == node and seen.present and seen.taint.key == expected.key
+        for record, seen in history.about(TaintSeen, node)
+        if seen.present and seen.taint.key == expected.key
     ]
     exact = [(record, seen) for record, seen in same_key if seen.taint == wanted]
     status, why, seconds = Status.UNKNOWN, "", None

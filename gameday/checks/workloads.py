@@ -1,5 +1,6 @@
 """What the taint is for: no new GPU work lands there, resubmitted work runs elsewhere, running work fares as said.
 
+Where the plan sends a pod that no NUMA node can serve, the kubelet rejects it.
 After QA the reverse: a GPU pod runs on the node again.
 """
 
@@ -16,19 +17,19 @@ from gameday.plan.models import Plan
 
 ORDER = 60
 
-Purpose = Literal["canary", "resubmitted", "running", "return"]
+Purpose = Literal["canary", "resubmitted", "running", "return", "misaligned"]
 Seen = tuple[Record, WorkloadSeen]
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     wanted = plan.expect.workloads
     verdicts = []
-    if plan.expect.taints:
+    if plan.expect.quarantine:
         verdicts += [
             _judge(
                 history,
                 "canary",
-                "A GPU pod that asks for the tainted node stays unscheduled",
+                "A GPU pod that asks for the quarantined node stays unscheduled",
                 f"for {seconds_text(wanted.canary_kept_off_for.total_seconds())}",
             ),
             _judge(
@@ -41,6 +42,9 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     if wanted.running_pods != "any":
         phrase = f"GPU pods that ran on the node are {wanted.running_pods}"
         verdicts.append(_judge(history, "running", phrase, wanted.running_pods))
+    if misaligned := plan.expect.topology_manager_rejects:
+        phrase = f"The kubelet rejects a pod of {misaligned.size}, which no NUMA node has alone"
+        verdicts.append(_judge(history, "misaligned", phrase, "TopologyAffinityError"))
     verdicts.append(_judge(history, "return", "After QA a GPU pod runs on the node again", "on the node"))
     return verdicts
 
@@ -79,6 +83,8 @@ def _contradiction(history: History, seen: WorkloadSeen) -> str:
     on_target = seen.node in target_nodes(history)
     if seen.ok and seen.purpose in ("canary", "resubmitted") and seen.node and on_target:
         return f"{seen.pod} runs on the tainted node {seen.node}"
+    if seen.ok and seen.purpose == "misaligned" and seen.phase != "Failed":
+        return f"{seen.pod} is {seen.phase or 'in no phase'}, which no rejected pod is"
     if seen.ok and seen.purpose == "return" and not on_target:
         return f"{seen.pod} runs on {seen.node or 'no node'}, which is no target"
     return ""

@@ -18,9 +18,21 @@ import typer
 
 from gameday import __version__
 from gameday.cli.exit_codes import CommandError, ExitCode
-from gameday.plan.problems import PlanError, printable
+from gameday.plan.problems import PlanError, printable, printable_lines
+from gameday.shipped import IncompleteInstallationError
 
-COMMAND_MODULES = ("gameday.cli.plans", "gameday.cli.game_day", "gameday.cli.rehearsal")
+COMMAND_MODULES = (
+    "gameday.cli.plans",
+    "gameday.cli.detectors",
+    "gameday.cli.game_day",
+    "gameday.cli.doctor",
+    "gameday.cli.rehearsal",
+    "gameday.cli.coverage",
+    "gameday.cli.post_mortem",
+    "gameday.cli.digest",
+    "gameday.cli.export",
+    "gameday.cli.lab",
+)
 """Each has `register(app: typer.Typer) -> None`, which adds its commands or its sub-app."""
 _TYPER_INTERRUPTED = 130
 """What typer makes of Ctrl-C."""
@@ -95,7 +107,7 @@ def _explain(error: BaseException) -> int:
 
 
 def _fail(message: str, code: ExitCode) -> int:
-    print(f"gameday: {message}", file=sys.stderr)
+    print(f"gameday: {printable_lines(message)}", file=sys.stderr)
     return code
 
 
@@ -119,6 +131,8 @@ def _internal(error: BaseException) -> int:
     import tempfile  # noqa: PLC0415 - both only for the rare case
     import traceback  # noqa: PLC0415
 
+    if isinstance(error, IncompleteInstallationError):
+        return _fail(str(error), ExitCode.INTERNAL)  # where in our code it was missed helps nobody
     said = printable(f"{type(error).__name__}: {error}")
     try:
         with tempfile.NamedTemporaryFile(

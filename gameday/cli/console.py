@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from gameday.plan.problems import printable_lines
 
 _PIPE_WIDTH = 160
 """A pipe has no width of its own; wide enough that tables fold little."""
 
 
 class GameDayConsole(Console):
-    """A game-day goes on when whoever read its output leaves: the undo and the exit code matter more than the words."""
+    """A game-day goes on when whoever read its output leaves: the undo and the exit code matter more than the words.
+
+    Whatever a cluster says of itself is printed as text: an escape sequence in it moves no cursor and renames no
+    window.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable() or segment.text == "\n":
+                yield segment
+            else:
+                yield segment._replace(text=printable_lines(segment.text))
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

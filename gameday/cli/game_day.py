@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import tempfile
+from collections.abc import Sequence
+from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +19,7 @@ from gameday.cli.exit_codes import CommandError, ExitCode
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gameday.plan.load import LoadedPlan
     from gameday.plan.models import Plan
 
 DEFAULT_PLAN = "gpu-fell-off-the-bus"
@@ -39,36 +43,76 @@ def run(
         Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")
     ] = None,
     reports: Reports = Path("reports"),
+    approved_by: Annotated[
+        str | None, typer.Option(help="Your name: says yes to a plan or cluster that needs somebody's approval.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what the run would do, as YAML; changes nothing.")
+    ] = False,
 ) -> int:
     """Run a game-day on a real cluster (or on a running rehearsal), by its profile."""
+    from gameday.cli.dry_run import dry_run as print_dry_run  # noqa: PLC0415
     from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
     from gameday.rehearsal.prefect_server import QUIET  # noqa: PLC0415
 
-    check_plan(plan)
-    check_reports(reports)
     try:
-        load_profile(profile)
+        cluster = load_profile(profile)
+        loaded = checked_plan(plan, cluster.detector_profiles)
     except ProfileError as error:
         raise CommandError(str(error)) from None
+    if dry_run:
+        return print_dry_run(loaded, cluster)
+    check_reports(reports)
+    # Before Prefect is imported, which reads them then.
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    _check_approval(loaded.plan.approval.required or cluster.approval.required, approved_by)
     command = ["gameday", "run", plan, *(["--profile", str(profile)] if profile else [])]
-    return play(console(), plan, profile, reports, "manual", shlex.join(command))
+    return play(console(), plan, profile, reports, "manual", shlex.join(command), approved_by)
 
 
-def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> int:
-    """Render a run's report again, from its folder alone. Exit code: the run's own."""
+def _check_approval(needed: bool, approved_by: str | None) -> None:
+    """A Prefect server that lasts a run has no page on which anybody could say yes."""
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+
+    if approved_by is not None and not approved_by.strip():
+        raise CommandError("--approved-by needs the name of the person who says yes")
+    if needed and not approved_by and not PREFECT_API_URL.value():
+        raise CommandError(
+            "this game-day needs somebody's approval: give --approved-by NAME, or set PREFECT_API_URL to a server "
+            "with a UI in which somebody can answer",
+            ExitCode.REFUSED,
+        )
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A run's folder.")],
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Write report-redacted.html: nodes, addresses and the cluster renamed.")
+    ] = False,
+) -> int:
+    """Render a run's report again, from its folder alone, with what people wrote into its notes.yaml.
+
+    Exit code: the run's own.
+    """
     from datetime import UTC, datetime  # noqa: PLC0415
 
+    from gameday.coverage.row_file import render_run  # noqa: PLC0415
+    from gameday.report.notes import write_form  # noqa: PLC0415
     from gameday.report.render import render  # noqa: PLC0415
 
     if not (folder / "history.jsonl").is_file():
         raise CommandError(f"{folder} holds no history.jsonl; give the folder of a run")
     try:
-        rendered = render(folder, datetime.now(UTC))
+        now = datetime.now(UTC)
+        rendered = render(folder, now, redact=True) if redact else render_run(folder, now)
+        write_form(folder, "gameday report")
     except OSError as error:
         raise CommandError(f"the report cannot be written: {error.filename}: {error.strerror}") from None
-    console().print(str(rendered.html), soft_wrap=True)
+    out = console()
+    if rendered.run.notes_problem:
+        out.print(rendered.run.notes_problem, style="yellow", markup=False, soft_wrap=True)
+    out.print(str(rendered.html), soft_wrap=True)
     return rendered.result.exit_code
 
 
@@ -94,17 +138,29 @@ def reap(
         raise CommandError(str(error), ExitCode.UNKNOWN) from None
 
 
-def play(out: Console, plan: str, profile: Path | None, reports: Path, trigger: str, command: str) -> int:
+def play(
+    out: Console,
+    plan: str,
+    profile: Path | None,
+    reports: Path,
+    trigger: str,
+    command: str,
+    approved_by: str | None = None,
+) -> int:
     """Run the flow in this thread with the live view beside it; print verdicts and the report's path."""
     from flows.game_day import game_day  # noqa: PLC0415
     from gameday.checks.outcome import RunResult  # noqa: PLC0415
     from gameday.cli.live import LiveView  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
     from gameday.lifecycle import new_run_id  # noqa: PLC0415
+    from gameday.plan.problems import printable  # noqa: PLC0415
+    from tasks.publish import OUTSIDE_PREFECT  # noqa: PLC0415
 
     run_id = new_run_id()
     folder = reports / run_id
     result: object
+    untold = MemoryHandler(capacity=100, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
+    OUTSIDE_PREFECT.addHandler(untold)
     with LiveView(folder / "history.jsonl", out):
         try:
             state = game_day(
@@ -114,11 +170,13 @@ def play(out: Console, plan: str, profile: Path | None, reports: Path, trigger: 
                 trigger=trigger,
                 run_id=run_id,
                 command=command,
+                approved_by=approved_by,
                 return_state=True,
             )
             result = state.result(raise_on_failure=False)
         except Exception as error:  # Prefect's own, say; what the run did stands in its history
             result = error
+    OUTSIDE_PREFECT.removeHandler(untold)
     if isinstance(result, Exception):
         return _after(result, out, folder)
     if isinstance(result, BaseException):
@@ -126,7 +184,10 @@ def play(out: Console, plan: str, profile: Path | None, reports: Path, trigger: 
     assert isinstance(result, RunResult)
     if not (folder / "report.html").exists():
         raise CommandError(result.why, ExitCode(result.exit_code))
-    return print_result(out, folder)
+    code = print_result(out, folder)
+    for record in untold.buffer:
+        out.print(printable(record.getMessage()), style="yellow", soft_wrap=True)
+    return code
 
 
 def _after(error: Exception, out: Console, folder: Path) -> int:
@@ -134,14 +195,14 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
-    from gameday.report.render import render  # noqa: PLC0415
+    from gameday.coverage.row_file import render_run  # noqa: PLC0415
 
     prefect = _prefect_is_gone(error)
     if not (folder / "history.jsonl").is_file():
         if prefect:
             raise CommandError(prefect, ExitCode.REFUSED) from None
         raise error
-    render(folder, datetime.now(UTC))
+    render_run(folder, datetime.now(UTC))
     code = print_result(out, folder)
     if not prefect and code != ExitCode.DIRTY:
         raise error
@@ -161,35 +222,38 @@ def _prefect_is_gone(error: Exception) -> str:
 
 
 def _reap(out: Console, kubernetes: object, wait: bool) -> int:
-    import time  # noqa: PLC0415
-
     from gameday.ledger.reaper import reap as reap_once  # noqa: PLC0415
-    from gameday.ledger.reaper import when  # noqa: PLC0415
 
-    result = reap_once(kubernetes)  # type: ignore[arg-type]
+    result = reap_once(kubernetes, wait=False)  # type: ignore[arg-type]
     if result.alive and wait:
         held = result.alive[0]
-        out.print(f"{held}; waiting {when(held):.0f} s until it expires (--no-wait does not)")
-        time.sleep(when(held) + 0.5)
+        within = f"{held.duration.total_seconds():g} s"
+        out.print(f"{held}; watching for {within} whether it is renewed (--no-wait does not)", soft_wrap=True)
         result = reap_once(kubernetes)  # type: ignore[arg-type]
     for one in result.reaped:
         out.print(f"{one.run_id}  {one.entry.act}: {one.cleanliness}", soft_wrap=True)
     for key in result.unreadable:
         out.print(f"{key} in the ledger cannot be read; look at it with kubectl", style="yellow")
     for held in result.alive:
-        out.print(f"{held}: it lives, and cleans up after itself")
+        lives = "it lives, and cleans up after itself" if wait else "whether it lives was not watched"
+        out.print(f"{held}: {lives}", soft_wrap=True)
     if not (result.reaped or result.alive or result.unreadable):
         out.print("nothing to reap")
     return ExitCode.HELD if result.clean else ExitCode.DIRTY
 
 
-def check_plan(plan: str) -> Plan:
+def check_plan(plan: str, detector_profiles: Sequence[Path] = ()) -> Plan:
     """Refuse a bad plan before anything is started; raises PlanError."""
+    return checked_plan(plan, detector_profiles).plan
+
+
+def checked_plan(plan: str, detector_profiles: Sequence[Path] = ()) -> LoadedPlan:
+    """The plan with its file's bytes; raises PlanError."""
+    from gameday.detectors.resolve import load_complete_plan  # noqa: PLC0415
     from gameday.faults.registry import parameter_models  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
-    from gameday.plan.load import load_plan  # noqa: PLC0415
 
-    return load_plan(find_plan(plan), parameter_models()).plan
+    return load_complete_plan(find_plan(plan), parameter_models(), detector_profiles)
 
 
 def check_reports(reports: Path) -> None:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pydantic import ValidationError
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from gameday.history.events import (
-    RECORD,
     Aborted,
     AlertSeen,
+    AllocatableSeen,
+    ConditionSeen,
+    CordonSeen,
     FaultInjected,
     FaultUndone,
     NodeReturned,
     Problem,
     Record,
+    RecoveryDisturbed,
     Refused,
     Remediated,
     SteadyStateChecked,
@@ -34,6 +38,7 @@ from gameday.history.events import (
     TargetsChosen,
     WaitStarted,
 )
+from gameday.history.journal import HistoryTail
 from gameday.plan.problems import printable
 
 _REFRESH_S = 0.2
@@ -46,19 +51,12 @@ _STYLES = {
 }
 
 
-class LiveView:
-    """Follows history.jsonl; a table of the steps on a terminal, a line per event elsewhere."""
+class BackgroundView(ABC):
+    """Whatever is shown in a thread of its own for the length of a block."""
 
-    def __init__(self, history: Path, console: Console) -> None:
-        self._path = history
-        self._console = console
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="live", daemon=True)
-        self._offset = 0
-        self._first: Record | None = None
-        self._started: dict[Step, tuple[Record, StepStarted]] = {}
-        self._ended: dict[Step, tuple[Record, StepEnded]] = {}
-        self._waiting: tuple[Record, WaitStarted] | None = None
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self._thread = threading.Thread(target=self.follow, name=type(self).__name__, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -67,17 +65,34 @@ class LiveView:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
+        self.stopped.set()
         self._thread.join()
 
-    def _follow(self) -> None:
+    @abstractmethod
+    def follow(self) -> None:
+        """Show what comes until `stopped`, and then what came last."""
+
+
+class LiveView(BackgroundView):
+    """Follows history.jsonl; a table of the steps on a terminal, a line per event elsewhere."""
+
+    def __init__(self, history: Path, console: Console) -> None:
+        super().__init__()
+        self._history = HistoryTail(history)
+        self._console = console
+        self._first: Record | None = None
+        self._started: dict[Step, tuple[Record, StepStarted]] = {}
+        self._ended: dict[Step, tuple[Record, StepEnded]] = {}
+        self._waiting: tuple[Record, WaitStarted] | None = None
+
+    def follow(self) -> None:
         if not self._console.is_terminal:
-            while not self._stop.wait(_REFRESH_S):
+            while not self.stopped.wait(_REFRESH_S):
                 self._read()
             self._read()
             return
         with Live(self._table(), console=self._console, auto_refresh=False, transient=False) as live:
-            while not self._stop.wait(_REFRESH_S):
+            while not self.stopped.wait(_REFRESH_S):
                 self._read()
                 live.update(self._table(), refresh=True)
             self._read()
@@ -85,20 +100,8 @@ class LiveView:
             live.update(self._table(), refresh=True)
 
     def _read(self) -> None:
-        """Take in whatever whole lines were added since the last look."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                added = file.read()
-        except FileNotFoundError:
-            return
-        whole = added[: added.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for line in whole.splitlines():
-            try:
-                self._take(RECORD.validate_json(line))
-            except ValidationError:
-                continue
+        for record in self._history.added():
+            self._take(record)
 
     def _take(self, record: Record) -> None:
         self._first = self._first or record
@@ -160,6 +163,8 @@ def _line(record: Record) -> Text | None:  # noqa: C901, PLR0911, PLR0912 - one 
             return Text(f"log path of {node} alive, {seconds:.1f} s from kernel log to log store")
         case FaultInjected(fault=fault, target=target, layer=layer):
             return Text(f"fault {fault} is in on {target.node} GPU {target.gpu}, layer {layer}", style="bold")
+        case RecoveryDisturbed(fault=fault, target=target, written_at=datetime()):
+            return Text(f"fault {fault} is in on {target.node} while it is repaired", style="bold")
         case AlertSeen(state="firing", receivers=(_, *_)):
             return None  # told before; noted again when Alertmanager said who is told
         case AlertSeen(alert=alert, state=state, node=node, expected=expected, at_baseline=False):
@@ -171,6 +176,13 @@ def _line(record: Record) -> Text | None:  # noqa: C901, PLR0911, PLR0912 - one 
                 f"taint {taint} {'on' if present else 'gone from'} {node}"
                 + (f", by {manager}" if manager and present else "")
             )
+        case ConditionSeen(node=node, condition=condition, status=status, reason=reason):
+            why = f" ({printable(reason)})" if reason else ""
+            return Text(f"condition {printable(condition)} of {node} is {status or 'gone'}{why}")
+        case AllocatableSeen(node=node, gpus=gpus, before=before):
+            return Text(f"{node} offers {gpus or 0} GPUs, and had {before or 0}")
+        case CordonSeen(node=node, cordoned=cordoned):
+            return Text(f"{node} {'cordoned' if cordoned else 'uncordoned'}")
         case Remediated(node=node, action=action, ok=ok, seconds=seconds):
             return Text(f"{action} of {node} {'done' if ok else 'failed'} after {seconds:.1f} s")
         case NodeReturned(node=node):

@@ -12,7 +12,14 @@ from gameday.cli.exit_codes import CommandError, ExitCode
 from gameday.plan.problems import PlanError, printable
 
 if TYPE_CHECKING:
+    from gameday.detectors.models import DetectorProfile
     from gameday.plan.models import FaultParameters, Plan
+
+
+DetectorFolders = Annotated[
+    list[Path] | None,
+    typer.Option("--detectors", metavar="FOLDER", help="A folder of your own detector profiles; may be repeated."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,9 +30,13 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(
-    names: Annotated[list[str], typer.Argument(metavar="PLAN...", help="Plan files, or names of shipped plans.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="PLAN...", help="Plan files or detector profiles, or names of shipped plans."),
+    ],
+    detectors: DetectorFolders = None,
 ) -> int:
-    """Check plans without a cluster: one `ok` line per good plan, every problem of a bad one.
+    """Check plans and detector profiles without a cluster: one `ok` line per good one, every problem of a bad one.
 
     Exit code 0 when all are good, 64 when any is not.
     """
@@ -36,12 +47,12 @@ def validate(
     code = ExitCode.HELD
     for name in names:
         try:
-            path, plan = _load(name)
+            path, found = _load(name, detectors or [])
         except PlanError as error:
             code = ExitCode.USAGE
             err.print(Text(str(error), style="red"), soft_wrap=True)
         else:
-            out.print(Text.assemble(("ok", "green"), f"  {printable(str(path))}  {plan.name}"), soft_wrap=True)
+            out.print(Text.assemble(("ok", "green"), f"  {printable(str(path))}  {found.name}"), soft_wrap=True)
     return code
 
 
@@ -96,20 +107,37 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
     return parameter_models()
 
 
-def _load(name: str) -> tuple[Path, Plan]:
+def _load(name: str, detectors: list[Path]) -> tuple[Path, Plan | DetectorProfile]:
+    """A detector profile says in its `kind` that it is one."""
+    from gameday.detectors.load import KIND, parse_detector  # noqa: PLC0415
+    from gameday.detectors.resolve import completed  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
-    from gameday.plan.load import load_plan  # noqa: PLC0415
+    from gameday.plan.load import decode, parse_plan, read  # noqa: PLC0415
+    from gameday.plan.yaml_source import parse  # noqa: PLC0415
 
     path = find_plan(name)
-    return path, load_plan(path, _parameter_models()).plan
+    source = read(path)
+    parsed = parse(decode(source, str(path)), str(path))
+    if parsed.data.get("kind") == KIND:
+        return path, parse_detector(parsed, str(path))
+    return path, completed(parse_plan(source, str(path), _parameter_models()), path, detectors).plan
 
 
 def _row(plan: Plan) -> dict[str, Any]:
-    from gameday.plan.models import format_duration  # noqa: PLC0415
+    from gameday.plan.fields import format_duration  # noqa: PLC0415
 
     expect = plan.expect
     expected = [f"{alert.name} within {format_duration(alert.within)}" for alert in expect.alerts]
     expected += [f"{taint.key}:{taint.effect} within {format_duration(taint.within)}" for taint in expect.taints]
+    expected += [f"{one.type}={one.status} within {format_duration(one.within)}" for one in expect.conditions]
+    expected += [f"Event {one.reason} within {format_duration(one.within)}" for one in expect.events]
+    expected += [f"label {one.key} within {format_duration(one.within)}" for one in expect.labels]
+    if expect.cordoned:
+        expected.append(f"cordoned within {format_duration(expect.cordoned.within)}")
+    if expect.allocatable_falls:
+        expected.append(f"fewer GPUs offered within {format_duration(expect.allocatable_falls.within)}")
+    if plan.names_detector:
+        expected.append(f"what {plan.detector} should do")
     if expect.stays_schedulable_for:
         expected.append(f"stays schedulable for {format_duration(expect.stays_schedulable_for)}")
     parameters = plan.fault.model_dump(mode="json", exclude={"type", "hold"}, exclude_defaults=True)

@@ -10,30 +10,31 @@ import shutil
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gameday.cli.console import console
 from gameday.cli.exit_codes import CommandError, ExitCode
 from gameday.cli.game_day import DEFAULT_PLAN, Reports, check_plan, check_reports, play
+from gameday.cli.standing import end_holder, running_state
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gameday.detectors.models import DetectorProfile
     from gameday.plan.models import Plan
-    from gameday.rehearsal.cluster import Detector, RehearsalCluster
+    from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster
 
 _FOLDER = Path(".rehearsal")
-# The supervisor gives its processes 5 s before it kills them.
-_ENDS_WITHIN_S = 20.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_OURS = "gameday"
+"""The profile of the node-health controller, which runs here itself and needs no stand-in."""
 _LEAVES_NO_LOGS = (ExitCode.HELD, ExitCode.BROKEN, ExitCode.ABORTED)
 """After any other end the cluster's own logs are what is left to look at."""
 
@@ -42,7 +43,16 @@ Gpus = Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")
 Watcher = Annotated[
     str,
     typer.Option(
-        "--detector", help="Who watches the kernel logs: catalogue (our policy), konduktor (as released), off."
+        "--detector",
+        help="Who watches: catalogue (our policy), konduktor (as released), off; or a detector profile's name or file "
+        "(`gameday detectors`), of which a stand-in does what the profile says.",
+    ),
+]
+Cluster = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        help="Whose control plane: embedded (a stand-in, starts in a second), lab (Kubernetes' own; see `make lab`).",
     ),
 ]
 Folder = Annotated[Path, typer.Option(help="The cluster's folder: kubeconfig, profile, logs.")]
@@ -65,61 +75,98 @@ def rehearse(
     nodes: Nodes = 8,
     gpus: Gpus = 8,
     detector: Watcher = "catalogue",
+    cluster: Cluster = "embedded",
     reports: Reports = Path("reports"),
     keep: Annotated[bool, typer.Option(help="Keep the cluster's folder with its logs.")] = False,
 ) -> int:
-    """Run a whole game-day on an embedded cluster: everything real but the metal."""
-    from gameday.rehearsal.cluster import RehearsalCluster, RehearsalError, Size  # noqa: PLC0415
-
-    watcher = _detector(detector)
-    _check_fit(check_plan(plan), nodes, gpus)
+    """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
+    check_fit(check_plan(plan), nodes, gpus)
     check_reports(reports)
     out = console()
+    with embedded(out, nodes, gpus, detector, cluster, keep=keep) as here:
+        command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
+        command += ["--cluster", cluster]
+        line = shlex.join(str(word) for word in command)
+        here.code = ExitCode(play(out, plan, here.cluster.profile, reports, "rehearsal", line))
+    return here.code
+
+
+@dataclass
+class Embedded:
+    """A cluster that lasts one command. `code` is the command's, once it is known."""
+
+    cluster: RehearsalCluster
+    code: ExitCode = ExitCode.INTERNAL
+
+
+@contextmanager
+def embedded(
+    out: Console,
+    nodes: int,
+    gpus: int,
+    detector: str,
+    cluster: str,
+    *,
+    keep: bool,
+    flow: str = "flows.game_day",
+    spare: int = 0,
+) -> Iterator[Embedded]:
+    """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
+
+    Raises CommandError for a choice nobody has and for a cluster that does not start.
+    """
+    from gameday.rehearsal.cluster import RehearsalCluster, RehearsalError, Size  # noqa: PLC0415
+
+    (watcher, stand_in), control_plane = _detector(detector), _control_plane(cluster)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
-    code = ExitCode.INTERNAL
+    size = Size(nodes, gpus, spare)
+    here = Embedded(RehearsalCluster(folder, size, watcher, control_plane=control_plane, stand_in=stand_in))
     try:
-        cluster = RehearsalCluster(folder, Size(nodes, gpus), watcher)
-        _set_prefect(folder / "prefect-client", cluster.urls["prefect"])
+        _set_prefect(folder / "prefect-client", here.cluster.urls["prefect"])
         # Prefect and pandas load for seconds, just as the cluster does.
-        threading.Thread(target=_load_flow, name="import", daemon=True).start()
-        with _running(cluster, out):
-            command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
-            line = shlex.join(str(word) for word in command)
-            code = ExitCode(play(out, plan, cluster.profile, reports, "rehearsal", line))
+        threading.Thread(target=_load, args=(flow,), name="import", daemon=True).start()
+        with _running(here.cluster, out):
+            yield here
     except RehearsalError as error:
-        code = ExitCode.REFUSED
-        raise CommandError(str(error), code) from None
+        here.code = ExitCode.REFUSED
+        raise CommandError(str(error), here.code) from None
     except KeyboardInterrupt:
-        code = ExitCode.ABORTED
+        here.code = ExitCode.ABORTED
         raise
     except CommandError as error:
-        code = error.code
+        here.code = error.code
         raise
     finally:
-        if keep or code not in _LEAVES_NO_LOGS:
+        if keep or here.code not in _LEAVES_NO_LOGS:
             out.print(f"the cluster's logs: {folder}", soft_wrap=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
             # Prefect makes its home while it is imported, which after Ctrl-C may be just now.
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return code
 
 
-def up(nodes: Nodes = 8, gpus: Gpus = 8, detector: Watcher = "catalogue", folder: Folder = _FOLDER) -> int:
-    """Start an embedded cluster and keep it until Ctrl-C or `gameday rehearsal down`."""
+def up(
+    nodes: Nodes = 8,
+    gpus: Gpus = 8,
+    detector: Watcher = "catalogue",
+    cluster: Cluster = "embedded",
+    folder: Folder = _FOLDER,
+) -> int:
+    """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
     from gameday.rehearsal.cluster import RehearsalCluster, RehearsalError, Size  # noqa: PLC0415
 
     out = console()
-    cluster = RehearsalCluster(folder, Size(nodes, gpus), _detector(detector))
+    size, control_plane, (watcher, stand_in) = Size(nodes, gpus), _control_plane(cluster), _detector(detector)
+    running = RehearsalCluster(folder, size, watcher, control_plane=control_plane, stand_in=stand_in)
     ended = threading.Event()
     try:
-        with _running(cluster, out):
+        with _running(running, out):
             for which in _SIGNALS:
                 signal.signal(which, lambda *_: ended.set())
-            _print_how_to(out, cluster)
+            _print_how_to(out, running)
             while not ended.wait(1.0):
-                if died := cluster.dead():
-                    raise CommandError(f"{cluster.child(died[0]).error('died')}; the rest is ended", ExitCode.INTERNAL)
+                if died := running.dead():
+                    raise CommandError(f"{running.child(died[0]).error('died')}; the rest is ended", ExitCode.INTERNAL)
     except RehearsalError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
     return ExitCode.HELD
@@ -127,40 +174,13 @@ def up(nodes: Nodes = 8, gpus: Gpus = 8, detector: Watcher = "catalogue", folder
 
 def down(folder: Folder = _FOLDER) -> int:
     """End the embedded cluster of this folder. Exit code 0 also when none runs."""
-    from gameday.rehearsal.folder import holder  # noqa: PLC0415
-
-    pid = holder(folder)
-    if pid is None:
-        typer.echo(f"no rehearsal runs in {folder}")
-        return ExitCode.HELD
-    if pid == 0:
-        raise CommandError(f"a rehearsal has just begun in {folder}; try again", ExitCode.REFUSED)
-    try:
-        os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        return ExitCode.HELD
-    except PermissionError:
-        raise CommandError(f"process {pid}, which holds {folder}, is another user's", ExitCode.REFUSED) from None
-    deadline = time.monotonic() + _ENDS_WITHIN_S
-    while holder(folder) == pid:
-        if time.monotonic() > deadline:
-            raise CommandError(f"process {pid} did not end within {_ENDS_WITHIN_S:g} s", ExitCode.INTERNAL)
-        time.sleep(0.1)
-    return ExitCode.HELD
+    return end_holder(folder, "rehearsal")
 
 
 def status(folder: Folder = _FOLDER) -> int:
     """Say whether an embedded cluster runs in this folder, and where. Exit code 0 when it does, 1 when not (yet)."""
-    from gameday.rehearsal.folder import STATE, holder  # noqa: PLC0415
-
-    pid = holder(folder)
-    if pid is None:
-        typer.echo(f"no rehearsal runs in {folder}")
-        return ExitCode.BROKEN
-    try:
-        state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        typer.echo(f"a rehearsal starts or ends in {folder} (process {pid})")
+    state = running_state(folder, "rehearsal")
+    if state is None:
         return ExitCode.BROKEN
     typer.echo(json.dumps(state, indent=1))
     return ExitCode.HELD
@@ -169,46 +189,49 @@ def status(folder: Folder = _FOLDER) -> int:
 @contextmanager
 def _running(cluster: RehearsalCluster, out: Console) -> Iterator[None]:
     """The cluster for as long as the block runs. Ctrl-C and SIGTERM break off its start; nothing breaks off its end."""
+    from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
+
     size = cluster.size
     out.print(f"starting a cluster of {size.nodes} virtual nodes with {size.gpus} GPUs each", style="dim")
-    before = {which: signal.signal(which, _break_off) for which in _SIGNALS}
-    try:
-        with out.status("processes start"):
-            cluster.start()
-        yield
-    finally:
-        _ignore_signals()
-        cluster.end()
-        for which, handler in before.items():
-            signal.signal(which, handler)
+    with broken_off_by_signals():
+        try:
+            with out.status("processes start"):
+                cluster.start()
+            yield
+        finally:
+            ignore_signals()
+            cluster.end()
 
 
-def _break_off(number: int, frame: FrameType | None) -> NoReturn:
-    """Only the first one interrupts: a second must not break off the end that the first began."""
-    _ignore_signals()
-    raise KeyboardInterrupt
-
-
-def _ignore_signals() -> None:
-    for which in _SIGNALS:
-        signal.signal(which, signal.SIG_IGN)
-
-
-def _load_flow() -> None:
+def _load(module: str) -> None:
     with suppress(Exception):  # whoever needs it imports it again and gets the error
-        import_module("flows.game_day")
+        import_module(module)
 
 
-def _detector(name: str) -> Detector:
+def _detector(name: str) -> tuple[Detector, DetectorProfile | None]:
+    """Our controller's policy, or the profile of a foreign detector, beside which our controller is off."""
     from gameday.rehearsal.cluster import Detector  # noqa: PLC0415
 
+    if name in list(Detector):
+        return Detector(name), None
+    from gameday.detectors.load import load_detector  # noqa: PLC0415
+
+    profile = load_detector(name)
+    if profile.name == _OURS:
+        return Detector.CATALOGUE, None
+    return Detector.OFF, profile
+
+
+def _control_plane(name: str) -> ControlPlane:
+    from gameday.rehearsal.cluster import ControlPlane  # noqa: PLC0415
+
     try:
-        return Detector(name)
+        return ControlPlane(name)
     except ValueError:
-        raise CommandError(f"--detector {name!r}: choose one of {', '.join(Detector)}") from None
+        raise CommandError(f"--cluster {name!r}: choose one of {', '.join(ControlPlane)}") from None
 
 
-def _check_fit(plan: Plan, nodes: int, gpus: int) -> None:
+def check_fit(plan: Plan, nodes: int, gpus: int) -> None:
     """Refuse a cluster on which the plan could not hold whatever the chain did."""
     if (plan.qa.floors.gpus or 0) > gpus:
         raise CommandError(

@@ -64,6 +64,8 @@ class CallCost:
     bytes_received: int
     bytes_sent: int
     by_call: dict[str, int]
+    failed: int = 0
+    """Of the requests to Kubernetes: unanswered, throttled (429), or failed by the server (5xx)."""
 
 
 @dataclass
@@ -71,6 +73,7 @@ class CallCounter:
     """Counts calls; shared by threads."""
 
     _requests: Counter[str] = field(default_factory=Counter)
+    _failed: int = 0
     _received: int = 0
     _sent: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -81,6 +84,11 @@ class CallCounter:
             self._sent += sent
             self._received += received
 
+    def fail(self) -> None:
+        """One of the requests added came to nothing."""
+        with self._lock:
+            self._failed += 1
+
     def add_bytes(self, received: int) -> None:
         """Bytes of an answer that is read long after its request was counted, as a watch is."""
         with self._lock:
@@ -88,7 +96,8 @@ class CallCounter:
 
     def cost(self) -> CallCost:
         with self._lock:
-            return CallCost(self._requests.total(), self._received, self._sent, dict(self._requests))
+            requests = dict(self._requests)
+            return CallCost(sum(requests.values()), self._received, self._sent, requests, self._failed)
 
 
 class _Credentials(httpx.Auth):

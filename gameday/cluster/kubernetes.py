@@ -8,7 +8,7 @@ waits on a watch (`gameday.cluster.watch`), never on a repeated GET.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -65,6 +65,26 @@ class GpuPod(BaseModel):
     run: str | None
 
 
+class DisruptionBudget(BaseModel):
+    """A PodDisruptionBudget: how many of the pods it selects may be evicted now."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    match_labels: dict[str, str]
+    expressions: tuple[tuple[str, str, tuple[str, ...]], ...]
+    """key, operator (In, NotIn, Exists, DoesNotExist), values."""
+    selects_nothing: bool
+    """A budget without a selector selects no pod; an empty selector selects all of its namespace."""
+    allowed: int
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Whether it guards a pod of its namespace that carries these labels."""
+        if self.selects_nothing or any(labels.get(key) != value for key, value in self.match_labels.items()):
+            return False
+        return all(_expressed(labels.get(key), operator, values) for key, operator, values in self.expressions)
+
+
 class Kubernetes:
     """One cluster. Methods raise KubernetesError, and AdapterError where no configuration can be loaded."""
 
@@ -86,7 +106,9 @@ class Kubernetes:
         try:
             yield
         except ApiException as error:
-            raise KubernetesError(self.server, f"{act}: {_reason(error)}", _hint(error), status=error.status) from None
+            raise KubernetesError(
+                self.server, f"{act}: {reason_of(error)}", hint_of(error), status=error.status
+            ) from None
         except urllib3.exceptions.HTTPError as error:
             cause = getattr(error, "reason", None) or error
             raise KubernetesError(
@@ -130,6 +152,39 @@ class Kubernetes:
     def node(self, name: str) -> client.V1Node:
         with self.explained(f"read node {name}"):
             return self.core.read_node(name)
+
+    def node_or_none(self, name: str) -> client.V1Node | None:
+        """None for a node that is not (or no longer) there."""
+        with self.explained(f"read node {name}"), _absent_is_none():
+            return self.core.read_node(name)
+        return None
+
+    def gpu_pods(self, node: str) -> list[GpuPod]:
+        """Pods that hold GPUs of the node; those that have ended hold none."""
+        running = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+        with self.explained(f"list the pods of node {node}"):
+            pods = self.core.list_pod_for_all_namespaces(field_selector=running).items
+        return [found for found in map(gpu_pod, pods) if found.gpus]
+
+    def disruption_budgets(self, namespace: str) -> list[DisruptionBudget]:
+        with self.explained(f"list the PodDisruptionBudgets of {namespace}"):
+            found = client.PolicyV1Api(self.api).list_namespaced_pod_disruption_budget(namespace).items
+        return [_budget(one) for one in found]
+
+    def may(self, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str) -> str | None:
+        """None where the API server says that we may; else its reason. An empty namespace: the whole cluster."""
+        about = {
+            "verb": verb,
+            "group": group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": namespace,
+            "name": name,
+        }
+        body = {"spec": {"resourceAttributes": about}}
+        with self.explained(f"ask whether we may {verb} {resource}"):
+            status = client.AuthorizationV1Api(self.api).create_self_subject_access_review(body).status
+        return None if status.allowed else status.reason or "no rule grants it"
 
     def create_pod(self, manifest: dict[str, Any]) -> str:
         """The new pod's uid."""
@@ -175,14 +230,22 @@ class Kubernetes:
             raise
         return True
 
-    def change_node(self, name: str, change: Callable[[client.V1Node], dict[str, Any] | None]) -> client.V1Node:
+    def change_node(
+        self,
+        name: str,
+        change: Callable[[client.V1Node], dict[str, Any] | None],
+        known: client.V1Node | None = None,
+    ) -> client.V1Node:
         """Read, let `change` make a merge patch of the node's spec or metadata, write it only if nobody wrote since.
 
-        `change` returns None when there is nothing to do. Raises KubernetesError after 8 lost races.
+        `change` returns None when there is nothing to do. `known`: the node as a watch last saw it, in place of the
+        first reading; that nothing is to do is believed of a reading only. Raises KubernetesError after 8 lost races.
         """
         for _ in range(_CONFLICT_TRIES):
-            node = self.node(name)
-            patch = change(node)
+            node = known or self.node(name)
+            patch, seen, known = change(node), known, None
+            if patch is None and seen is not None:
+                continue
             if patch is None:
                 return node
             metadata = {**patch.get("metadata", {}), "resourceVersion": node.metadata.resource_version}
@@ -202,9 +265,12 @@ class Kubernetes:
         )
 
     def restore_node(
-        self, name: str, unwanted: Callable[[Taint], bool], unschedulable: bool
+        self, name: str, unwanted: Callable[[Taint], bool], unschedulable: bool, known: client.V1Node | None = None
     ) -> tuple[NodeSnapshot, NodeSnapshot]:
-        """Remove the unwanted taints and no others, set the cordon; the node as read before and as stored after."""
+        """Remove the unwanted taints and no others, set the cordon; the node as read before and as stored after.
+
+        `known` as for `change_node`.
+        """
         seen: list[NodeSnapshot] = []
 
         def change(node: client.V1Node) -> dict[str, Any] | None:
@@ -217,7 +283,7 @@ class Kubernetes:
                 spec["unschedulable"] = unschedulable or None
             return {"spec": spec} if spec else None
 
-        after = snapshot(self.change_node(name, change))
+        after = snapshot(self.change_node(name, change, known))
         return seen[0], after
 
     def cordon(self, name: str) -> None:
@@ -242,6 +308,31 @@ def _absent_is_none() -> Iterator[None]:
 
 def _taint(taint: client.V1Taint) -> Taint:
     return Taint(key=taint.key, value=taint.value or "", effect=taint.effect)
+
+
+def _expressed(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
+    """One matchExpressions entry, as the API server evaluates it."""
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None
+
+
+def _budget(budget: client.V1PodDisruptionBudget) -> DisruptionBudget:
+    selector = budget.spec.selector
+    expressions = (selector.match_expressions if selector else None) or []
+    return DisruptionBudget(
+        name=budget.metadata.name,
+        match_labels=(selector.match_labels if selector else None) or {},
+        expressions=tuple((one.key, one.operator, tuple(one.values or ())) for one in expressions),
+        selects_nothing=selector is None,
+        allowed=(budget.status.disruptions_allowed if budget.status else None) or 0,
+    )
 
 
 def taints_of(node: client.V1Node) -> tuple[Taint, ...]:
@@ -270,13 +361,24 @@ def taint_manager(node: client.V1Node) -> str | None:
     The API server owns spec.taints as one field (it is an atomic list), so this
     names the last writer of the whole list.
     """
+    write = _last_taint_write(node)
+    return write.manager if write else None
+
+
+def taints_written_at(node: client.V1Node) -> datetime | None:
+    """When spec.taints was last written, to the second, by managedFields; None where the server tells none."""
+    write = _last_taint_write(node)
+    return write.time if write else None
+
+
+def _last_taint_write(node: client.V1Node) -> client.V1ManagedFieldsEntry | None:
     owners = [
         entry
         for entry in node.metadata.managed_fields or []
         if "f:taints" in ((entry.fields_v1 or {}).get("f:spec") or {})
     ]
     owners.sort(key=lambda entry: (entry.time is not None, entry.time))
-    return owners[-1].manager if owners else None
+    return owners[-1] if owners else None
 
 
 def decided_at(node: client.V1Node) -> datetime | None:
@@ -305,7 +407,7 @@ def gpu_pod(pod: client.V1Pod) -> GpuPod:
     )
 
 
-def _reason(error: ApiException) -> str:
+def reason_of(error: ApiException) -> str:
     """The Status message of an API error, one line, without headers (which may echo credentials)."""
     try:
         message = json.loads(error.body or "").get("message", "")
@@ -314,10 +416,12 @@ def _reason(error: ApiException) -> str:
     return f"{error.status} {message or error.reason or 'no reason given'}".strip()
 
 
-def _hint(error: ApiException) -> str:
+def hint_of(error: ApiException) -> str:
+    """What a person can do about it; empty where that is not known."""
     hints = {
         401: "check the credentials in the kubeconfig",
-        403: "grant it with deploy/rbac, or run `kubectl auth can-i` as this account",
+        403: "grant it with `kubectl apply -f deploy/rbac` (runner.yaml for a run), or ask `kubectl auth can-i` as "
+        "this account",
         404: "does it exist, and is the namespace of the cluster profile created?",
         409: "somebody else has it; see who",
     }

@@ -12,6 +12,7 @@ import heapq
 import json
 import logging
 import random
+import re
 import ssl
 import threading
 import time
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _RANGE = "loki/api/v1/query_range"
 _TAIL = "loki/api/v1/tail"
+_LABELS = "loki/api/v1/labels"
 _PAGE = 1000
 _BACK_OFF_S = (0.2, 5.0)
 # A frame holds the lines of one flush; a line is at most 256 KB by Loki's default limits_config.max_line_size.
@@ -72,6 +74,10 @@ class _Stream(BaseModel):
 
 class _Data(BaseModel):
     result: list[_Stream]
+
+
+class _LabelsAnswer(BaseModel):
+    data: list[str] = []
 
 
 class _RangeAnswer(BaseModel):
@@ -113,6 +119,10 @@ class LogStore:
                 page *= 2  # all of one time: only a larger page gets past it; the store says when it is too large
             delivered = {entry for entry in entries if entry.ns == last}
             start_ns = last
+
+    def labels(self) -> set[str]:
+        """Names of the index labels that any stored line of the last hours carries (Loki's default window: 6 h)."""
+        return set(self.http.get_as(_LabelsAnswer, _LABELS).data)
 
     def _page(self, query: str, start_ns: int, end_ns: int, limit: int) -> list[LogLine]:
         parameters = {"query": query, "start": start_ns, "end": end_ns, "limit": limit, "direction": "forward"}
@@ -277,12 +287,20 @@ class Loki(LogStore):
 
     def node_lines(self, node: str, *, containing: str, start: datetime, end: datetime) -> list[LogLine]:
         """The node's lines with start <= time < end that contain a text (empty: all), oldest first."""
+        return list(self.iterate_node_lines(node, containing=containing, start=start, end=end))
+
+    def iterate_node_lines(self, node: str, *, containing: str, start: datetime, end: datetime) -> Iterator[LogLine]:
+        """As `node_lines`, page by page, for a reader that may stop early."""
         query = self._of_node(node) + (f" |= {_quoted(containing)}" if containing else "")
-        return list(self.query_range(query, nanoseconds(start), nanoseconds(end)))
+        return self.query_range(query, nanoseconds(start), nanoseconds(end))
 
     def follow_node(self, node: str, since: datetime) -> Follower:
         """Tails the node's lines from `since` on."""
         return Follower(self, self._of_node(node), nanoseconds(since))
+
+    def selector_labels(self) -> set[str]:
+        """The labels that the profile's stream selector names."""
+        return set(re.findall(r"([A-Za-z_][A-Za-z0-9_]*)\s*(?:=~|!~|!=|=)\s*[\"`]", self._profile.loki_selector))
 
     def _of_node(self, node: str) -> str:
         selector = self._profile.loki_selector.strip()

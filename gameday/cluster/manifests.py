@@ -11,6 +11,7 @@ from typing import Any
 
 from gameday.cluster.kubernetes import GPU
 from gameday.cluster.profile import ClusterProfile
+from gameday.host.privileges import PodSecurity
 
 RUN_LABEL = "gameday.dev/run"
 ROLE_LABEL = "gameday.dev/role"
@@ -19,6 +20,11 @@ _STATE_DIR = "/run/gameday"
 _CANARY_IMAGE = "registry.k8s.io/pause:3.10"
 # Everything, so that the agent reaches a node whatever taint it carries.
 _TOLERATE_ALL = [{"operator": "Exists"}]
+# What NVIDIA's container runtime goes by to bring NVML and CUDA into a pod whose GPUs no device plugin gave it.
+_ALL_GPUS = (
+    {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+    {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
+)
 # Seconds an agent gets to undo after SIGTERM before the kubelet kills it: three attempts, each with host calls of
 # up to 10 s (gameday/agent/inject.py), and the pauses between them.
 AGENT_GRACE_S = 60
@@ -33,11 +39,11 @@ def agent_pod(
     node: str,
     profile: ClusterProfile,
     deadline: timedelta,
+    security: PodSecurity,
+    gpus: int = 0,
 ) -> dict[str, Any]:
-    """The agent on one node. `task` is the order as JSON; `deadline` is the pod's own, the dead-man's switch.
-
-    Privileged with hostPID: writing /dev/kmsg and entering the host's
-    namespaces for nvidia-smi and systemctl need both. It has no API token.
+    """The agent on one node. `task` is the order as JSON; `deadline` is the pod's own, the dead-man's switch;
+    `security` is what the order needs of the node; `gpus` are asked of the device plugin. It has no API token.
     """
     return {
         "apiVersion": "v1",
@@ -48,7 +54,8 @@ def agent_pod(
             "restartPolicy": "Never",
             "serviceAccountName": "gameday-agent",
             "automountServiceAccountToken": False,
-            "hostPID": True,
+            **({"runtimeClassName": profile.agent_runtime_class} if profile.agent_runtime_class else {}),
+            "hostPID": security.host_pid,
             "activeDeadlineSeconds": max(1, round(deadline.total_seconds())),
             "terminationGracePeriodSeconds": AGENT_GRACE_S,
             "tolerations": _TOLERATE_ALL,
@@ -60,19 +67,36 @@ def agent_pod(
                     "env": [
                         {"name": "GAMEDAY_TASK", "value": task},
                         {"name": "GAMEDAY_STATE_DIR", "value": _STATE_DIR},
+                        *(_ALL_GPUS if security.privileged and not gpus else ()),
                     ],
-                    "securityContext": {"privileged": True},
+                    "securityContext": _security_context(security),
                     "readinessProbe": {
                         "exec": {"command": ["cat", f"{_STATE_DIR}/ready"]},
                         "periodSeconds": 1,
                         "failureThreshold": 1,
                     },
                     "volumeMounts": [{"name": "state", "mountPath": _STATE_DIR}],
-                    "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+                    "resources": {
+                        "requests": {"cpu": "50m", "memory": "64Mi"},
+                        **({"limits": {GPU: str(gpus)}} if gpus else {}),
+                    },
                 }
             ],
             "volumes": [{"name": "state", "emptyDir": {}}],
         },
+    }
+
+
+def _security_context(security: PodSecurity) -> dict[str, Any]:
+    """Root in any case: the host's files and daemons are root's. AppArmor's default profile forbids what the
+    capabilities are granted for, so it goes with them."""
+    if security.privileged:
+        return {"privileged": True, "runAsUser": 0}
+    return {
+        "runAsUser": 0,
+        "capabilities": {"drop": ["ALL"], "add": list(security.capabilities)},
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "appArmorProfile": {"type": "Unconfined" if security.capabilities else "RuntimeDefault"},
     }
 
 
@@ -83,6 +107,22 @@ def gpu_canary(name: str, *, run_id: str, node: str) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": _metadata(name, run_id, "canary"),
         "spec": _gpu_sleeper({"kubernetes.io/hostname": node}),
+    }
+
+
+def misaligned_pod(name: str, *, run_id: str, node: str, gpus: int, cpus: int) -> dict[str, Any]:
+    """A pod of QoS Guaranteed for exactly this node, with whole CPUs, so that a static CPU Manager has a say in it.
+
+    It comes through the scheduler: only that keeps apart "no room" and "not from one NUMA node".
+    """
+    spec = _gpu_sleeper({"kubernetes.io/hostname": node})
+    asked = {GPU: str(gpus), "cpu": str(cpus), "memory": "16Mi"}
+    spec["containers"][0]["resources"] = {"limits": asked, "requests": asked}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(name, run_id, "misaligned"),
+        "spec": spec,
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from kubernetes.informer import DELETED
 
-from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.kubernetes import GpuPod, Kubernetes, gpu_pod
 from gameday.cluster.manifests import ROLE_LABEL, RUN_LABEL
 from gameday.cluster.watch import Follower
 
@@ -34,6 +34,7 @@ class PodSeen:
     unschedulable: str | None
     termination: str | None
     owner_job: str | None
+    gpus: int = 0
 
     @property
     def ended(self) -> bool:
@@ -43,14 +44,23 @@ class PodSeen:
 class PodFollower:
     """The pods of one run; a context manager."""
 
-    def __init__(self, kubernetes: Kubernetes, run_id: str, on_change: Callable[[PodSeen], None] | None = None) -> None:
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        run_id: str,
+        on_change: Callable[[PodSeen], None] | None = None,
+        *,
+        beside_others: bool = False,
+    ) -> None:
+        """`beside_others`: by the same watch the pods of every run there was, for whoever reaps first (`others`)."""
+        self._run_id = run_id
         self._seen: dict[str, PodSeen] = {}
         self._notify = on_change
         self._follower = Follower(
             kubernetes.core.list_namespaced_pod,
             self._event,
             namespace=kubernetes.profile.namespace,
-            label_selector=f"{RUN_LABEL}={run_id}",
+            label_selector=RUN_LABEL if beside_others else f"{RUN_LABEL}={run_id}",
         )
 
     def __enter__(self) -> Self:
@@ -65,11 +75,29 @@ class PodFollower:
     def wait_synced(self, timeout_s: float) -> bool:
         return self._follower.wait_synced(timeout_s)
 
+    def require_synced(self, timeout_s: float) -> None:
+        """Raises AdapterError, at once where the server refuses."""
+        self._follower.require_synced(timeout_s)
+
     def seen(self, name: str) -> PodSeen | None:
         return self._seen.get(name)
 
     def present(self) -> list[PodSeen]:
         return [pod for pod in list(self._seen.values()) if not pod.gone]
+
+    def on(self, node: str) -> list[GpuPod]:
+        """The run's pods that hold GPUs of a node now, as last seen."""
+        return [found for pod in self._objects(own=True) if (found := gpu_pod(pod)).gpus and pod.spec.node_name == node]
+
+    def others(self) -> list[Any]:
+        """Pods (V1Pod) of other runs, as last seen."""
+        return self._objects(own=False)
+
+    def _objects(self, *, own: bool) -> list[Any]:
+        return [pod for pod in self._follower.objects() if self._is_own(pod) is own]
+
+    def _is_own(self, pod: Any) -> bool:
+        return bool(pod.metadata.labels[RUN_LABEL] == self._run_id)
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Whether `condition` came true within `timeout_s`; it is asked again at every change."""
@@ -99,6 +127,8 @@ class PodFollower:
         return self.wait(gone, timeout_s)
 
     def _event(self, kind: str, pod: Any) -> None:
+        if not self._is_own(pod):
+            return
         seen = pod_seen(pod, gone=kind == DELETED)
         earlier = self._seen.get(seen.name)
         if seen.gone and seen.termination is None and earlier is not None and earlier.uid == seen.uid:
@@ -127,6 +157,7 @@ def pod_seen(pod: Any, *, gone: bool) -> PodSeen:
         else None,
         termination=_termination(status),
         owner_job=owners[0] if owners else None,
+        gpus=gpu_pod(pod).gpus,
     )
 
 

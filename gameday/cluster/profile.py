@@ -12,14 +12,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from gameday.plan.fields import Bound, LabelKey, LabelValue
+from gameday.plan.limits import Limits, TimeZone
+from gameday.plan.models import Approval
 
 _ENV_PREFIX = "GAMEDAY_"
 _ENV_DELIMITER = "__"
@@ -81,6 +87,68 @@ class Endpoint(BaseModel):
         return self
 
 
+class Freeze(BaseModel):
+    """A time in which nothing may be changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    start: date | datetime
+    """A day or a moment; a moment without an offset, and a day, are meant in `zone`."""
+    end: date | datetime
+    """The last day, that day included; or the moment at which it ends."""
+    zone: TimeZone = "UTC"
+    why: str = Field(min_length=1, max_length=200)
+    """What people are told, e.g. `quarter end`."""
+
+    @model_validator(mode="after")
+    def _ends_after_it_starts(self) -> Freeze:
+        if self.until <= self.since:
+            raise ValueError("a freeze must end after its start")
+        return self
+
+    @property
+    def since(self) -> datetime:
+        """Its first moment."""
+        return self._moment(self.start, timedelta())
+
+    @property
+    def until(self) -> datetime:
+        """The moment after its last one."""
+        return self._moment(self.end, timedelta(days=1))
+
+    def _moment(self, written: date | datetime, whole_day: timedelta) -> datetime:
+        if isinstance(written, datetime):
+            return written if written.tzinfo else written.replace(tzinfo=ZoneInfo(self.zone))
+        return datetime.combine(written + whole_day, time(), ZoneInfo(self.zone))
+
+
+class ClusterGuardrails(Limits):
+    """The limits of one cluster, and what its labels and metrics are called."""
+
+    protected_namespaces: tuple[str, ...] = ("kube-system",)
+    """No pod of these may be on a target; pods of DaemonSets and the kubelet's static pods do not count."""
+    protected_priority_classes: tuple[str, ...] = ("system-cluster-critical",)
+    """The same for pods of these priority classes."""
+    max_duration: Bound | None = None
+    """The longest a whole run may take; None leaves it to the plan."""
+    max_api_error_percent: float = Field(default=25, gt=0, le=100)
+    """The share of our own requests that the API server may fail or throttle (429), once there are twenty; percent."""
+    pod_disruption_budgets: bool = True
+    """Whether a plan that moves pods away needs as many allowed disruptions as it has pods to move."""
+    freezes: tuple[Freeze, ...] = ()
+    """Times in which no game-day may run."""
+    pool_selector: dict[LabelKey, LabelValue] = Field(default={"nvidia.com/gpu.present": "true"})
+    """Labels that make a node part of the GPU pool; GPU feature discovery sets this one."""
+    topology_label: LabelKey = "topology.kubernetes.io/zone"
+    """The label that names a node's rack, zone or other failure domain, for `max_domain_percent`."""
+    unhealthy_query: str = (
+        'kube_node_spec_taint{key=~"${quarantine_taint_keys}"} or kube_node_spec_unschedulable == 1'
+        ' or kube_node_status_condition{condition="Ready",status="true"} == 0 or gameday_health_gpu_fault_active == 1'
+    )
+    """PromQL for `max_unhealthy_nodes`: a series with a `node` label for each unhealthy node. As it stands it is
+    kube-state-metrics' or our node-health controller's word."""
+
+
 class ClusterProfile(BaseSettings):
     """Everything about one cluster that is not the plan's business. Holds no secret."""
 
@@ -95,6 +163,9 @@ class ClusterProfile(BaseSettings):
 
     name: str = "default"
     """What people call the cluster; shown in reports."""
+    identity: str | None = Field(default=None, min_length=1, max_length=253)
+    """What makes two runs runs of one cluster, which are compared with each other. None: the UID of namespace
+    kube-system. A cluster that is made anew each time (kind in CI, a rehearsal) gives a word of its own here."""
     kubeconfig: Path | None = None
     """None: $KUBECONFIG, then ~/.kube/config, as kubectl does."""
     context: str | None = None
@@ -121,10 +192,33 @@ class ClusterProfile(BaseSettings):
     """key=value a node must carry before a game-day may touch it."""
     detector: str = "gameday"
     """The detector profile that watches this cluster."""
+    detector_profiles: tuple[Path, ...] = ()
+    """Folders of the team's own detector profiles (docs/detectors.md), which plans may name; the last one wins."""
     quarantine_taint_keys: tuple[str, ...] = ("trainy.konduktor.ai/faulty",)
     """Keys of the taints this cluster's detectors set. A node that carries one is no target, and one that a game-day
     provoked, expected or not, is removed again."""
+    allow_dangerous: tuple[str, ...] = ()
+    """Types of dangerous faults that may be used on this cluster, by plans that allow them as well (docs/faults.md)."""
+    lease_duration_s: float = Field(default=30.0, ge=1, le=600)
+    """Seconds after which a run that renews its lease no more is taken for dead: what a crash keeps the next run
+    waiting for, and what an outage of the API server may last without ending a run."""
     agent_image: str = "ghcr.io/gpu-gameday/agent:latest"
+    agent_runtime_class: str | None = None
+    """RuntimeClass of the agent's pods, `nvidia` where NVIDIA's runtime is not the nodes' default; without that runtime
+    the agent finds no driver library, and NVML is not measured."""
+    grafana: Endpoint | None = None
+    """Grafana, where each run's fault window becomes an annotation with the tag `gameday`; None: nowhere."""
+    publish_to: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9+.-]*://[^@\s]*$")
+    """fsspec URL that finished runs' folders are copied under, like s3://bucket/gamedays; None: nowhere. Credentials
+    are the storage's own affair (its environment variables or files), never in here."""
+    notify: tuple[str, ...] = ()
+    """Prefect notification blocks, `type/name` as in `slack-webhook/gpu-oncall`, that hear of runs: docs/exports.md."""
+    notify_on: Literal["red or change", "every run"] = "red or change"
+    """Red is every outcome but passed; a change is an outcome that differs from the plan's last run's."""
+    guardrails: ClusterGuardrails = ClusterGuardrails()
+    """What every game-day on this cluster may at most cost; a plan can only be stricter."""
+    approval: Approval = Approval()
+    """Whether every game-day on this cluster needs a person's yes before it breaks anything."""
 
     @classmethod
     def settings_customise_sources(
@@ -143,6 +237,10 @@ class ClusterProfile(BaseSettings):
         if self.in_cluster and (self.kubeconfig or self.context):
             raise ValueError("in_cluster excludes kubeconfig and context")
         return self
+
+
+_SECTIONS: Mapping[str, type[BaseModel]] = {"guardrails": ClusterGuardrails, "approval": Approval}
+"""The keys that hold keys of their own; all others are servers."""
 
 
 def load_profile(path: Path | None = None) -> ClusterProfile:
@@ -193,7 +291,7 @@ def _advice(kind: str, message: str, where: list[str], variable: str) -> str:
     if kind == "missing":
         return f"is missing; set it in the profile file or as {variable}"
     if kind == "extra_forbidden":
-        model = Endpoint if len(where) > 1 else ClusterProfile
+        model = _SECTIONS.get(where[0], Endpoint) if len(where) > 1 else ClusterProfile
         near = get_close_matches(where[-1], model.model_fields, n=1)
         return f"no such key; did you mean {near[0]}?" if near else "no such key; remove it"
     return message.removeprefix("Value error, ")

@@ -51,7 +51,7 @@ def fault_for(parameters: FaultParameters) -> Fault[Any]:
 
 def parse_parameters(data: dict[str, Any]) -> FaultParameters:
     """Plain data to the fault's own model; raises ValueError (pydantic's included) that names what is wrong."""
-    return _known(data.get("type")).parameters.model_validate(data)
+    return _known(data.get("type")).parameters.model_validate(data, context={"faults": parameter_models()})
 
 
 def _known(name: object) -> Fault[Any]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from gameday.faults.base import Evidence, Fault, Layer
+from gameday.faults.base import Claim, Evidence, Fault, Layer
+from gameday.faults.kernel_log import MOST_REPEATS, NOTHING_TO_UNDO, write
 from gameday.host.base import Host, HostError
+from gameday.host.privileges import KERNEL_LOG, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.xid.catalogue import xids
 from gameday.xid.lines import Form, format_xid
 
-_PRIORITY = "<3>"
-"""Facility 0, severity error, as the driver's; the kernel turns facility 0 of a user's write into LOG_USER."""
 _READ_BY_DCGM = frozenset({79, 119, 120})
 """DCGM 4.6 parses these from the kernel log, in the bare form only (research/gpu-health.md 2.2)."""
 
@@ -27,7 +26,7 @@ class XidParameters(FaultParameters):
     """NVML index of the GPU the line names; None: the one the run chose."""
     form: Form = Form.KERNEL
     """How the line is written: which form a detector sees is in research/gpu-health.md 2.2."""
-    repeat: int = Field(default=1, ge=1, le=10)
+    repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
     """How many times the line is written; ten in five seconds is printk's own rate limit."""
 
     @field_validator("xid", mode="before")
@@ -55,6 +54,7 @@ class XidFault(Fault[XidParameters]):
 
     parameters: ClassVar[type[FaultParameters]] = XidParameters
     layer: ClassVar[Layer] = Layer.KERNEL_LOG
+    security: ClassVar[PodSecurity] = KERNEL_LOG
     summary: ClassVar[str] = "Writes an Xid line for one GPU to the node's kernel log"
     does_not_reach: ClassVar[str] = (
         "NVML (nvidia-smi, the device plugin), DCGM's counters and dcgm-exporter's metrics: the GPU itself is well, "
@@ -69,6 +69,9 @@ class XidFault(Fault[XidParameters]):
         "DCGM (bare 79, 119, 120 only)",
     )
 
+    def claims(self, parameters: XidParameters) -> tuple[Claim, ...]:
+        return ()  # a line more in the log is in nobody's way
+
     def warnings(self, parameters: XidParameters) -> tuple[str, ...]:
         if parameters.form is not Form.BARE or parameters.xid not in _READ_BY_DCGM:
             return ()
@@ -82,31 +85,10 @@ class XidFault(Fault[XidParameters]):
 
     def inject(self, parameters: XidParameters, gpu: int, host: Host) -> Evidence:
         index = gpu if parameters.gpu is None else parameters.gpu
-        record = _PRIORITY + _line(parameters, _pci_bus_id(host, index))
-        text = record.removeprefix(_PRIORITY)
-        before = _count(host, text)
-        written_at = datetime.now(UTC)
-        for _ in range(parameters.repeat):
-            host.write_kernel_log(record)
-        after = _count(host, text)
-        if after - before < parameters.repeat:
-            raise HostError(
-                f"wrote {parameters.repeat} kernel-log record(s) and found {after - before} new on reading back; "
-                "is printk.devkmsg rate-limiting, or the ring buffer wrapping?"
-            )
-        lines = (
-            f"before: {before} such record(s) in the kernel log",
-            f"written x{parameters.repeat}: {record}",
-            f"after: {after} such record(s) in the kernel log",
-        )
-        return Evidence(lines=lines, written_at=written_at)
+        return write(host, _line(parameters, _pci_bus_id(host, index)), parameters.repeat)
 
     def undo(self, parameters: XidParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        return Evidence(
-            lines=(
-                "nothing to undo on the host: a kernel-log record stays until the ring buffer wraps or the node boots",
-            )
-        )
+        return Evidence(lines=(NOTHING_TO_UNDO,))
 
     def verify_undone(self, parameters: XidParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
         return True
@@ -126,7 +108,3 @@ def _pci_bus_id(host: Host, index: int) -> str:
     if not gpus[index].pci_bus_id:
         raise HostError(f"GPU {index} is lost and NVML cannot tell its PCI id; choose another GPU or reboot the node")
     return gpus[index].pci_bus_id
-
-
-def _count(host: Host, text: str) -> int:
-    return sum(text in line for line in host.read_kernel_log())

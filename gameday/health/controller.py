@@ -69,7 +69,7 @@ class Controller:
         watch = NodeFollower(self._api.node_source(), self._node_changed)
         watch.__enter__()  # its thread is a daemon: the process does not wait for it at the end
         while not watch.wait_synced(0.2):
-            if self._stopping.is_set():
+            if self._stopping.wait(0.2):
                 return
         since = self._load_checkpoint()
         self._inbox.put(_AllNodesKnown())

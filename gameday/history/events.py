@@ -91,6 +91,12 @@ class NodeSnapshot(BaseModel):
     boot_id: str
     allocatable_gpus: int | None = Field(description="None where the node reports none")
 
+    @property
+    def lingering_cordon(self) -> Taint | None:
+        """The taint of a cordon that is no more: the node lifecycle controller has yet to take it off."""
+        taints = () if self.unschedulable else self.taints
+        return next((taint for taint in taints if taint.key == "node.kubernetes.io/unschedulable"), None)
+
 
 class _Event(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -106,6 +112,8 @@ class RunStarted(_Event):
     operator: str
     cluster: str = Field(description="kube context or server URL, without credentials")
     cluster_uid: str = Field(description="UID of the kube-system namespace")
+    cluster_name: str = Field(default="", description="what people call the cluster: the profile's name")
+    cluster_id: str = Field(default="", description="by which runs are told to be of one cluster; empty: its UID")
     server_version: str
     flow_run_id: str | None = None
     flow_run_url: str | None = None
@@ -228,22 +236,141 @@ class TaintSeen(_Event):
     at: AwareDatetime
 
 
+class ConditionSeen(_Event):
+    """A condition of a target that came, changed or went; `at` is when the watch showed it."""
+
+    kind: Literal["condition_seen"] = "condition_seen"
+    node: str
+    condition: str
+    status: str | None = Field(description="True, False or Unknown; None where the condition is no longer there")
+    reason: str = ""
+    message: str = ""
+    at: AwareDatetime
+
+
+class LabelSeen(_Event):
+    """A label of a target that came, changed or went; `at` is when the watch showed it."""
+
+    kind: Literal["label_seen"] = "label_seen"
+    node: str
+    label: str
+    value: str | None = Field(description="None where the label is no longer there")
+    at: AwareDatetime
+
+
+class AllocatableSeen(_Event):
+    """How many GPUs the kubelet offers on a target, whenever that changes; `at` is when the watch showed it."""
+
+    kind: Literal["allocatable_seen"] = "allocatable_seen"
+    node: str
+    gpus: int | None = Field(description="allocatable nvidia.com/gpu; None where the node reports none")
+    before: int | None
+    at: AwareDatetime
+
+
+class CordonSeen(_Event):
+    """A target that was made unschedulable, or schedulable again; `at` is when the watch showed it."""
+
+    kind: Literal["cordon_seen"] = "cordon_seen"
+    node: str
+    cordoned: bool
+    at: AwareDatetime
+
+
+class DetectorConsulted(_Event):
+    """The profile of the detector that the plan names: which of the plan's expectations are the profile's."""
+
+    kind: Literal["detector_consulted"] = "detector_consulted"
+    detector: str
+    title: str
+    source: str = Field(description="where the profile's word on this fault stands")
+    sees: bool | None = Field(description="None where the profile says nothing about this fault")
+    why: str = Field(default="", description="why it cannot see the fault, or what else is to be known")
+    filled: tuple[str, ...] = Field(description="keys of the plan's `expect` that come from the profile")
+
+
+class KubernetesEventSeen(_Event):
+    """A Kubernetes Event about a target node, as its own time stamps tell it."""
+
+    kind: Literal["kubernetes_event_seen"] = "kubernetes_event_seen"
+    node: str
+    reason: str
+    type: str = Field(description="Normal, Warning, or what else the writer put there")
+    source: str = Field(description="reporting component")
+    message: str
+    count: int = 1
+    at: AwareDatetime
+
+
+class SignalUnwatched(_Event):
+    """A signal that the run could not follow: what is said of it is unknown, and no absence."""
+
+    kind: Literal["signal_unwatched"] = "signal_unwatched"
+    node: str
+    signal: Literal["events"]
+    why: str
+
+
+class CanaryMeasured(_Event):
+    """What a canary job measured on a target: the signal of faults that slow work down and break nothing."""
+
+    kind: Literal["canary_measured"] = "canary_measured"
+    node: str
+    measure: str = Field(description="what was measured, e.g. 'all-reduce bus bandwidth'")
+    phase: Literal["before", "during", "after"]
+    value: float | None = Field(description="None where it could not be measured")
+    unit: str
+    bound: str = Field(default="", description="as shown to people; empty where there is none")
+    ok: bool | None
+    detail: str = ""
+    gpus: int = Field(default=0, description="how many GPUs the canary held")
+    peer: str = Field(default="", description="who answered, where it asked somebody")
+    at: AwareDatetime
+
+
+class KernelLineSeen(_Event):
+    """A line of a real incident's kernel log that speaks of a GPU or an NVSwitch: a post-mortem's, nothing injected."""
+
+    kind: Literal["kernel_line_seen"] = "kernel_line_seen"
+    node: str
+    family: str = Field(description="xid, sxid, gpu-lost, peermem or gpu-reset")
+    code: int | None = Field(description="None where the line names none")
+    pci: str | None = Field(description="of the GPU or NVSwitch; None where the line names none")
+    decision: str = Field(description="what the catalogue policy makes of it: quarantine, workload, event or nothing")
+    reason: str
+    line: str
+    at: AwareDatetime = Field(description="as the log store dates the line")
+
+
 class WorkloadSeen(_Event):
     """What one pod proved about scheduling.
 
     `canary` must not land on the tainted node; `resubmitted` must land on a
     healthy one; `running` is a pod that was there before; `return` must land
-    on the node after QA.
+    on the node after QA; `misaligned` asks for more than one NUMA node has, and
+    must be rejected by the kubelet.
     """
 
     kind: Literal["workload_seen"] = "workload_seen"
-    purpose: Literal["canary", "resubmitted", "running", "return"]
+    purpose: Literal["canary", "resubmitted", "running", "return", "misaligned"]
     pod: str
-    node: str | None = Field(description="where it runs; None while it runs nowhere")
+    node: str | None = Field(description="where it runs or was rejected; None while it is scheduled nowhere")
     phase: str
     wanted: str
     ok: bool | None
     detail: str
+
+
+class RecoveryDisturbed(_Event):
+    """A second fault that was to be in while the node is repaired; what it did shows in `Remediated` after it."""
+
+    kind: Literal["recovery_disturbed"] = "recovery_disturbed"
+    intent: str
+    target: Target
+    fault: str
+    layer: str
+    written_at: AwareDatetime | None = Field(description="by the node's clock; None where it did not go in")
+    evidence: tuple[str, ...]
 
 
 class Remediated(_Event):
@@ -277,6 +404,39 @@ class NodeReturned(_Event):
     uncordoned: bool
 
 
+class GuardChecked(_Event):
+    """One guardrail, as it was found before the fault or while it was in."""
+
+    kind: Literal["guard_checked"] = "guard_checked"
+    guardrail: str
+    phase: Literal["before", "during"]
+    limit: str = Field(description="as shown to people, with whose limit it is")
+    measured: str = Field(description="empty where it could not be measured")
+    ok: bool | None = Field(description="None where it could not be measured")
+    why: str = Field(default="", description="what is wrong, or why it could not be measured")
+    looks: int = Field(default=1, description="how often it was looked at in this phase, this time included")
+
+
+class ApprovalAsked(_Event):
+    """The run waits for a person's yes; nothing is broken yet."""
+
+    kind: Literal["approval_asked"] = "approval_asked"
+    within_s: float
+    where: str = Field(description="where the answer is given")
+
+
+class ApprovalAnswered(_Event):
+    """`by` is the name the person gave: Prefect's open-source server knows no users."""
+
+    kind: Literal["approval_answered"] = "approval_answered"
+    approved: bool
+    by: str
+    via: Literal["Prefect", "command line"]
+    comment: str = ""
+    season: str = Field(default="", description="the season for which it was answered once; empty: for this run alone")
+    answered_at: AwareDatetime | None = Field(default=None, description="None: when this was written")
+
+
 class ApiCost(_Event):
     """What the run cost one server, cumulated since the run started."""
 
@@ -286,6 +446,47 @@ class ApiCost(_Event):
     bytes_received: int
     bytes_sent: int
     by_call: dict[str, int] = Field(description="'VERB resource' -> requests")
+
+
+class FrameRead(_Event):
+    """Where the rows of a frame come from, so that every number has its source."""
+
+    kind: Literal["frame_read"] = "frame_read"
+    frame: str
+    server: str = Field(description="whose answer it is")
+    query: str = Field(description="as it was asked; for a watch what it selects")
+    start: AwareDatetime
+    end: AwareDatetime
+    step_s: float | None = Field(description="one sample per so many seconds; None: every one there is")
+    rows: int
+
+
+class OwnCost(_Event):
+    """What the run cost the machine it ran on, from its start to the closing of its frames."""
+
+    kind: Literal["own_cost"] = "own_cost"
+    cpu_s: float = Field(description="seconds of processor, user and system, of the process the run was in")
+    peak_rss_bytes: int = Field(description="the most memory that process ever held")
+
+
+class GpuIdentity(BaseModel):
+    """One GPU as dcgm-exporter's labels name it; empty where they do not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpu: str = Field(description="NVML index as text, as in the frames")
+    uuid: str = ""
+    model: str = ""
+    driver: str = ""
+    pci: str = ""
+
+
+class GpusIdentified(_Event):
+    """Which GPUs a target holds, so that a report names the very board."""
+
+    kind: Literal["gpus_identified"] = "gpus_identified"
+    node: str
+    gpus: tuple[GpuIdentity, ...]
 
 
 class Problem(_Event):
@@ -318,8 +519,11 @@ class RunEnded(_Event):
 
 Event = Annotated[
     RunStarted | StepStarted | StepEnded | WaitStarted | TargetsChosen | SteadyStateChecked | NodeSeen
-    | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | WorkloadSeen
-    | Remediated | QaChecked | NodeReturned | ApiCost | Problem | Aborted | Refused | RunEnded,
+    | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
+    | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
+    | RecoveryDisturbed | Remediated | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
+    | SignalUnwatched
+    | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip
 

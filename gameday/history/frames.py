@@ -29,7 +29,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
     },
     # one row per line of the log store that concerns a target
     "logs": {"time": "datetime64[ns, UTC]", "node": "string", "line": "string"},
-    # one row per change of a pod that the run watched
+    # a pod's first sight and each change of its phase (Deleted: it is gone) or node; gpus it asks for
     "pods": {
         "time": "datetime64[ns, UTC]",
         "namespace": "string",

@@ -7,7 +7,9 @@ since A100 do both at one rate, so the figure stands against BF16 floors.
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -28,6 +30,7 @@ def measure_load(
     Never raises for what the GPU or CuPy does: a result of None and `detail` say it.
     """
     if cupy is None:
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML counts; CUDA's own order is by speed
         try:
             cupy = import_module("cupy")  # the optional extra
         except ImportError as error:
@@ -45,23 +48,41 @@ def _not_run(gpu: int, why: str) -> LoadResult:
     return LoadResult(gpu=gpu, gemm_tflops=None, memory_bandwidth_gbs=None, detail=why)
 
 
-def _gemm(cupy: ModuleType, seconds: float, size: int) -> tuple[float, int]:
-    """(TFLOP/s, elements that differ from the reference in any product).
+class Gemm:
+    """One product again and again, against a reference.
 
     The factors hold only -1 and 1, so every partial sum is a whole number
     below FP16's exact limit of 2048 (22 standard deviations at 8192), and the
     product must match the FP32 reference to the bit whatever order it is summed in.
     """
-    generator = cupy.random.RandomState(seed=1)
-    left, right = (generator.randint(0, 2, (size, size)).astype(cupy.float16) * 2 - 1 for _ in range(2))
-    reference = (left.astype(cupy.float32) @ right.astype(cupy.float32)).astype(cupy.float16)
-    product = left @ right  # warms cuBLAS up
-    busy, products, wrong = 0.0, 0, int(cupy.count_nonzero(product != reference))
+
+    def __init__(self, cupy: ModuleType, size: int, dtype: Any) -> None:
+        generator = cupy.random.RandomState(seed=1)
+        left, right = (generator.randint(0, 2, (size, size)).astype(dtype) * 2 - 1 for _ in range(2))
+        self.flop = 2 * size**3
+        self._cupy = cupy
+        self._factors = left, right
+        self._reference = (left.astype(cupy.float32) @ right.astype(cupy.float32)).astype(dtype)
+        self._product = left @ right  # warms cuBLAS up
+
+    def multiply(self) -> float:
+        """Seconds it took."""
+        return timed(self._cupy, lambda: self._cupy.matmul(*self._factors, out=self._product))
+
+    def wrong(self) -> int:
+        """Elements of the last product that differ from the reference."""
+        return int(self._cupy.count_nonzero(self._product != self._reference))
+
+
+def _gemm(cupy: ModuleType, seconds: float, size: int) -> tuple[float, int]:
+    """(TFLOP/s, elements that differ from the reference in any product)."""
+    gemm = Gemm(cupy, size, cupy.float16)
+    busy, products, wrong = 0.0, 0, gemm.wrong()
     while busy < seconds:
-        busy += _timed(cupy, lambda: cupy.matmul(left, right, out=product))
+        busy += gemm.multiply()
         products += 1
-        wrong += int(cupy.count_nonzero(product != reference))
-    return 2 * size**3 * products / busy / 1e12, wrong
+        wrong += gemm.wrong()
+    return gemm.flop * products / busy / 1e12, wrong
 
 
 def _copy(cupy: ModuleType, seconds: float, size: int) -> float:
@@ -70,12 +91,13 @@ def _copy(cupy: ModuleType, seconds: float, size: int) -> float:
     target = cupy.empty_like(source)
     busy, copies = 0.0, 0
     while busy < seconds:
-        busy += _timed(cupy, lambda: cupy.copyto(target, source))
+        busy += timed(cupy, lambda: cupy.copyto(target, source))
         copies += 1
     return 2 * size * copies / busy / 1e9
 
 
-def _timed(cupy: ModuleType, work: Any) -> float:
+def timed(cupy: ModuleType, work: Callable[[], Any]) -> float:
+    """Seconds of `work` on the GPU."""
     cupy.cuda.Stream.null.synchronize()
     start = time.perf_counter()
     work()

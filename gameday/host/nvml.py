@@ -12,10 +12,13 @@ from types import ModuleType
 from typing import Any
 
 from gameday.host.base import GpuSample, HostError
+from gameday.host.cpus import format_cpus
 
 Read = Callable[[ModuleType, Any], dict[str, Any]]
 """(pynvml, device handle) -> fields of GpuSample, in its units."""
 
+_AFFINITY_WORDS = 64
+"""Of 64 CPUs each: 4096, the most a distribution's kernel is built for (NR_CPUS 8192 exists, machines do not)."""
 _HINTS = {
     "NVMLError_LibraryNotFound": "is the NVIDIA driver installed, and its libraries mounted into this container?",
     "NVMLError_DriverNotLoaded": "the nvidia kernel module is not loaded; see `dmesg` and `lsmod` on the host",
@@ -84,6 +87,21 @@ def _power_limit(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     return {"power_limit_w": nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000}
 
 
+def _power_limit_default(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    return {"power_limit_default_w": nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000}
+
+
+def _ecc_mode(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    current, pending = nvml.nvmlDeviceGetEccMode(handle)
+    return {"ecc_mode": bool(current), "ecc_mode_pending": bool(pending)}
+
+
+def _cpu_affinity(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    words = nvml.nvmlDeviceGetCpuAffinity(handle, _AFFINITY_WORDS)
+    cpus = [64 * number + bit for number, word in enumerate(words) for bit in range(64) if word >> bit & 1]
+    return {"cpu_affinity": format_cpus(cpus)} if cpus else {}
+
+
 def _memory(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     info = nvml.nvmlDeviceGetMemoryInfo(handle)
     return {"memory_used_bytes": info.used, "memory_total_bytes": info.total}
@@ -149,13 +167,14 @@ _READS: tuple[Read, ...] = (
     _memory_temperature,
     _power,
     _power_limit,
+    _power_limit_default,
     _plain("sm_clock_mhz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
     _plain("sm_clock_max_mhz", "nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
     _plain("memory_clock_mhz", "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
     lambda nvml, handle: {"utilization_pct": nvml.nvmlDeviceGetUtilizationRates(handle).gpu},
     _memory,
     _clocks_event_reasons,
-    lambda nvml, handle: {"ecc_mode": bool(nvml.nvmlDeviceGetEccMode(handle)[0])},
+    _ecc_mode,
     _ecc("UNCORRECTED", "ecc_dbe_volatile"),
     _ecc("CORRECTED", "ecc_sbe_volatile"),
     _remapped_rows,
@@ -166,4 +185,5 @@ _READS: tuple[Read, ...] = (
     _plain("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
     _plain("pcie_replay_counter", "nvmlDeviceGetPcieReplayCounter"),
     lambda nvml, handle: {"persistence_mode": bool(nvml.nvmlDeviceGetPersistenceMode(handle))},
+    _cpu_affinity,
 )

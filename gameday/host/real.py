@@ -13,8 +13,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gameday.host.base import GpuSample, HostError, LoadResult, ProgramResult
+from gameday.host.base import GpuSample, GpuUser, HostError, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.host.kernel_log import encode_record, render_record
+from gameday.host.work import Works
 
 _READ_LOG_WITHIN_S = 10.0
 """A log that grows faster than it is read must not keep the agent for ever."""
@@ -32,6 +33,7 @@ class RealHost:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
+        self._works = Works()
 
     def write_kernel_log(self, record: str) -> None:
         raw = encode_record(record)
@@ -116,6 +118,37 @@ class RealHost:
         from gameday.host.load import measure_load  # noqa: PLC0415 - optional extra
 
         return measure_load(gpu, seconds)
+
+    def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
+        from gameday.host.processes import begin_work  # noqa: PLC0415 - few roles do work
+
+        return self._works.start(gpu, lambda: begin_work(gpu, order))
+
+    def steer_work(self, gpu: int, utilization: float) -> None:
+        self._works.steer(gpu, utilization)
+
+    def work_report(self, gpu: int) -> WorkReport | None:
+        return self._works.report(gpu)
+
+    def end_work(self, gpu: int) -> WorkReport | None:
+        from gameday.host.processes import end_workers  # noqa: PLC0415
+
+        last = self._works.end(gpu)
+        end_workers(self._root / "proc", gpu)
+        return last
+
+    def work_runs(self, gpu: int) -> bool:
+        from gameday.host.processes import workers  # noqa: PLC0415
+
+        return bool(workers(self._root / "proc", gpu))
+
+    def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
+        from gameday.host.processes import device_users  # noqa: PLC0415
+
+        pci = next((sample.pci_bus_id for sample in self.gpus() if sample.index == gpu), "")
+        if not pci:
+            raise HostError(f"no GPU {gpu} whose PCI address NVML tells, so nobody knows who uses it")
+        return device_users(self._root / "proc", pci)
 
     def _in_container(self) -> bool:
         """Whether process 1 lives in another mount namespace: then it is the host's init, seen through hostPID."""

@@ -7,15 +7,18 @@ per pod, and a richer client would cost more than the agent itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from http.client import HTTPConnection, HTTPException
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from gameday.host.base import GpuSample, HostError, LoadResult, ProgramResult
+from gameday.host.base import GpuSample, GpuUser, HostError, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.host.kernel_log import encode_record
+from gameday.host.work import FIRST_REPORT_WITHIN_S, Work, Works
 
 _ANSWER_WITHIN_S = 10.0
 """A model of a host answers at once; more than this is a dead rehearsal."""
@@ -41,8 +44,19 @@ class _Gpus(BaseModel):
     gpus: list[GpuSample]
 
 
+class _Users(BaseModel):
+    users: tuple[GpuUser, ...]
+
+
+class _Runs(BaseModel):
+    runs: bool
+
+
 class VirtualHost:
-    """A client of one virtual host; safe to use from several threads, as every call is a connection of its own."""
+    """A client of one virtual host; safe to use from several threads, as every call is a connection of its own.
+
+    Work is an answer that goes on: it ends with its connection, and so with the agent.
+    """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -51,6 +65,7 @@ class VirtualHost:
         self._host = parts.hostname
         self._port = parts.port
         self._path = parts.path.rstrip("/")
+        self._works = Works()
 
     def write_kernel_log(self, record: str) -> None:
         self._call("POST", "/kernel-log", {"record": encode_record(record).decode()})
@@ -77,6 +92,48 @@ class VirtualHost:
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
         return self._read(LoadResult, "POST", "/load", {"gpu": gpu, "seconds": seconds}, seconds)
 
+    def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
+        return self._works.start(gpu, lambda: self._begin(gpu, order))
+
+    def steer_work(self, gpu: int, utilization: float) -> None:
+        self._works.steer(gpu, utilization)
+
+    def work_report(self, gpu: int) -> WorkReport | None:
+        return self._works.report(gpu)
+
+    def end_work(self, gpu: int) -> WorkReport | None:
+        last = self._works.end(gpu)
+        self._call("DELETE", f"/work?gpu={gpu}")
+        return last
+
+    def work_runs(self, gpu: int) -> bool:
+        return self._read(_Runs, "GET", f"/work?gpu={gpu}").runs
+
+    def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
+        return self._read(_Users, "GET", f"/gpu-users?gpu={gpu}").users
+
+    def _begin(self, gpu: int, order: WorkOrder) -> Work:
+        """Raises HostError."""
+        connection = HTTPConnection(self._host, self._port, timeout=FIRST_REPORT_WITHIN_S)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise self._unreachable("POST", "/work", error) from None
+        wire = connection.sock
+        answer = self._ask(connection, "POST", "/work", {"gpu": gpu, "order": order.model_dump()})
+        if answer.status >= 400:
+            raise HostError(f"virtual host POST /work: HTTP {answer.status}: {_reason(answer.read(_MAX_BODY_BYTES))}")
+
+        def cut_off() -> None:
+            # close() would take the answer from under the thread that reads it.
+            with suppress(OSError):
+                wire.shutdown(socket.SHUT_RDWR)
+
+        def steer(utilization: float) -> None:
+            self._call("PUT", "/work", {"gpu": gpu, "utilization": utilization})
+
+        return Work(_lines(connection, answer), cut_off, steer)
+
     def _read(self, model: type[M], method: str, path: str, body: dict[str, Any] | None = None, work_s: float = 0) -> M:
         raw = self._call(method, path, body, work_s)
         try:
@@ -88,23 +145,44 @@ class VirtualHost:
         """The body of a 2xx answer. `work_s`: seconds the host itself may need before it answers."""
         connection = HTTPConnection(self._host, self._port, timeout=work_s + _ANSWER_WITHIN_S)
         try:
+            answer = self._ask(connection, method, path, body)
+            raw = answer.read(_MAX_BODY_BYTES)
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(method, path, error) from None
+        finally:
+            connection.close()
+        if answer.status >= 400:
+            raise HostError(f"virtual host {method} {path}: HTTP {answer.status}: {_reason(raw)}")
+        return raw
+
+    def _ask(
+        self, connection: HTTPConnection, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> HTTPResponse:
+        """The answer, its body unread. Raises HostError."""
+        try:
             connection.request(
                 method,
                 self._path + path,
                 body=None if body is None else json.dumps(body),
                 headers={"Content-Type": "application/json"} if body is not None else {},
             )
-            answer = connection.getresponse()
-            raw = answer.read(_MAX_BODY_BYTES)
+            return connection.getresponse()
         except (OSError, HTTPException, UnicodeError) as error:
-            raise HostError(
-                f"virtual host {self._host}:{self._port} {method} {path}: {error or type(error).__name__}"
-            ) from None
-        finally:
             connection.close()
-        if answer.status >= 400:
-            raise HostError(f"virtual host {method} {path}: HTTP {answer.status}: {_reason(raw)}")
-        return raw
+            raise self._unreachable(method, path, error) from None
+
+    def _unreachable(self, method: str, path: str, error: Exception) -> HostError:
+        return HostError(f"virtual host {self._host}:{self._port} {method} {path}: {error or type(error).__name__}")
+
+
+def _lines(connection: HTTPConnection, answer: HTTPResponse) -> Iterator[bytes]:
+    """Raises OSError, and ValueError for an answer that breaks off within a chunk."""
+    try:
+        yield from answer
+    except HTTPException as error:
+        raise OSError(str(error) or type(error).__name__) from None
+    finally:
+        connection.close()
 
 
 def _reason(raw: bytes) -> str:

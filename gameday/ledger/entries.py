@@ -30,6 +30,9 @@ class TakeOutFault(_Model):
     pod: str
     gpu: int
     fault: dict[str, Any] = Field(description="the fault's parameters as plain data")
+    undo_state: dict[str, str] = Field(
+        default={}, description="prior values, as the injector told them once the fault was in"
+    )
 
 
 class RestoreNode(_Model):
@@ -73,11 +76,15 @@ class Entry(_Model):
         return f"node/{self.node}"
 
 
-class Header(_Model):
-    """Whose ledger this is."""
+class Header(BaseModel):
+    """Whose ledger this is. A reaper that is older than the run passes over what it does not know: it is no undo."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     run_id: str
     plan: str
     started: AwareDatetime
     operator: str
     host: str
+    flow_run: str | None = None
+    """Prefect's id of the flow run that the run's process was started for; None where no flow carries it."""

@@ -14,6 +14,8 @@ from gameday.ledger.entries import Entry, Header, Undo
 
 LEDGER_LABEL = "gameday.dev/ledger"
 _HEADER = "run.json"
+# From this HTTP status on an error does not say whether the request was carried out.
+_SAYS_NOTHING = 500
 # An entry's evidence is cut to this many bytes as JSON, three times what an undo has to say: a plan's 100 targets with
 # eight entries each then stay below the 1 MiB a ConfigMap may hold. The history keeps all of it.
 _EVIDENCE_BYTES = 800
@@ -62,13 +64,27 @@ class Ledger:
     ) -> Entry:
         """Write what is about to be done and how to undo it. Only when this returns may it be done.
 
-        `with_next` leaves the writing to the next intent, for what only that one sets off.
+        `with_next` leaves the writing to the next intent, for what only that one sets off. What was written ahead
+        with another and is still open is not written again.
         """
-        entry = Entry(id=id, seq=len(self._entries), act=act, node=node, undo=undo, expires=expires)
+        ahead = self.intended(id, undo)
+        if ahead is not None and id not in self._unwritten:
+            return ahead
+        entry = ahead or Entry(id=id, seq=len(self._entries), act=act, node=node, undo=undo, expires=expires)
         self._keep(entry)
         if not with_next:
             self.flush()
         return entry
+
+    def intended(self, id: str, undo: Undo) -> Entry | None:
+        """The open entry of this name with this undo."""
+        entry = self._entries.get(id)
+        return entry if entry is not None and entry.settled is None and entry.undo == undo else None
+
+    def learn(self, entry: Entry, undo: Undo) -> None:
+        """Write down at once what the undo of an act that is done has to know. Raises KubernetesError."""
+        self._keep(entry.model_copy(update={"undo": undo}))
+        self.flush()
 
     def settle(self, entry: Entry, cleanliness: Cleanliness, by: str, evidence: Iterable[str]) -> None:
         """Note that an entry's undo was verified. Raises KubernetesError.
@@ -86,6 +102,16 @@ class Ledger:
         (409: a run of this id has a ledger already)."""
         if not self._unwritten:
             return
+        try:
+            self._write()
+        except KubernetesError as error:
+            # Without an answer that says no, it may be there, and has to be deleted in the end.
+            self._created = self._created or error.status is None or error.status >= _SAYS_NOTHING
+            raise
+        self._created = True
+        self._unwritten.clear()
+
+    def _write(self) -> None:
         kubernetes = self._kubernetes
         data = {f"{entry.seq:04d}-{entry.id}.json": entry.model_dump_json() for entry in self._unwritten.values()}
         with kubernetes.explained(f"write {', '.join(self._unwritten)} into ledger {self.name}"):
@@ -98,8 +124,6 @@ class Ledger:
                 )
             else:
                 kubernetes.core.create_namespaced_config_map(kubernetes.profile.namespace, self._manifest(data))
-        self._created = True
-        self._unwritten.clear()
 
     def _manifest(self, data: dict[str, str]) -> dict[str, Any]:
         labels = {LEDGER_LABEL: "true", "gameday.dev/run": self.header.run_id}
@@ -115,6 +139,15 @@ class Ledger:
 
     def all_clean(self) -> bool:
         return all(entry.settled is Cleanliness.CLEAN for entry in self._entries.values())
+
+    def is_gone(self) -> bool:
+        """Whether it was written, and somebody deleted it since: only one whose every entry is clean may go. Raises
+        KubernetesError."""
+        if not self._created:
+            return False
+        found = stored_ledgers(self._kubernetes)
+        there = (*(ledger_name(one.header.run_id) for one in found.ledgers), *found.unreadable)
+        return self.name not in there
 
     def delete(self) -> None:
         """Remove the ledger; only a ledger whose every entry is clean may go. One that is gone already is fine."""

@@ -6,11 +6,15 @@ failure; what it cannot verify it calls unknown.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from gameday.agent.task import Outcome, UndoTask
+from pydantic import TypeAdapter
+
+from gameday.agent.security import security_of
+from gameday.agent.task import InjectedNote, Outcome, PriorNote, UndoTask
 from gameday.cluster.kubernetes import Kubernetes, KubernetesError
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodFollower
@@ -22,6 +26,7 @@ from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, Tak
 _GONE_WITHIN_S = 15.0
 _SECOND_AGENT_DEADLINE = timedelta(seconds=60)
 _SECOND_AGENT_WITHIN_S = 10.0
+_NOTES: TypeAdapter[PriorNote | InjectedNote] = TypeAdapter(PriorNote | InjectedNote)
 
 
 @dataclass(frozen=True)
@@ -31,8 +36,13 @@ class Undone:
     by_deadline: bool = False
 
 
-def undo_entry(kubernetes: Kubernetes, entry: Entry, run_id: str, pods: PodFollower) -> Undone:
-    """Undo one entry; never raises for a cluster that does not answer, but says unknown and why."""
+def undo_entry(
+    kubernetes: Kubernetes, entry: Entry, run_id: str, pods: PodFollower, known: Any | None = None
+) -> Undone:
+    """Undo one entry; never raises for a cluster that does not answer, but says unknown and why.
+
+    `known`: the entry's node as a watch last saw it, which saves a reading before the write.
+    """
     try:
         match entry.undo:
             case DeletePod(pod=name):
@@ -42,7 +52,7 @@ def undo_entry(kubernetes: Kubernetes, entry: Entry, run_id: str, pods: PodFollo
             case TakeOutFault() as fault:
                 return _take_out(kubernetes, entry, fault, run_id, pods)
             case RestoreNode() as restore:
-                return _restore(kubernetes, entry.node or "", restore)
+                return _restore(kubernetes, entry.node or "", restore, known)
     except KubernetesError as error:
         return Undone(Cleanliness.UNKNOWN, (str(error),))
 
@@ -77,6 +87,8 @@ def _verified(ok: bool, done: str, left: str) -> Undone:
 def _take_out(kubernetes: Kubernetes, entry: Entry, fault: TakeOutFault, run_id: str, pods: PodFollower) -> Undone:
     before = pods.seen(fault.pod)
     by_deadline = before is not None and before.reason == "DeadlineExceeded"
+    word = last_word(pods, fault.pod)
+    told = {} if word is not None or before is None or not before.ended else _told_before_death(kubernetes, fault.pod)
     uid = kubernetes.delete_pod(fault.pod)
     if not pods.wait_gone(fault.pod, uid, _GONE_WITHIN_S):
         return Undone(Cleanliness.UNKNOWN, (f"injector pod {fault.pod} is still undoing after {_GONE_WITHIN_S:g} s",))
@@ -84,7 +96,20 @@ def _take_out(kubernetes: Kubernetes, entry: Entry, fault: TakeOutFault, run_id:
     if outcome is not None and outcome.cleanliness is Cleanliness.CLEAN:
         return Undone(Cleanliness.CLEAN, outcome.evidence, by_deadline)
     why = f"injector said {outcome.cleanliness}: {outcome.error}" if outcome else "injector left no last word"
-    return _second_agent(kubernetes, entry, fault, run_id, pods, outcome, why)
+    state = {**told, **fault.undo_state, **(outcome.undo_state if outcome else {})}
+    return _second_agent(kubernetes, entry, fault, run_id, pods, state, why)
+
+
+def _told_before_death(kubernetes: Kubernetes, pod: str) -> dict[str, str]:
+    """What an agent that was killed had printed for whoever undoes in its place; its log goes with its pod."""
+    state: dict[str, str] = {}
+    try:
+        for line in kubernetes.pod_log(pod).splitlines():
+            with suppress(ValueError):
+                state |= _NOTES.validate_json(line).undo_state
+    except KubernetesError:
+        return {}
+    return state
 
 
 def _second_agent(
@@ -93,11 +118,10 @@ def _second_agent(
     fault: TakeOutFault,
     run_id: str,
     pods: PodFollower,
-    first: Outcome | None,
+    state: dict[str, str],
     why: str,
 ) -> Undone:
     node, name = entry.node or "", f"{fault.pod}-undo"
-    state = first.undo_state if first else {}
     task = UndoTask(run_id=run_id, node=node, gpu=fault.gpu, fault=fault.fault, undo_state=state)
     manifest = agent_pod(
         name,
@@ -107,6 +131,7 @@ def _second_agent(
         node=node,
         profile=kubernetes.profile,
         deadline=_SECOND_AGENT_DEADLINE,
+        security=security_of(task),
     )
     # Another reaper's second agent may be at work already: its word is as good.
     uid: str | None = None
@@ -128,9 +153,9 @@ def _second_agent(
     return Undone(outcome.cleanliness, (why, *outcome.evidence))
 
 
-def _restore(kubernetes: Kubernetes, node: str, restore: RestoreNode) -> Undone:
+def _restore(kubernetes: Kubernetes, node: str, restore: RestoreNode, known: Any | None) -> Undone:
     try:
-        before, after = kubernetes.restore_node(node, restore.unwanted, restore.unschedulable)
+        before, after = kubernetes.restore_node(node, restore.unwanted, restore.unschedulable, known)
     except KubernetesError as error:
         if error.status == 404:
             return Undone(Cleanliness.CLEAN, (f"node {node} is no longer there",))

@@ -10,6 +10,7 @@ from typing import TypeGuard
 from gameday.cluster.alertmanager import Matcher
 from gameday.cluster.prometheus import ActiveAlert
 from gameday.history.events import AlertSeen, Hop
+from gameday.plan.models import ExpectedAlert
 from gameday.run.context import Run
 
 # An alert that fired before this was there at baseline, where its exact time does not matter.
@@ -23,23 +24,29 @@ def node_of(run: Run, labels: Mapping[str, str]) -> str | None:
 
 
 def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen]:
-    """What Prometheus calls pending or firing now; new states and ended alerts go into the history.
+    """What Prometheus calls firing now, and pending for a target; new states and ended alerts go into the history.
 
+    On a large fleet somebody's alert is always about to fire and then does not: that is no news of this run, nor is
+    what a season's other runs set off.
     Raises AdapterError when Prometheus cannot be asked.
     """
-    names = {expected.name for expected in run.plan.expect.alerts}
+    targets = {target.node for target in run.targets}
+    wanted = {(expected.name, expected.about(node)) for expected in run.plan.expect.alerts for node in targets}
     active: dict[str, AlertSeen] = {}
     for alert in run.servers.prometheus.alerts():
         key = json.dumps(alert.labels, sort_keys=True)
         known = run.alerts.get(key)
         node = node_of(run, alert.labels)
+        expected = (alert.name, node) in wanted
+        if (alert.state == "pending" and node not in targets and not expected) or siblings_alert(run, alert.name, node):
+            continue
         active[key] = AlertSeen(
             alert=alert.name,
             state=alert.state,
             labels=alert.labels,
             annotations=alert.annotations,
             node=node,
-            expected=alert.name in names and node in {target.node for target in run.targets},
+            expected=expected,
             at=alert.active_at if alert.state == "pending" else known.at if _fires(known) else _fired_at(run, alert),
             at_baseline=at_baseline or (known is not None and known.at_baseline),
             receivers=known.receivers if known else (),
@@ -52,6 +59,11 @@ def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen
             run.note(known.model_copy(update={"state": "resolved", "at": datetime.now(UTC)}))
     run.alerts = active
     return list(active.values())
+
+
+def siblings_alert(run: Run, alert: str, node: str | None) -> bool:
+    """Whether another run of the same season may have set the alert off."""
+    return run.member is not None and run.member.theirs(alert, node)
 
 
 def _fires(known: AlertSeen | None) -> TypeGuard[AlertSeen]:
@@ -69,10 +81,10 @@ def _fired_at(run: Run, alert: ActiveAlert) -> datetime:
     return now
 
 
-def note_notified(run: Run, alert: str, node: str) -> bool:
-    """Whether Alertmanager holds the alert for this node; the first time is a hop of the chain."""
-    held = run.servers.alertmanager.alerts([Matcher(name="alertname", value=alert)])
-    ours = [one for one in held if node_of(run, one.labels) == node]
+def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
+    """Whether Alertmanager holds the alert that this target was to set off; the first time is a hop of the chain."""
+    held = run.servers.alertmanager.alerts([Matcher(name="alertname", value=expected.name)])
+    ours = [one for one in held if node_of(run, one.labels) == expected.about(node)]
     if not ours:
         return False
     one = min(ours, key=lambda held_alert: held_alert.updated_at)

@@ -25,16 +25,17 @@ def note_rule_hops(run: Run, node: str) -> None:
         try:
             rule = run.servers.prometheus.rule(expected.name)
             if rule is not None:
-                _note_one(run, rule, node, start, end)
+                _note_one(run, rule, expected.about(node), node, start, end)
         except AdapterError as error:
             run.problem(f"the hops of {expected.name} could not be dated: {error}")
 
 
-def _note_one(run: Run, rule: AlertingRule, node: str, start: datetime, end: datetime) -> None:
+def _note_one(run: Run, rule: AlertingRule, about: str | None, node: str, start: datetime, end: datetime) -> None:
+    """`about`: the node that the rule's series name."""
     prometheus = run.servers.prometheus
     resolution = max(_RESOLUTION, (end - start) / _MOST_POINTS)
-    held = _first(run, prometheus.query_range(rule.query, start, end, resolution), node)
-    active = min((a.active_at for a in rule.alerts if node_of(run, a.labels) == node), default=None)
+    held = _first(run, prometheus.query_range(rule.query, start, end, resolution), about)
+    active = min((a.active_at for a in rule.alerts if node_of(run, a.labels) == about), default=None)
     if held:
         # Rounded up to the next step; the evaluation that saw it cannot have come before.
         at = min(held, active) if active else held
@@ -42,11 +43,11 @@ def _note_one(run: Run, rule: AlertingRule, node: str, start: datetime, end: dat
     if active:
         run.hop(Hop.RULE_PENDING, node, active, f"activeAt of {rule.name}")
     firing = f'ALERTS{{alertname="{rule.name}",alertstate="firing"}}'
-    fired = _first(run, prometheus.stored_samples(firing, end - start, end), node)
+    fired = _first(run, prometheus.stored_samples(firing, end - start, end), about)
     if fired:
         run.hop(Hop.RULE_FIRING, node, fired, f"first sample of {firing}")
 
 
-def _first(run: Run, series: list[Series], node: str) -> datetime | None:
+def _first(run: Run, series: list[Series], node: str | None) -> datetime | None:
     times = [one.points[0][0] for one in series if one.points and node_of(run, one.labels) == node]
     return min(times, default=None)

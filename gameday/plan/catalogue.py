@@ -9,16 +9,12 @@ from pathlib import Path
 from gameday.plan.load import LoadedPlan, load_plan
 from gameday.plan.models import FaultParameters
 from gameday.plan.problems import PlanError, PlanProblem
-
-_HERE = Path(__file__).parent
-# Beside the package in a checkout, inside it in an installed wheel.
-_FOLDERS = (_HERE.parent.parent / "plans", _HERE / "shipped")
+from gameday.shipped import shipped
 
 
 def shipped_plans() -> dict[str, Path]:
-    """Every shipped plan's file by its name, in the order of the names."""
-    folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder else {}
+    """Every shipped plan's file by its name, in the order of the names; raises IncompleteInstallationError."""
+    return {path.stem: path for path in sorted(shipped("plans").glob("*.yaml"), key=lambda path: path.stem)}
 
 
 def find_plan(name_or_path: str) -> Path:
@@ -26,11 +22,11 @@ def find_plan(name_or_path: str) -> Path:
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1 or path.is_file():
         return path
-    shipped = shipped_plans()
-    if name_or_path in shipped:
-        return shipped[name_or_path]
-    near = difflib.get_close_matches(name_or_path[:64], shipped, n=1, cutoff=0.5)
-    suggestion = f"did you mean {near[0]}?" if near else f"shipped are: {', '.join(shipped) or 'none'}"
+    plans = shipped_plans()
+    if name_or_path in plans:
+        return plans[name_or_path]
+    near = difflib.get_close_matches(name_or_path[:64], plans, n=1, cutoff=0.5)
+    suggestion = f"did you mean {near[0]}?" if near else f"shipped are: {', '.join(plans) or 'none'}"
     raise PlanError([PlanProblem(name_or_path, None, None, "", None, "no file, and no shipped plan", suggestion)])
 
 

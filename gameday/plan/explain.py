@@ -7,20 +7,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gameday.plan.models import (
-    ALERT_NAME,
-    LABEL_KEY,
-    LABEL_VALUE,
-    NODE_NAME,
-    PLAN_NAME,
-    FaultParameters,
-    Plan,
-)
+from gameday.plan.fields import ALERT_NAME, LABEL_KEY, LABEL_VALUE, NODE_NAME, PLAN_NAME
+from gameday.plan.limits import TIME_OF_DAY
+from gameday.plan.models import FaultParameters, Plan
 from gameday.plan.problems import PlanProblem, dotted, shown
 from gameday.plan.yaml_source import Path, Source
 
@@ -45,6 +39,7 @@ _PATTERNS = {
     ALERT_NAME: "must be an alert's name: letters, digits, `_` and `:`, like GPUFellOffTheBus",
     LABEL_KEY: "must be a label key, like nvidia.com/gpu.product",
     LABEL_VALUE: "must be a label value: letters, digits, `-`, `_` and `.`",
+    TIME_OF_DAY: "must be a time of day in quotes, like '09:30'",
 }
 _QUOTED = re.compile(r"'([^']*)'")
 _NEARLY_A_DURATION = re.compile(
@@ -55,13 +50,39 @@ _NEARLY_A_DURATION = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a file is held against: its model, and where a fault stands in it the fault's own."""
+
+    root: type[BaseModel]
+    data: Any
+    faults: Mapping[str, type[FaultParameters]]
+
+    def model(self, annotation: Any, path: Path) -> Any:
+        """The annotation of what stands at `path`, without `| None`; for a fault the model of its `type`."""
+        if get_origin(annotation) in (Union, UnionType):
+            annotation = next(arg for arg in get_args(annotation) if arg is not NoneType)
+        bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+        if bare is not FaultParameters:
+            return annotation
+        name = _lookup(self.data, (*path, "type"))[1]
+        return self.faults.get(name, FaultParameters) if isinstance(name, str) else FaultParameters
+
+
+@dataclass(frozen=True, slots=True)
 class _Explained:
     message: str
     suggestion: str | None = None
 
 
-def explain(error: ValidationError, source: Source, file: str, fault: type[FaultParameters]) -> Iterator[PlanProblem]:
-    """One problem an error. `fault` is the parameter model the plan's fault was held against."""
+def explain(
+    error: ValidationError,
+    source: Source,
+    file: str,
+    faults: Mapping[str, type[FaultParameters]],
+    root: type[BaseModel] = Plan,
+) -> Iterator[PlanProblem]:
+    """One problem an error. `faults` are the models that its faults were held against; `root` is what was read."""
+    shape = _Shape(root, source.data, faults)
     for detail in error.errors(include_url=False):
         at = detail.get("ctx", {}).get("at", ())
         path: Path = (*(step for step in detail["loc"] if step != "[key]"), *at)
@@ -75,7 +96,7 @@ def explain(error: ValidationError, source: Source, file: str, fault: type[Fault
         known, value = (False, None) if missing else _lookup(source.data, path)
         if "[key]" in detail["loc"]:
             value = path[-1]
-        said = _say(detail, path, value, fault)
+        said = _say(detail, path, value, shape)
         yield PlanProblem(
             file, line, column, dotted(where), shown(value) if known else None, said.message, said.suggestion
         )
@@ -90,14 +111,14 @@ def _lookup(data: Any, path: Path) -> tuple[bool, Any]:
     return True, data
 
 
-def _say(detail: ErrorDetails, path: Path, value: Any, fault: type[FaultParameters]) -> _Explained:
+def _say(detail: ErrorDetails, path: Path, value: Any, shape: _Shape) -> _Explained:
     kind, context, message = detail["type"], detail.get("ctx", {}), detail["msg"]
     suggestion = None
     match kind:
         case "extra_forbidden":
-            message, suggestion = "this key is not known here", _meant_key(path, fault)
+            message, suggestion = "this key is not known here", _meant_key(path, shape)
         case "missing":
-            message, suggestion = f"`{path[-1]}` is missing", _how_to_add(path, fault)
+            message, suggestion = f"`{path[-1]}` is missing", _how_to_add(path, shape)
         case "enum" | "literal_error":
             choices = _QUOTED.findall(context["expected"])
             message, suggestion = f"must be one of: {', '.join(choices)}", _close(value, choices)
@@ -129,10 +150,10 @@ def _retype(kind: str, value: Any) -> str | None:
     return None
 
 
-def _meant_key(path: Path, fault: type[FaultParameters]) -> str | None:
-    model = _model_at(path[:-1], fault)
+def _meant_key(path: Path, shape: _Shape) -> str | None:
+    model = _model_at(path[:-1], shape)
     fields = list(model.model_fields) if model else []
-    elsewhere = [dotted(found) for found in _paths(Plan, fault) if found[-1] == path[-1]]
+    elsewhere = [dotted(found) for found in _paths(shape.root, shape) if found[-1] == path[-1]]
     if near := _close(path[-1], fields):
         return near
     if elsewhere:
@@ -155,49 +176,35 @@ def _duration(value: object) -> str | None:
     return f"write `{found['number']}{'ms' if unit[:2] in ('ms', 'mi') and unit[:3] != 'min' else unit[0]}`"
 
 
-def _how_to_add(path: Path, fault: type[FaultParameters]) -> str:
-    model = _model_at(path[:-1], fault)
+def _how_to_add(path: Path, shape: _Shape) -> str:
+    model = _model_at(path[:-1], shape)
     about = (model.model_fields[str(path[-1])].description or "") if model else ""
     return f"add `{path[-1]}:`" + (f" ({' '.join(about.split())})" if about else "")
 
 
-def _model_at(path: Path, fault: type[FaultParameters]) -> type[BaseModel] | None:
-    current: Any = Plan
-    for step in path:
+def _model_at(path: Path, shape: _Shape) -> type[BaseModel] | None:
+    current: Any = shape.root
+    for number, step in enumerate(path, start=1):
         if isinstance(step, int):
-            current = next(iter(get_args(current)), None)
+            current = shape.model(next(iter(get_args(current)), None), path[:number])
         elif _is_model(current) and step in current.model_fields:
-            current = _inside(current, step, fault)
+            current = shape.model(current.model_fields[step].annotation, path[:number])
         else:
             return None
     return current if _is_model(current) else None
 
 
-def _inside(model: type[BaseModel], name: str, fault: type[FaultParameters]) -> Any:
-    """A field's annotation without its `| None`; a plan's fault is the fault's own model."""
-    annotation: Any = fault if model is Plan and name == "fault" else model.model_fields[name].annotation
-    if get_origin(annotation) in (Union, UnionType):
-        return next(arg for arg in get_args(annotation) if arg is not NoneType)
-    return annotation
-
-
-def _paths(model: type[BaseModel], fault: type[FaultParameters], prefix: Path = ()) -> Iterator[Path]:
-    for name in model.model_fields:
-        yield (*prefix, name)
-        inside = _inside(model, name, fault)
-        item = next(iter(get_args(inside)), None)
+def _paths(model: type[BaseModel], shape: _Shape, prefix: Path = ()) -> Iterator[Path]:
+    for name, field in model.model_fields.items():
+        path: Path = (*prefix, name)
+        yield path
+        inside = shape.model(field.annotation, path)
+        item = shape.model(next(iter(get_args(inside)), None), (*path, 0))
         if _is_model(inside):
-            yield from _paths(inside, fault, (*prefix, name))
+            yield from _paths(inside, shape, path)
         elif _is_model(item):
-            yield from _paths(item, fault, (*prefix, name, 0))
+            yield from _paths(item, shape, (*path, 0))
 
 
 def _is_model(found: object) -> TypeGuard[type[BaseModel]]:
     return isinstance(found, type) and issubclass(found, BaseModel)
-
-
-def fault_model(data: Mapping[str, Any], faults: Mapping[str, type[FaultParameters]]) -> type[FaultParameters]:
-    """The model a plan's fault was held against; the base where the type is missing or unknown."""
-    fault = data.get("fault")
-    name = fault.get("type") if isinstance(fault, dict) else None
-    return faults.get(name, FaultParameters) if isinstance(name, str) else FaultParameters

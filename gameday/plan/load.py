@@ -9,10 +9,26 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gameday.plan.explain import explain, fault_model
+from gameday.plan.explain import explain
 from gameday.plan.models import FaultParameters, Plan
 from gameday.plan.problems import PlanError, PlanProblem
 from gameday.plan.yaml_source import MAX_BYTES, parse
+
+
+@dataclass(frozen=True, slots=True)
+class FromDetector:
+    """What a plan took from the profile of the detector it names; told in the report."""
+
+    detector: str
+    title: str
+    source: str
+    """Where the profile's word on this fault stands."""
+    sees: bool | None
+    """None: the profile says nothing about this fault."""
+    why: str
+    """Why it cannot see the fault, or what else is to be known."""
+    filled: tuple[str, ...]
+    """Names of the plan's `expect` keys that come from the profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +38,8 @@ class LoadedPlan:
     """The file as it was read; kept beside the history as plan.yaml."""
     sha256: str
     """Of `source`, in hexadecimal."""
+    from_detector: FromDetector | None = None
+    """None where the plan names no detector."""
 
 
 def load_plan(path: Path, faults: Mapping[str, type[FaultParameters]]) -> LoadedPlan:
@@ -30,22 +48,21 @@ def load_plan(path: Path, faults: Mapping[str, type[FaultParameters]]) -> Loaded
     Raises PlanError, and nothing else, whatever the path is and whatever the
     file holds.
     """
-    return parse_plan(_read(path), str(path), faults)
+    return parse_plan(read(path), str(path), faults)
 
 
 def parse_plan(source: bytes, file: str, faults: Mapping[str, type[FaultParameters]]) -> LoadedPlan:
     """As `load_plan`, for bytes already read; `file` is only named in problems."""
-    if len(source) > MAX_BYTES:
-        raise PlanError([_unreadable(file, f"larger than {MAX_BYTES // 1024} KiB, which no plan is")])
-    parsed = parse(_decode(source, file), file)
+    parsed = parse(decode(source, file), file)
     try:
         plan = Plan.model_validate(parsed.data, context={"faults": faults})
     except ValidationError as error:
-        raise PlanError(explain(error, parsed, file, fault_model(parsed.data, faults))) from None
+        raise PlanError(explain(error, parsed, file, faults)) from None
     return LoadedPlan(plan, source, hashlib.sha256(source).hexdigest())
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
+    """A file's bytes, or one more than a plan may have of a larger one; raises PlanError for what cannot be read."""
     try:
         # A device or a pipe could be read for ever.
         if path.exists() and not path.is_file():
@@ -58,7 +75,10 @@ def _read(path: Path) -> bytes:
         raise PlanError([_unreadable(str(path), "not a file name")]) from None
 
 
-def _decode(source: bytes, file: str) -> str:
+def decode(source: bytes, file: str) -> str:
+    """The text of a file; raises PlanError where it is too large or not UTF-8."""
+    if len(source) > MAX_BYTES:
+        raise PlanError([_unreadable(file, f"larger than {MAX_BYTES // 1024} KiB, which no plan is")])
     try:
         return source.decode("utf-8-sig")
     except UnicodeDecodeError as error:

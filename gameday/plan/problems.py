@@ -22,6 +22,11 @@ def printable(text: str, limit: int = _TEXT_MAX) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
 
 
+def printable_lines(text: str) -> str:
+    """`text` whole and with its line ends; every other unprintable character as an escape."""
+    return "\n".join(printable(line, len(line)) for line in text.split("\n"))
+
+
 def shown(value: object) -> str:
     """A value of a plan, quoted where it is text; mappings and lists only by their size."""
     match value:

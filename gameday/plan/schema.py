@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from gameday.plan.models import FaultParameters, Plan, format_duration
+from gameday.plan.fields import format_duration
+from gameday.plan.models import FaultParameters, Plan
 
 SCHEMA_ID = "urn:gameday:v1:plan"
 
@@ -38,16 +39,17 @@ def plan_schema(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[
     models: list[type[BaseModel]] = [Plan, *(faults[name] for name in sorted(faults))]
     refs, schema = models_json_schema([(model, "validation") for model in models], schema_generator=_PlanJsonSchema)
     definitions: dict[str, Any] = schema["$defs"]
-    definitions.pop(FaultParameters.__name__, None)
     plan = definitions.pop(Plan.__name__)
     alternatives = {name: refs[(faults[name], "validation")]["$ref"] for name in sorted(faults)}
     for name, ref in alternatives.items():
         _name_by_type(definitions[ref.rpartition("/")[2]], name, summaries.get(name, ""))
-    plan["properties"]["fault"] = {
-        "description": plan["properties"]["fault"].get("description", ""),
+    any_fault = {
         "oneOf": [{"$ref": ref} for ref in alternatives.values()],
         "discriminator": {"propertyName": "type", "mapping": alternatives},
     }
+    plan["properties"]["fault"] = {"description": plan["properties"]["fault"].get("description", ""), **any_fault}
+    # Where else a fault stands: within another, and in the recovery.
+    definitions[FaultParameters.__name__] = any_fault
     for model in (plan, *definitions.values()):
         for field in model.get("properties", {}).values():
             if "$ref" in field and isinstance(field.get("default"), dict):

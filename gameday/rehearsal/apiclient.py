@@ -58,10 +58,14 @@ BACKOFF_S = (0.2, 2.0)  # first and longest pause; a rehearsal's API server is b
 
 
 class ApiError(Exception):
-    """The API server refused a request (`status` 4xx or 5xx) or could not be reached (`status` 0)."""
+    """The API server refused a request (`status` 4xx or 5xx) or could not be reached (`status` 0).
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    `retry_after_s` is when it wants to be asked again, 0 where it does not say.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(f"{status} {reason}: {message}")
+        self.retry_after_s = retry_after_s
         self.status = status
         self.reason = reason
         self.message = message
@@ -119,8 +123,8 @@ class ApiClient:
     ) -> Object:
         """Send one request and return the decoded JSON answer ({} for an empty one).
 
-        Answers of 429 that name a Retry-After are waited for and tried again, as client-go does. Nothing else is
-        retried here. Raises ApiError.
+        Answers of 429 or 5xx that name a Retry-After are waited for and tried again, as client-go does. Nothing else
+        is retried here. Raises ApiError.
         """
         data = None if body is None else orjson.dumps(body)
         headers = {"Content-Type": content_type} if data is not None else {}
@@ -134,11 +138,11 @@ class ApiClient:
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise self._unreachable(method, path, error) from error
             wait_s = _retry_after(response)
-            if response.status == 429 and wait_s is not None and remaining:
+            if (response.status == 429 or response.status >= 500) and wait_s is not None and remaining:
                 await asyncio.sleep(wait_s * random.uniform(1.0, 1.2))  # noqa: S311 - jitter, not a secret
                 continue
             if response.status >= 400:
-                raise _refusal(response.status, response.reason or "", content)
+                raise _refusal(response, content)
             return _decoded(method, path, content)
         raise AssertionError("the last try either returned or raised")
 
@@ -169,7 +173,7 @@ class ApiClient:
         try:
             async with self._open.get(self._base + path, params=query, timeout=timeout) as response:
                 if response.status >= 400:
-                    raise _refusal(response.status, response.reason or "", await response.read())
+                    raise _refusal(response, await response.read())
                 opened()
                 rest = b""
                 # Lines are cut by hand: aiohttp's readline refuses objects longer than its buffer.
@@ -206,12 +210,14 @@ def _decoded(method: str, path: str, content: bytes) -> Object:
     return answer
 
 
-def _refusal(status: int, http_reason: str, content: bytes) -> ApiError:
+def _refusal(response: aiohttp.ClientResponse, content: bytes) -> ApiError:
+    reason, message = response.reason or "", content[:500].decode(errors="replace")
     try:
         body = orjson.loads(content)
-        return ApiError(status, str(body.get("reason", http_reason)), str(body.get("message", "")))
+        reason, message = str(body.get("reason", reason)), str(body.get("message", ""))
     except (orjson.JSONDecodeError, AttributeError):
-        return ApiError(status, http_reason, content[:500].decode(errors="replace"))
+        pass  # a proxy's answer, or plain text
+    return ApiError(response.status, reason, message, _retry_after(response) or 0.0)
 
 
 def key_of(obj: Object) -> str:
@@ -275,7 +281,7 @@ class Reflector:
                     self._version = None
                 else:
                     log.warning("%s: %s", self._path, error)
-                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+                await asyncio.sleep(error.retry_after_s + pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
                 pause_s = min(pause_s * 2, BACKOFF_S[1])
 
     async def _list(self) -> None:

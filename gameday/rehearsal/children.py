@@ -6,9 +6,11 @@ import json
 import os
 import select
 import signal
+import ssl
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,13 @@ class Child:
         env: Mapping[str, str] | None = None,
         *,
         says_ready: bool = True,
+        dies_by: signal.Signals = signal.SIGTERM,
     ) -> None:
-        """`says_ready`: one of our own, which print one line when they serve; what others print goes to the log."""
+        """`says_ready`: one of our own, which print one line when they serve; what others print goes to the log.
+
+        `dies_by` is what the kernel sends when we die.
+        """
+        self._die = partial(die_with_parent, dies_by)
         self._says_ready = says_ready
         self.name = name
         self.argv = list(argv)
@@ -54,7 +61,7 @@ class Child:
                 stderr=log,
                 env=self.env,
                 start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - it takes no lock and loads nothing
+                preexec_fn=self._die,  # noqa: PLW1509 - it takes no lock and loads nothing
             )
 
     def await_ready_line(self, within_s: float) -> dict[str, Any]:
@@ -76,11 +83,11 @@ class Child:
             raise self.error(f"said {buffer[:80]!r} instead of being ready") from None
         return self.ready
 
-    def await_url(self, url: str, within_s: float) -> None:
+    def await_url(self, url: str, within_s: float, tls: ssl.SSLContext | None = None) -> None:
         """Wait until a foreign program answers 200 there; raises ChildError."""
         assert self.process is not None
         deadline = time.monotonic() + within_s
-        with httpx.Client(timeout=1.0, trust_env=False) as client:
+        with httpx.Client(timeout=1.0, trust_env=False, verify=tls or True) as client:
             while time.monotonic() < deadline:
                 if self.process.poll() is not None:
                     raise self.error("ended before it was ready")
@@ -100,13 +107,13 @@ class Child:
         if self.alive and self.process is not None:
             self.process.send_signal(signal.SIGTERM)
 
-    def end(self) -> None:
-        """SIGTERM, and SIGKILL after 5 s; safe to call again."""
+    def end(self, within_s: float = _STOP_WITHIN_S) -> None:
+        """SIGTERM, and SIGKILL after `within_s`; safe to call again."""
         if self.process is None:
             return
         self.ask_to_end()
         try:
-            self.process.wait(_STOP_WITHIN_S)
+            self.process.wait(within_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

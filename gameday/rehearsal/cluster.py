@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import socket
 import sys
-from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,19 +19,35 @@ from typing import Any, Self
 
 from ruamel.yaml import YAML
 
+from gameday.cluster.profile import ClusterProfile
+from gameday.detectors.models import DetectorProfile
+from gameday.faults.registry import parameter_models
 from gameday.rehearsal.children import Child, ChildError
 from gameday.rehearsal.folder import STATE, FolderHeldError, HeldFolder
+from gameday.rehearsal.lab.programs import find_programs
 from gameday.rehearsal.observability import alertmanager_program, prometheus_program, scrape_jobs
+from gameday.rehearsal.ports import free_ports
 from gameday.rehearsal.prefect_server import begin_with_template, keep_template, server_argv, server_environment
 from gameday.rehearsal.programs import ProgramMissingError
-from gameday.rehearsal.seed import SeedError, seeding
+from gameday.rehearsal.seed import Seeder, SeedError, seeding
 
-_PYTHON_STARTS_WITHIN_S = 20.0
-_PROGRAM_STARTS_WITHIN_S = 20.0
+_PYTHON_STARTS_WITHIN_S = 60.0
+_PROGRAM_STARTS_WITHIN_S = 60.0
+# Four programs one after the other; the API server alone takes 5 to 10 s of two cores.
+_LAB_STARTS_WITHIN_S = 180.0
 # Prefect's server imports for seconds and migrates its database once.
 _PREFECT_STARTS_WITHIN_S = 60.0
 _REGISTERED_WITHIN_S = 120.0
 _PORTS = ("nodes", "health", "prometheus", "alertmanager", "prefect", "apiserver")
+
+
+class ControlPlane(StrEnum):
+    """Whose API server, scheduler and controllers the nodes join."""
+
+    EMBEDDED = "embedded"
+    """Ours: a stand-in that starts in a second and needs nothing installed."""
+    LAB = "lab"
+    """Kubernetes' own programs and etcd, as `make lab` builds them."""
 
 
 class Detector(StrEnum):
@@ -48,6 +62,8 @@ class Detector(StrEnum):
 class Size:
     nodes: int = 8
     gpus: int = 8
+    spare: int = 0
+    """So many nodes' worth of training work is left out, so that what many game-days evict at once has a place."""
 
 
 class RehearsalError(Exception):
@@ -57,17 +73,30 @@ class RehearsalError(Exception):
 class RehearsalCluster:
     """Started and ended as a context manager; `profile` and `admin_kubeconfig` are files in its folder."""
 
-    def __init__(self, folder: Path, size: Size, detector: Detector, *, prefect: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        size: Size,
+        detector: Detector,
+        *,
+        control_plane: ControlPlane = ControlPlane.EMBEDDED,
+        prefect: bool = True,
+        stand_in: DetectorProfile | None = None,
+    ) -> None:
+        """`stand_in`: the profile of a foreign detector, which a stand-in plays beside `detector`."""
         self.folder = folder.resolve()
         self.size = size
         self.detector = detector
+        self.control_plane = control_plane
         self._with_prefect = prefect
+        self._stand_in = stand_in
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
         self.profile = self.folder / "profile.yaml"
-        self.admin_kubeconfig = self.folder / "apiserver" / "admin.kubeconfig"
-        self._ports = _free_ports()
+        self._credentials = self.folder / "control-plane"
+        self.admin_kubeconfig = self._credentials / "admin.kubeconfig"
+        self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
         self.urls: dict[str, str] = {"prefect": f"http://127.0.0.1:{self._ports['prefect']}"} if prefect else {}
 
     def __enter__(self) -> Self:
@@ -126,27 +155,33 @@ class RehearsalCluster:
     def _start(self) -> None:
         """The slowest first, and whatever needs nothing of the others beside them."""
         ports = self._ports
-        api_folder = self.folder / "apiserver"
         if self._with_prefect:
             self._start_prefect(ports["prefect"])
-        api = self._python("apiserver", "--port", str(ports["apiserver"]), "--data-dir", str(api_folder))
+        api = self._start_api(ports["apiserver"])
         logs = self._python("logstore", "--port", "0", "--data-dir", str(self.folder / "logstore"))
         self._start_observability(ports)
         self.urls["loki"] = logs.await_ready_line(_PYTHON_STARTS_WITHIN_S)["url"]
-        self.urls["kubernetes"] = api.await_ready_line(_PYTHON_STARTS_WITHIN_S)["url"]
-        nodes = self._start_nodes(ports["nodes"], api_folder)
-        controllers = self._start_controllers(api_folder)
+        self.urls["kubernetes"] = api.await_ready_line(_LAB_STARTS_WITHIN_S)["url"]
+        nodes = self._start_nodes(ports["nodes"])
+        # The lab's own controllers run by now.
+        controllers = self._start_controllers() if self.control_plane is ControlPlane.EMBEDDED else None
         with seeding(self.admin_kubeconfig) as seeder:
             seeder.rights()
             runner = seeder.service_account_kubeconfig("gameday-runner", self.folder / "runner.kubeconfig")
             health = seeder.service_account_kubeconfig("gameday-node-health", self.folder / "node-health.kubeconfig")
             if self.detector is not Detector.OFF:
                 self._start_health(ports["health"], health)
+            stand_in = self._start_stand_in(seeder, ports["nodes"])
             nodes.await_ready_line(_REGISTERED_WITHIN_S)
-            controllers.await_ready_line(_PYTHON_STARTS_WITHIN_S)
-            seeder.training(self.size.nodes, self.size.gpus)
+            if controllers:
+                controllers.await_ready_line(_PYTHON_STARTS_WITHIN_S)
+            seeder.await_schedulable(self.size.nodes)
+            seeder.components(self.size.nodes)
+            seeder.training(self.size.nodes - self.size.spare, self.size.gpus)
         if self.detector is not Detector.OFF:
             self.child("node-health").await_ready_line(_PYTHON_STARTS_WITHIN_S)
+        if stand_in:
+            stand_in.await_ready_line(_PYTHON_STARTS_WITHIN_S)
         self._await_programs()
         self._write_profile(runner)
         self._write_state()
@@ -160,30 +195,41 @@ class RehearsalCluster:
         child.start()
         return child
 
-    def _start_nodes(self, port: int, api_folder: Path) -> Child:
+    def _start_api(self, port: int) -> Child:
+        """The process that says it is ready once an API server answers; both kinds leave the same kubeconfigs."""
+        if self.control_plane is ControlPlane.LAB:
+            find_programs()  # for its message, which the process' own death would bury
+            return self._python("lab", "--data-dir", str(self._credentials))
+        return self._python("apiserver", "--port", str(port), "--data-dir", str(self._credentials))
+
+    def _start_nodes(self, port: int) -> Child:
         return self._python(
             "nodes",
             "--kubeconfig",
-            str(api_folder / "nodes.kubeconfig"),
+            str(self._credentials / "nodes.kubeconfig"),
+            "--tls-folder",
+            str(self._credentials),
             "--nodes",
             str(self.size.nodes),
             "--gpus",
             str(self.size.gpus),
             "--loki-url",
             self.urls["loki"],
+            "--log-store-pid",
+            str(self.folder / "logstore" / "pid"),
             "--port",
             str(port),
             "--state-dir",
             str(self.folder / "pods"),
         )
 
-    def _start_controllers(self, api_folder: Path) -> Child:
+    def _start_controllers(self) -> Child:
         return self._python(
             "controllers",
             "--kubeconfig-scheduler",
-            str(api_folder / "scheduler.kubeconfig"),
+            str(self._credentials / "scheduler.kubeconfig"),
             "--kubeconfig-controllers",
-            str(api_folder / "controllers.kubeconfig"),
+            str(self._credentials / "controllers.kubeconfig"),
         )
 
     def _start_health(self, port: int, kubeconfig: Path) -> Child:
@@ -198,6 +244,26 @@ class RehearsalCluster:
             "--policy",
             self.detector,
             module="gameday.health",
+        )
+
+    def _start_stand_in(self, seeder: Seeder, nodes_port: int) -> Child | None:
+        """None also for a detector whose part the virtual nodes play themselves, as the device plugin's."""
+        if self._stand_in is None or not {"kernel log", "DCGM"} & set(self._stand_in.reads):
+            return None
+        kubeconfig = seeder.stand_in_kubeconfig(self.folder / "stand-in.kubeconfig")
+        profile = self.folder / f"{self._stand_in.name}.yaml"
+        with profile.open("w", encoding="utf-8") as file:
+            YAML(typ="safe", pure=True).dump(self._stand_in.model_dump(mode="json", exclude_unset=True), file)
+        return self._python(
+            "stand_in",
+            "--profile",
+            str(profile),
+            "--kubeconfig",
+            str(kubeconfig),
+            "--loki-url",
+            self.urls["loki"],
+            "--metrics-url",
+            f"http://127.0.0.1:{nodes_port}/metrics",
         )
 
     def _start_observability(self, ports: dict[str, int]) -> None:
@@ -235,14 +301,25 @@ class RehearsalCluster:
             raise self.child(name).error("died while the others started")
 
     def _write_profile(self, kubeconfig: Path) -> None:
+        name = "lab" if self.control_plane is ControlPlane.LAB else "rehearsal"
         profile: dict[str, Any] = {
-            "name": "rehearsal",
+            "name": name,
+            # Its UID and its port are new each time; its runs are to be compared all the same.
+            "identity": f"gameday-{name}",
             "kubeconfig": str(kubeconfig),
+            # Nothing here can be hurt.
+            "allow_dangerous": sorted(parameter_models()),
             "agent_image": "ghcr.io/gpu-gameday/agent:rehearsal",
+            "quarantine_taint_keys": self._quarantine_keys(),
             **{server: {"url": self.urls[server]} for server in ("prometheus", "alertmanager", "loki")},
         }
         with self.profile.open("w", encoding="utf-8") as file:
             YAML(typ="safe", pure=True).dump(profile, file)
+
+    def _quarantine_keys(self) -> list[str]:
+        own: tuple[str, ...] = ClusterProfile.model_fields["quarantine_taint_keys"].default
+        rules = self._stand_in.rules if self._stand_in else ()
+        return list(dict.fromkeys((*own, *(taint.key for rule in rules for taint in rule.taints))))
 
     def _write_state(self) -> None:
         state = {
@@ -252,15 +329,7 @@ class RehearsalCluster:
             "urls": self.urls,
             "nodes": self.size.nodes,
             "gpus": self.size.gpus,
-            "detector": self.detector,
+            "detector": f"{self._stand_in.name} (stand-in)" if self._stand_in else self.detector,
+            "control_plane": self.control_plane,
         }
         (self.folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
-
-
-def _free_ports() -> dict[str, int]:
-    """A loopback port for each of _PORTS; all are held until all are found, so that none is given twice."""
-    with ExitStack() as held:
-        sockets = {name: held.enter_context(socket.socket()) for name in _PORTS}
-        for one in sockets.values():
-            one.bind(("127.0.0.1", 0))
-        return {name: int(one.getsockname()[1]) for name, one in sockets.items()}

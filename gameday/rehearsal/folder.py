@@ -1,4 +1,4 @@
-"""A rehearsal's folder and who holds it: the kernel's lock says that somebody does, the lock file says who.
+"""A cluster's folder and who holds it: the kernel's lock says that somebody does, the lock file says who.
 
 A process number alone would not do: after a kill the number may be somebody else's.
 """
@@ -13,12 +13,12 @@ from typing import IO
 
 LOCK = "lock"
 STATE = "state.json"
-_OF_LAST_TIME = ("apiserver", "logstore", "prometheus-data", "alertmanager-data", "pods")
+_OF_LAST_TIME = ("control-plane", "logstore", "prometheus-data", "alertmanager-data", "pods")
 """Prefect's folder stays: its pages show the game-days of earlier clusters, too."""
 
 
 class FolderHeldError(Exception):
-    """A living rehearsal holds the folder; `pid` is its process, 0 in the instant before it has said so."""
+    """A living rehearsal or lab holds the folder; `pid` is its process, 0 in the instant before it has said so."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(f"held by process {pid}")
@@ -26,7 +26,7 @@ class FolderHeldError(Exception):
 
 
 class HeldFolder:
-    """The folder, emptied of what an ended rehearsal left there and locked until `release` or this process' end."""
+    """The folder, emptied of what an ended cluster left there and locked until `release` or this process' end."""
 
     def __init__(self, folder: Path) -> None:
         """Raises FolderHeldError, and OSError where the folder cannot be written."""

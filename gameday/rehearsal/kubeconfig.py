@@ -1,8 +1,9 @@
-"""What a kubeconfig says about reaching one API server, read without the official client."""
+"""What a kubeconfig says about reaching one API server, read and written without the official client."""
 
 from __future__ import annotations
 
 import base64
+import json
 import ssl
 import tempfile
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ from typing import Any, Self
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+
+from gameday.rehearsal.private_file import write_private
 
 
 class KubeconfigError(Exception):
@@ -51,6 +54,22 @@ class Kubeconfig:
         except (OSError, ValueError) as error:
             raise KubeconfigError(f"{path}: cannot use its credentials: {error}") from None
         return cls(server=server, token=token, tls=tls)
+
+
+def write_kubeconfig(
+    path: Path, name: str, *, cluster: Mapping[str, Any], user: Mapping[str, Any], namespace: str | None = None
+) -> None:
+    """A kubeconfig of one user (`name`) and one context, mode 0600; JSON, which is YAML. Raises OSError."""
+    context = {"cluster": "gameday", "user": name, **({"namespace": namespace} if namespace else {})}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "gameday", "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": "gameday", "context": context}],
+        "current-context": "gameday",
+    }
+    write_private(path, json.dumps(content, indent=2).encode())
 
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,9 @@ from ruamel.yaml import YAML
 
 from gameday.observe.dcgm import METRICS
 from gameday.rehearsal.programs import find_program
+from gameday.shipped import shipped
 
-RULES = Path(__file__).resolve().parents[2] / "deploy" / "alerts" / "gpu-faults.rules.yaml"
+RULES = shipped("deploy") / "alerts" / "gpu-faults.rules.yaml"
 """The same rules as in production."""
 
 _SMALL = 32  # nodes up to which Prometheus keeps up at its fastest on two cores
@@ -41,7 +41,7 @@ class Program:
 
 @dataclass(frozen=True)
 class ScrapeJob:
-    """`address` is host:port of a server with /metrics; `every_s` None means the default pace.
+    """`address` is host:port of a server with `path`; `every_s` None means the default pace.
 
     `only` names the metrics to ask for; empty means all.
     """
@@ -50,6 +50,7 @@ class ScrapeJob:
     address: str
     every_s: float | None = None
     only: tuple[str, ...] = ()
+    path: str = "/metrics"
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,13 @@ def pace(nodes: int) -> Pace:
 
 
 def scrape_jobs(nodes: int, *, dcgm_address: str, health_address: str) -> tuple[ScrapeJob, ...]:
-    """The two servers that the alert rules read, each at its pace."""
+    """What the alert rules read, each at its pace; in a large rehearsal without node_exporter, which is optional."""
     at = pace(nodes)
+    interfaces = ScrapeJob("node-exporter", dcgm_address, at.scrape_s, path="/node-exporter/metrics")
     return (
         ScrapeJob("dcgm-exporter", dcgm_address, at.scrape_s, _read_metrics() if nodes > _ALL_SERIES_UP_TO else ()),
         ScrapeJob("node-health", health_address, at.health_s),
+        *((interfaces,) if nodes <= _ALL_SERIES_UP_TO else ()),
     )
 
 
@@ -160,13 +163,6 @@ def alertmanager_program(folder: Path, *, port: int, webhook_url: str | None = N
     return Program("alertmanager", argv, f"http://127.0.0.1:{port}/-/ready", folder / "alertmanager.log")
 
 
-def free_port() -> int:
-    """A loopback port nobody listens on now; for programs that cannot choose one and say which."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _read_metrics() -> tuple[str, ...]:
     """The dcgm-exporter metrics that the shipped rules and the report's charts read."""
     return tuple(sorted({*re.findall(r"DCGM_[A-Z0-9_]+", RULES.read_text(encoding="utf-8")), *METRICS}))
@@ -176,6 +172,7 @@ def _scrape_config(job: ScrapeJob, default_s: float) -> dict[str, object]:
     every = _duration(job.every_s or default_s)
     return {
         "job_name": job.name,
+        "metrics_path": job.path,
         "scrape_interval": every,
         "scrape_timeout": every,
         # The exporters name node, namespace and pod themselves, as dcgm-exporter's own manifests have it.

@@ -11,8 +11,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from gameday.shipped import checkout
+
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
-"""The project's tool folder, filled by `make setup`; `bin` inside it is searched after PATH."""
+"""A checkout's tool folder, filled by `make setup`; `bin` inside it is searched after PATH."""
 
 
 class ProgramMissingError(Exception):
@@ -81,9 +83,8 @@ def find_program(name: str) -> Path:
     """The path of one of PROGRAMS; raises ProgramMissingError with the command that installs it."""
     found = search(name)
     if found is None:
-        raise ProgramMissingError(
-            f"{' or '.join(PROGRAMS[name].names)} is neither on PATH nor in {TOOLS / 'bin'}: {install_hint(name)}"
-        )
+        nowhere = f"neither on PATH nor in {TOOLS / 'bin'}" if checkout() else "not on PATH"
+        raise ProgramMissingError(f"{' or '.join(PROGRAMS[name].names)} is {nowhere}: {install_hint(name)}")
     return found
 
 
@@ -92,7 +93,8 @@ def install_hint(name: str, os_release: Path = Path("/etc/os-release")) -> str:
     wanted = PROGRAMS[name]
     systems = _systems(os_release)
     if systems & {"debian", "ubuntu"}:
-        return f"run `make setup`, which fetches it without root, or `sudo apt-get install {wanted.debian}`"
+        install = f"`sudo apt-get install {wanted.debian}`"
+        return f"run `make setup`, which fetches it without root, or {install}" if checkout() else f"run {install}"
     for system, command in wanted.others.items():
         if system in systems:
             return f"run `sudo {command}`"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,15 +11,33 @@ from typing import Any
 import httpx
 from ruamel.yaml import YAML
 
-from gameday.rehearsal.kubeconfig import Kubeconfig
+from gameday.rehearsal.kubeconfig import Kubeconfig, write_kubeconfig
+from gameday.shipped import shipped
 
-RBAC = Path(__file__).resolve().parents[2] / "deploy" / "rbac"
+RBAC = shipped("deploy") / "rbac"
 """The manifests of a real cluster, in force here too."""
 
+STAND_IN_RBAC = Path(__file__).parent / "stand_in" / "rbac.yaml"
 _NAMESPACE = "gameday"
 _TRAINING = "training"
 _TOKEN_SECONDS = 24 * 3600
 _TIMEOUT_S = 30.0
+_NOT_READY = "node.kubernetes.io/not-ready"
+_SCHEDULABLE_WITHIN_S = 120
+# Five pods a node are nothing here, and 5,000 on a thousand nodes.
+_COMPONENTS_UP_TO = 32
+LOG_STORE_LABEL = "virtual-node.gameday.dev/log-store"
+"""On the node that runs the log store's pod."""
+_LOG_STORE_NODE = "gpu-node-1"
+# Namespace, name and labels as the GPU operator, deploy/dmesg-shipper and the logging charts have them.
+_COMPONENTS = (
+    ("gpu-operator", "nvidia-device-plugin-daemonset", {"app": "nvidia-device-plugin-daemonset"}),
+    ("gpu-operator", "nvidia-dcgm", {"app": "nvidia-dcgm"}),
+    ("gpu-operator", "nvidia-dcgm-exporter", {"app": "nvidia-dcgm-exporter"}),
+    ("dmesg-logging", "dmesg", {"app.kubernetes.io/name": "dmesg"}),
+    ("logging", "otel-collector", {"app.kubernetes.io/name": "opentelemetry-collector"}),
+    ("logging", "loki", {"app.kubernetes.io/name": "loki"}),
+)
 _PLURALS = {
     "Namespace": "namespaces",
     "ServiceAccount": "serviceaccounts",
@@ -44,29 +63,73 @@ class Seeder:
     def rights(self) -> None:
         """Create the namespaces, service accounts, roles and bindings that deploy/rbac describes; raises SeedError."""
         for manifest in sorted(RBAC.glob("*.yaml"), key=lambda path: (path.stem != "namespace", path.stem)):
-            for document in YAML(typ="safe", pure=True).load_all(manifest.read_text(encoding="utf-8")):
-                if document:
-                    self._create(_collection(document), document)
+            self._apply(manifest)
         self._create("/api/v1/namespaces", {"metadata": {"name": _TRAINING}})
+
+    def stand_in_kubeconfig(self, path: Path) -> Path:
+        """Create a detector stand-in's account and rights, and write its kubeconfig; raises SeedError."""
+        self._apply(STAND_IN_RBAC)
+        return self.service_account_kubeconfig("detector-stand-in", path)
+
+    def _apply(self, manifest: Path) -> None:
+        for document in YAML(typ="safe", pure=True).load_all(manifest.read_text(encoding="utf-8")):
+            if document:
+                self._create(collection_of(document), document)
 
     def service_account_kubeconfig(self, account: str, path: Path) -> Path:
         """Write a kubeconfig (mode 0600) whose only right is the service account's own token; raises SeedError."""
         request = {"spec": {"audiences": [], "expirationSeconds": _TOKEN_SECONDS}}
         answer = self._create(f"/api/v1/namespaces/{_NAMESPACE}/serviceaccounts/{account}/token", request)
-        content: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": account,
-            "clusters": [{"name": "rehearsal", "cluster": self._cluster}],
-            "users": [{"name": account, "user": {"token": answer["status"]["token"]}}],
-            "contexts": [
-                {"name": account, "context": {"cluster": "rehearsal", "user": account, "namespace": _NAMESPACE}}
-            ],
-        }
-        path.touch(mode=0o600)
-        with path.open("w", encoding="utf-8") as file:
-            YAML(typ="safe", pure=True).dump(content, file)
+        user = {"token": answer["status"]["token"]}
+        write_kubeconfig(path, account, cluster=self._cluster, user=user, namespace=_NAMESPACE)
         return path
+
+    def await_schedulable(self, nodes: int) -> None:
+        """Until so many nodes have lost the taint that every new node gets and a controller takes off once it is Ready.
+
+        Raises SeedError.
+        """
+        path, ready = "/api/v1/nodes", set[str]()
+        query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(_SCHEDULABLE_WITHIN_S)}
+        try:
+            with self._http.stream("GET", path, params=query, timeout=_SCHEDULABLE_WITHIN_S + _TIMEOUT_S) as answer:
+                for line in answer.iter_lines():
+                    node = json.loads(line)["object"]
+                    keys = [taint["key"] for taint in node.get("spec", {}).get("taints", [])]
+                    if _NOT_READY not in keys:
+                        ready.add(node["metadata"]["name"])
+                    if len(ready) >= nodes:
+                        return
+        except (httpx.HTTPError, ValueError, KeyError) as error:
+            raise SeedError(f"watch of {path}: {type(error).__name__}: {error}") from None
+        raise SeedError(f"{len(ready)} of {nodes} nodes lost the taint {_NOT_READY} within {_SCHEDULABLE_WITHIN_S} s")
+
+    def components(self, nodes: int) -> None:
+        """The pods through which most clusters watch and serve their GPUs, and the log store's, on the first node.
+
+        Left out on a large fleet, where they would be most of what the rehearsal does. Raises SeedError.
+        """
+        if nodes > _COMPONENTS_UP_TO:
+            return
+        for namespace in dict.fromkeys(namespace for namespace, *_ in _COMPONENTS):
+            self._create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        self._label(_LOG_STORE_NODE, {LOG_STORE_LABEL: "true"})
+        for namespace, name, labels in _COMPONENTS:
+            selector = {LOG_STORE_LABEL: "true"} if name == "loki" else {}
+            self._create(
+                f"/apis/apps/v1/namespaces/{namespace}/daemonsets", _component(namespace, name, labels, selector)
+            )
+
+    def _label(self, node: str, labels: dict[str, str]) -> None:
+        path = f"/api/v1/nodes/{node}"
+        try:
+            answer = self._http.patch(
+                path, json={"metadata": {"labels": labels}}, headers={"Content-Type": "application/merge-patch+json"}
+            )
+        except httpx.HTTPError as error:
+            raise SeedError(f"PATCH {path}: {type(error).__name__}: {error}") from None
+        if answer.is_error:
+            raise SeedError(f"PATCH {path}: {answer.status_code}: {answer.text[:300]}")
 
     def training(self, nodes: int, gpus: int) -> None:
         """Two training jobs that keep three quarters of the GPUs busy, so that charts show a living cluster.
@@ -102,13 +165,29 @@ def seeding(admin: Path) -> Iterator[Seeder]:
         yield Seeder(http, cluster)
 
 
-def _collection(document: dict[str, Any]) -> str:
+def collection_of(document: dict[str, Any]) -> str:
     """The path new objects of this kind are posted to."""
     version = document["apiVersion"]
     root = f"/api/{version}" if version == "v1" else f"/apis/{version}"
     namespace = document["metadata"].get("namespace")
     scope = f"/namespaces/{namespace}" if namespace else ""
     return f"{root}{scope}/{_PLURALS[document['kind']]}"
+
+
+def _component(namespace: str, name: str, labels: dict[str, str], selector: dict[str, str]) -> dict[str, Any]:
+    """A pod that only looks like one: what it would do, the virtual node does, and stops doing while it is frozen."""
+    container = {"name": name, "image": f"ghcr.io/example/{name}:1", "resources": {"requests": {"cpu": "10m"}}}
+    pod = {
+        "nodeSelector": selector,
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 2,
+        "containers": [container],
+    }
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
 
 
 def _training_job(name: str, pods: int, gpus: int, load: str) -> dict[str, Any]:
@@ -124,6 +203,10 @@ def _training_job(name: str, pods: int, gpus: int, load: str) -> dict[str, Any]:
             "parallelism": pods,
             "completions": pods,
             "backoffLimit": 1000,
+            # Else every drain counts as a failure, and the job's back-off leaves GPUs idle for up to ten minutes.
+            "podFailurePolicy": {
+                "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+            },
             "template": {
                 "metadata": {
                     "labels": {"app": name},

@@ -1,32 +1,35 @@
-"""Draw metrics as static SVG: no script, no font, no address in it, so that the page needs nothing but itself.
+"""Draw metrics over time as plain numbers and path data; `chart.html` puts them into SVG, the page's script moves them.
 
-Altair describes, vl-convert draws. Times are seconds since T+0, so that no
-time zone can creep in.
+Inside the plot x is seconds since T+0 and y is pixels, so that zooming is a
+change of the inner SVG's viewBox and nothing is drawn twice. No text of the
+run is in here but names the template escapes.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import altair as alt
+import numpy as np
 import pandas as pd
-import vl_convert
-from altair.utils.schemapi import debug_mode
-from markupsafe import Markup, escape
 
-from gameday.report.palette import LIGHT
+from gameday.report.samples import GAP_FACTOR
 
 WIDTH, HEIGHT = 400, 118
+"""Of the plot, in the drawing's own pixels."""
 ROW = 15
 """Height of one GPU's row in a strip, pixels."""
-BUCKETS = 110
-"""Points of a long series are thinned to the lowest and highest of this many stretches, so that no peak is lost."""
-GAP_FACTOR = 3.0
-"""A line is broken where samples are further apart than this many times the usual interval."""
+BUCKETS, FEWEST_BUCKETS = 160, 24
+"""A series of more than two samples per stretch is thinned to the lowest and the highest sample of each of this many
+equal stretches of time, so that no peak is lost; fewer stretches where a page has very many series."""
+MOST_POINTS = 40_000
+"""Points on one page, about 25 bytes each with the values the script shows: half of the 2 MB a report may have."""
 
-_ELEMENTS = {"svg", "g", "path", "rect", "text", "line", "defs", "clipPath", "title", "desc", "tspan"}
+
+MOST_STRETCHES = 400
+"""Of one GPU in a strip chart: as many as it has pixels."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,55 @@ class Scene:
     fault: tuple[float, float] | None
     markers: tuple[Marker, ...]
     target_gpu: str | None
+    buckets: int = BUCKETS
+
+
+@dataclass(frozen=True)
+class Tick:
+    at: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One GPU, or what is counted where it makes steps: its path, and the samples drawn, for the script to show."""
+
+    gpu: str
+    target: bool
+    path: str
+    t: tuple[float, ...]
+    values: tuple[float, ...]
+    steps: bool = False
+
+    @property
+    def series(self) -> dict[str, Any]:
+        """As the page's script reads it."""
+        return {"gpu": self.gpu, "target": self.target, "t": self.t, "v": self.values, "steps": self.steps}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A run of one value of one GPU in a strip chart."""
+
+    t: float
+    until: float
+    y: float
+    value: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """`band` is y of p95, of the median and of p5 before the fault. `thinned` counts the samples left out."""
+
+    scene: Scene
+    height: float
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    curves: tuple[Curve, ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+    band: tuple[float, float, float] | None = None
+    thinned: int = 0
 
 
 def dodge(markers: Sequence[Marker], span: tuple[float, float]) -> tuple[Marker, ...]:
@@ -61,150 +113,173 @@ def dodge(markers: Sequence[Marker], span: tuple[float, float]) -> tuple[Marker,
     return tuple(placed)
 
 
-# Altair checks each part against its schema as it is made, half of the time a report takes; what is drawn
-# here is fixed but for numbers and names, and the tests draw it with the checks on.
-_UNCHECKED = debug_mode(False)
+def buckets_for(series: int) -> int:
+    """Stretches per series, so that a page of this many series stays small."""
+    return max(FEWEST_BUCKETS, min(BUCKETS, MOST_POINTS // (2 * max(series, 1))))
 
 
-@_UNCHECKED
-def lines(samples: pd.DataFrame, scene: Scene, band: tuple[float, float, float] | None, describe: str) -> Markup:
-    """One line per GPU over t, the target's on top; `samples` has t, gpu, value; `band` is p5, median, p95 before."""
-    y = alt.Y("value:Q", scale=alt.Scale(zero=False, nice=True, padding=6), axis=_y_axis())
-    layers = [*_backdrop(scene)]
+def lines(samples: pd.DataFrame, scene: Scene, band: tuple[float, float, float] | None) -> Drawing:
+    """One curve per GPU over t, the target's last, on top; `band` is p5, median, p95 before the fault."""
+    low, high = float(samples["value"].min()), float(samples["value"].max())
     if band:
-        low, middle, high = band
-        whole = [{"from": scene.span[0], "to": scene.span[1], "value": low, "high": high, "middle": middle}]
-        base = alt.Chart(alt.InlineData(values=whole)).encode(x=_x("from"), x2="to:Q")
-        layers.append(base.mark_rect(color=LIGHT["band"]).encode(y=y, y2="high:Q"))
-        layers.append(base.mark_rule(color=LIGHT["baseline"], strokeDash=[3, 3]).encode(y="middle:Q"))
-    on_target = samples["gpu"] == scene.target_gpu
-    for role, width, rows in (("other", 1, samples[~on_target]), ("target", 2, samples[on_target])):
-        if len(rows):
-            layers.append(_curves(rows, LIGHT[role], width).encode(x=_x("t"), y=y, detail="gpu:N"))
-    layers += _moments(scene)
-    return _draw(alt.LayerChart(layer=layers, width=WIDTH, height=HEIGHT), describe)
+        low, high = min(low, band[0]), max(high, band[2])
+    scale = _Scale.around(low, high)
+    drawn = [_curve(str(gpu), rows, scene, scale) for gpu, rows in samples.groupby("gpu", sort=True)]
+    placed = (scale.y(band[2]), scale.y(band[1]), scale.y(band[0])) if band else None
+    return _drawing(scene, scale, drawn, len(samples), placed)
 
 
-def _curves(rows: pd.DataFrame, colour: str, width: int) -> alt.Chart:
-    points = [point for _, series in rows.groupby("gpu", sort=True) for point in _points(series)]
-    chart = alt.Chart(alt.InlineData(values=points))
-    if len(rows) == rows["gpu"].nunique():  # one sample each: a line through it would be invisible
-        dots: alt.Chart = chart.mark_point(size=18, filled=True, opacity=1, color=colour)
-        return dots
-    line: alt.Chart = chart.mark_line(strokeWidth=width, color=colour, strokeJoin="round")
-    return line
+def counts(changes: pd.DataFrame, scene: Scene) -> Drawing:
+    """One curve of steps per name in `gpu`: each `value` holds from its t to the next, the last one to the end."""
+    scale = _Scale.around(0.0, max(4.0, 1.1 * float(changes["value"].max())))
+    drawn = [_steps(str(name), rows, scene, scale) for name, rows in changes.groupby("gpu", sort=False)]
+    return _drawing(scene, scale, drawn, len(changes))
 
 
-@_UNCHECKED
-def strips(samples: pd.DataFrame, scene: Scene, prefix: str, describe: str) -> Markup:
-    """One row per GPU; stretches with a value other than 0 are coloured and labelled with `prefix` and the value."""
-    stretches = _stretches(samples)
-    gpus = sorted({str(row["gpu"]) for row in stretches}, key=lambda gpu: (len(gpu), gpu))
-    height = ROW * len(gpus)
-    y = alt.Y("gpu:N", sort=gpus, scale=alt.Scale(paddingInner=0.25), axis=_y_axis(ticks=False))
-    quiet = [row for row in stretches if row["value"] == 0]
-    loud = [{**row, "label": f"{prefix}{row['value']:g}"} for row in stretches if row["value"] != 0]
-    layers = _backdrop(scene)
-    for rows, colour in ((quiet, "strip-0"), (loud, "strip-1")):
-        if rows:
-            chart = alt.Chart(alt.InlineData(values=rows))
-            layers.append(chart.mark_rect(color=LIGHT[colour]).encode(x=_x("t"), x2="until:Q", y=y))
-    if loud:
-        words = alt.Chart(alt.InlineData(values=loud)).mark_text(align="left", dx=4, fontSize=10, color="#ffffff")
-        layers.append(words.encode(x=_x("t"), y=y, text="label:N"))
-    layers += _moments(scene)
-    return _draw(alt.LayerChart(layer=layers, width=WIDTH, height=height), describe)
-
-
-def _x(field: str) -> alt.X:
-    axis = alt.Axis(
-        title=None,
-        tickCount=6,
-        grid=False,
-        labelExpr="datum.value == 0 ? 'T' : (datum.value < 0 ? '−' : '+') + format(abs(datum.value), ',') + ' s'",
+def _drawing(
+    scene: Scene, scale: _Scale, drawn: list[Curve], points: int, band: tuple[float, float, float] | None = None
+) -> Drawing:
+    """The curves, the target's on top, in their frame; `points` is how many there were before thinning."""
+    return Drawing(
+        scene=scene,
+        height=HEIGHT,
+        x_ticks=tuple(time_ticks(*scene.span)),
+        y_ticks=tuple(Tick(scale.y(value), scale.label(value)) for value in scale.ticks),
+        curves=tuple(sorted(drawn, key=lambda curve: curve.target)),
+        band=band,
+        thinned=points - sum(len(curve.t) for curve in drawn),
     )
-    return alt.X(f"{field}:Q", axis=axis, scale=alt.Scale(nice=False, zero=False))
 
 
-def _y_axis(ticks: bool = True) -> alt.Axis:
-    return alt.Axis(title=None, tickCount=4, domain=False, ticks=False, grid=ticks, labelPadding=6)
-
-
-def _backdrop(scene: Scene) -> list[alt.Chart]:
-    """The span itself (invisible, so that every chart has one x axis) and the shaded fault window."""
-    whole = alt.Chart(alt.InlineData(values=[{"from": scene.span[0], "to": scene.span[1]}]))
-    layers = [whole.mark_rect(opacity=0).encode(x=_x("from"), x2="to:Q")]
-    if scene.fault:
-        window = alt.Chart(alt.InlineData(values=[{"from": scene.fault[0], "to": scene.fault[1]}]))
-        layers.append(window.mark_rect(color=LIGHT["fault"], opacity=1).encode(x=_x("from"), x2="to:Q"))
-    return layers
-
-
-def _moments(scene: Scene) -> list[alt.Chart]:
-    if not scene.markers:
-        return []
-    layers = []
-    for row in sorted({marker.row for marker in scene.markers}):
-        rows = [{"at": m.at_s, "letter": m.letter} for m in scene.markers if m.row == row]
-        base = alt.Chart(alt.InlineData(values=rows))
-        layers.append(base.mark_rule(color=LIGHT["mark"], strokeWidth=0.8, opacity=0.75).encode(x=_x("at")))
-        letters = base.mark_text(color=LIGHT["mark"], fontSize=10, fontWeight="bold", baseline="bottom")
-        layers.append(letters.encode(x=_x("at"), y=alt.value(-3 - 11 * row), text="letter:N"))
-    return layers
-
-
-def _points(series: pd.DataFrame) -> list[dict[str, float | str | None]]:
-    """One GPU's thinned samples in time order, with an empty point in every gap so that no line bridges it."""
-    ordered = series.sort_values("t", ignore_index=True)
-    steps = ordered["t"].diff()
-    usual = float(steps[steps > 0].median()) if (steps > 0).any() else 0.0
-    if len(ordered) > 2 * BUCKETS:
-        stretch = pd.cut(ordered["t"], BUCKETS, labels=False)
-        values = ordered.groupby(stretch)["value"]
-        ordered = ordered.loc[sorted({*values.idxmin(), *values.idxmax()})]
-        usual = max(usual, float(series["t"].max() - series["t"].min()) / BUCKETS)
-    gpu = str(series["gpu"].iloc[0])
-    points: list[dict[str, float | str | None]] = []
-    before = float("inf")
-    for t, value in zip(ordered["t"], ordered["value"], strict=True):
-        if usual and t - before > GAP_FACTOR * usual:
-            points.append({"t": round((t + before) / 2, 2), "value": None, "gpu": gpu})
-        points.append({"t": round(float(t), 2), "value": float(f"{value:.5g}"), "gpu": gpu})
-        before = float(t)
-    return points
-
-
-def _stretches(samples: pd.DataFrame) -> list[dict[str, float | str]]:
-    """Runs of one value per GPU as from-until rows; a gap in the samples ends a run."""
-    rows: list[dict[str, float | str]] = []
-    for gpu, series in samples.groupby("gpu", sort=True):
-        ordered = series.sort_values("t")
-        steps = ordered["t"].diff()
-        usual = float(steps[steps > 0].median()) if (steps > 0).any() else 1.0
-        new_run = (ordered["value"] != ordered["value"].shift()) | (steps > GAP_FACTOR * usual)
-        for _, run in ordered.groupby(new_run.cumsum()):
-            until = float(run["t"].iloc[-1]) + usual
-            rows.append(
-                {"gpu": str(gpu), "t": float(run["t"].iloc[0]), "until": until, "value": float(run["value"].iloc[0])}
-            )
-    return rows
-
-
-def _draw(chart: alt.LayerChart, describe: str) -> Markup:
-    configured = (
-        chart.configure(background="transparent", aria=False, font="sans-serif", padding=3)
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=LIGHT["muted"],
-            labelFontSize=10.5,
-            gridColor=LIGHT["rule"],
-            domainColor=LIGHT["rule"],
-            tickColor=LIGHT["rule"],
-            labelFlush=True,
-        )
+def _steps(name: str, rows: pd.DataFrame, scene: Scene, scale: _Scale) -> Curve:
+    t, values = rows["t"].to_numpy(), rows["value"].to_numpy()
+    if len(t) > 2 * scene.buckets:
+        kept = thin(t, values, scene.buckets)
+        t, values = t[kept], values[kept]
+    path = [f"M{_short(t[0])} {scale.y(values[0]):g}"]
+    path += [f"H{_short(at)}V{scale.y(value):g}" for at, value in zip(t[1:], values[1:], strict=True)]
+    return Curve(
+        gpu=name,
+        target=name == scene.target_gpu,
+        path="".join(path) + f"H{_short(scene.span[1])}",
+        t=tuple(round(float(at), 3) for at in t),
+        values=tuple(float(value) for value in values),
+        steps=True,
     )
-    svg: str = vl_convert.vegalite_to_svg(configured.to_dict(validate=False), allowed_base_urls=[])
-    foreign = set(re.findall(r"<\s*([A-Za-z][\w:-]*)", svg)) - _ELEMENTS
-    if foreign:
-        raise ValueError(f"the drawn chart holds elements that no chart needs: {', '.join(sorted(foreign))}")
-    return Markup(svg.replace("<svg ", f'<svg role="img" aria-label="{escape(describe)}" ', 1))  # noqa: S704 checked above
+
+
+def strips(samples: pd.DataFrame, scene: Scene, prefix: str) -> Drawing:
+    """One row per GPU; stretches with a value other than 0 are labelled with `prefix` and the value."""
+    gpus = sorted(samples["gpu"].unique(), key=lambda gpu: (len(gpu), gpu))
+    stretches = [
+        Stretch(t, until, place * ROW + 2.0, value, f"{prefix}{value:g}" if value else "")
+        for place, gpu in enumerate(gpus)
+        for t, until, value in _stretches(samples[samples["gpu"] == gpu])
+    ]
+    return Drawing(
+        scene=scene,
+        height=ROW * len(gpus),
+        x_ticks=tuple(time_ticks(*scene.span)),
+        y_ticks=tuple(Tick(place * ROW + ROW / 2, str(gpu)) for place, gpu in enumerate(gpus)),
+        stretches=tuple(stretches),
+    )
+
+
+@dataclass(frozen=True)
+class _Scale:
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def around(cls, low: float, high: float) -> _Scale:
+        """From tick to tick, so that the axis names its own ends; a flat line lies in the middle."""
+        if not high > low:
+            room = abs(low) * 0.05 or 1.0
+            low, high = low - room, high + room
+        step = nice_step(high - low, 4)
+        first, last = math.floor(low / step), math.ceil(high / step)
+        ticks = tuple(n * step for n in range(first, last + 1))
+        if len(ticks) > 12 or not ticks or not math.isfinite(ticks[-1] - ticks[0]):  # at the edge of floating point
+            raise ValueError(f"values from {low:g} to {high:g} are too close or too far apart to draw")
+        return cls(ticks[0], ticks[-1], ticks)
+
+    def y(self, value: float) -> float:
+        return round(HEIGHT * (self.high - value) / (self.high - self.low), 1)
+
+    def label(self, value: float) -> str:
+        step = self.ticks[1] - self.ticks[0]
+        if max(abs(self.low), abs(self.high)) >= 1e7 or step < 1e-4:
+            return f"{value:.4g}"
+        return f"{value:,.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
+
+
+def nice_step(width: float, about: int) -> float:
+    """1, 2 or 5 times a power of ten, so that `width` has about this many steps."""
+    raw = width / about
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(power * n for n in (1, 2, 5, 10) if raw <= power * n * 1.0001)
+
+
+_TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+
+
+def time_ticks(start_s: float, end_s: float) -> Iterator[Tick]:
+    """About five: `T`, `+5 s`, `−2 min`."""
+    width = end_s - start_s
+    step = next((float(n) for n in _TIME_STEPS if width / n <= 6), nice_step(width / 86400, 5) * 86400)
+    step = nice_step(width, 6) if width < 4 else step
+    unit, of = (1, "s") if step < 60 else (60, "min") if step < 3600 else (3600, "h") if step < 86400 else (86400, "d")
+    for n in range(math.ceil(start_s / step - 1e-9), math.floor(end_s / step + 1e-9) + 1):
+        at = n * step
+        yield Tick(at, "T" if n == 0 else f"{'−' if at < 0 else '+'}{abs(at) / unit:g} {of}")
+
+
+def _curve(gpu: str, rows: pd.DataFrame, scene: Scene, scale: _Scale) -> Curve:
+    t, values = rows["t"].to_numpy(), rows["value"].to_numpy()
+    steps = np.diff(t)
+    usual = float(np.median(steps[steps > 0])) if (steps > 0).any() else 0.0
+    if len(t) > 2 * scene.buckets:
+        kept = thin(t, values, scene.buckets)
+        usual = max(usual, float(t[-1] - t[0]) / scene.buckets)
+        t, values = t[kept], values[kept]
+    before = -math.inf
+    path: list[str] = []
+    for at, value in zip(t, values, strict=True):
+        joined = path and (not usual or at - before <= GAP_FACTOR * usual)
+        path.append(f"{'L' if joined else 'M'}{_short(at)} {scale.y(value):g}")
+        before = at
+    alone = "h0" if len(path) == 1 else ""  # a point, which a round line cap makes visible
+    return Curve(
+        gpu=gpu,
+        target=gpu == scene.target_gpu,
+        path="".join(path) + alone,
+        t=tuple(round(float(at), 3) for at in t),
+        values=tuple(float(f"{value:.6g}") for value in values),
+    )
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.2f}".rstrip("0").rstrip(".")
+
+
+def thin(t: np.ndarray, values: np.ndarray, buckets: int) -> np.ndarray:
+    """Places of the lowest and the highest value of each of so many equal stretches of time, in order of time."""
+    stretch = np.minimum(((t - t[0]) / (t[-1] - t[0]) * buckets).astype(int), buckets - 1)
+    by_value = np.lexsort((values, stretch))
+    edges = np.flatnonzero(np.diff(stretch[by_value])) + 1
+    lowest, highest = np.r_[0, edges], np.r_[edges, len(t)] - 1
+    return np.unique(by_value[np.r_[lowest, highest]])
+
+
+def _stretches(rows: pd.DataFrame) -> Iterator[tuple[float, float, float]]:
+    """Runs of one value as (from, until, value), in order of time; a gap in the samples ends a run."""
+    steps = rows["t"].diff()
+    usual = float(steps[steps > 0].median()) if (steps > 0).any() else 1.0
+    new_run = ((rows["value"] != rows["value"].shift()) | (steps > GAP_FACTOR * usual)).to_numpy()
+    starts = np.flatnonzero(new_run)
+    if len(starts) > MOST_STRETCHES:
+        raise ValueError(f"the value changes {len(starts):,} times, which is more than can be told apart here")
+    t, values = rows["t"].to_numpy(), rows["value"].to_numpy()
+    for start, end in zip(starts, np.r_[starts[1:], len(t)] - 1, strict=True):
+        yield float(t[start]), float(t[end]) + usual, float(values[start])

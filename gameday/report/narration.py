@@ -12,19 +12,32 @@ from gameday.checks.residue import NODE_LIFECYCLE_DOMAIN
 from gameday.history.events import (
     Aborted,
     AlertSeen,
+    AllocatableSeen,
+    ApprovalAnswered,
+    ApprovalAsked,
+    CanaryMeasured,
     Cleanliness,
+    ConditionSeen,
+    CordonSeen,
+    DetectorConsulted,
     Event,
     FaultInjected,
     FaultUndone,
+    GuardChecked,
     Hop,
     HopSeen,
     IntentRecorded,
+    KernelLineSeen,
+    KubernetesEventSeen,
+    LabelSeen,
     NodeReturned,
     Problem,
+    RecoveryDisturbed,
     Refused,
     Remediated,
     RunEnded,
     RunStarted,
+    SignalUnwatched,
     SteadyStateChecked,
     StepEnded,
     StepOutcome,
@@ -117,10 +130,68 @@ def _taint(event: TaintSeen) -> Said:
     return Said(event.manager or "Kubernetes", f"Taint {event.taint} {verb} {event.node}", tone, event.at)
 
 
+def _condition(event: ConditionSeen) -> Said:
+    value = "gone" if event.status is None else event.status
+    why = f" ({event.reason})" if event.reason else ""
+    return Said("Kubernetes", f"Condition {event.condition} of {event.node} is {value}{why}", "mark", event.at)
+
+
+def _label(event: LabelSeen) -> Said:
+    text = f"Label {event.label} gone from" if event.value is None else f"Label {event.label}={event.value} on"
+    return Said("Kubernetes", f"{text} {event.node}", "", event.at)
+
+
+def _allocatable(event: AllocatableSeen) -> Said:
+    before, now = ("none" if gpus is None else gpus for gpus in (event.before, event.gpus))
+    return Said("kubelet", f"Allocatable GPUs of {event.node}: {before} → {now}", "mark", event.at)
+
+
+def _cordon(event: CordonSeen) -> Said:
+    return Said("Kubernetes", f"{event.node} {'cordoned' if event.cordoned else 'uncordoned'}", "mark", event.at)
+
+
+def _consulted(event: DetectorConsulted) -> Said:
+    taken = f"; from its profile: {', '.join(event.filled)}" if event.filled else "; the plan says all itself"
+    why = f" ({event.why})" if event.why else ""
+    sees = {True: "sees this fault", False: "cannot see this fault", None: "says nothing about this fault"}[event.sees]
+    return Said("game-day", f"Detector {event.detector} {sees}{why}{taken}")
+
+
+def _kubernetes_event(event: KubernetesEventSeen) -> Said:
+    return Said(event.source or "Kubernetes", f"Event {event.reason} on {event.node}: {event.message}", "", event.at)
+
+
+def _unwatched(event: SignalUnwatched) -> Said:
+    return Said("game-day", f"The {event.signal} about {event.node} cannot be followed: {event.why}", "doubt")
+
+
+def _canary(event: CanaryMeasured) -> Said:
+    value = "not measured" if event.value is None else f"{event.value:.4g} {event.unit}"
+    detail = f": {event.detail}" if event.detail else ""
+    text = f"{event.measure} on {event.node}, {event.phase} the fault: {value}{detail}"
+    return Said("canary", text, _ok(event.ok), event.at)
+
+
+_DECISION_TONE = {"quarantine": "bad", "nothing": "", "event": "", "workload": "doubt"}
+
+
+def _kernel_line(event: KernelLineSeen) -> Said:
+    text = f"{event.node}: {event.line} — {event.reason}"
+    return Said("kernel log", text, _DECISION_TONE.get(event.decision, ""), event.at)
+
+
 def _workload(event: WorkloadSeen) -> Said:
     where = f"on {event.node}" if event.node else "unscheduled"
     detail = f": {event.detail}" if event.detail else ""
-    return Said("scheduler", f"{event.purpose} pod {event.pod} {event.phase}, {where}{detail}", _ok(event.ok))
+    who = "kubelet" if event.purpose == "misaligned" else "scheduler"
+    return Said(who, f"{event.purpose} pod {event.pod} {event.phase}, {where}{detail}", _ok(event.ok))
+
+
+def _disturbed(event: RecoveryDisturbed) -> Said:
+    where = f"{event.target.node}, {event.layer}"
+    if event.written_at is None:
+        return Said("agent", f"Fault {event.fault}, meant for the recovery, did not go in on {where}", "doubt")
+    return Said("agent", f"Fault {event.fault} in during the recovery on {where}", "mark", event.written_at)
 
 
 def _remediated(event: Remediated) -> Said:
@@ -134,6 +205,24 @@ def _returned(event: NodeReturned) -> Said:
     taints = ", ".join(map(str, event.removed_taints)) or "no taint"
     cordon = ", uncordoned" if event.uncordoned else ""
     return Said("game-day", f"{event.node} returned to work: {taints} removed{cordon}", "good")
+
+
+def _guard(event: GuardChecked) -> Said | None:
+    """Those that held have a section of their own."""
+    if event.ok:
+        return None
+    looks = f", the last of {event.looks} looks" if event.looks > 1 else ""
+    found = event.measured or "not measured"
+    why = f" ({event.why})" if event.why else ""
+    text = f"Guardrail ‘{event.guardrail}’, {event.phase} the fault: {found}; limit: {event.limit}{looks}{why}"
+    return Said("guard", text, _ok(event.ok))
+
+
+def _answered(event: ApprovalAnswered) -> Said:
+    comment = f": {event.comment}" if event.comment else ""
+    said = "Approved" if event.approved else "Turned down"
+    once = f", once for season {event.season}" if event.season else ""
+    return Said(event.by, f"{said} via {event.via}{once}{comment}", _ok(event.approved), event.answered_at)
 
 
 def _problem(event: Problem) -> Said:
@@ -152,9 +241,22 @@ _TELLERS: dict[type, Callable[[Any], Said | None]] = {
     HopSeen: _hop,
     AlertSeen: _alert,
     TaintSeen: _taint,
+    ConditionSeen: _condition,
+    LabelSeen: _label,
+    AllocatableSeen: _allocatable,
+    CordonSeen: _cordon,
+    DetectorConsulted: _consulted,
+    KubernetesEventSeen: _kubernetes_event,
+    SignalUnwatched: _unwatched,
+    CanaryMeasured: _canary,
+    KernelLineSeen: _kernel_line,
     WorkloadSeen: _workload,
+    RecoveryDisturbed: _disturbed,
     Remediated: _remediated,
     NodeReturned: _returned,
+    GuardChecked: _guard,
+    ApprovalAsked: lambda e: Said("game-day", f"Waits {seconds_text(e.within_s)} at most for approval: {e.where}"),
+    ApprovalAnswered: _answered,
     Problem: _problem,
     Aborted: lambda e: Said(e.by, f"Aborted: {e.why}", "bad"),
     Refused: lambda e: Said("guard", f"Refused: {e.why}", "doubt"),

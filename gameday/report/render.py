@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import importlib
-import json
 import pkgutil
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment
 from markupsafe import Markup
 from pydantic import BaseModel, TypeAdapter
+from pydantic_core import to_json
 
 from gameday.checks.outcome import RunResult
 from gameday.checks.verdict import Verdict
 from gameday.report import sections as sections_package
-from gameday.report.palette import stylesheet
+from gameday.report.beside import with_earlier, with_notes
+from gameday.report.numbers import summarise
+from gameday.report.page import environment
+from gameday.report.redact import redacted
 from gameday.report.run import Run, load_run
-from gameday.report.words import clip, filters
 
-TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "report"
+FORMAT = 1
+"""Of report.json; counted up when a field that was there before changes its meaning or goes."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,11 @@ class Rendered:
     html: Path
     json: Path
     verdicts: Path
-    result: RunResult
+    run: Run
+
+    @property
+    def result(self) -> RunResult:
+        return self.run.result
 
 
 @dataclass(frozen=True)
@@ -43,27 +50,30 @@ class Section:
     failure: str = ""
 
 
-def render(run_folder: Path, rendered_at: datetime) -> Rendered:
+def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False) -> Rendered:
     """Write report.html, report.json and verdicts.json into the run folder, from what else is in it.
 
+    `redact`: under names of their own (report-redacted.html …) and without the site's names (gameday.report.redact).
     Raises FileNotFoundError when the folder does not exist and OSError when it
     cannot be written; whatever stands in the files is shown, never raised.
     """
     run = load_run(run_folder)
-    environment = _environment()
-    sections = [_build(module, run, environment) for module in section_modules()]
-    page = environment.get_template("page.html").render(
-        run=run,
-        sections=sections,
-        result=run.result,
-        rendered_at=rendered_at,
-        style=Markup((TEMPLATES / "style.css").read_text() + stylesheet()),  # noqa: S704 our own file, no input in it
+    run = with_earlier(run_folder, with_notes(run_folder, run))
+    run = redacted(run) if redact else run
+    templates = environment()
+    sections = [build_section(module, run, templates) for module in section_modules()]
+    page = templates.get_template("page.html").render(
+        run=run, sections=sections, result=run.result, rendered_at=rendered_at
     )
+    suffix = "-redacted" if redact else ""
     rendered = Rendered(
-        run_folder / "report.html", run_folder / "report.json", run_folder / "verdicts.json", run.result
+        html=run_folder / f"report{suffix}.html",
+        json=run_folder / f"report{suffix}.json",
+        verdicts=run_folder / f"verdicts{suffix}.json",
+        run=run,
     )
     rendered.html.write_text(page, encoding="utf-8")
-    rendered.json.write_text(_as_json(run, sections, rendered_at), encoding="utf-8")
+    rendered.json.write_bytes(_as_json(run, sections, rendered_at))
     rendered.verdicts.write_bytes(TypeAdapter(tuple[Verdict, ...]).dump_json(run.verdicts, indent=1))
     return rendered
 
@@ -75,33 +85,25 @@ def section_modules() -> list[ModuleType]:
     return sorted((module for module in modules if hasattr(module, "build")), key=lambda module: module.ORDER)
 
 
-def _build(module: ModuleType, run: Run, environment: Environment) -> Section:
+def build_section(module: ModuleType, run: Run, templates: Environment) -> Section:
+    """What the module makes of the run, drawn by the template of its name; one that fails says so in its place."""
     name = module.__name__.rpartition(".")[2]
     try:
         data: BaseModel = module.build(run)
-        body = Markup(environment.get_template(f"{name}.html").render(data=data, run=run))  # noqa: S704 autoescaped
+        body = Markup(templates.get_template(f"{name}.html").render(data=data, run=run))  # noqa: S704 autoescaped
         return Section(id=name.replace("_", "-"), title=module.TITLE, body=body, data=data)
     except Exception as error:  # one section's bug must not cost the reader the others
-        why = f"{type(error).__name__}: {error}"
+        why = f"{type(error).__name__}: {error}".rstrip(".")
         return Section(id=name.replace("_", "-"), title=module.TITLE, body=Markup(), data=None, failure=why)
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=clip
-    )
-    environment.filters.update(filters())
-    return environment
-
-
-def _as_json(run: Run, sections: list[Section], rendered_at: datetime) -> str:
+def _as_json(run: Run, sections: list[Section], rendered_at: datetime) -> bytes:
     content = {
-        "rendered_at": rendered_at.isoformat(),
-        "result": run.result.model_dump(mode="json"),
-        "problems": list(run.problems),
-        "sections": {
-            section.id: section.data.model_dump(mode="json") if section.data else {"failure": section.failure}
-            for section in sections
-        },
+        "format": FORMAT,
+        "rendered_at": rendered_at,
+        "summary": summarise(run),
+        "result": run.result,
+        "problems": run.problems,
+        "sections": {section.id: section.data or {"failure": section.failure} for section in sections},
     }
-    return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    return to_json(content, indent=1, inf_nan_mode="null") + b"\n"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
+
+from kubernetes.informer import ADDED, DELETED
 
 from gameday.cluster.alertmanager import Alertmanager
-from gameday.cluster.http import AdapterError
+from gameday.cluster.http import AdapterError, CallCounter
 from gameday.cluster.kubernetes import (
     REASON_ANNOTATION,
     GpuPod,
@@ -21,13 +24,16 @@ from gameday.cluster.kubernetes import (
     taint_manager,
 )
 from gameday.cluster.loki import Loki
+from gameday.cluster.manifests import RUN_LABEL
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.prometheus import Prometheus
 from gameday.cluster.watch import Follower
 from gameday.history.events import (
     AlertSeen,
+    ApiCost,
     Cleanliness,
+    CordonSeen,
     Event,
     FaultInjected,
     FaultUndone,
@@ -37,6 +43,7 @@ from gameday.history.events import (
     NodeSeen,
     NodeSnapshot,
     Problem,
+    SignalUnwatched,
     Step,
     Taint,
     TaintSeen,
@@ -45,17 +52,23 @@ from gameday.history.events import (
 )
 from gameday.history.journal import Journal
 from gameday.ledger.entries import Entry, RestoreNode, Undo
-from gameday.ledger.lease import Leases
+from gameday.ledger.lease import LeaseLostError, Leases, seconds_awake_or_not
 from gameday.ledger.ledger import Ledger
 from gameday.ledger.undo import undo_entry
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
-from gameday.run.stop import Abort, RefusedError
+from gameday.run.member import SeasonMember
+from gameday.run.pod_states import PodStates
+from gameday.run.seen import NodeEvents, NodeView, changes, view_before, view_of
+from gameday.run.stop import Abort
 
 T = TypeVar("T")
 # An entry expires this long after its fault's own deadline: the agent, who is first, must have had its chance.
 EXPIRY_MARGIN = timedelta(seconds=30)
 _SYNCED_WITHIN_S = 10.0
+# A watch that its server closed is open again within one back-off; one that is down for longer shows an old state.
+_MAY_BE_DOWN_S = 5.0
+_EVENTS_NAMESPACE = "default"
 # Our controller takes its reason off a node one or two requests after the taint is gone.
 _TIDIED_WITHIN_S = 5.0
 
@@ -73,6 +86,26 @@ class Servers:
         for server in (self.prometheus, self.alertmanager, self.loki, self.kubernetes):
             server.close()
 
+    def costs(self) -> list[ApiCost]:
+        """What each server has been asked so far."""
+        counters: list[tuple[Literal["kubernetes", "prometheus", "alertmanager", "loki"], CallCounter]] = [
+            ("kubernetes", self.kubernetes.counter),
+            ("prometheus", self.prometheus.http.counter),
+            ("alertmanager", self.alertmanager.http.counter),
+            ("loki", self.loki.http.counter),
+        ]
+        return [
+            ApiCost(
+                server=server,
+                requests=cost.requests,
+                bytes_received=cost.bytes_received,
+                bytes_sent=cost.bytes_sent,
+                by_call=cost.by_call,
+            )
+            for server, counter in counters
+            for cost in (counter.cost(),)
+        ]
+
 
 class LogTail(Protocol):
     """What a step starts before the fault and reads after it."""
@@ -85,14 +118,25 @@ class LogTail(Protocol):
 class Run:
     """One game-day from its first event to its last."""
 
-    def __init__(self, id: str, folder: Path, loaded: LoadedPlan, profile: ClusterProfile, journal: Journal) -> None:
+    def __init__(
+        self,
+        id: str,
+        folder: Path,
+        loaded: LoadedPlan,
+        profile: ClusterProfile,
+        journal: Journal,
+        member: SeasonMember | None = None,
+    ) -> None:
         self.id = id
+        self.member = member
         self.folder = folder
         self.loaded = loaded
         self.profile = profile
         self.journal = journal
         self.abort = Abort()
         self.started = datetime.now(UTC)
+        self.began_s = seconds_awake_or_not()
+        self.cpu_at_start_s = time.process_time()
         self.random = random.Random(loaded.plan.targets.seed)  # noqa: S311 - a stated, repeatable choice
         self.targets: tuple[Target, ...] = ()
         self.step = Step.BASELINE
@@ -102,9 +146,14 @@ class Run:
         self.pods: PodFollower
         self.nodes: dict[str, Follower] = {}
         self.node_pods: dict[str, Follower] = {}
+        self.pod_states = PodStates()
+        self.node_events: dict[str, Follower] = {}
+        self.dirty_nodes: dict[str, str] = {}
         self.before: dict[str, NodeSnapshot] = {}
         self.ran_before: dict[str, list[GpuPod]] = {}
+        self._changing = threading.Lock()
         self._taints: dict[str, set[Taint]] = {}
+        self._views: dict[str, NodeView] = {}
         self.hops: set[tuple[Hop, str]] = set()
         self.restored: set[str] = set()
         self.log_tails: dict[str, LogTail] = {}
@@ -138,6 +187,10 @@ class Run:
         """An object's name, unique to the run and the purpose."""
         return f"gd-{self.id}-{purpose}" + (f"-{number}" if number else "")
 
+    def marker(self, number: int) -> str:
+        """What the line in the kernel log of the target of this number ends with: the run begins there."""
+        return f"{self.id}-{number}"
+
     def wait(self, what: str, timeout: timedelta, condition: Callable[[], T | None], every_s: float = 0.1) -> T | None:
         """The condition's first non-None value, or None after `timeout`; asks at once and then every `every_s`.
 
@@ -163,14 +216,28 @@ class Run:
 
         `with_next`: into the ledger together with the next intent, which sets this one off.
         """
-        expires = datetime.now(UTC) + lasts + EXPIRY_MARGIN
+        expires, ahead = datetime.now(UTC) + lasts + EXPIRY_MARGIN, self.ledger.intended(id, undo)
         entry = self.ledger.intend(id=id, act=act, node=node, undo=undo, expires=expires, with_next=with_next)
-        self.note(IntentRecorded(intent=id, act=act, undo=undo.kind, object=entry.object, node=node, expires=expires))
+        if ahead is None:
+            about = {"object": entry.object, "node": node, "expires": entry.expires}
+            self.note(IntentRecorded(intent=id, act=act, undo=undo.kind, **about))
+        # Asleep for long, say: whoever holds the lease now has reaped this very intent.
+        self.check_still_ours()
         return entry
+
+    def check_still_ours(self) -> None:
+        """Raise AbortedError where somebody asked the run to stop, or where another may hold the cluster by now."""
+        if self.abort.requested is None and hasattr(self, "leases"):
+            try:
+                self.leases.check()
+            except LeaseLostError as error:
+                self.abort.request("guard", str(error))
+        self.abort.check()
 
     def undo(self, entry: Entry) -> Cleanliness:
         """Undo one entry, verify it, and write down what was found; never raises for a cluster's sake."""
-        done = undo_entry(self.kubernetes, entry, self.id, self.pods)
+        known = self.nodes[entry.node].named(entry.node) if entry.node in self.nodes else None
+        done = undo_entry(self.kubernetes, entry, self.id, self.pods, known)
         self.settle(entry, done.cleanliness, done.evidence, by_deadline=done.by_deadline)
         if isinstance(entry.undo, RestoreNode) and entry.node and done.cleanliness is Cleanliness.CLEAN:
             self.restored.add(entry.node)
@@ -187,34 +254,118 @@ class Run:
             self.problem(f"the ledger still lists {entry.id} as open: {error}", "run `gameday reap` when it is back")
 
     def follow_targets(self, chosen: tuple[NodeSnapshot, ...]) -> None:
-        """Watch the targets and the pods on them from now on, so that what happens is dated when it does.
+        """Watch the targets, the pods on them and the Events about them from now on, so that all is dated.
 
-        Raises RefusedError when a watch does not come up.
+        Nodes that were looked at and not chosen are followed no more. Raises AdapterError when a watch does not come
+        up, at once where the server refuses it.
         """
+        self.stop_following(keep={seen.node for seen in chosen})
         for seen in chosen:
             self.before[seen.node] = seen
+            self.look_at(seen.node)
+            self.ran_before[seen.node] = self.look_at_pods(seen.node)
+            # What came since the node was first looked at was nobody's news then.
+            for now in self.nodes[seen.node].objects():
+                self._node_changed(ADDED, now)
+            for pod in self.node_pods[seen.node].objects():
+                self.pod_states.on_target(ADDED, pod)
+            self._follow_events(seen.node)
+
+    def look_at(self, node: str) -> NodeSnapshot | None:
+        """Follow a node from now on; how it is now, None where there is none. Raises AdapterError."""
+        if node not in self.nodes:
             core = self.kubernetes.core
-            node = Follower(core.list_node, self._node_changed, field_selector=f"metadata.name={seen.node}")
-            pods = Follower(core.list_pod_for_all_namespaces, field_selector=f"spec.nodeName={seen.node}")
-            self.nodes[seen.node], self.node_pods[seen.node] = node.__enter__(), pods.__enter__()
-            if not (node.wait_synced(_SYNCED_WITHIN_S) and pods.wait_synced(_SYNCED_WITHIN_S)):
-                raise RefusedError(f"no watch of {seen.node} and its pods within {_SYNCED_WITHIN_S:g} s")
-            self.ran_before[seen.node] = self.gpu_pods_on(seen.node)
+            follower = Follower(core.list_node, self._node_changed, field_selector=f"metadata.name={node}")
+            self.nodes[node] = follower.__enter__()
+        self.nodes[node].require_synced(_SYNCED_WITHIN_S)
+        return self.node_now(node)
+
+    def look_at_pods(self, node: str) -> list[GpuPod]:
+        """Follow the pods on a node from now on; those that hold GPUs now. Raises AdapterError.
+
+        The run's own are followed already (`pods`), and change more than all the others.
+        """
+        if node not in self.node_pods:
+            core = self.kubernetes.core
+            selection = {"field_selector": f"spec.nodeName={node}", "label_selector": f"{RUN_LABEL}!={self.id}"}
+            follower = Follower(core.list_pod_for_all_namespaces, self._pod_changed, **selection)
+            self.node_pods[node] = follower.__enter__()
+        self.node_pods[node].require_synced(_SYNCED_WITHIN_S)
+        return self.gpu_pods_on(node)
+
+    def blind_about(self, node: str) -> str:
+        """Why what the watches of a target last showed may be old; empty where they are up."""
+        followers = [self.nodes[node], self.node_pods[node]] if node in self.node_pods else []
+        return "; ".join(filter(None, (one.trouble(_MAY_BE_DOWN_S) for one in followers)))
+
+    def stop_following(self, keep: Collection[str] = ()) -> None:
+        """End the watches of all nodes but those to keep."""
+        for followers in (self.nodes, self.node_pods, self.node_events):
+            for node in followers.keys() - set(keep):
+                followers.pop(node).stop()
+
+    def _pod_changed(self, kind: str, pod: Any) -> None:
+        """Called in the watch's thread."""
+        if pod.spec.node_name in self.before:
+            self.pod_states.on_target(kind, pod)
+
+    def _follow_events(self, node: str) -> None:
+        """Events are one signal among others: where they may not be read, the run goes on and says so."""
+        follower = self.node_events[node] = self._events_about(node).__enter__()
+        try:
+            follower.require_synced(_SYNCED_WITHIN_S)
+        except AdapterError as error:
+            self.node_events.pop(node).stop()
+            self.note(SignalUnwatched(node=node, signal="events", why=str(error)))
+
+    def _events_about(self, node: str) -> Follower:
+        """Events about nodes, which have no namespace, are in `default`."""
+        known = NodeEvents(node)
+
+        def changed(kind: str, event: Any) -> None:
+            if not follower.wait_synced(0):
+                known.known(event)
+            elif kind != DELETED and (seen := known.news(event)):
+                self.note(seen)
+
+        about = f"involvedObject.kind=Node,involvedObject.name={node}"
+        core = self.kubernetes.core
+        follower = Follower(core.list_namespaced_event, changed, namespace=_EVENTS_NAMESPACE, field_selector=about)
+        return follower
 
     def gpu_pods_on(self, node: str) -> list[GpuPod]:
-        """Pods that hold GPUs of the node now, as the watch last saw them; those that have ended hold none."""
+        """Pods that hold GPUs of the node now, as the watches last saw them; those that have ended hold none."""
         found = [gpu_pod(pod) for pod in self.node_pods[node].objects()]
+        if hasattr(self, "pods"):
+            found += self.pods.on(node)
         return [pod for pod in found if pod.gpus and pod.phase not in ("Succeeded", "Failed")]
 
     def _node_changed(self, kind: str, node: Any) -> None:
-        """Note every taint that comes or goes on a target; called in the watch's thread."""
+        """Note every taint, condition, label, cordon and GPU that comes or goes; called in the watch's thread."""
+        with self._changing:
+            self._note_changes(node)
+
+    def _note_changes(self, node: Any) -> None:
         name, now = node.metadata.name, set(snapshot(node).taints)
+        if name not in self.before:
+            return
         decided = decided_at(node)
         if decided and self.step is not Step.BASELINE:
             self.hop(Hop.DECIDED, name, decided, f"annotation {REASON_ANNOTATION}")
         for taint in now ^ self._taints.setdefault(name, set(self.before[name].taints)):
             self._note_taint(name, taint, present=taint in now, manager=taint_manager(node))
         self._taints[name] = now
+        view, before = view_of(node), self._views.setdefault(name, view_before(self.before[name]))
+        for change in changes(name, before, view, datetime.now(UTC)):
+            self.note(change)
+            if isinstance(change, CordonSeen) and change.cordoned and self._is_the_detectors_cordon():
+                self.hop(Hop.TAINTED, name, change.at, "watch of the node; cordoned")
+        self._views[name] = view
+
+    def _is_the_detectors_cordon(self) -> bool:
+        """The plan waits for one, and it cannot be the recovery's own."""
+        before_recovery = self.step in (Step.INJECT, Step.AWAIT_ALERT, Step.VERIFY_TAINT)
+        return before_recovery and self.plan.expect.cordoned is not None
 
     def _note_taint(self, node: str, taint: Taint, *, present: bool, manager: str | None) -> None:
         at = datetime.now(UTC)
@@ -235,29 +386,36 @@ class Run:
                 self.note(NodeSeen(phase="during", snapshot=seen))
 
     def see_nodes_after(self) -> None:
-        """Record every target, read anew, once its detector had time to tidy up after its taint went.
+        """Record every target, read anew, once others had time to tidy up after the quarantine was lifted.
 
         One that cannot be read is a problem, not an end.
         """
         for target in self.targets:
-            self._detector_tidied(target.node)
+            self._others_tidied(target.node)
             try:
                 self.note(NodeSeen(phase="after", snapshot=snapshot(self.kubernetes.node(target.node))))
             except AdapterError as error:
                 self.problem(f"node {target.node} could not be read: {error}")
 
-    def _detector_tidied(self, node: str) -> None:
-        """Wait for the reason to go from a node we took the taint off; one kept in quarantine keeps its reason."""
+    def _others_tidied(self, node: str) -> None:
+        """Wait for the detector's reason and the cordon's taint to go from a node that we returned to work; one kept
+        in quarantine keeps both."""
         if node not in self.restored:
             return
         deadline = time.monotonic() + _TIDIED_WITHIN_S
         follower = self.nodes[node]
         with follower.changed:
-            while (now := self.node_now(node)) and REASON_ANNOTATION in now.annotations:
+            while (now := self.node_now(node)) and not self._tidy(now):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return
                 follower.changed.wait(left)
+
+    def _tidy(self, now: NodeSnapshot) -> bool:
+        expect, before = self.plan.expect, self.before[now.node].labels
+        keys = {label.key for label in expect.labels} - set(expect.labels_left)
+        labels_back = all(now.labels.get(key) == before.get(key) for key in keys)
+        return labels_back and REASON_ANNOTATION not in now.annotations and not now.lingering_cordon
 
     def hop(self, hop: Hop, node: str, at: datetime, source: str) -> None:
         """Record a link of the detection chain, once per node."""

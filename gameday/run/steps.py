@@ -45,7 +45,12 @@ def step(run: Run, which: Step, bound: timedelta | None = None) -> Iterator[Step
     run.note(StepStarted(step=which, deadline_s=bound.total_seconds() if bound else None))
     result = StepResult()
     try:
-        yield result
+        try:
+            yield result
+        except (AdapterError, StepFailedError):
+            # What a run no longer finds that slept, somebody else took away: that is not this step's to judge.
+            run.check_still_ours()
+            raise
     except AbortedError as error:
         run.note(StepEnded(step=which, outcome=StepOutcome.ABORTED, why=error.why))
         raise

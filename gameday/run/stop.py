@@ -35,6 +35,12 @@ class AbortedError(StopRunError):
         self.by = by
 
 
+# SIGHUP: the terminal is gone, or the connection that carried it.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Signals are the process's, and only its main thread hears of them: these are the open runs of the other threads.
+_ELSEWHERE: set[Abort] = set()
+
+
 class Abort:
     """Set once, by a signal, a guard or a lost lease; read by every wait. `hurried`: asked by signal a second time."""
 
@@ -54,6 +60,25 @@ class Abort:
         self._error = self._error or error
         self._requested.set()
 
+    @property
+    def requested(self) -> StopRunError | None:
+        """What `check` would raise."""
+        return self._error
+
+    def pass_on(self) -> None:
+        """Ask the runs of the other threads for the same; those that were asked before keep their own reason."""
+        if self._error is not None:
+            for other in list(_ELSEWHERE):
+                other._take_over(self._error, hurried=self.hurried)
+
+    def _take_over(self, error: StopRunError, *, hurried: bool) -> None:
+        self._error, self.hurried = self._error or error, hurried
+        self._requested.set()
+
+    @property
+    def by_operator(self) -> bool:
+        return isinstance(self._error, AbortedError) and self._error.by == "operator"
+
     def check(self) -> None:
         """Raise AbortedError if somebody asked, and the refusal where there is one."""
         if self._error is not None:
@@ -66,14 +91,21 @@ class Abort:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM ask for an abort; a second one hurries the undo along, and never interrupts it.
+        """SIGINT, SIGTERM and SIGHUP ask for an abort; a second one hurries the undo along, and never interrupts it.
 
-        Only the main thread can install handlers; elsewhere this does nothing.
+        A SIGHUP that was ignored before, as by nohup, stays so.
+        Only the main thread can install handlers; whoever opened a run in another thread asks it (`pass_on`).
         """
         if threading.current_thread() is not threading.main_thread():
-            yield
+            _ELSEWHERE.add(self)
+            try:
+                yield
+            finally:
+                _ELSEWHERE.discard(self)
             return
-        before = {which: signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)}
+        before = {which: signal.getsignal(which) for which in _SIGNALS}
+        if before[signal.SIGHUP] is signal.SIG_IGN:
+            del before[signal.SIGHUP]
         for which in before:
             signal.signal(which, self._signalled)
         try:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from gameday.cluster.kubernetes import CANDIDATE_PAGE, KubernetesError, snapshot
+from gameday.cluster.kubernetes import CANDIDATE_PAGE
 from gameday.history.events import NodeSnapshot, Target, TargetsChosen
+from gameday.plan.models import Plan
 from gameday.run.context import Run
 from gameday.run.stop import RefusedError
 
 # What a healthy GPU node may carry: the operator's own taint that keeps other work off it.
 _ORDINARY_TAINTS = frozenset({"nvidia.com/gpu"})
+GPU_COUNT_LABEL = "nvidia.com/gpu.count"
+"""GPU feature discovery's count of physical GPUs; `allocatable` also counts MIG slices and shares of time."""
 _RULE = "seeded order among the first {page} nodes by name labelled {labels}; the first {count} that are fit"
+_RULE_TELLING = "; before the others those with a free GPU, which a pod needs to show that the node takes work again"
+_RULE_BUSY = ", and with GPU pods, because the plan says what becomes of them"
+_RULE_SEASON = "the nodes season {season} chose for this run by its seed, labelled {labels}"
 _RULE_NAMED = "the nodes the plan names, in its order, labelled {labels}"
 
 
@@ -29,11 +36,15 @@ def opt_in(run: Run) -> dict[str, str]:
 def choose_targets(run: Run) -> Chosen:
     """Nodes that opted in, are Ready, schedulable and free of unexpected taints; GPUs by the same seed.
 
+    Nodes on which every expectation can be proved come first.
     Raises RefusedError, naming what each looked-at node lacked, when there are too few.
     """
     wanted, labels = run.plan.targets, opt_in(run)
     readable = ",".join(f"{key}={value}" for key, value in labels.items())
-    if wanted.names:
+    if run.member:
+        names, candidates = list(run.member.targets), len(run.member.targets)
+        rule = _RULE_SEASON.format(season=run.member.season, labels=readable)
+    elif wanted.names:
         names, candidates = list(wanted.names), len(wanted.names)
         rule = _RULE_NAMED.format(labels=readable)
     else:
@@ -41,49 +52,63 @@ def choose_targets(run: Run) -> Chosen:
         candidates = len(names)
         run.random.shuffle(names)
         rule = _RULE.format(page=CANDIDATE_PAGE, labels=readable, count=wanted.nodes)
+        rule += _RULE_TELLING + (_RULE_BUSY if judges_running_pods(run.plan) else "")
     if not names:
         raise RefusedError(
             f"no node carries {readable}",
             f"kubectl label node <node> {run.profile.opt_in_label} lets game-days touch it",
         )
     fit: list[NodeSnapshot] = []
+    second_best: list[NodeSnapshot] = []
     unfit: list[str] = []
     for name in names:
-        if len(fit) == wanted.nodes or len(unfit) > _LOOKED_AT:
+        enough = len(fit) + len(second_best) >= wanted.nodes and len(second_best) > _LOOKED_AT
+        if len(fit) == wanted.nodes or enough or len(unfit) > _LOOKED_AT:
             break
-        seen = _look_at(run, name)
-        why = _unfit(run, seen, labels) if seen else f"no node of this name in {run.kubernetes.server}"
+        seen = run.look_at(name)
+        why = f"no node of this name in {run.kubernetes.server}"
+        if seen is not None:
+            unfit_now = run.dirty_nodes.get(name) or unfit_because(seen, labels, run.quarantine_keys)
+            why = unfit_now or never_fits(run.plan, seen.labels)
         if why or seen is None:
             unfit.append(f"{name}: {why}")
+        elif not run.member and not wanted.names and _leaves_open(run, seen):
+            second_best.append(seen)
         else:
             fit.append(seen)
+    fit = [*fit, *second_best][: wanted.nodes]
     if len(fit) < wanted.nodes:
         raise RefusedError(
             f"{len(fit)} of {wanted.nodes} targets found; " + "; ".join(unfit[:_LOOKED_AT]),
             "mend the nodes, or change targets in the plan",
         )
     targets = tuple(Target(node=seen.node, gpu=_gpu(run, seen)) for seen in fit)
-    run.note(TargetsChosen(targets=targets, candidates=candidates, rule=rule, seed=wanted.seed))
+    seed = run.member.seed if run.member else wanted.seed
+    run.note(TargetsChosen(targets=targets, candidates=candidates, rule=rule, seed=seed))
     return Chosen(targets, tuple(fit))
 
 
-# A GET per unfit node: after this many the cluster, not the choice, is the problem.
+# A watch per node that is not taken: after this many the cluster, not the choice, is the problem.
 _LOOKED_AT = 5
 
 
-def _look_at(run: Run, name: str) -> NodeSnapshot | None:
-    try:
-        return snapshot(run.kubernetes.node(name))
-    except KubernetesError as error:
-        if error.status == 404:
-            return None
-        raise
+def judges_running_pods(plan: Plan) -> bool:
+    """Whether a target that runs no GPU pods would leave one of the plan's questions open."""
+    return plan.expect.workloads.running_pods != "any"
 
 
-def _unfit(run: Run, seen: NodeSnapshot, labels: dict[str, str]) -> str:
+def _leaves_open(run: Run, seen: NodeSnapshot) -> bool:
+    """Whether something could not be proved there: no GPU pod to be kept, or no GPU free for the one that returns."""
+    pods = run.look_at_pods(seen.node)
+    taken = sum(pod.gpus for pod in pods)
+    full = seen.allocatable_gpus is not None and taken >= seen.allocatable_gpus
+    return full or (judges_running_pods(run.plan) and not pods)
+
+
+def unfit_because(seen: NodeSnapshot, labels: Mapping[str, str], quarantine_keys: Collection[str]) -> str:
     """What keeps this node from being a target; empty when nothing does."""
     missing = [f"{key}={value}" for key, value in labels.items() if seen.labels.get(key) != value]
-    taken = [str(taint) for taint in seen.taints if taint.key in run.quarantine_keys]
+    taken = [str(taint) for taint in seen.taints if taint.key in quarantine_keys]
     odd = [str(taint) for taint in seen.taints if taint.key not in _ORDINARY_TAINTS]
     if missing:
         return f"lacks label {', '.join(missing)}"
@@ -96,8 +121,28 @@ def _unfit(run: Run, seen: NodeSnapshot, labels: dict[str, str]) -> str:
     return f"carries {', '.join(odd)}" if odd else ""
 
 
+def never_fits(plan: Plan, labels: Mapping[str, str]) -> str:
+    """What the plan asks of a node's GPUs that this one cannot have; empty where its GPUs are not counted on it."""
+    counted = labels.get(GPU_COUNT_LABEL, "")
+    if not counted.isdecimal():
+        return ""
+    wanted, gpu = plan.qa.floors.gpus, getattr(plan.fault, "gpu", None)
+    if wanted is not None and wanted != int(counted):
+        return f"has {counted} GPUs, and qa.floors.gpus is {wanted}: QA would keep it out of service"
+    if gpu is not None and gpu >= int(counted):
+        return f"has {counted} GPUs, and fault.gpu, which counts from 0, is {gpu}"
+    return ""
+
+
 def _gpu(run: Run, seen: NodeSnapshot) -> int:
     asked: int | None = getattr(run.plan.fault, "gpu", None)
     if asked is not None:
         return asked
     return run.random.randrange(seen.allocatable_gpus) if seen.allocatable_gpus else 0
+
+
+def unfit_targets(run: Run) -> list[str]:
+    """What keeps the chosen targets from being targets still, as their watches last saw them; empty: nothing does."""
+    seen, labels, keys = {t.node: run.node_now(t.node) for t in run.targets}, opt_in(run), run.quarantine_keys
+    why = {node: unfit_because(now, labels, keys) if now else "is gone" for node, now in seen.items()}
+    return [f"{node} {reason}" for node, reason in why.items() if reason]

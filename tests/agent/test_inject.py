@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -33,6 +34,17 @@ class KnobFault(Fault[KnobParameters]):
     failures = 0
     error: Exception = HostError("device is busy")
     fail_after_write = False
+    refuse_first = False
+    held: tuple[str, ...] | None = None
+
+    def prior(self, parameters: KnobParameters, gpu: int, host: Host) -> dict[str, str]:
+        if self.refuse_first:
+            raise HostError("no such knob")
+        return {"before": host.read_file("/sys/knob")}
+
+    def hold(self, parameters: KnobParameters, gpu: int, host: Host, ended: threading.Event) -> tuple[str, ...] | None:
+        ended.wait()
+        return self.held
 
     def inject(self, parameters: KnobParameters, gpu: int, host: Host) -> Evidence:
         before = host.read_file("/sys/knob")
@@ -120,6 +132,52 @@ def test_an_inject_that_fails_half_way_is_undone(fault: KnobFault, host: FakeHos
     assert (outcome.ok, outcome.cleanliness) == (False, "clean")
     assert "lost the host half way" in outcome.error
     assert host.files["/sys/knob"] == "0"
+
+
+def test_what_was_there_before_is_printed_before_anything_is_changed(
+    fault: KnobFault, context: Context, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log is what outlives an agent that is killed; so the note comes before the fault does."""
+    inject(order(), context)
+    notes = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [note["note"] for note in notes] == ["prior", "injected"]
+    assert notes[0]["undo_state"] == {"before": "0"}
+
+
+def test_what_was_there_before_is_kept_before_anything_is_changed(
+    fault: KnobFault, host: FakeHost, context: Context
+) -> None:
+    """The state file as a killed agent would leave it, in the middle of the injection."""
+    host.files["/sys/knob"] = "7"
+    write, kept = host.write_file, []
+
+    def written(path: str, content: str) -> None:
+        kept.append(json.loads((context.state_dir / "injected.json").read_text())["undo_state"])
+        write(path, content)
+
+    host.write_file = written  # type: ignore[method-assign]
+    fault.fail_after_write = True
+    assert inject(order(), context).cleanliness == "clean"
+    assert kept[0] == {"before": "7"}
+    assert host.files["/sys/knob"] == "7"
+
+
+def test_what_is_refused_before_it_goes_in_is_not_undone(fault: KnobFault, host: FakeHost, context: Context) -> None:
+    fault.refuse_first = True
+    fault.failures = 99
+    outcome = inject(order(), context)
+    assert (outcome.ok, outcome.cleanliness, outcome.ended_by, outcome.error) == (
+        False,
+        "clean",
+        "error",
+        "no such knob",
+    )
+    assert host.files["/sys/knob"] == "0"
+
+
+def test_what_the_hold_found_is_evidence(fault: KnobFault, context: Context) -> None:
+    fault.held = ("peak 60 C",)
+    assert inject(order(), context).evidence[:3] == ("set", "peak 60 C", "put back")
 
 
 def test_a_note_nobody_can_read_takes_the_fault_out(fault: KnobFault, host: FakeHost, context: Context) -> None:

@@ -154,7 +154,14 @@ def test_samples_until_told_to_stop(start: Start, host: FakeHost) -> None:
 
 
 def qa_task(**floors: Any) -> dict[str, Any]:
-    return {"role": "qa", "run_id": "r", "node": "n", "expected_gpus": 2, "floors": floors}
+    return {
+        "role": "qa",
+        "run_id": "r",
+        "node": "n",
+        "marker": "20261121-204941-0",
+        "expected_gpus": 2,
+        "floors": floors,
+    }
 
 
 def test_qa_of_a_healthy_node_passes(start: Start) -> None:

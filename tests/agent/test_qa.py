@@ -14,13 +14,22 @@ from gameday.host.base import LoadResult
 from gameday.plan.models import QaFloors
 from tests.host.fake import FakeHost, healthy_gpu
 
-FULL = QaFloors(gpus=2, gemm_tflops=650, memory_bandwidth_gbs=2500, pcie_generation=5, pcie_width=16, nvlinks=18)
+FULL = QaFloors(
+    gpus=2,
+    gemm_tflops=650,
+    memory_bandwidth_gbs=2500,
+    pcie_generation=5,
+    pcie_width=16,
+    nvlinks=18,
+    memory_free_mib=4096,
+)
+MARKER = "20261121-204941-0"
 RESET = "gameday-agent: GPU reset executed: PCI:0000:1b:00, success: {}"
 XID = "kernel: NVRM: Xid (PCI:0000:1b:00): {}, pid='<unknown>', name=<unknown>, x"
 
 
 def findings(host: FakeHost, floors: QaFloors = FULL) -> list[QaResult]:
-    return list(judge(read_node(host, None, threading.Event(), load=True), floors))
+    return list(judge(read_node(host, MARKER, None, threading.Event(), load=True), floors))
 
 
 def not_ok(host: FakeHost, floors: QaFloors = FULL) -> list[tuple[str, int | None, bool | None]]:
@@ -48,6 +57,11 @@ def test_a_healthy_node_passes_every_check() -> None:
         ({"clocks_event_reasons": 0x81}, "hw-slowdown"),
         ({"temperature_c": 94.0}, "temperature"),
         ({"lost": True}, "gpu-answers"),
+        ({"ecc_mode": False, "ecc_mode_pending": False}, "ecc-mode"),
+        ({"ecc_mode_pending": False}, "ecc-mode"),
+        ({"persistence_mode": False}, "persistence-mode"),
+        ({"power_limit_w": 400.0}, "power-limit"),
+        ({"memory_used_bytes": 80_000 << 20}, "memory-free"),
     ],
 )
 def test_one_bad_reading_fails_its_own_check_on_its_own_gpu(changes: dict[str, Any], check: str) -> None:
@@ -64,6 +78,8 @@ def test_one_bad_reading_fails_its_own_check_on_its_own_gpu(changes: dict[str, A
         {"temperature_c": 93.0},
         {"power_w": None},
         {"utilization_pct": None},
+        {"power_limit_w": 699.5},
+        {"memory_used_bytes": (81559 - 4096) << 20},
     ],
 )
 def test_the_edge_of_the_allowed_passes(changes: dict[str, Any]) -> None:
@@ -83,6 +99,10 @@ def test_the_edge_of_the_allowed_passes(changes: dict[str, Any]) -> None:
         ("pcie_generation", "pcie-generation"),
         ("clocks_event_reasons", "hw-slowdown"),
         ("temperature_c", "temperature"),
+        ("ecc_mode_pending", "ecc-mode"),
+        ("persistence_mode", "persistence-mode"),
+        ("power_limit_default_w", "power-limit"),
+        ("memory_used_bytes", "memory-free"),
     ],
 )
 def test_what_cannot_be_read_is_unknown_and_never_passes(field: str, check: str) -> None:
@@ -124,8 +144,19 @@ def test_without_cupy_floors_are_unknown_and_without_floors_there_is_no_finding(
 
 def test_none_switches_a_check_off() -> None:
     host = FakeHost()
-    host.samples[1] = healthy_gpu(1, nvlinks_active=0, temperature_c=120.0)
-    assert not_ok(host, QaFloors(temperature_max_c=None)) == []
+    host.samples[1] = healthy_gpu(1, nvlinks_active=0, temperature_c=120.0, ecc_mode=False, persistence_mode=False)
+    assert not_ok(host, QaFloors(temperature_max_c=None, ecc=None, persistence=None)) == []
+
+
+def test_a_sites_own_settings_are_the_measure_where_the_plan_gives_them() -> None:
+    host = FakeHost()
+    sites = QaFloors(power_limit_w=500, persistence=False, ecc=False)
+    ours = {"power_limit_w": 500.0, "persistence_mode": False, "ecc_mode": False, "ecc_mode_pending": False}
+    host.samples = [healthy_gpu(index, **ours) for index in (0, 1)]
+    assert not_ok(host, sites) == []
+    other = FakeHost()
+    other.samples = [healthy_gpu(0, **ours | {"power_limit_w": 450.0, "ecc_mode_pending": True}), host.samples[1]]
+    assert not_ok(other, sites) == [("ecc-mode", 0, False), ("power-limit", 0, False)]
 
 
 def test_a_link_that_sleeps_is_not_called_broken_without_load() -> None:
@@ -149,7 +180,7 @@ def test_a_locked_clock_shows_under_load() -> None:
 
 def test_the_gpu_count_against_the_plan_and_the_node() -> None:
     assert not_ok(FakeHost(gpus=1)) == [("gpu-count", None, False)]
-    readings = read_node(FakeHost(), 8, threading.Event(), load=True)
+    readings = read_node(FakeHost(), MARKER, 8, threading.Event(), load=True)
     assert not next(judge(readings, QaFloors())).ok
 
 
@@ -182,6 +213,21 @@ def test_the_kernel_log_holds_no_quarantining_event_that_nothing_healed(lines: l
     assert not_ok(host) == ([] if ok else [("kernel-log", None, False)])
 
 
+def test_what_the_kernel_log_held_before_the_run_is_told_and_not_judged() -> None:
+    host = FakeHost()
+    for line in (XID.format(79), f"gameday: marker {MARKER}", XID.format(13)):
+        host.write_kernel_log(f"<3>{line}")
+    log = next(found for found in findings(host) if found.check == "kernel-log")
+    assert (log.value, log.ok, log.detail) == (0, True, "1 quarantining from before this run")
+
+
+def test_a_second_marker_hides_nothing() -> None:
+    host = FakeHost()
+    for line in (f"gameday: marker {MARKER}", XID.format(48), f"gameday: marker {MARKER}"):
+        host.write_kernel_log(f"<3>{line}")
+    assert not_ok(host) == [("kernel-log", None, False)]
+
+
 def test_a_kernel_log_that_cannot_be_read_is_unknown() -> None:
     host = FakeHost()
     host.refuse["read_kernel_log"] = "no /dev/kmsg"
@@ -191,12 +237,12 @@ def test_a_kernel_log_that_cannot_be_read_is_unknown() -> None:
 def test_told_to_stop_no_load_is_started() -> None:
     ended = threading.Event()
     ended.set()
-    readings = read_node(FakeHost(), 2, ended, load=True)
+    readings = read_node(FakeHost(), MARKER, 2, ended, load=True)
     assert [gpu.load for gpu in readings.gpus] == [None, None]
 
 
 def test_without_a_floor_that_needs_it_no_load_runs() -> None:
     host = FakeHost()
-    readings = read_node(host, 2, threading.Event(), load=QaFloors(gpus=2).need_load)
+    readings = read_node(host, MARKER, 2, threading.Event(), load=QaFloors(gpus=2).need_load)
     assert all(gpu.load is None for gpu in readings.gpus)
     assert {"gemm-rate", "memory-bandwidth", "gemm-results"}.isdisjoint(r.check for r in judge(readings, QaFloors()))

@@ -1,80 +1,154 @@
-"""The shipped alert rules: promtool accepts them and their unit tests, and everything around them is complete."""
+"""The shipped alert rules: promtool accepts them and their unit tests, and a person knows what to do about each."""
 
 from __future__ import annotations
 
 import re
 import runpy
-import subprocess
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
-from gameday.rehearsal.programs import find_program
+from gameday.xid.catalogue import Rule, xids
+from tests.alerts.shipped import ALL_RULES, BY_NAME, ROOT, RULES, UNIT_TESTS, read_yaml, run_tool
 
-ROOT = Path(__file__).resolve().parents[2]
-ALERTS = ROOT / "deploy" / "alerts"
-RULES = ALERTS / "gpu-faults.rules.yaml"
-UNIT_TESTS = sorted((ALERTS / "tests").glob("*.test.yaml"))
-GROUPS = YAML(typ="safe", pure=True).load(RULES.read_text())["groups"]
-BY_NAME = {rule["alert"]: rule for group in GROUPS for rule in group["rules"]}
-
-
-def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [str(find_program("promtool")), *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+CASES = [case for file in UNIT_TESTS for test in read_yaml(file)["tests"] for case in test.get("alert_rule_test", [])]
+# Neither is about one node.
+WITHOUT_NODE = {
+    "NodeHealthControllerAbsent",
+    "KernelLogPipelineSilent",
+    "KernelLogLate",
+    "NodeHealthWritesFail",
+    "KernelLogShipperDown",
+}
+PAGE_HEADINGS = ("Means", "Urgency", "Check", "Do", "Closes", "Rehearsed by", "False positives")
 
 
 def test_promtool_accepts_the_rules() -> None:
-    done = promtool("check", "rules", "--lint-fatal", RULES)
+    done = run_tool("promtool", "check", "rules", "--lint-fatal", RULES)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(BY_NAME)} rules found" in done.stdout
+    assert f"{len(ALL_RULES)} rules found" in done.stdout
+
+
+def test_no_two_alerts_share_a_name() -> None:
+    assert len(BY_NAME) == sum("alert" in rule for rule in ALL_RULES)
 
 
 @pytest.mark.parametrize("file", UNIT_TESTS, ids=lambda file: file.name)
 def test_unit_tests(file: Path) -> None:
-    done = promtool("test", "rules", file)
+    done = run_tool("promtool", "test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_every_rule_is_tested_firing_and_silent(name: str) -> None:
-    cases = [
-        case
-        for file in UNIT_TESTS
-        for test in YAML(typ="safe", pure=True).load(file.read_text())["tests"]
-        for case in test.get("alert_rule_test", [])
-        if case["alertname"] == name
-    ]
+def test_every_alert_is_tested_firing_and_silent(name: str) -> None:
+    cases = [case for case in CASES if case["alertname"] == name]
     assert any(case["exp_alerts"] for case in cases), "no test has it firing"
     assert any(not case["exp_alerts"] for case in cases), "no test has it silent"
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_every_rule_tells_a_person_what_to_do(name: str) -> None:
+def test_every_alert_says_where_and_what_to_do(name: str) -> None:
     rule = BY_NAME[name]
-    assert rule["labels"]["severity"] in {"critical", "warning"}
-    assert {"summary", "description", "runbook_url"} <= set(rule["annotations"])
-    runbook = ROOT / rule["annotations"]["runbook_url"]
-    assert runbook.name == f"{name}.md"
-    text = runbook.read_text()
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+    assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{name}.md"
+    firing = [alert for case in CASES if case["alertname"] == name for alert in case["exp_alerts"]]
+    for alert in firing:
+        labels, said = alert["exp_labels"], alert["exp_annotations"]
+        node = labels.get("node")
+        assert node or name in WITHOUT_NODE or len(firing) > 1 or "instance" in labels
+        for text in (said["summary"], said["description"]):
+            assert "{{" not in text
+            assert "  " not in text, "a label it names is empty"
+        if node:
+            assert node in said["summary"]
+            assert node in said["description"]
+        if "gpu" in labels and "code" not in labels:
+            assert f"GPU {labels['gpu']} " in said["description"]
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_alert_has_a_runbook_page(name: str) -> None:
+    text = (ROOT / "docs" / "runbooks" / f"{name}.md").read_text(encoding="utf-8")
     assert text.startswith(f"# {name}\n")
-    assert all(heading in text for heading in ("## Means", "## Check", "## Do"))
+    sections = dict(re.findall(r"^## (.+)\n\n((?:.+\n)+)", text, re.MULTILINE))
+    assert tuple(sections) == PAGE_HEADINGS
 
 
-def test_every_runbook_has_its_rule() -> None:
+@pytest.mark.parametrize("plan", sorted((ROOT / "plans").glob("*.yaml")), ids=lambda plan: plan.stem)
+def test_the_runbook_of_an_expected_alert_names_the_plan(plan: Path) -> None:
+    for expected in read_yaml(plan)["expect"].get("alerts", []):
+        page = ROOT / "docs" / "runbooks" / f"{expected['name']}.md"
+        assert f"(../../plans/{plan.name})" in page.read_text(encoding="utf-8"), f"add it to {page}, 'Rehearsed by'"
+
+
+def test_every_runbook_has_its_alert() -> None:
     pages = {page.stem for page in (ROOT / "docs" / "runbooks").glob("*.md")} - {"README"}
     assert pages == set(BY_NAME)
 
 
-@pytest.mark.parametrize("name", ["DcgmExporterAbsent", "NodeHealthControllerAbsent", "KernelLogPipelineSilent"])
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "runbooks").glob("*.md")), ids=lambda page: page.stem)
+def test_a_runbook_links_only_to_what_exists(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_table_of_the_alerts_is_as_the_rules_are(name: str) -> None:
+    rule = BY_NAME[name]
+    keep = rule.get("keep_firing_for", "–")
+    row = f"| [{name}](runbooks/{name}.md) | {rule['labels']['severity']} | {rule['for']} | {keep} |"
+    assert row in (ROOT / "docs" / "alerts.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DcgmExporterAbsent",
+        "DcgmHostengineFrozen",
+        "GPUCountLow",
+        "GPUSeriesStale",
+        "KernelLogPipelineSilent",
+        "NodeHealthControllerAbsent",
+    ],
+)
 def test_absence_outlasts_a_rehearsal_reboot(name: str) -> None:
     assert re.fullmatch(r"[1-9]\d*m", BY_NAME[name]["for"])
+
+
+def _codes(name: str, pattern: str) -> set[int]:
+    """The codes below 1000 that the alert's selectors with this matcher (`code=~` or `code!~`) let through or out."""
+    expressions = re.findall(rf'{pattern}"([^"]+)"', BY_NAME[name]["expr"])
+    assert expressions
+    matched = [{code for code in range(1000) if re.fullmatch(text, str(code))} for text in expressions]
+    assert all(codes == matched[0] for codes in matched), "one alert, two lists"
+    return matched[0]
+
+
+def _ruled(*rules: Rule) -> set[int]:
+    return {code for code, known in xids().items() if known.rule in rules}
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [("GPUXidHardware", Rule.QUARANTINE), ("GPUXidWorkload", Rule.WORKLOAD), ("GPUNVLink5Error", Rule.DECODE)],
+)
+def test_the_classes_of_xids_are_the_catalogues(name: str, rule: Rule) -> None:
+    assert _codes(name, "code=~") == _ruled(rule)
+
+
+def test_what_is_left_of_the_xids_is_reported() -> None:
+    assert _codes("GPUXidReported", "code!~") == _ruled(Rule.QUARANTINE, Rule.WORKLOAD, Rule.DECODE)
+    assert _codes("GPUXidRecorded", "code!~") == _ruled(Rule.WORKLOAD, Rule.DECODE)
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 94])
+def test_an_applications_xid_pages_nobody(code: int) -> None:
+    assert code in _codes("GPUXidWorkload", "code=~")
+    assert BY_NAME["GPUXidWorkload"]["labels"]["severity"] == "info"
+    assert code not in _codes("GPUXidHardware", "code=~")
 
 
 def test_the_manifest_is_made_from_the_rules() -> None:
     maker = runpy.run_path(str(ROOT / "scripts" / "alert_manifest.py"))
     assert maker["MANIFEST"].read_text() == maker["manifest"](), "run `make alerts`"
-    document = YAML(typ="safe", pure=True).load(maker["MANIFEST"].read_text())
-    assert document["kind"] == "PrometheusRule"
-    assert document["spec"]["groups"] == GROUPS

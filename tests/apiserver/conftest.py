@@ -121,7 +121,8 @@ def node(name: str, **status: Any) -> dict[str, Any]:
     """A node that says it is Ready."""
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": None}
     shown = {"capacity": {"cpu": "8", "nvidia.com/gpu": "8"}, "conditions": [ready], **status}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": shown}
+    labels = {"kubernetes.io/hostname": name}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": shown}
 
 
 def make_running(http: httpx.Client, name: str, namespace: str = "default") -> None:

@@ -65,7 +65,7 @@ def test_finalizers_hold(http: httpx.Client) -> None:
 def test_preconditions(http: httpx.Client) -> None:
     http.post(CONFIGMAPS, json={"metadata": {"name": "pre"}})
     refused = delete(http, f"{CONFIGMAPS}/pre", preconditions={"uid": "other"})
-    assert refused.status_code == 409 and "UID in precondition" in refused.json()["message"]
+    assert refused.status_code == 409 and "the UID in the precondition (other)" in refused.json()["message"]
     done = delete(http, f"{CONFIGMAPS}/pre").json()
     assert done["status"] == "Success" and done["details"]["name"] == "pre"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import re
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -28,8 +29,13 @@ class FakeKubelet(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def kubelet_port() -> Iterator[int]:
+def kubelet_port(server: Server) -> Iterator[int]:
+    """HTTPS with the certificates that the server keeps for kubelets; only it may come in."""
     served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeKubelet)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(server.folder / "ca.crt"))
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_cert_chain(server.folder / "kubelet.crt", server.folder / "kubelet.key")
+    served.socket = tls.wrap_socket(served.socket, server_side=True)
     thread = threading.Thread(target=served.serve_forever)
     thread.start()
     yield served.server_port

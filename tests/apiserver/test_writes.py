@@ -10,6 +10,10 @@ import pytest
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
+from gameday.rehearsal.apiserver import objects
+from gameday.rehearsal.apiserver.errors import ApiError
+from gameday.rehearsal.apiserver.resources import BY_PATH
+from gameday.rehearsal.apiserver.store import Store
 from tests.apiserver.conftest import Server, node, pod
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -105,11 +109,11 @@ def test_jobs_get_their_selector(http: httpx.Client) -> None:
 
 def test_status_and_spec_are_written_apart(http: httpx.Client) -> None:
     http.post("/api/v1/nodes", json=node("apart"))
-    send(http, "/api/v1/nodes/apart/status", {"spec": {"unschedulable": True}, "status": {"x": "1"}}, MERGE)
-    send(http, "/api/v1/nodes/apart", {"spec": {"podCIDR": "1"}, "status": {"x": "2"}}, MERGE)
+    send(http, "/api/v1/nodes/apart/status", {"spec": {"unschedulable": True}, "status": {"phase": "1"}}, MERGE)
+    send(http, "/api/v1/nodes/apart", {"spec": {"podCIDR": "10.1.0.0/24"}, "status": {"phase": "2"}}, MERGE)
     found = http.get("/api/v1/nodes/apart").json()
-    assert found["status"]["x"] == "1" and "unschedulable" not in found["spec"]
-    assert found["spec"]["podCIDR"] == "1"
+    assert found["status"]["phase"] == "1" and "unschedulable" not in found["spec"]
+    assert found["spec"]["podCIDR"] == "10.1.0.0/24"
 
 
 def test_a_new_node_is_tainted_until_it_is_ready(http: httpx.Client) -> None:
@@ -135,7 +139,7 @@ def test_strategic_merge_knows_the_lists(http: httpx.Client) -> None:
     assert send(http, path, {"spec": {"taints": [other]}}, STRATEGIC).json()["spec"]["taints"] == [other]
     disk = {"type": "DiskPressure", "status": "False"}
     patched = send(http, f"{path}/status", {"status": {"conditions": [disk]}}, STRATEGIC).json()
-    assert [condition["type"] for condition in patched["status"]["conditions"]] == ["Ready", "DiskPressure"]
+    assert [condition["type"] for condition in patched["status"]["conditions"]] == ["DiskPressure", "Ready"]
     gone = {"status": {"conditions": [{"type": "DiskPressure", "$patch": "delete"}],
                        "$setElementOrder/conditions": [{"type": "Ready"}]}}  # fmt: skip
     patched = send(http, f"{path}/status", gone, STRATEGIC).json()
@@ -297,3 +301,14 @@ def test_protobuf_bodies_are_read(http: httpx.Client) -> None:
     cut = b"k8s\x00" + field(1, kind) + b"\x12\x50"
     headers = {"Content-Type": "application/vnd.kubernetes.protobuf"}
     assert http.post(CONFIGMAPS, content=cut, headers=headers).status_code == 400
+
+
+def test_a_generated_name_that_is_taken_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tails = iter(["aaaaa", "aaaaa", "bbbbb", *["aaaaa"] * 100])
+    monkeypatch.setattr(objects, "name_tail", lambda: next(tails))
+    kept, namespaces = objects.Objects(Store()), BY_PATH["", "v1", "namespaces"]
+    body = {"metadata": {"generateName": "n-"}}
+    made = [kept.create(namespaces, "", {"metadata": {**body["metadata"]}}, objects.Write("me")) for _ in range(2)]
+    assert [stored.name for stored in made] == ["n-aaaaa", "n-bbbbb"]
+    with pytest.raises(ApiError, match="already exists"):
+        kept.create(namespaces, "", body, objects.Write("me"))

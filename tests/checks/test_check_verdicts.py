@@ -272,6 +272,17 @@ def test_a_node_that_ends_differently_is_broken_with_the_difference(after, words
     assert words in verdict.why
 
 
+def test_a_cordons_taint_that_outlives_the_cordon_is_the_control_planes_delay():
+    test = lambda e: isinstance(e, NodeSeen) and e.phase == "after"  # noqa: E731
+    late = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+    seen = snapshot(boot="other")
+    verdict = judge(replacing(passing(), test, snapshot=seen.model_copy(update={"taints": (late,)})), "node-as-before")
+    assert verdict.status is Status.UNKNOWN
+    assert verdict.why.endswith("it is for the node lifecycle controller to take off")
+    cordoned = seen.model_copy(update={"taints": (late,), "unschedulable": True})
+    assert judge(replacing(passing(), test, snapshot=cordoned), "node-as-before").status is Status.BROKEN
+
+
 def test_a_node_not_seen_at_the_end_is_unknown_though_the_step_ended_well():
     verdict = judge(without(passing(), lambda e: isinstance(e, NodeSeen) and e.phase == "after"), "node-as-before")
     assert verdict.status is Status.UNKNOWN

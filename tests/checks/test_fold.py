@@ -80,6 +80,24 @@ def test_what_the_run_left_on_the_node_is_dirt_though_it_says_clean(left):
     assert summary(replacing(passing(), after, snapshot=snapshot(**left))) == ("failed", "dirty", 4)
 
 
+def test_a_run_that_was_reaped_while_it_slept_says_who_undid_it():
+    reaped = replacing(passing(), lambda e: isinstance(e, FaultUndone), by="reaper")
+    aborted = Timed(17, Aborted(by="guard", why="the cluster lease was not renewed for 40 s"))
+    assert summary([*reaped, aborted]) == ("aborted", "clean", 3)
+    assert result([*reaped, aborted]).why.endswith("40 s; what it had changed was undone by the reaper.")
+    assert "reaper" not in result([*passing(), aborted]).why
+
+
+@pytest.mark.parametrize("value", [None, "false"])
+def test_an_opt_in_that_is_taken_back_in_mid_run_is_an_abort_and_not_our_dirt(value):
+    without_it = {key: text for key, text in snapshot().labels.items() if key != "gameday.dev/opt-in"}
+    labels = without_it | ({"gameday.dev/opt-in": value} if value else {})
+    after = lambda e: isinstance(e, NodeSeen) and e.phase == "after"  # noqa: E731
+    timed = replacing(passing(), after, snapshot=snapshot().model_copy(update={"labels": labels}))
+    assert labels != snapshot().labels
+    assert summary([*timed, Timed(47, Aborted(by="guard", why="opt-in taken back"))]) == ("aborted", "clean", 3)
+
+
 def test_a_label_of_somebody_else_breaks_the_check_but_is_not_our_dirt():
     after = lambda e: isinstance(e, NodeSeen) and e.phase == "after"  # noqa: E731
     timed = replacing(passing(), after, snapshot=snapshot(**{"feature.node/cpu": "new"}))

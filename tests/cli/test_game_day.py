@@ -14,7 +14,7 @@ from gameday.cli import run
 from gameday.cli.console import console
 from gameday.cli.exit_codes import CommandError, ExitCode
 from gameday.cli.game_day import _after
-from gameday.rehearsal.observability import free_port
+from gameday.rehearsal.ports import free_ports
 
 Capture = pytest.CaptureFixture[str]
 GONE = RuntimeError("Failed to reach API at http://127.0.0.1:9/api/")
@@ -31,7 +31,7 @@ def nobody(tmp_path: Path) -> Path:
     """The profile of a cluster whose API server is down."""
     (tmp_path / "kubeconfig").write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
-        f"clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{free_port()}'}}}}]\n"
+        f"clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{free_ports(1)[0]}'}}}}]\n"
         "users: [{name: a, user: {token: secret-of-mine}}]\n"
         "contexts: [{name: a, context: {cluster: a, user: a}}]\n"
     )

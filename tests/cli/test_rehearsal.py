@@ -35,7 +35,7 @@ def private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--detector", "foo"], ExitCode.USAGE, "choose one of catalogue, konduktor, off"),
+        (["--detector", "foo"], ExitCode.USAGE, "no detector profile of this name"),
         (["gpu-fell-off-the-bsu"], ExitCode.USAGE, "did you mean gpu-fell-off-the-bus?"),
         (["--gpus", "0"], ExitCode.USAGE, "--gpus"),
         (["--reports", "{file}"], ExitCode.REFUSED, "cannot be written: File exists"),
@@ -81,7 +81,7 @@ def test_a_start_that_fails_keeps_its_logs_and_names_them(
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(os, "environ", dict(os.environ))  # what `rehearse` sets for its own Prefect stays here
-    monkeypatch.setattr("gameday.cli.rehearsal._load_flow", lambda: None)
+    monkeypatch.setattr("gameday.cli.rehearsal._load", lambda flow: None)
     before = signal.getsignal(signal.SIGINT)
     assert run(["rehearse", "--reports", str(tmp_path / "reports")]) == ExitCode.REFUSED
     (kept,) = private_tmp.iterdir()
@@ -190,7 +190,7 @@ def test_down_ends_it_and_says_so_by_its_exit_code(up: Up) -> None:
     assert run(["rehearsal", "down", "--folder", str(up.folder)]) == ExitCode.HELD
     code, said = up.ended()
     assert code == ExitCode.HELD
-    assert f"export KUBECONFIG='{up.folder}/apiserver/admin.kubeconfig'" in said
+    assert f"export KUBECONFIG='{up.folder}/control-plane/admin.kubeconfig'" in said
     assert naming(up.folder) == set()
 
 

@@ -18,9 +18,9 @@ from gameday.rehearsal.observability import (
     Program,
     ScrapeJob,
     alertmanager_program,
-    free_port,
     prometheus_program,
 )
+from gameday.rehearsal.ports import free_ports
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ def observability(exporter: Stub, tmp_path_factory: pytest.TempPathFactory) -> I
     folder = tmp_path_factory.mktemp("observability")
     rules = folder / "rules.yaml"
     rules.write_text(RULES)
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     programs = (
         alertmanager_program(folder, port=ports[1]),
         prometheus_program(

@@ -12,7 +12,7 @@ from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.http import AdapterError, CallCounter, open_http
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
-from gameday.rehearsal.observability import free_port
+from gameday.rehearsal.ports import free_ports
 
 from .conftest import Answer, Stub
 
@@ -35,7 +35,7 @@ def failure(url: str, **more: object) -> AdapterError:
 
 
 def test_connection_refused_names_url_and_cause() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
     error = failure(url)
     assert str(error).startswith(f"{url}/api/v1/query: connection refused; is it running")
     assert error.status is None

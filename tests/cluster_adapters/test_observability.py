@@ -41,6 +41,15 @@ def test_the_hint_fits_the_system(tmp_path: Path, os_release: str, hint: str) ->
     assert hint in install_hint("prometheus", file)
 
 
+def test_an_installed_package_sends_nobody_to_a_makefile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "TOOLS", tmp_path)
+    monkeypatch.setattr(programs, "checkout", lambda: None)
+    with pytest.raises(ProgramMissingError, match="prometheus is not on PATH: ") as caught:
+        find_program("prometheus")
+    assert "make" not in str(caught.value)
+
+
 def test_the_hint_without_os_release(tmp_path: Path) -> None:
     assert "package manager" in install_hint("chromium", tmp_path / "none")
 

@@ -12,7 +12,7 @@ import pytest
 
 from gameday.rehearsal.apiclient import ApiClient, Kubeconfig, Reflector
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.observability import free_port
+from gameday.rehearsal.ports import free_ports
 
 from .kubelets import Kubelets
 
@@ -86,7 +86,7 @@ class Cluster:
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[tuple[Child, Child]]:
     data, python = tmp_path / "apiserver", sys.executable
-    server = ["--port", str(free_port()), "--data-dir", str(data)]
+    server = ["--port", str(free_ports(1)[0]), "--data-dir", str(data)]
     apiserver = Child("apiserver", [python, "-m", "gameday.rehearsal.apiserver", *server], tmp_path / "apiserver.log")
     knobs = ["--node-monitor-grace", str(MONITOR_GRACE_S), "--job-backoff", "0.1", "--pod-gc-quarantine", "0.2"]
     identities = ["--kubeconfig-scheduler", str(data / "scheduler.kubeconfig")]

@@ -139,13 +139,14 @@ async def test_gone_lists_again_and_reports_the_differences(script: Script, api:
     assert calls[3:] == [("update", "c"), ("delete", "a"), ("add", "a")]
 
 
-async def test_waits_as_long_as_retry_after_asks(script: Script, api: ApiClient) -> None:
-    script.lists = [refuse(429, **{"Retry-After": "0"}), items(version=1)]
+@pytest.mark.parametrize("status", [429, 503])
+async def test_waits_as_long_as_retry_after_asks(script: Script, api: ApiClient, status: int) -> None:
+    script.lists = [refuse(status, **{"Retry-After": "0"}), items(version=1)]
     assert (await api.get(PODS))["items"] == []
-    script.lists = [refuse(429)]
+    script.lists = [refuse(status)]
     with pytest.raises(ApiError) as caught:
         await api.get(PODS)
-    assert (caught.value.status, caught.value.reason, caught.value.message) == (429, "Because", "the script says so")
+    assert (caught.value.status, caught.value.reason, caught.value.message) == (status, "Because", "the script says so")
 
 
 async def test_a_server_that_is_away_is_an_api_error(unused_tcp_port: int) -> None:

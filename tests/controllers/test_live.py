@@ -132,8 +132,10 @@ async def test_higher_priority_goes_first(cluster: Cluster) -> None:
     await cluster.kubelets.register("n1", gpus=1)
     await cluster.until("n1 ready", lambda: not taints(cluster.one("nodes", "n1")))
     cluster.controllers.end()
-    for name, priority in (("low", 0), ("high", 100)):
-        await cluster.api.post(f"{DEFAULT}/pods", pod(name, gpus=1, priority=priority))
+    high = {"metadata": {"name": "high"}, "value": 100}
+    await cluster.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", high)
+    for name, asked in (("low", {}), ("high", {"priorityClassName": "high"})):
+        await cluster.api.post(f"{DEFAULT}/pods", pod(name, gpus=1, **asked))
     cluster.controllers.start()
     await asyncio.to_thread(cluster.controllers.await_ready_line, 20)
     await cluster.until("low waits", lambda: "FailedScheduling" in cluster.reasons("low"))

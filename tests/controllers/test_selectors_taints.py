@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from gameday.rehearsal.controllers.quantity import amount, parse_quantity, pod_requests
+from gameday.rehearsal.controllers.quantity import amount, pod_requests
 from gameday.rehearsal.controllers.selectors import matches_labels, matches_node, only_nodes
 from gameday.rehearsal.controllers.taints import eviction_time, tolerates, with_own_taints
 
@@ -101,7 +101,7 @@ def test_quantities() -> None:
     assert amount("memory", "1.5Gi") == 1536 * 2**20
     assert amount("nvidia.com/gpu", "8") == 8
     with pytest.raises(ValueError, match="not a Kubernetes quantity"):
-        parse_quantity("plenty")
+        amount("memory", "plenty")
 
 
 def test_pod_requests_count_init_and_sidecars() -> None:

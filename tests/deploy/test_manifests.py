@@ -1,48 +1,21 @@
-"""The manifests: well formed, least-privilege, and sufficient for the calls that our code makes."""
+"""Rights: well formed, least-privilege, and sufficient for the calls that our code makes."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from gameday.rehearsal.apiserver.resources import RESOURCES
+from tests.deploy.manifests import ALL, RBAC, ROOT, identity, of
 
-ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
-FILES = sorted(path for folder in ("rbac", "node-health", "dmesg-shipper") for path in (DEPLOY / folder).glob("*.yaml"))
 SERVED = {(resource.group, resource.plural): resource for resource in RESOURCES}
-
-
-def _documents(path: Path) -> list[dict[str, Any]]:
-    return list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
-
-
-ALL = [(path, document) for path in FILES for document in _documents(path)]
-RBAC = [document for path, document in ALL if path.parent.name == "rbac"]
-
-
-def _of(kind: str) -> list[dict[str, Any]]:
-    return [document for _, document in ALL if document["kind"] == kind]
-
-
-def _workloads() -> list[dict[str, Any]]:
-    return _of("Deployment") + _of("DaemonSet")
-
-
-def _identity(document: dict[str, Any]) -> tuple[str, str, str]:
-    metadata = document["metadata"]
-    return document["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
 def _granted(account: str) -> set[tuple[str, str, str, str]]:
     """(namespace, group, resource, verb) of everything bound to the account; namespace "" is the whole cluster."""
-    roles = {_identity(document): document for document in RBAC}
+    roles = {identity(document): document for document in RBAC}
     found = set()
     for binding in (d for d in RBAC if d["kind"].endswith("Binding")):
         if not any(subject["name"] == account for subject in binding["subjects"]):
@@ -60,11 +33,11 @@ def _granted(account: str) -> set[tuple[str, str, str, str]]:
 
 
 def test_every_object_is_there_once() -> None:
-    identities = [_identity(document) for _, document in ALL]
+    identities = [identity(document) for _, document in ALL]
     assert len(identities) == len(set(identities))
 
 
-@pytest.mark.parametrize("document", RBAC, ids=lambda document: "/".join(_identity(document)))
+@pytest.mark.parametrize("document", RBAC, ids=lambda document: "/".join(identity(document)))
 def test_rules_name_real_resources_and_no_wildcards(document: dict[str, Any]) -> None:
     for rule in document.get("rules", []):
         for group in rule["apiGroups"]:
@@ -77,7 +50,7 @@ def test_rules_name_real_resources_and_no_wildcards(document: dict[str, Any]) ->
 
 
 def test_bindings_bind_what_exists_to_accounts_that_exist() -> None:
-    identities = {_identity(document) for document in RBAC}
+    identities = {identity(document) for document in RBAC}
     for binding in (d for d in RBAC if d["kind"].endswith("Binding")):
         namespace = binding["metadata"].get("namespace", "")
         assert (binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]) in identities
@@ -86,7 +59,7 @@ def test_bindings_bind_what_exists_to_accounts_that_exist() -> None:
 
 
 def test_the_agent_has_no_rights_and_no_token() -> None:
-    (agent,) = (account for account in _of("ServiceAccount") if account["metadata"]["name"] == "gameday-agent")
+    (agent,) = (account for account in of("ServiceAccount") if account["metadata"]["name"] == "gameday-agent")
     assert agent["automountServiceAccountToken"] is False
     assert _granted("gameday-agent") == set()
 
@@ -116,7 +89,7 @@ def test_the_controller_touches_nodes_their_events_and_its_own_cursor_only() -> 
         ("default", "events"),
         ("gameday", "configmaps"),
     }
-    role = next(d for d in RBAC if _identity(d) == ("Role", "gameday", "gameday-node-health"))
+    role = next(d for d in RBAC if identity(d) == ("Role", "gameday", "gameday-node-health"))
     unnamed = {verb for rule in role["rules"] if "resourceNames" not in rule for verb in rule["verbs"]}
     assert unnamed == {"create"}
 
@@ -151,44 +124,5 @@ def test_the_runner_is_granted_every_call_that_our_code_makes() -> None:
 
 
 def test_the_reaper_is_granted_every_call_of_the_ledger_but_making_one() -> None:
-    granted = _granted("gameday-reaper")
-    missing = _calls("gameday/ledger") - granted
-    assert missing == {("gameday", "", "configmaps", "create"), ("gameday", "coordination.k8s.io", "leases", "create")}
-
-
-@pytest.mark.parametrize("workload", _workloads(), ids=lambda document: "/".join(_identity(document)))
-def test_workloads_select_their_own_pods_and_name_accounts_that_exist(workload: dict[str, Any]) -> None:
-    template = workload["spec"]["template"]
-    labels = template["metadata"]["labels"]
-    assert workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    accounts = {_identity(account)[1:] for account in _of("ServiceAccount")}
-    assert (workload["metadata"]["namespace"], template["spec"]["serviceAccountName"]) in accounts
-
-
-def test_the_controller_runs_without_privileges() -> None:
-    (controller,) = _of("Deployment")
-    pod = controller["spec"]["template"]["spec"]
-    container = pod["containers"][0]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-
-
-def test_the_shipper_is_what_log_based_detectors_look_for_and_runs_on_faulty_nodes() -> None:
-    (shipper,) = _of("DaemonSet")
-    assert (shipper["metadata"]["namespace"], shipper["metadata"]["name"]) == ("dmesg-logging", "dmesg")
-    pod = shipper["spec"]["template"]["spec"]
-    assert pod["tolerations"] == [{"operator": "Exists"}]
-    assert pod["automountServiceAccountToken"] is False
-
-
-def test_the_controllers_arguments_are_ones_it_knows() -> None:
-    (controller,) = _of("Deployment")
-    container = controller["spec"]["template"]["spec"]["containers"][0]
-    module = container["command"][-1]
-    usage = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True).stdout
-    flags = {argument.partition("=")[0] for argument in container["args"]}
-    assert flags <= set(re.findall(r"--[a-z-]+", usage))
+    missing = _calls("gameday/ledger") - _granted("gameday-reaper")
+    assert missing == {("gameday", "", "configmaps", "create")}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from gameday.faults.xid import XidFault, XidParameters
 from gameday.host.base import HostError
+from gameday.xid.catalogue import xids
 from gameday.xid.lines import Form, recognise
 from tests.host.fake import FakeHost
 
@@ -22,6 +24,19 @@ def test_the_line_is_in_the_log_and_names_the_gpu(form: Form, xid: int) -> None:
     assert evidence.written_at
     assert [part.split(":")[0].split(" ")[0] for part in evidence.lines] == ["before", "written", "after"]
     assert line.split("] ", 1)[1] in evidence.lines[1]
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_every_code_of_the_catalogue_goes_in_and_is_recognised(form: Form) -> None:
+    host = FakeHost()
+    for xid in xids():
+        XidFault().inject(XidParameters(xid=xid, form=form), 0, host)
+    assert [event.code for line in host.log if (event := recognise(line))] == list(xids())
+
+
+def test_a_burst_is_no_larger_than_the_kernel_lets_through() -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 10"):
+        XidParameters(xid=13, repeat=11)
 
 
 def test_the_plans_gpu_counts_more_than_the_runs() -> None:

@@ -124,7 +124,7 @@ class Arena:
         )
         return process, reports
 
-    def finish(self, process: subprocess.Popen[str], reports: Path, timeout_s: float = 90) -> Played:
+    def finish(self, process: subprocess.Popen[str], reports: Path, timeout_s: float = 150) -> Played:
         try:
             output, _ = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -214,8 +214,9 @@ def send(*signals: signal.Signals, pause_s: float = 0.3) -> Callable[[subprocess
 
 @pytest.fixture(scope="session")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    """Spare, so that whatever earlier game-days moved, a resubmitted job finds a place on another node."""
     folder = tmp_path_factory.mktemp("arena")
-    with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4), Detector.CATALOGUE) as cluster:
+    with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.CATALOGUE) as cluster:
         yield Arena(cluster, folder)
 
 

@@ -11,9 +11,22 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.history.events import FaultInjected, Refused, Step, StepEnded, StepOutcome, TargetsChosen
+from gameday.history.events import (
+    FaultInjected,
+    FrameRead,
+    GpusIdentified,
+    NodeSeen,
+    NodeSnapshot,
+    Refused,
+    Step,
+    StepEnded,
+    StepOutcome,
+    TargetsChosen,
+)
+from gameday.history.frames import SCHEMAS, Frames
 from gameday.ledger.lease import CLUSTER_LEASE
-from tests.gameday.conftest import QUICK, Arena, changed, send, step_started
+from gameday.report.notes import Notes, read_notes
+from tests.gameday.conftest import QUICK, Arena, Played, changed, send, step_started
 
 pytestmark = [pytest.mark.gameday, pytest.mark.timeout(180)]
 
@@ -24,15 +37,31 @@ def test_the_chain_holds_and_the_cluster_is_as_before(clean_arena: Arena) -> Non
     assert set(played.verdicts().values()) == {"held"}
     assert played.folder is not None
     assert str(played.folder / "report.html") in played.output
+    assert (played.folder / "notes.yaml").is_file() and read_notes(played.folder) == Notes()  # the form says nothing
+    pods = Frames.load(played.folder / "frames").pods
+    (target,) = played.history.of(TargetsChosen)[0].targets
+    assert "Running" in set(pods[(pods["node"] == target.node) & (pods["namespace"] == "training")]["phase"])
+    assert list(pods[pods["pod"].str.endswith("-inject")]["phase"])[-2:] == ["Succeeded", "Deleted"]
+    assert {read.frame: read.rows > 0 for read in played.history.of(FrameRead)} == dict.fromkeys(SCHEMAS, True)
+    assert len(played.history.of(GpusIdentified)[0].gpus) == before_of(played).allocatable_gpus
+
+
+def before_of(played: Played) -> NodeSnapshot:
+    return next(seen.snapshot for seen in played.history.of(NodeSeen) if seen.phase == "before")
 
 
 @pytest.mark.slow
 def test_two_runs_of_one_seed_choose_the_same_target(clean_arena: Arena) -> None:
-    plan = changed(QUICK, "targets.seed", 11)
-    chosen = [clean_arena.play(plan).history.of(TargetsChosen)[0].targets for _ in range(2)]
-    assert chosen[0] == chosen[1]
+    """Of a fault that moves no work: the same seed promises the same choice on the same cluster only."""
+    plan = changed(changed(QUICK, "targets.seed", 11), "fault", {"type": "xid", "xid": 13, "hold": "5s"})
+    plan = changed(changed(plan, "expect", {"stays_schedulable_for": "1s"}), "recover.remediation", "none")
+    played = [clean_arena.play(plan) for _ in range(2)]
+    assert [one.exit_code for one in played] == [0, 0], played[0].output
+    first, second = (one.history.of(TargetsChosen)[0].targets for one in played)
+    assert first == second
 
 
+@pytest.mark.slow
 def test_nobody_watching_turns_the_report_red(tmp_path: Path) -> None:
     """A cluster of its own: a controller that starts again afterwards would read the log and quarantine late."""
     plan = changed(QUICK, "expect.alerts", [{"name": "GPUXidCritical", "within": "3s"}])
@@ -92,6 +121,7 @@ def test_log_store_down_is_a_refusal(clean_arena: Arena) -> None:
     assert played.exit_code == 5, played.output
 
 
+@pytest.mark.slow
 def test_api_server_restarted_in_mid_run(clean_arena: Arena) -> None:
     def restart(_: object) -> None:
         api = clean_arena.cluster.child("apiserver")
@@ -203,3 +233,13 @@ def _start_again(arena: Arena, name: str) -> None:
     child = arena.cluster.child(name)
     child.start()
     child.await_url(f"{arena.cluster.urls[name]}/-/ready", 20)
+
+
+def test_a_dangerous_fault_is_refused_where_the_clusters_profile_does_not_allow_it(
+    clean_arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAMEDAY_ALLOW_DANGEROUS", "[]")
+    plan = changed(QUICK, "fault", {"type": "gpu_memory", "hold": "5s"})
+    played = clean_arena.play(changed(plan, "guardrails.allow_dangerous", ["gpu_memory"]))
+    assert played.exit_code == 5, played.output
+    assert "does not allow the dangerous fault gpu_memory" in played.output

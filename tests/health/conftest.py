@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from gameday.health.api import MERGE_PATCH, Api
+from gameday.rehearsal.ports import free_ports
 from gameday.xid.lines import format_xid
 
 KEY = "trainy.konduktor.ai/faulty"
@@ -50,13 +50,6 @@ class Process:
         return status
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def eventually(read: Callable[[], Any], within_s: float = 20.0) -> Any:
     """What `read` returns once it is neither None nor False; an AssertionError of its own counts as not yet."""
     deadline = time.monotonic() + within_s
@@ -76,8 +69,8 @@ class Servers:
     """An API server and a log store. Tests share them, each with nodes of its own; each can be ended and started."""
 
     def __init__(self, folder: Path) -> None:
-        log_port = free_port()
-        self.apiserver = Process("gameday.rehearsal.apiserver", "--port", free_port(), "--data-dir", folder / "api")
+        api_port, log_port = free_ports(2)
+        self.apiserver = Process("gameday.rehearsal.apiserver", "--port", api_port, "--data-dir", folder / "api")
         self.logs = Process("gameday.rehearsal.logstore", "--port", log_port, "--data-dir", folder / "logs")
         self.loki = f"http://127.0.0.1:{log_port}"
 
@@ -110,7 +103,9 @@ class Cluster:
 
     def add_node(self, name: str, boot: str = "boot-1") -> None:
         node = self.names[name] = f"{name}-{uuid.uuid4().hex[:8]}"
-        self.api.request("POST", "/api/v1/nodes", {"metadata": {"name": node}, "spec": {}})
+        self.api.request(
+            "POST", "/api/v1/nodes", {"metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}}}
+        )
         self.patch_node(name, {"spec": {"taints": None}})  # admission gives a new node the not-ready taint
         self.boot(name, boot)
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gameday.host.base import GpuSample, HostError, LoadResult, ProgramResult
+from gameday.host.base import GpuSample, GpuUser, HostError, LoadResult, ProgramResult, WorkOrder, WorkReport
 
 
 def healthy_gpu(index: int, **changes: Any) -> GpuSample:
@@ -24,7 +24,13 @@ def healthy_gpu(index: int, **changes: Any) -> GpuSample:
         "sm_clock_max_mhz": 1980.0,
         "utilization_pct": 0.0,
         "clocks_event_reasons": 1,
+        "power_limit_w": 700.0,
+        "power_limit_default_w": 700.0,
+        "memory_used_bytes": 4 << 20,
+        "memory_total_bytes": 81559 << 20,
         "ecc_mode": True,
+        "ecc_mode_pending": True,
+        "persistence_mode": True,
         "ecc_dbe_volatile": 0,
         "remapped_rows_uncorrectable": 0,
         "row_remap_pending": False,
@@ -53,6 +59,10 @@ class FakeHost:
         self.loads: dict[int, LoadResult] = {}
         self.sampled_under_load = threading.Event()
         self._loading = False
+        self.works: dict[int, WorkOrder] = {}
+        self.reports: Callable[[WorkOrder], WorkReport] = lambda order: WorkReport(seconds=1.0)
+        self.steered: list[float] = []
+        self.users: dict[int, tuple[GpuUser, ...]] = {}
 
     def write_kernel_log(self, record: str) -> None:
         self._maybe_refuse("write_kernel_log")
@@ -93,6 +103,32 @@ class FakeHost:
         self._loading = True
         assert self.sampled_under_load.wait(10)
         return self.loads.get(gpu) or LoadResult(gpu=gpu, gemm_tflops=700.0, memory_bandwidth_gbs=2800.0)
+
+    def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
+        self._maybe_refuse("start_work")
+        self.works[gpu] = order
+        return self.reports(order)
+
+    def steer_work(self, gpu: int, utilization: float) -> None:
+        self._maybe_refuse("steer_work")
+        self.steered.append(utilization)
+
+    def work_report(self, gpu: int) -> WorkReport | None:
+        self._maybe_refuse("work_report")
+        return self.reports(self.works[gpu]) if gpu in self.works else None
+
+    def end_work(self, gpu: int) -> WorkReport | None:
+        self._maybe_refuse("end_work")
+        order = self.works.pop(gpu, None)
+        return self.reports(order) if order else None
+
+    def work_runs(self, gpu: int) -> bool:
+        self._maybe_refuse("work_runs")
+        return gpu in self.works
+
+    def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
+        self._maybe_refuse("gpu_users")
+        return self.users.get(gpu, ())
 
     def _maybe_refuse(self, method: str) -> None:
         if method in self.refuse:

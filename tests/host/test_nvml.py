@@ -21,12 +21,13 @@ HEALTHY: dict[str, Any] = {
     "nvmlDeviceGetFieldValues": [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=55))],
     "nvmlDeviceGetPowerUsage": 350_500,
     "nvmlDeviceGetEnforcedPowerLimit": 700_000,
+    "nvmlDeviceGetPowerManagementDefaultLimit": 650_000,
     "nvmlDeviceGetClockInfo": 1755,
     "nvmlDeviceGetMaxClockInfo": 1980,
     "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97, memory=30),
     "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=5, total=80, free=75),
     "nvmlDeviceGetCurrentClocksEventReasons": 4,
-    "nvmlDeviceGetEccMode": [1, 1],
+    "nvmlDeviceGetEccMode": [1, 0],
     "nvmlDeviceGetTotalEccErrors": 0,
     "nvmlDeviceGetRemappedRows": (2, 1, 0, 1),
     "nvmlDeviceGetCurrPcieLinkGeneration": 5,
@@ -35,6 +36,7 @@ HEALTHY: dict[str, Any] = {
     "nvmlDeviceGetMaxPcieLinkWidth": 16,
     "nvmlDeviceGetPcieReplayCounter": 3,
     "nvmlDeviceGetPersistenceMode": 1,
+    "nvmlDeviceGetCpuAffinity": [0x00FF00000000000F, 0x1],
 }
 
 
@@ -91,12 +93,15 @@ def test_every_field_in_the_units_of_the_sample() -> None:
     assert gpu.model_dump() == {
         "index": 0, "uuid": "GPU-1234", "name": "NVIDIA H100 80GB HBM3", "pci_bus_id": "0000:4e:00", "lost": False,
         "temperature_c": 41, "memory_temperature_c": 55, "power_w": 350.5, "power_limit_w": 700,
+        "power_limit_default_w": 650,
         "sm_clock_mhz": 1755, "sm_clock_max_mhz": 1980, "memory_clock_mhz": 1755, "utilization_pct": 97,
         "memory_used_bytes": 5, "memory_total_bytes": 80, "clocks_event_reasons": 4, "ecc_mode": True,
+        "ecc_mode_pending": False,
         "ecc_dbe_volatile": 0, "ecc_sbe_volatile": 0, "remapped_rows_correctable": 2,
         "remapped_rows_uncorrectable": 1, "row_remap_pending": False, "row_remap_failure": True,
         "nvlinks_active": 18, "nvlinks_supported": 18, "pcie_generation": 5, "pcie_generation_max": 5,
         "pcie_width": 16, "pcie_width_max": 16, "pcie_replay_counter": 3, "persistence_mode": True,
+        "cpu_affinity": "0-3,48-55,64",
     }  # fmt: skip
     assert nvml.open == 0, "an open NVML client would make a GPU reset refuse"
 

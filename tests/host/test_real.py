@@ -112,8 +112,9 @@ def test_a_link_in_the_place_of_nccl_conf_is_not_followed(root: Path) -> None:
 
 def test_a_container_reads_the_hosts_nccl_conf(root: Path) -> None:
     _in_container(root)
-    (root / "proc/1/root/etc").mkdir(parents=True)
-    (root / "proc/1/root/etc/nccl.conf").write_text("host's")
+    of_the_host = root / "proc/1" / "root" / "etc"
+    of_the_host.mkdir(parents=True)
+    (of_the_host / "nccl.conf").write_text("host's")
     (root / "etc/nccl.conf").write_text("container's")
     assert RealHost(root).read_file("/etc/nccl.conf") == "host's"
 

@@ -14,7 +14,7 @@ from kubernetes.client.exceptions import ApiException
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.cluster.pods import PodFollower, PodSeen
-from gameday.cluster.watch import Follower
+from gameday.cluster.watch import Follower, WatchRefusedError
 from gameday.history.events import Cleanliness
 from tests.kubernetes.world import NAMESPACE, PATIENCE_S, World, unique, until, word
 
@@ -52,7 +52,7 @@ def test_a_follower_knows_what_was_there_and_what_comes(world: World, runner: Ku
     assert told[0] == ("ADDED", first)
     assert told[-1] == ("DELETED", first)
     assert {name for _, name in told} == {first, second}
-    assert runner.counter.cost().by_call == {"LIST nodes": 1, "WATCH nodes": 1}
+    assert runner.counter.cost().by_call == {"WATCH nodes": 1}
 
 
 def test_an_observer_that_fails_keeps_nobody_waiting(world: World, runner: Kubernetes, run: str) -> None:
@@ -174,7 +174,74 @@ def test_an_expired_watch_reads_anew(world: World, runner: Kubernetes, run: str)
         assert until(pods, lambda: pods.named(between) is not None and pods.named(before) is None)
         world.add_pod(after, run)
         assert until(pods, lambda: pods.named(after) is not None)
-    assert runner.counter.cost().by_call["LIST pods"] == 2
+    assert runner.counter.cost().by_call["LIST pods"] == 1
+
+
+def test_a_server_that_does_not_stream_lists_is_listed(world: World, runner: Kubernetes, run: str) -> None:
+    name = unique("pod")
+    world.add_pod(name, run)
+
+    @functools.wraps(runner.core.list_namespaced_pod)
+    def old(*arguments: Any, **options: Any) -> Any:
+        # A real server's word, 422, is what the embedded one says to any other match.
+        if options.get("send_initial_events"):
+            options["resource_version_match"] = "Exact"
+        return runner.core.list_namespaced_pod(*arguments, **options)
+
+    with Follower(old, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}") as pods:
+        pods.require_synced(PATIENCE_S)
+        assert pods.named(name) is not None
+        later = unique("pod")
+        world.add_pod(later, run)
+        assert until(pods, lambda: pods.named(later) is not None)
+        assert not pods.trouble()
+    assert runner.counter.cost().by_call == {"LIST pods": 1, "WATCH pods": 2}
+
+
+def test_a_state_that_breaks_off_half_way_is_not_taken_for_all(world: World, runner: Kubernetes, run: str) -> None:
+    names = [unique("pod") for _ in range(3)]
+    for name in names:
+        world.add_pod(name, run)
+
+    class HalfWay:
+        """An answer that ends after its first event."""
+
+        def __init__(self, answer: Any) -> None:
+            self._answer = answer
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._answer, name)
+
+        def stream(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
+            text = b""
+            for chunk in self._answer.stream(*arguments, **options):
+                text += chunk
+                if b"\n" in text:
+                    yield text[: text.index(b"\n") + 1]
+                    return
+
+    @functools.wraps(runner.core.list_namespaced_pod)
+    def call(*arguments: Any, **options: Any) -> Any:
+        answer = runner.core.list_namespaced_pod(*arguments, **options)
+        return HalfWay(answer) if options.get("send_initial_events") else answer
+
+    with Follower(call, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}") as pods:
+        pods.require_synced(PATIENCE_S)
+        assert {pod.metadata.name for pod in pods.objects()} == set(names)
+    assert runner.counter.cost().by_call == {"LIST pods": 1, "WATCH pods": 2}
+
+
+@pytest.mark.timeout(20)
+def test_a_refused_watch_is_told_at_once_and_by_name(runner: Kubernetes) -> None:
+    """Nobody but the health controller may follow secrets: the runner's account least of all."""
+    with Follower(runner.core.list_namespaced_secret, namespace="kube-system") as secrets:
+        with pytest.raises(WatchRefusedError) as caught:
+            secrets.require_synced(PATIENCE_S)
+        assert "watch secrets in namespace kube-system: 403" in str(caught.value)
+    assert caught.value.status == 403
+    assert 'cannot watch resource "secrets"' in str(caught.value)
+    assert "deploy/rbac" in caught.value.hint
+    assert "403" in secrets.trouble()
 
 
 def churn(world: World, run: str, gone: str, new: str) -> None:

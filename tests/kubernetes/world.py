@@ -119,11 +119,13 @@ class World:
     def taints(self, node: str) -> list[tuple[str, str, str]]:
         return [(t.key, t.value or "", t.effect) for t in self.core.read_node(node).spec.taints or []]
 
-    def add_pod(self, name: str, run: str, node: str | None = None, role: str = "test") -> str:
+    def add_pod(self, name: str, run: str, node: str | None = None, role: str = "test", gpus: int = 0) -> str:
         """A pod of a run; its uid."""
+        limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+        container = {"name": "main", "image": "busybox:1", "resources": {"limits": limits}}
         pod = {
             "metadata": {"name": name, "labels": {RUN_LABEL: run, ROLE_LABEL: role}},
-            "spec": {"nodeName": node, "containers": [{"name": "main", "image": "busybox:1"}]},
+            "spec": {"nodeName": node, "containers": [container]},
         }
         uid: str = self.core.create_namespaced_pod(NAMESPACE, pod).metadata.uid
         return uid

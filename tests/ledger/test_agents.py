@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from gameday.agent.security import security_of
 from gameday.agent.task import InjectTask
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import agent_pod
@@ -57,6 +58,7 @@ class Injection:
                 node=node,
                 profile=runner.profile,
                 deadline=timedelta(seconds=70),
+                security=security_of(task),
             )
         )
 

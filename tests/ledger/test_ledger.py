@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import urllib3
+from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kubernetes import Kubernetes, KubernetesError
 from gameday.history.events import Cleanliness, Taint
@@ -60,6 +62,7 @@ def test_an_intent_is_in_the_cluster_when_it_returns(world: World, ledger: Ledge
         "pod": "gd-1-inject",
         "gpu": 3,
         "fault": {"type": "xid", "xid": 79},
+        "undo_state": {},
     }
     assert found["0000-inject.json"]["settled"] is None
     labels = world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).metadata.labels
@@ -87,6 +90,17 @@ def test_clean_settles_wait_and_others_do_not(world: World, runner: Kubernetes, 
     ledger.flush()
     assert data(world, run)["0002-c.json"]["settled"] == "clean"
     assert runner.counter.cost().by_call == {"POST configmaps": 1, "PATCH configmaps": 4}
+
+
+def test_what_an_undo_has_to_know_is_written_at_once(
+    world: World, runner: Kubernetes, ledger: Ledger, run: str
+) -> None:
+    undo = TakeOutFault(pod="p", gpu=0, fault={"type": "power_cap"})
+    entry = intend(ledger, "inject", undo)
+    ledger.learn(entry, undo.model_copy(update={"undo_state": {"limit": "700"}}))
+    assert data(world, run)["0000-inject.json"]["undo"]["undo_state"] == {"limit": "700"}
+    (open_entry,) = ledger.open_entries()
+    assert open_entry.undo == only(runner).open_entries()[0].undo
 
 
 def test_what_is_stored_reads_back_as_it_was(runner: Kubernetes, ledger: Ledger, run: str) -> None:
@@ -120,6 +134,25 @@ def test_two_writers_lose_no_entry(world: World, runner: Kubernetes, ledger: Led
 def test_an_intent_that_cannot_be_written_is_an_error(world: World, reaper: Kubernetes, run: str) -> None:
     with pytest.raises(KubernetesError, match=rf"write inject into ledger gameday-run-{run}: 403"):
         intend(Ledger(reaper, header(run)), "inject")
+    assert world.ledgers() == []
+
+
+@pytest.mark.parametrize("lost", [urllib3.exceptions.ProtocolError("reset"), ApiException(status=504)])
+def test_a_ledger_whose_making_was_not_answered_is_deleted_in_the_end(
+    world: World, runner: Kubernetes, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, lost: Exception
+) -> None:
+    create = runner.core.create_namespaced_config_map
+
+    def unanswered(*arguments: Any, **options: Any) -> Any:
+        create(*arguments, **options)
+        raise lost
+
+    monkeypatch.setattr(runner.core, "create_namespaced_config_map", unanswered)
+    with pytest.raises(KubernetesError):
+        intend(ledger, "a")
+    (entry,) = ledger.open_entries()
+    ledger.settle(entry, Cleanliness.CLEAN, "flow", [])
+    ledger.delete()
     assert world.ledgers() == []
 
 

@@ -11,11 +11,10 @@ from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.history.events import Cleanliness, Taint
-from gameday.ledger import undo
 from gameday.ledger.entries import DeletePod, Header, RestoreNode
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
+from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases, node_lease
 from gameday.ledger.ledger import Ledger, ledger_name
-from gameday.ledger.reaper import reap, when
+from gameday.ledger.reaper import ReapResult, reap, reap_under
 from tests.kubernetes.world import NAMESPACE, World, unique
 from tests.ledger.test_leases import lapse
 
@@ -93,16 +92,17 @@ def test_reaping_twice_changes_nothing_more(reaper: Kubernetes, dead: GameDay) -
     assert again.clean
 
 
-def test_nothing_to_reap_costs_two_requests(reaper: Kubernetes, world: World) -> None:
+def test_nothing_to_reap_costs_three_requests(reaper: Kubernetes, world: World) -> None:
     assert reap(reaper).clean
-    assert reaper.counter.cost().by_call == {"LIST configmaps": 1, "LIST leases": 1}
+    assert reaper.counter.cost().by_call == {"LIST pods": 1, "LIST configmaps": 1, "LIST leases": 1}
 
 
 def test_a_living_run_is_left_alone(world: World, reaper: Kubernetes, living: GameDay) -> None:
-    result = reap(reaper)
-    assert result.reaped == ()
-    assert [held.holder for held in result.alive] == [living.id]
-    assert 0 < when(result.alive[0]) <= 30
+    for wait in (False, True):
+        result = reap(reaper, wait=wait)
+        assert result.reaped == ()
+        assert [held.holder for held in result.alive] == [living.id]
+        living.leases.keep_renewing()
     assert living.untouched
     assert world.holders() == {CLUSTER_LEASE: living.id, node_lease(living.node): living.id}
 
@@ -125,74 +125,100 @@ def test_a_live_lease_on_a_node_alone_makes_no_run_a_living_one(
     assert world.holders() == {}
 
 
-def test_the_dead_are_reaped_while_another_lives(
-    world: World, runner: Kubernetes, reaper: Kubernetes, dead: GameDay
-) -> None:
+def test_the_dead_wait_while_another_lives(world: World, runner: Kubernetes, reaper: Kubernetes, dead: GameDay) -> None:
     """The dead one's cluster lease was taken over: its name and uid are the living one's now."""
     taker = GameDay(world, runner)
-    taker.lock()
+    taker.leases.acquire(CLUSTER_LEASE)
     taker.write()
-    result = reap(reaper)
-    assert {one.run_id for one in result.reaped} == {dead.id}
-    assert [held.holder for held in result.alive] == [taker.id]
-    assert dead.undone
-    assert taker.untouched
-    assert world.holders() == {CLUSTER_LEASE: taker.id, node_lease(taker.node): taker.id}
-
-
-def test_a_node_that_a_living_run_holds_now_waits(
-    world: World, runner: Kubernetes, reaper: Kubernetes, dead: GameDay
-) -> None:
-    lapse(world, node_lease(dead.node))
-    taker = GameDay(world, runner)
-    taker.node = dead.node
-    taker.lock()
-    result = reap(reaper)
+    result = reap(reaper, wait=False)
     assert result.reaped == ()
     assert [held.holder for held in result.alive] == [taker.id]
     assert dead.untouched
     taker.leases.release()
+
+
+def test_a_run_reaps_the_dead_under_its_own_lease_and_leaves_itself_alone(
+    world: World, runner: Kubernetes, dead: GameDay
+) -> None:
+    taker = GameDay(world, runner)
+    taker.leases.acquire(CLUSTER_LEASE)
+    taker.write()
+    result = reap_under(runner, taker.id)
+    assert {one.run_id for one in result.reaped} == {dead.id}
+    assert dead.undone
+    assert taker.untouched
+    assert world.holders() == {CLUSTER_LEASE: taker.id}
+    taker.leases.release()
+
+
+def test_no_run_begins_while_something_is_reaped(
+    runner: Kubernetes, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = reaper.core.patch_node
+    refused: list[str] = []
+
+    def meanwhile(*arguments: Any, **options: Any) -> Any:
+        with pytest.raises(LeaseHeldError) as caught:
+            Leases(runner, "early", lambda _: None).acquire(CLUSTER_LEASE)
+        refused.append(caught.value.holder)
+        return patch(*arguments, **options)
+
+    monkeypatch.setattr(reaper.core, "patch_node", meanwhile)
     assert reap(reaper).clean
+    assert [holder.startswith("reaper-") for holder in refused] == [True]
     assert dead.undone
 
 
-def test_a_run_that_begins_while_ledgers_are_read_is_left_alone(
-    world: World, runner: Kubernetes, reaper: Kubernetes, monkeypatch: pytest.MonkeyPatch
+def test_a_reaper_whose_lease_is_gone_stops(reaper: Kubernetes, dead: GameDay) -> None:
+    assert reap_under(reaper, "reaper-1", ["run x took the cluster lease over"]).reaped == ()
+    assert dead.untouched
+
+
+def test_leases_of_a_run_that_died_before_it_wrote_anything_are_given_back(
+    world: World, runner: Kubernetes, reaper: Kubernetes
+) -> None:
+    GameDay(world, runner).lock(live=False)
+    assert reap(reaper) == ReapResult()
+    assert world.holders() == {}
+
+
+def test_leases_of_others_are_left_alone(world: World, reaper: Kubernetes, dead: GameDay) -> None:
+    spec = {"holderIdentity": "controller-7"}
+    world.coordination.create_namespaced_lease(NAMESPACE, {"metadata": {"name": "a-controllers"}, "spec": spec})
+    assert reap(reaper).clean
+    assert world.holders() == {"a-controllers": "controller-7"}
+    world.coordination.delete_namespaced_lease("a-controllers", NAMESPACE)
+
+
+def test_a_pod_that_came_after_its_ledger_had_gone_is_deleted(world: World, reaper: Kubernetes) -> None:
+    late = unique("late")
+    world.add_pod(f"gd-{late}-inject", late)
+    result = reap(reaper)
+    assert [(one.run_id, one.entry.object) for one in result.reaped] == [(late, f"pod/gd-{late}-inject")]
+    assert result.clean
+    assert world.pods(late) == []
+
+
+def test_a_run_that_begins_after_the_first_look_is_left_alone(
+    world: World, runner: Kubernetes, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     day = GameDay(world, runner)
-    begins = begin_before(reaper.core.list_namespaced_config_map, day)
-    monkeypatch.setattr(reaper.core, "list_namespaced_config_map", begins)
-    result = reap(reaper)
+    listed = reaper.coordination.list_namespaced_lease
+
+    def begun(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        found = listed(*arguments, **options)
+        day.leases.acquire(CLUSTER_LEASE)
+        day.write()
+        return found
+
+    monkeypatch.setattr(reaper.coordination, "list_namespaced_lease", begun)
+    result = reap(reaper, wait=False)
     assert result.reaped == ()
     assert [held.holder for held in result.alive] == [day.id]
     assert day.untouched
+    assert dead.untouched
     day.leases.release()
-
-
-def begin_before(call: Any, day: GameDay) -> Any:
-    def begun(*arguments: Any, **options: Any) -> Any:
-        day.lock()
-        day.write()
-        return call(*arguments, **options)
-
-    return begun
-
-
-def test_a_lease_taken_over_meanwhile_is_not_given_away(
-    world: World, runner: Kubernetes, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taker = Leases(runner, unique("taker"), lambda _: None)
-    listed = reaper.coordination.list_namespaced_lease
-
-    def taken_after(*arguments: Any, **options: Any) -> Any:
-        found = listed(*arguments, **options)
-        taker.acquire(CLUSTER_LEASE)
-        return found
-
-    monkeypatch.setattr(reaper.coordination, "list_namespaced_lease", taken_after)
-    assert reap(reaper).clean
-    assert list(world.holders()) == [CLUSTER_LEASE]
-    assert world.holders()[CLUSTER_LEASE] != dead.id
 
 
 def test_dirty_entries_are_kept_and_told_every_time(world: World, reaper: Kubernetes, dead: GameDay) -> None:
@@ -263,20 +289,17 @@ def test_an_entry_nobody_can_read_keeps_its_ledger(world: World, reaper: Kuberne
 
 
 def test_two_reapers_do_not_trip_over_each_other(
-    world: World, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+    reaper: Kubernetes, world: World, dead: GameDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = reaper.coordination.list_namespaced_lease
+    """The first one works; the second finds the lease held by a reaper."""
+    listed = reaper.core.list_namespaced_config_map
 
     def overtaken(*arguments: Any, **options: Any) -> Any:
         monkeypatch.undo()
-        found = listed(*arguments, **options)
         with world.connected("gameday-reaper") as other:
             assert reap(other).clean
-        return found
+        return listed(*arguments, **options)
 
-    monkeypatch.setattr(reaper.coordination, "list_namespaced_lease", overtaken)
-    monkeypatch.setattr(undo, "_GONE_WITHIN_S", 1.0)
-    result = reap(reaper)
-    assert {one.entry.id for one in result.reaped} == {"canary", "quarantine"}
-    assert result.clean
+    monkeypatch.setattr(reaper.core, "list_namespaced_config_map", overtaken)
+    assert reap(reaper) == ReapResult()
     assert dead.undone

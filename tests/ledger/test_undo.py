@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from gameday.agent.task import PriorNote, UndoTask
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
 from gameday.history.events import Cleanliness, Taint
@@ -190,6 +191,42 @@ def test_a_second_agent_that_does_not_answer_is_unknown(
     assert done.evidence == ("injector left no last word", "a second agent gave no answer")
     deleted = world.core.read_namespaced_pod("i-undo", NAMESPACE).metadata.deletion_timestamp
     assert deleted is not None, "and it is not left to run"
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_second_agent_is_told_the_prior_values_that_the_ledger_holds(
+    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+) -> None:
+    """The first agent was killed and took its memory along."""
+    known = take_out("k").model_copy(update={"undo_state": {"limit": "700"}})
+    undo_entry(reaper, entry(known, "gone"), run, pods)
+    (container,) = world.core.read_namespaced_pod("k-undo", NAMESPACE).spec.containers
+    task = next(variable.value for variable in container.env if variable.name == "GAMEDAY_TASK")
+    assert UndoTask.model_validate_json(task).undo_state == {"limit": "700"}
+
+
+def test_a_second_agent_is_told_what_the_first_printed_before_it_was_killed(
+    world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between the fault's going in and the ledger's learning of it; its log is all there is."""
+    world.add_pod("k", run, node="gone", role="inject")
+    world.report("k", "", "Failed", "OOMKilled")
+    assert pods.wait(lambda: (seen := pods.seen("k")) is not None and seen.ended, PATIENCE_S)
+    log = "noise\n" + PriorNote(undo_state={"watts": "650"}).model_dump_json() + "\n{}"
+    monkeypatch.setattr(reaper, "pod_log", {"k": log}.__getitem__)
+    create, sent = reaper.create_pod, list[dict[str, Any]]()
+
+    def created(manifest: dict[str, Any]) -> str:
+        sent.append(manifest)
+        return create(manifest)
+
+    monkeypatch.setattr(reaper, "create_pod", created)
+    with Kubelet(world, run, {"undo": word(Cleanliness.CLEAN, "650 W again", role="undo")}):
+        done = undo_entry(reaper, entry(take_out("k"), "gone"), run, pods)
+    (container,) = sent[0]["spec"]["containers"]
+    task = next(variable["value"] for variable in container["env"] if variable["name"] == "GAMEDAY_TASK")
+    assert UndoTask.model_validate_json(task).undo_state == {"watts": "650"}
+    assert done.cleanliness is Cleanliness.CLEAN
 
 
 def test_a_second_attempt_does_not_believe_the_first_ones_agent(

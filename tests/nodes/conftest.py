@@ -117,6 +117,7 @@ class Cluster:
             "gameday.rehearsal.nodes",
             *("--kubeconfig", self.kubeconfig, "--nodes", "3", "--gpus", "4", "--loki-url", self.logs.ready["url"]),
             *("--state-dir", str(self.folder / "state"), "--boot-seconds", "0.5"),
+            *("--tls-folder", str(self.folder / "api")),
         )
 
     def end(self) -> None:

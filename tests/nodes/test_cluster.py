@@ -36,7 +36,7 @@ def test_nodes_register_ready_with_gpus_and_a_lease(cluster: Cluster) -> None:
         "PIDPressure": "False",
         "Ready": "True",
     }
-    assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == cluster.nodes.ready["port"]
+    assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == cluster.nodes.ready["kubelet_port"]
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/gpu-node-1"
     found = eventually(lambda: (a := cluster.http.get(lease)).status_code == 200 and a.json(), "a lease")
     assert found["spec"]["holderIdentity"] == "gpu-node-1"
@@ -191,6 +191,7 @@ def test_the_virtual_host_speaks_the_agents_protocol(cluster: Cluster) -> None:
 def test_a_lost_gpu_leaves_the_nodes_allocatable(cluster: Cluster) -> None:
     host = VirtualHost(cluster.host("gpu-node-2"))
     pci = f"/sys/bus/pci/devices/{host.gpus()[3].pci_bus_id}.0/remove"
+    assert host.run(["nvidia-smi", "-i", "3", "-pm", "0"], 5).exit_status == 0  # else the daemon has it open
     host.write_file(pci, "1")
     eventually(lambda: cluster.node("gpu-node-2")["status"]["allocatable"]["nvidia.com/gpu"] == "3", "three left")
     assert cluster.node("gpu-node-2")["status"]["capacity"]["nvidia.com/gpu"] == "4"

@@ -77,12 +77,29 @@ def test_an_injection_shows_until_it_is_overwritten(rack: Rack, exposition: Expo
     assert series(exposition, "DCGM_FI_DEV_GPU_TEMP")["a", "0"] < 40
 
 
-def test_pausing_collection_or_stopping_the_exporter_blanks_a_node(rack: Rack, exposition: Exposition) -> None:
-    rack.cache.collecting[0] = False
-    assert {node for node, _ in series(exposition, "DCGM_FI_DEV_GPU_TEMP")} == {"b"}
+def test_a_paused_node_repeats_its_last_values_and_a_stopped_exporter_blanks_one(
+    rack: Rack, exposition: Exposition
+) -> None:
+    before = series(exposition, "DCGM_FI_DEV_GPU_TEMP")["a", "0"]
+    rack.cache.pause(0)
+    rack.fleet.set_burst_load((0, 0), 1.0)
+    rack.fleet.set_burst_load((1, 0), 1.0)
+    rack.clock.pass_by(60)
+    temperatures = series(exposition, "DCGM_FI_DEV_GPU_TEMP")
+    assert temperatures["a", "0"] == before
+    assert temperatures["b", "0"] > before + 10
     rack.cache.resume(0)
+    assert series(exposition, "DCGM_FI_DEV_GPU_TEMP")["a", "0"] > before + 10
     rack.machines[1].set_unit("nvidia-dcgm-exporter", active=False)
     assert {node for node, _ in series(exposition, "DCGM_FI_DEV_GPU_TEMP")} == {"a"}
+
+
+def test_a_field_that_the_gpus_do_not_have_is_a_series_only_while_injected(rack: Rack, exposition: Exposition) -> None:
+    assert series(exposition, "DCGM_FI_DEV_RETIRED_PENDING") == {}
+    rack.cache.inject((0, 1), 392, 1)
+    assert series(exposition, "DCGM_FI_DEV_RETIRED_PENDING") == {("a", "1"): 1}
+    rack.clock.pass_by(2.1)
+    assert series(exposition, "DCGM_FI_DEV_RETIRED_PENDING") == {}
 
 
 def test_narrowed_to_a_node_and_a_metric(exposition: Exposition) -> None:

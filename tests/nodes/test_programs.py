@@ -93,62 +93,6 @@ async def test_a_program_that_takes_too_long_is_an_error(machine: Machine) -> No
         await run(machine, "nvidia-smi", "--gpu-reset", "-i", "0", timeout_s=0.05)
 
 
-async def test_dcgmi_injects_where_its_traps_say(rack: Rack) -> None:
-    machine = rack.machines[0]
-    done = await run(machine, "dcgmi", "test", "--inject", "-f", "230", "-v", "79")
-    assert done.stdout == "Successfully injected field info.\n"
-    assert rack.cache.latest((0, 1), 230) == 79, "--gpuid defaults to 1"
-    assert rack.cache.latest((0, 0), 230) == 0
-    await run(machine, "dcgmi", "test", "--inject", "--gpuid", "0", "-f", "112", "-v", "0xE8")
-    assert rack.cache.latest((0, 0), 112) == 0, "atol reads decimal only"
-    named = await run(machine, "dcgmi", "test", "--inject", "--gpuid", "0", "-f", "DCGM_FI_DEV_GPU_TEMP", "-v", "95")
-    assert named.exit_status == 0, "a name is field 0, silently"
-    assert rack.cache.latest((0, 0), 150) < 40
-    assert rack.fleet.xid.sum() == 0, "NVML never sees an injection"
-
-
-async def test_an_injected_value_lasts_until_the_next_sample_and_the_xid_for_good(rack: Rack) -> None:
-    machine = rack.machines[0]
-    for field, value in (("150", "95"), ("230", "48")):
-        await run(machine, "dcgmi", "test", "--inject", "--gpuid", "0", "-f", field, "-v", value)
-    introspect = await run(machine, "dcgmi", "test", "--introspect", "--gpuid", "0", "-f", "150")
-    assert "Value: 95" in introspect.stdout
-    rack.clock.pass_by(2.1)
-    assert rack.cache.latest((0, 0), 150) < 40
-    assert rack.cache.latest((0, 0), 230) == 48
-    machine.record_xid(0, 31, "MMU Fault")
-    assert rack.cache.latest((0, 0), 230) == 31
-
-
-@pytest.mark.parametrize(
-    ("argv", "status", "said"),
-    [
-        (["test", "--inject", "--gpuid", "0", "-f", "230"], 2, "--value is required"),
-        (["test", "--inject", "--gpuid", "0", "-v", "1"], 2, "--field is required"),
-        (["test", "--inject", "-g", "0", "-f", "230", "-v", "79"], 2, "--group"),
-        (["test", "--inject", "--gpuid", "0", "-f", "230", "-v", "1", "--offset", "-5"], 2, "--offset"),
-        (["test", "--inject", "--gpuid", "7", "-f", "230", "-v", "1"], 1, "Bad parameter"),
-        (["diag"], 2, "only `dcgmi test`"),
-        (["test"], 2, "required"),
-    ],
-)
-async def test_dcgmi_refuses(machine: Machine, argv: list[str], status: int, said: str) -> None:
-    refused = await run(machine, "dcgmi", *argv)
-    assert refused.exit_status == status
-    assert said in refused.stdout + refused.stderr
-
-
-async def test_without_its_host_engine_dcgmi_cannot_connect_and_a_restart_forgets(rack: Rack) -> None:
-    machine = rack.machines[0]
-    await run(machine, "dcgmi", "test", "--inject", "--gpuid", "0", "-f", "230", "-v", "79")
-    await run(machine, "systemctl", "stop", "nvidia-dcgm")
-    refused = await run(machine, "dcgmi", "test", "--introspect", "--gpuid", "0", "-f", "230")
-    assert refused.exit_status == 1
-    assert "Unable to connect to host engine" in refused.stdout
-    await run(machine, "systemctl", "start", "nvidia-dcgm")
-    assert rack.cache.latest((0, 0), 230) == 0
-
-
 async def test_systemctl(machine: Machine) -> None:
     active = await run(machine, "systemctl", "is-active", "nvidia-persistenced")
     assert (active.stdout, active.exit_status) == ("active\n", 0)
@@ -161,13 +105,62 @@ async def test_systemctl(machine: Machine) -> None:
     assert "Unit nothing.service not found" in unknown.stderr
 
 
+async def test_show_tells_of_units_that_are_not_there_too(machine: Machine) -> None:
+    shown = await run(machine, "systemctl", "show", "kubelet", "--property=LoadState,ActiveState")
+    assert (shown.stdout, shown.exit_status) == ("LoadState=loaded\nActiveState=active\n", 0)
+    absent = await run(machine, "systemctl", "show", "k3s.service", "--property=LoadState,ActiveState")
+    assert (absent.stdout, absent.exit_status) == ("LoadState=not-found\nActiveState=inactive\n", 0)
+
+
+async def test_a_transient_timer_runs_its_command_once_unless_it_is_stopped(machine: Machine) -> None:
+    def later(unit: str, seconds: str) -> list[str]:
+        return ["systemd-run", f"--unit=later-{unit}", f"--on-active={seconds}", "systemctl", "stop", unit]
+
+    said = await run(machine, *later("nvidia-dcgm", "0.05s"))
+    assert "Running timer as unit: later-nvidia-dcgm.timer" in said.stderr
+    await run(machine, *later("ssh", "60s"))
+    again = await run(machine, *later("ssh", "60s"))
+    assert again.exit_status == 1
+    assert "was already loaded" in again.stderr
+    assert (await run(machine, "systemctl", "is-active", "later-ssh.timer")).stdout == "active\n"
+    assert (await run(machine, "systemctl", "stop", "later-ssh.timer")).exit_status == 0
+    gone = await run(machine, "systemctl", "stop", "later-ssh.timer")
+    assert (gone.exit_status, "not loaded" in gone.stderr) == (5, True)
+    while machine.is_active("nvidia-dcgm"):
+        await asyncio.sleep(0.01)
+    assert machine.is_active("ssh")
+    assert machine.timers == {}
+
+
+async def test_a_node_that_was_powered_off_comes_back_by_its_alarm_only(rack: Rack) -> None:
+    machine, other = rack.machines
+    alarm = "/sys/class/rtc/rtc0/wakealarm"
+    assert read_file(machine, alarm) == ""
+    write_file(machine, alarm, "+1\n")
+    with pytest.raises(HostError, match="EBUSY"):
+        write_file(machine, alarm, "+5")
+    with pytest.raises(HostError, match="EINVAL"):
+        write_file(machine, alarm, "soon")
+    for one in (machine, other):
+        assert (await run(one, "systemctl", "is-system-running")).stdout == "running\n"
+        await run(one, "systemctl", "poweroff")
+        assert (await run(one, "systemctl", "is-system-running")).stdout == "stopping\n"
+    while machine.powered or other.powered:
+        await asyncio.sleep(0.01)
+    while not machine.powered:
+        await asyncio.sleep(0.01)
+    assert read_file(machine, alarm) == ""
+    assert not other.powered
+    other._rebooting.cancel()
+
+
 async def test_nsenter_is_stripped_and_an_unknown_program_is_127(machine: Machine) -> None:
     inside = await run(machine, "nsenter", "-t", "1", "-m", "-n", "--", "systemctl", "is-active", "ssh")
     assert inside.stdout == "active\n"
     without_dashes = await run(machine, "nsenter", "--target", "1", "--mount", "systemctl", "is-active", "ssh")
     assert without_dashes.stdout == "active\n"
-    unknown = await run(machine, "rm", "-rf", "/")
-    assert (unknown.exit_status, unknown.stderr) == (127, "rm: command not found\n")
+    unknown = await run(machine, "shred", "/")
+    assert (unknown.exit_status, unknown.stderr) == (127, "shred: command not found\n")
     assert (await run(machine, "nsenter", "-t", "1")).exit_status == 127
 
 
@@ -213,6 +206,9 @@ def test_a_gpu_removed_from_the_bus_is_gone_until_a_rescan(machine: Machine) -> 
     with pytest.raises(HostError, match="hangs while a process uses the GPU"):
         write_file(machine, remove, "1")
     machine.gpu_processes.clear()
+    with pytest.raises(HostError, match="hangs"):
+        write_file(machine, remove, "1")  # the persistence daemon has it open
+    machine.fleet.persistence[0, 1] = False
     write_file(machine, remove, "1")
     assert [sample.index for sample in machine.samples()] == [0, 2, 3]
     assert not machine.gpu_serves(1)

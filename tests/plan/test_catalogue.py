@@ -8,6 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday.faults.registry import parameter_models
+from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
 from gameday.plan.catalogue import find_plan, load_shipped, shipped_plans
 from gameday.plan.load import load_plan
@@ -18,7 +19,16 @@ from gameday.xid.lines import format_xid, recognise
 
 ROOT = Path(__file__).parents[2]
 PLANS = {name: load_plan(path, parameter_models()).plan for name, path in shipped_plans().items()}
-CONTROLS = {"xid-13-application-error", "xid-94-contained-ecc"}
+LOGGED = sorted(name for name, plan in PLANS.items() if isinstance(plan.fault, (XidParameters, SxidParameters)))
+CONTROLS = {
+    "xid-13-application-error",
+    "xid-13-burst",
+    "xid-31-mmu-fault",
+    "xid-43-channel-reset",
+    "xid-45-preemptive-cleanup",
+    "xid-94-contained-ecc",
+    "sxid-12028-refused-request",
+}
 
 
 def test_the_default_rehearsal_is_shipped_and_expects_the_whole_chain() -> None:
@@ -47,11 +57,21 @@ def test_expected_alerts_exist_in_the_shipped_rules(name: str) -> None:
     assert {alert.name for alert in PLANS[name].expect.alerts} <= known
 
 
-@pytest.mark.parametrize("name", sorted(PLANS))
+@pytest.mark.parametrize("name", LOGGED)
 def test_a_taint_is_expected_exactly_where_the_catalogue_asks_for_one(name: str) -> None:
     plan = PLANS[name]
     assert _quarantines(plan, Policy.CATALOGUE) == bool(plan.expect.taints)
     assert bool(plan.expect.stays_schedulable_for) == (name in CONTROLS)
+
+
+def test_every_fault_type_has_a_shipped_plan() -> None:
+    used = {plan.fault.type for plan in PLANS.values()}
+    assert set(parameter_models()) - used == set()
+
+
+def test_each_application_error_of_the_catalogue_has_a_negative_control() -> None:
+    faults = [PLANS[name].fault for name in CONTROLS]
+    assert {fault.xid for fault in faults if isinstance(fault, XidParameters)} == {13, 31, 43, 45, 94}
 
 
 @pytest.mark.parametrize("name", sorted(CONTROLS))
@@ -60,8 +80,13 @@ def test_a_negative_control_catches_a_detector_that_taints_on_everything(name: s
 
 
 def _quarantines(plan: Plan, policy: Policy) -> bool:
-    assert isinstance(plan.fault, XidParameters)
-    event = recognise(format_xid(plan.fault.xid, "0000:4e:00", plan.fault.form))
+    fault = plan.fault
+    if isinstance(fault, XidParameters):
+        line = format_xid(fault.xid, "0000:4e:00", fault.form)
+    else:
+        assert isinstance(fault, SxidParameters)
+        line = fault.line
+    event = recognise(line)
     assert event is not None
     return decide(event, policy).outcome is Outcome.QUARANTINE
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gameday.plan.fields import format_duration, parse_duration
 from gameday.plan.load import load_plan
-from gameday.plan.models import RemediationAction, format_duration, parse_duration
+from gameday.plan.models import RemediationAction
 from gameday.plan.problems import PlanError
 from gameday.plan.yaml_source import MAX_BYTES
 from tests.plan.plans import FAULTS, GOOD, TestXid, changed, only, parse, problems
@@ -119,6 +120,17 @@ def test_a_negative_control_needs_no_alert() -> None:
     text = head + "expect:\n  stays_schedulable_for: 10s\n" + tail[tail.index("recover:") :]
     assert parse(text).plan.expect.stays_schedulable_for == timedelta(seconds=10)
     assert "prove nothing" in only(text.replace("  stays_schedulable_for: 10s", "  allow_other_alerts: true")).message
+
+
+def test_a_pod_that_the_topology_manager_rejects_needs_a_fault_that_finds_two_numa_nodes() -> None:
+    problem = only(changed("expect:\n", "expect:\n  topology_manager_rejects: {gpus: 5}\n"))
+    assert problem.where == "expect.topology_manager_rejects"
+    assert "more than one NUMA node" in problem.message
+
+
+def test_a_pod_that_every_numa_node_can_serve_proves_nothing() -> None:
+    problem = only(changed("expect:\n", "expect:\n  topology_manager_rejects: {}\n"))
+    assert "come from one NUMA node" in problem.message
 
 
 def test_forbidden_severities_need_other_alerts_allowed() -> None:

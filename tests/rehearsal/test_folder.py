@@ -34,7 +34,7 @@ def test_what_a_killed_rehearsal_left_means_nothing_even_when_its_number_lives_a
     (tmp_path / LOCK).write_text(f"{os.getpid()}\n")  # as if the number had been given to somebody else
     (tmp_path / STATE).write_text(f'{{"pid": {os.getpid()}}}')
     (tmp_path / "nodes.log").write_text("old")
-    (tmp_path / "apiserver").mkdir()
+    (tmp_path / "control-plane").mkdir()
     (tmp_path / "prefect").mkdir()
     assert holder(tmp_path) is None
     held = HeldFolder(tmp_path)

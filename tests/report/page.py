@@ -39,7 +39,7 @@ class Page(HTMLParser):
             self.unbalanced.append(f"/{tag}")
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self._open and data.strip():
+        if not {"style", "script"} & set(self._open) and data.strip():
             self.words.append(data.strip())
             self.by_section.setdefault(self._section, []).append(data.strip())
 

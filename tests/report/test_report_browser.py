@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import functools
-import os
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from gameday.rehearsal.programs import search
 from gameday.report import render
+from tests.report import around
 from tests.report import run_builder as build
 from tests.report.test_report_survives import HOSTILE, hostile_run, metrics
 
 pytestmark = pytest.mark.browser
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
-TOOLS = Path(__file__).parents[2] / ".tools"
-
-
-def chromium() -> str | None:
-    """Chromium on PATH, or anywhere in the project's tool folder."""
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
-    on_path = next((found for name in names if (found := shutil.which(name))), None)
-    unpacked = (p for p in TOOLS.glob("**/chromium") if p.is_file() and os.access(p, os.X_OK))
-    return on_path or next(map(str, unpacked), None)
 
 
 @pytest.fixture(scope="module")
 def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = chromium()
+    program = search("chromium")
     if program is None:
         pytest.skip("no Chromium on PATH or in .tools; install the package chromium")
     with playwright.sync_playwright() as p:
-        opened = p.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        opened = p.chromium.launch(executable_path=str(program), args=["--no-sandbox"])
         yield opened
         opened.close()
 
@@ -61,7 +52,8 @@ def drawn(tmp_path_factory):
     def draw(name: str) -> Path:
         folder = tmp_path_factory.mktemp("run")
         if name in build.VARIANTS:
-            build.write(folder, build.VARIANTS[name](), build.frames())
+            build.write(folder, [*build.VARIANTS[name](), *around.events()], around.frames())
+            (folder / "notes.yaml").write_text(around.NOTES)
         else:
             text = HOSTILE[int(name)]
             rows = [(t, gpu, text, t % 5 + 1.0) for t in range(5, 40) for gpu in ("5", text)]
@@ -85,7 +77,7 @@ def look(tab, html: Path) -> None:
 def test_the_verdict_is_seen_and_nothing_is_asked_for(opened, drawn, variant, word):
     look(opened, drawn(variant))
     assert opened.get_by_role("status").inner_text() == word
-    assert opened.get_by_role("img").count() == 6
+    assert opened.locator("#gpus svg.chart-svg[role=img]").count() == 6
     assert opened.get_by_role("navigation").is_visible()
 
 

@@ -7,6 +7,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -38,6 +39,12 @@ def page_of(folder: Path) -> Page:
     assert page.unbalanced == []
     assert "could not be drawn" not in page.text(), page.text()
     return page
+
+
+def charts_of(page: Page) -> list[dict[str, str | None]]:
+    """Of the GPUs' metrics."""
+    charts = [attrs for attrs in page.attributes("svg") if attrs["class"] == "chart-svg"]
+    return [attrs for attrs in charts if "GPUs over time" in attrs["aria-label"]]
 
 
 def metrics(*rows: tuple[float, str, str, float]) -> Frames:
@@ -124,7 +131,7 @@ def test_frames_that_are_not_there(tmp_path, kind):
 
 def test_one_sample(tmp_path):
     page = page_of(build.write(tmp_path, build.passing(), metrics((12, "5", "DCGM_FI_DEV_GPU_TEMP", 61.0))))
-    assert len(page.attributes("svg")) == 1
+    assert len(charts_of(page)) == 1
     assert "not measured" in page.text("gpus")
 
 
@@ -133,9 +140,12 @@ def test_nan_infinity_and_gaps(tmp_path):
     rows += [(15, "5", "DCGM_FI_DEV_GPU_TEMP", math.nan), (16, "5", "DCGM_FI_DEV_GPU_TEMP", math.inf)]
     page = page_of(build.write(tmp_path, build.passing(), metrics(*rows)))
     assert "inf" not in page.text("gpus") and "nan" not in page.text("gpus")
-    target = pd.DataFrame({"t": [*range(0, 10), *range(30, 40)], "gpu": "5", "value": 1.0})
-    points = charts._points(target)
-    assert [p["t"] for p in points if p["value"] is None] == [19.5]
+    assert "2 more were not numbers" in page.text("gpus")
+    assert "1 longest 21.0 s" in page.text("gpus")
+    target = pd.DataFrame({"t": [*range(0, 10), *range(30, 40)], "gpu": "5", "value": 1.0}).astype({"t": float})
+    (curve,) = charts.lines(target, charts.Scene((0, 40), None, (), "5"), None).curves
+    assert curve.path.count("M") == 2  # a line never bridges a gap
+    assert curve.path.index("M30 ") > curve.path.index("L9 ")
 
 
 @pytest.mark.parametrize("values", [(1e308, -1e308), (5e-324, 1e-320), (1e300, 1.0), (0.0, -0.0)], ids=str)
@@ -153,19 +163,19 @@ def test_only_nan(tmp_path):
 
 
 def test_long_series_are_thinned_without_losing_a_peak():
-    series = pd.DataFrame({"t": [float(i) for i in range(5000)], "gpu": "0", "value": 1.0})
-    series.loc[2345, "value"] = 99.0
-    points = charts._points(series)
-    assert len(points) <= 2 * charts.BUCKETS
-    assert max(p["value"] for p in points) == 99.0
-    assert None not in [p["value"] for p in points]
+    t, values = np.arange(5000.0), np.ones(5000)
+    values[2345], values[4000] = 99.0, -7.0
+    kept = charts.thin(t, values, charts.BUCKETS)
+    assert len(kept) <= 2 * charts.BUCKETS
+    assert {2345, 4000} <= set(kept)
+    assert list(kept) == sorted(kept)
 
 
 def test_many_metrics_and_many_gpus_stay_small(tmp_path):
     rows = [(t, str(g), f"METRIC_{m:02}", float(t * g % 7)) for t in range(40) for g in range(16) for m in range(20)]
     rendered = render(build.write(tmp_path, build.passing(), metrics(*rows)), NOW)
     page = Page(rendered.html.read_text())
-    assert len(page.attributes("svg")) == gpus.MOST_CHARTS
+    assert len(charts_of(page)) == gpus.MOST_CHARTS
     assert "Not drawn: METRIC_12" in page.text("gpus")
     assert rendered.html.stat().st_size < 2_000_000
 
@@ -272,15 +282,50 @@ def test_a_section_that_fails_costs_only_itself(tmp_path, monkeypatch):
     assert not page.attributes("blink")
 
 
-def test_chart_parts_are_valid_vega_lite():
-    """The charts skip Altair's own checks for speed; here they are made with the checks on."""
-    frame = build.frames().metrics
-    rows = frame[frame["metric"] == "DCGM_FI_DEV_POWER_USAGE"].assign(
-        t=lambda f: (f["time"] - f["time"].min()).dt.total_seconds()
+def test_a_frame_of_very_many_rows_is_thinned_and_says_so(tmp_path):
+    n = 60_000
+    t = np.linspace(0, 45, n)
+    value = np.where(t < build.FAULT_AT, 60.0, 70.0)
+    value[n // 3] = 99.0
+    times = pd.Timestamp(build.START) + pd.to_timedelta(t, unit="s")
+    parts = [
+        pd.DataFrame({"time": times, "node": build.NODE, "gpu": gpu, "metric": "DCGM_FI_DEV_GPU_TEMP", "value": value})
+        for gpu in ("4", "5")
+    ]
+    page = page_of(build.write(tmp_path, build.passing(), Frames(metrics=conform("metrics", pd.concat(parts)))))
+    assert "120,000 samples, drawn as the lowest and highest of each of 160 equal stretches" in page.text("gpus")
+    data = json.loads((tmp_path / "report.json").read_text())["sections"]["gpus"]["nodes"][0]
+    assert data["charts"][0]["during"]["high"] == 99.0  # of all samples
+    assert sum(data["charts"][0][part]["n"] for part in ("before", "during", "after")) == n
+    assert "99" in page.html.partition('"series"')[2] and len(page.html) < 500_000
+
+
+def test_a_stray_time_stamp_squeezes_nothing(tmp_path):
+    rows = [(t, "5", "DCGM_FI_DEV_GPU_TEMP", 60.0 + t % 3) for t in range(5, 40)]
+    page = page_of(build.write(tmp_path, build.passing(), metrics(*rows, (-9e8, "5", "DCGM_FI_DEV_GPU_TEMP", 1.0))))
+    assert "1 more lie outside of the run’s time" in page.text("gpus")
+    data = json.loads((tmp_path / "report.json").read_text())["sections"]["gpus"]["nodes"][0]
+    assert data["charts"][0]["before"]["low"] >= 60.0
+
+
+def test_five_hundred_nodes_do_not_break_it(tmp_path):
+    template = next(t.event for t in build.passing() if isinstance(t.event, AlertSeen) and t.event.expected)
+    others = [
+        build.Timed(20, template.model_copy(update={"node": f"gpu-node-{n:04d}", "expected": False, "state": "firing"}))
+        for n in range(500)
+    ]
+    page = page_of(build.write(tmp_path, [*build.passing(), *others], build.frames()))
+    assert "500 that were no target changed" in page.text("blast-radius")
+    assert "more signals are not drawn" in page.text("timeline")
+    assert "events from the middle are left out" in page.text("timeline")
+    assert len(page.html) < 2_000_000
+
+
+def test_many_targets_are_drawn_as_far_as_a_page_goes(tmp_path):
+    names = [f"gpu-node-{n:02d}" for n in range(20)]
+    chosen = build.replacing(
+        build.passing(), lambda e: e.kind == "targets_chosen", targets=tuple(build.Target(node=name) for name in names)
     )
-    scene = charts.Scene(
-        (0, 106), (60, 80), charts.dodge([charts.Marker("F", "fault", 60), charts.Marker("T", "t", 61)], (0, 106)), "5"
-    )
-    checked_lines, checked_strips = charts.lines.__wrapped__, charts.strips.__wrapped__
-    assert "<svg" in checked_lines(rows, scene, (1.0, 2.0, 3.0), "power")
-    assert "<svg" in checked_strips(rows.assign(value=0.0), scene, "Xid ", "xid")
+    page = page_of(build.write(tmp_path, chosen, build.frames()))
+    assert "Only the first 6 targets are drawn" in page.text("gpus")
+    assert "gpu-node-19" in page.text("gpus")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import signal
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import urllib3
 
 from gameday import lifecycle
 from gameday.cluster import kube_transport
+from gameday.cluster.kubernetes import Kubernetes
 from gameday.history.events import (
     Aborted,
     Cleanliness,
@@ -32,8 +32,10 @@ from gameday.history.events import (
     WaitStarted,
 )
 from gameday.history.journal import read_history
-from gameday.ledger.entries import DeletePod
+from gameday.ledger import lease
+from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
+from gameday.ledger.ledger import Ledger
 from gameday.lifecycle import open_run
 from gameday.plan.load import LoadedPlan
 from gameday.run.context import Run
@@ -43,6 +45,7 @@ from tests.kubernetes.world import PATIENCE_S, World, unique
 from tests.run.conftest import plan
 
 LONG = timedelta(seconds=100)
+LATER = datetime(2030, 1, 2, tzinfo=UTC)
 pytestmark = pytest.mark.timeout(60)
 
 
@@ -224,17 +227,23 @@ def test_a_run_leaves_nothing(opened: Opened) -> None:
 
 
 def test_a_run_that_takes_too_long_is_aborted_and_undone(opened: Opened) -> None:
-    opened.play(lambda run: run.wait("for ever", LONG, lambda: None, every_s=100), shorter(timedelta(seconds=0.2)))
+    def wait(run: Run) -> None:
+        run.step = Step.INJECT  # before that it is a refusal
+        run.wait("for ever", LONG, lambda: None, every_s=100)
+
+    opened.play(wait, shorter(timedelta(seconds=2)))
     aborted = opened.history.of(Aborted)
-    assert [(one.by, one.why) for one in aborted] == [
-        ("guard", "the run took longer than guardrails.max_duration (0.2 s)")
-    ]
+    assert [(one.by, "longer than guardrails.max_duration" in one.why) for one in aborted] == [("guard", True)]
     assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
     assert opened.is_as_if_it_never_was()
 
 
 def test_a_run_whose_lease_is_gone_is_aborted_and_undone(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "Leases", functools.partial(Leases, duration=timedelta(seconds=0.2)))
+    def quick(*arguments: Any) -> Leases:
+        kubernetes, holder, lost, _, pause = arguments
+        return Leases(kubernetes, holder, lost, timedelta(seconds=2), pause)
+
+    monkeypatch.setattr(lifecycle, "Leases", quick)
 
     def robbed(run: Run) -> None:
         opened.world.coordination.delete_namespaced_lease(CLUSTER_LEASE, "gameday")
@@ -316,6 +325,45 @@ def test_a_second_run_is_refused_with_the_firsts_name_and_undoes_nothing_of_it(
     assert refused.hint == f"wait for run {opened.id}, or `gameday reap` if it is dead"
     assert second.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
     assert {one.outcome for one in second.history.of(StepEnded)} == {StepOutcome.NOT_REACHED}
+    assert opened.is_as_if_it_never_was()
+
+
+def test_a_run_reaps_first_and_tells_what_it_found(world: World, opened: Opened, tmp_path: Path) -> None:
+    dead = unique("run")
+    profile = world.profile(world.kubeconfig("gameday-runner"))
+    kubernetes = Kubernetes(profile)
+    ledger = Ledger(kubernetes, Header(run_id=dead, plan="p", started=LATER, operator="ada", host="here"))
+    ledger.intend(id="mark", act="mark", node=None, undo=DeletePod(pod=f"gd-{dead}-mark"), expires=LATER)
+    kubernetes.close()
+    world.add_pod(f"gd-{dead}-mark", dead)
+    opened.play(lambda run: None)
+    assert opened.is_as_if_it_never_was()
+    assert world.pods(dead) == []
+    told = [one.what for one in opened.history.of(Problem)]
+    assert told == [f"run {dead} left open: mark (pod/gd-{dead}-mark); reaped, and found clean"]
+
+
+def test_a_ledger_nobody_can_read_is_a_refusal(world: World, opened: Opened) -> None:
+    odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": {"run.json": "no json"}}
+    world.core.create_namespaced_config_map("gameday", odd)
+    opened.play_steps()
+    assert opened.history.of(Refused)[0].why == "nobody can tell what these ledgers leave open: odd"
+    assert world.holders() == {}
+
+
+def test_a_run_that_slept_through_its_lease_acts_no_more(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its intent is written, and whoever holds the lease by now may have reaped it: nothing may follow it."""
+    acted: list[str] = []
+
+    def sleeps(run: Run) -> None:
+        now = lease.seconds_awake_or_not() + 31
+        monkeypatch.setattr(lease, "seconds_awake_or_not", lambda: now)
+        run.intend("late", "late", DeletePod(pod="late"), None, LONG)
+        acted.append("late")
+
+    opened.play(sleeps)
+    assert acted == []
+    assert [one.by for one in opened.history.of(Aborted)] == ["guard"]
     assert opened.is_as_if_it_never_was()
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from gameday.faults.registry import parameter_models
 from gameday.history.events import TargetsChosen
+from gameday.plan.load import parse_plan
 from gameday.run.context import Run
 from gameday.run.stop import RefusedError
-from gameday.run.targets import choose_targets
+from gameday.run.targets import GPU_COUNT_LABEL, choose_targets
 from tests.kubernetes.world import World, unique
 
 NewRun = Callable[..., Run]
@@ -64,17 +68,79 @@ def test_an_unfit_node_is_passed_over_and_the_order_kept(world: World, new_run: 
     assert choose_targets(new_run(selector=group, seed=3)).targets[0].node == first
 
 
+def test_a_node_with_what_nobody_took_out_is_no_target(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+    """A power cap of last week, say: neither taint nor condition tells of it."""
+    dirty, clean = (world.add_node(labels=group) for _ in range(2))
+    told = {dirty: "still has what run r left and nobody took out: create agent pod (inject)"}
+    run, other = new_run(names=[dirty, clean]), new_run(names=[dirty])
+    run.dirty_nodes = other.dirty_nodes = told
+    assert choose_targets(run).targets[0].node == clean
+    assert told[dirty] in refused(other).why
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({"qa": {"floors": {"gpus": 8}}}, "has 4 GPUs, and qa.floors.gpus is 8: QA would keep it out of service"),
+        ({"fault": {"type": "xid", "xid": 79, "gpu": 4}}, "has 4 GPUs, and fault.gpu, which counts from 0, is 4"),
+        ({"fault": {"type": "xid", "xid": 79, "gpu": 3}, "qa": {"floors": {"gpus": 4}}}, ""),
+    ],
+)
+def test_a_plan_made_for_other_nodes_is_refused_before_it_breaks_one(
+    world: World, new_run: NewRun, group: dict[str, str], part: dict[str, Any], said: str
+) -> None:
+    node = world.add_node(labels={**group, GPU_COUNT_LABEL: "4"})
+    run = new_run(selector=group)
+    source = json.dumps(json.loads(run.loaded.source) | part).encode()
+    run.loaded = parse_plan(source, "plan.yaml", parameter_models())
+    if said:
+        assert refused(run).why == f"0 of 1 targets found; {node}: {said}"
+    else:
+        assert choose_targets(run).targets[0].node == node
+
+
 def test_the_operators_own_gpu_taint_is_ordinary(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     node = world.add_node(labels=group, taints=[USUAL])
     assert choose_targets(new_run(selector=group)).targets[0].node == node
 
 
-def test_choosing_costs_one_list_and_one_look(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_choosing_costs_one_list_and_two_looks(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     for _ in range(4):
         world.add_node(labels=group)
     run = new_run(selector=group)
     choose_targets(run)
-    assert run.kubernetes.counter.cost().by_call == {"LIST nodes": 1, "GET nodes": 1}
+    assert run.kubernetes.counter.cost().by_call == {"LIST nodes": 1, "WATCH nodes": 1, "WATCH pods": 1}
+
+
+def test_where_the_plan_judges_running_pods_a_node_that_runs_some_comes_first(
+    world: World, new_run: NewRun, group: dict[str, str]
+) -> None:
+    names = [world.add_node(labels=group) for _ in range(4)]
+    usual = choose_targets(new_run(selector=group)).targets[0].node
+    busy = next(name for name in names if name != usual)
+    world.add_pod(unique("training"), "", busy, gpus=2)
+    world.add_pod(unique("no-gpu"), "", usual)
+    run = new_run(running_pods="kept", selector=group)
+    assert choose_targets(run).targets[0].node == busy
+    assert "GPU pods" in run.journal.history().of(TargetsChosen)[0].rule
+    assert choose_targets(new_run(selector=group)).targets[0].node == usual
+    both = choose_targets(new_run(running_pods="kept", selector=group, nodes=2)).targets
+    assert [target.node for target in both] == [busy, usual]
+
+
+def test_a_node_without_a_free_gpu_comes_last(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+    names = {world.add_node(labels=group) for _ in range(3)}
+    usual = choose_targets(new_run(selector=group)).targets[0].node
+    world.add_pod(unique("training"), "", usual, gpus=8)
+    assert choose_targets(new_run(selector=group)).targets[0].node in names - {usual}
+    every = choose_targets(new_run(selector=group, nodes=3)).targets
+    assert every[-1].node == usual
+
+
+def test_many_idle_nodes_are_targets_where_no_others_are(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+    names = {world.add_node(labels=group) for _ in range(8)}
+    chosen = choose_targets(new_run(running_pods="kept", selector=group, nodes=8)).targets
+    assert {target.node for target in chosen} == names
 
 
 def test_named_nodes_are_taken_in_the_plans_order(world: World, new_run: NewRun) -> None:
@@ -136,7 +202,7 @@ def test_a_cluster_of_unfit_nodes_is_not_searched_through(world: World, new_run:
         world.add_node(labels=group, unschedulable=True)
     run = new_run(selector=group)
     assert refused(run).why.count("is cordoned") == 5
-    assert run.kubernetes.counter.cost().by_call["GET nodes"] <= 6
+    assert run.kubernetes.counter.cost().by_call["WATCH nodes"] <= 6
 
 
 def test_a_gpu_the_plan_names_is_kept(world: World, new_run: NewRun, group: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ pass. Where a floor of None switches a check off, it yields no finding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gameday.agent.qa.readings import GpuReadings, Readings, Source
@@ -23,6 +23,10 @@ UNCORRECTABLE_ROWS_MAX = 512
 SM_CLOCK_FRACTION = 0.5
 """Of the maximum, under load. Ours: a GEMM at the power cap holds about 0.7 on an H100, a locked clock far less."""
 _BUSY_PCT = 5
+_WATT = 1.0
+"""Boards round a power limit to their own steps."""
+_MIB = 1 << 20
+_SWITCH = {True: "on", False: "off"}
 _REASONS = {0x8: "HW slowdown", 0x20: "SW thermal slowdown", 0x40: "HW thermal slowdown", 0x80: "HW power brake"}
 
 
@@ -85,18 +89,27 @@ def _gpu_count(readings: Readings, floors: QaFloors) -> Finding:
 
 
 def _kernel_log(readings: Readings, floors: QaFloors) -> Finding:
-    """Quarantining events in the ring buffer that no later GPU reset of ours has healed; a boot empties the buffer."""
+    """Quarantining events since the run began that no later GPU reset of ours has healed.
+
+    Older ones are told: the node was taken as healthy with them in its log, so they are no news about it.
+    """
     bound = "= 0 quarantining"
     if readings.log_error:
         return Finding(None, bound, None, readings.log_error)
+    still, older = _unhealed(readings.kernel_log), _unhealed(readings.older_log)
+    told = [f"{event.kind} {event.code} on {event.pci}: {reason}" for event, reason in still[:3]]
+    told += [f"{len(older)} quarantining from before this run"] if older else []
+    return Finding(len(still), bound, not still, "; ".join(told))
+
+
+def _unhealed(log: Iterable[str]) -> list[tuple[KernelEvent, str]]:
     still: list[tuple[KernelEvent, str]] = []
-    for event in filter(None, map(recognise, readings.kernel_log)):
+    for event in filter(None, map(recognise, log)):
         if event.kind is Kind.GPU_RESET and event.success:
             still = [(old, why) for old, why in still if old.pci != event.pci or not _reset_heals(old)]
         elif (decision := decide(event)).outcome is Outcome.QUARANTINE:
             still.append((event, decision.reason))
-    told = [f"{event.kind} {event.code} on {event.pci}: {reason}" for event, reason in still[:3]]
-    return Finding(len(still), bound, not still, "; ".join(told))
+    return still
 
 
 def _reset_heals(event: KernelEvent) -> bool:
@@ -127,6 +140,48 @@ def _never(field: str) -> Callable[[GpuReadings, QaFloors], Finding]:
         return Finding("yes" if any(values) else "no", "no", not any(values))
 
     return check
+
+
+def _ecc(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    """The pending mode too: a GPU that loses ECC with its next reset is not one to give back."""
+    if floors.ecc is None:
+        return None
+    now, pending = gpu.rest.ecc_mode, gpu.rest.ecc_mode_pending
+    bound = f"{_SWITCH[floors.ecc]}, also after a reset"
+    if now is None or pending is None:
+        return Finding(None, bound, None, "NVML does not tell the ECC mode of this GPU")
+    value = _SWITCH[now] if now == pending else f"{_SWITCH[now]}, {_SWITCH[pending]} after a reset"
+    return Finding(value, bound, now == pending == floors.ecc)
+
+
+def _persistence(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    if floors.persistence is None:
+        return None
+    value, bound = gpu.rest.persistence_mode, _SWITCH[floors.persistence]
+    if value is None:
+        return Finding(None, bound, None, "NVML does not tell the persistence mode of this GPU")
+    return Finding(_SWITCH[value], bound, value == floors.persistence)
+
+
+def _power_limit(gpu: GpuReadings, floors: QaFloors) -> Finding:
+    """Against the floor, or what the board is built for."""
+    limit, default = gpu.rest.power_limit_w, gpu.rest.power_limit_default_w
+    wanted = floors.power_limit_w or default
+    if limit is None or wanted is None:
+        return Finding(limit, "", None, "NVML does not tell the power limit of this GPU, or its default")
+    bound = f">= {wanted:g}" if floors.power_limit_w else f">= {wanted:g} (its default)"
+    return Finding(limit, bound, limit >= wanted - _WATT)
+
+
+def _memory_free(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    """At rest: the load takes memory of its own."""
+    if floors.memory_free_mib is None:
+        return None
+    bound, used, total = f">= {floors.memory_free_mib}", gpu.rest.memory_used_bytes, gpu.rest.memory_total_bytes
+    if used is None or total is None:
+        return Finding(None, bound, None, "NVML does not tell the memory of this GPU")
+    free = (total - used) // _MIB
+    return Finding(free, bound, free >= floors.memory_free_mib, f"of {total // _MIB}")
 
 
 def _nvlinks(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
@@ -240,6 +295,10 @@ GPU_CHECKS = (
     GpuCheck("row-remap-pending", "", "nvml", _never("row_remap_pending")),
     GpuCheck("row-remap-failure", "", "nvml", _never("row_remap_failure")),
     GpuCheck("remapped-rows", "rows", "nvml", _at_most("remapped_rows_uncorrectable", UNCORRECTABLE_ROWS_MAX)),
+    GpuCheck("ecc-mode", "", "nvml", _ecc),
+    GpuCheck("persistence-mode", "", "nvml", _persistence),
+    GpuCheck("power-limit", "W", "nvml", _power_limit),
+    GpuCheck("memory-free", "MiB", "nvml", _memory_free),
     GpuCheck("nvlinks-active", "links", "nvml", _nvlinks),
     GpuCheck("pcie-width", "lanes", "nvml", _pcie("pcie_width", "pcie_width_max", lambda floors: floors.pcie_width)),
     GpuCheck(

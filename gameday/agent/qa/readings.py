@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from gameday.agent.mark import marker_line
 from gameday.host.base import GpuSample, Host, HostError, LoadResult
 
 T = TypeVar("T")
@@ -42,9 +43,13 @@ class GpuReadings:
 
 @dataclass(frozen=True)
 class Readings:
-    """`nvml_error` and `log_error`: why there is nothing of that kind; empty where there is."""
+    """`nvml_error` and `log_error`: why there is nothing of that kind; empty where there is.
+
+    `kernel_log` begins with the run's marker; `older_log` is what was there before, nothing after a boot.
+    """
 
     gpus: tuple[GpuReadings, ...]
+    older_log: tuple[str, ...]
     kernel_log: tuple[str, ...]
     seconds: dict[Source, float]
     expected_gpus: int | None = None
@@ -52,17 +57,23 @@ class Readings:
     log_error: str = ""
 
 
-def read_node(host: Host, expected_gpus: int | None, ended: threading.Event, *, load: bool) -> Readings:
-    """Never raises HostError: what could not be read is said in the readings. `ended` leaves the load out."""
+def read_node(host: Host, marker: str, expected_gpus: int | None, ended: threading.Event, *, load: bool) -> Readings:
+    """Never raises HostError: what could not be read is said in the readings. `ended` leaves the load out.
+
+    Without the marker (a boot empties the ring buffer, a flood wraps it) the whole kernel log counts.
+    """
     seconds: dict[Source, float] = {}
     log, log_error = _timed("kernel log", host.read_kernel_log, seconds)
     rest, nvml_error = _timed("nvml", host.gpus, seconds)
+    lines = tuple(log or ())
+    began = next((at for at, line in enumerate(lines) if line.endswith(marker_line(marker))), 0)
     start = time.monotonic()
     gpus = _under_load(host, rest or []) if load and not ended.is_set() else ()
     seconds["load"] = time.monotonic() - start
     return Readings(
         gpus=gpus or tuple(map(GpuReadings, rest or [])),
-        kernel_log=tuple(log or ()),
+        older_log=lines[:began],
+        kernel_log=lines[began:],
         seconds=seconds,
         expected_gpus=expected_gpus,
         nvml_error=nvml_error,

@@ -14,7 +14,7 @@ def qa(task: QaTask, context: Context) -> Outcome:
     results: list[QaResult] = []
     if not context.ending.event.is_set():
         load = task.floors.need_load
-        readings = read_node(context.host, task.expected_gpus, context.ending.event, load=load)
+        readings = read_node(context.host, task.marker, task.expected_gpus, context.ending.event, load=load)
         for result in judge(readings, task.floors):
             context.say(result)
             results.append(result)

@@ -15,9 +15,9 @@ from typing import Any
 
 from aiohttp import web
 
-from gameday.rehearsal import certificates
 from gameday.rehearsal.apiserver import bootstrap
 from gameday.rehearsal.apiserver.server import MAX_BODY_BYTES, ApiServer
+from gameday.rehearsal.certificates import Authority
 from gameday.rehearsal.process import die_with_parent
 
 # Connections that are still busy this long after the watches ended are cut; the whole stop stays under 2 s.
@@ -44,12 +44,14 @@ def _listen(port: int) -> socket.socket:
 
 
 async def _serve(folder: Path, listener: socket.socket) -> None:
-    files = certificates.ensure(folder)
+    authority = Authority(folder, "ca")
+    serving = authority.server("kube-apiserver")
+    authority.server("kubelet")  # for whoever plays the nodes
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(files.certificate, files.key)
-    server = ApiServer(folder, files.ca)
+    tls.load_cert_chain(serving.certificate, serving.key)
+    server = ApiServer(folder, authority)
     url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-    bootstrap.kubeconfigs(folder, server.static, url, files.ca)
+    bootstrap.kubeconfigs(folder, server.static, url, authority.certificate)
     await server.start()
     handler = web.Server(server.handle, request_factory=_request, handler_cancellation=True, access_log=None)
     runner = web.ServerRunner(handler)
@@ -58,7 +60,12 @@ async def _serve(folder: Path, listener: socket.socket) -> None:
     stopping = asyncio.Event()
     for sent in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sent, stopping.set)
-    ready = {"ready": True, "url": url, "kubeconfig": str(folder / "admin.kubeconfig"), "ca": str(files.ca)}
+    ready = {
+        "ready": True,
+        "url": url,
+        "kubeconfig": str(folder / "admin.kubeconfig"),
+        "ca": str(authority.certificate),
+    }
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
     await stopping.wait()

@@ -7,7 +7,8 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,16 @@ from typing import Any
 import orjson
 
 from gameday.rehearsal.apiserver.store import Store
+from gameday.rehearsal.private_file import write_private
 
 Json = dict[str, Any]
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
+API_AUDIENCES = (_ISSUER,)
+"""Whom a token must be meant for to be taken here."""
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"
 DEFAULT_TOKEN_S = 3600
 
 
@@ -42,6 +48,9 @@ class User:
         if self.extra:
             found["extra"] = {key: list(values) for key, values in self.extra.items()}
         return found
+
+
+ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
@@ -68,15 +77,18 @@ class Authenticator:
         }
 
     def user(self, authorization: str) -> User | None:
-        """The caller of a request with this Authorization header; None when it proves nobody."""
+        """The caller of a request with this Authorization header, ANONYMOUS without a token; None for a wrong one."""
         scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            return None
+        if scheme.lower() != "bearer" or not token.strip():
+            return ANONYMOUS
         return self.of_token(token.strip())
 
-    def of_token(self, token: str) -> User | None:
-        """The user a token stands for."""
-        return self._static.get(token) or self._service_account(token)
+    def of_token(self, token: str, audiences: Iterable[str] = API_AUDIENCES) -> User | None:
+        """The user a token stands for before one of the audiences; static tokens are meant for this server."""
+        if token in self._static and {*audiences} & {*API_AUDIENCES}:
+            return self._static[token]
+        claims = self.claims(token)
+        return self._service_account(claims) if claims and {*audiences} & {*claims["aud"]} else None
 
     def issue(self, account: Json, audiences: list[str], seconds: int, bound: Json | None) -> tuple[str, int]:
         """(token, expiry in epoch seconds) for a stored ServiceAccount."""
@@ -86,12 +98,12 @@ class Authenticator:
         if bound:
             claims[bound.get("kind", "Pod").lower()] = {"name": bound.get("name"), "uid": bound.get("uid")}
         payload = {
-            "aud": audiences or [_ISSUER],
+            "aud": audiences or [*API_AUDIENCES],
             "exp": now + seconds,
             "iat": now,
             "nbf": now,
             "iss": _ISSUER,
-            "jti": secrets.token_hex(8),
+            "jti": str(uuid.uuid4()),
             "kubernetes.io": claims,
             "sub": f"system:serviceaccount:{meta['namespace']}:{meta['name']}",
         }
@@ -102,20 +114,28 @@ class Authenticator:
     def _signature(self, signed: str) -> bytes:
         return hmac.new(self._key, signed.encode(), hashlib.sha256).digest()
 
-    def _service_account(self, token: str) -> User | None:
+    def claims(self, token: str) -> Json | None:
+        """What a token of ours says, if it is one and still in time."""
         signed, _, signature = token.rpartition(".")
         try:
             if not signed or not hmac.compare_digest(_unb64(signature), self._signature(signed)):
                 return None
-            payload = orjson.loads(_unb64(signed.split(".")[1]))
+            payload: Json = orjson.loads(_unb64(signed.split(".")[1]))
         except (ValueError, IndexError):
             return None
+        return payload if payload["exp"] >= time.time() else None
+
+    def _service_account(self, payload: Json) -> User | None:
         claims = payload["kubernetes.io"]
         namespace, account = claims["namespace"], claims["serviceaccount"]
         stored = self._store.get("serviceaccounts", namespace, account["name"])
-        if payload["exp"] < time.time() or stored is None or stored.obj["metadata"]["uid"] != account["uid"]:
+        if stored is None or stored.obj["metadata"]["uid"] != account["uid"]:
             return None
-        return User(payload["sub"], service_account_groups(namespace), account["uid"])
+        extra = {_CREDENTIAL: (f"JTI={payload['jti']}",)}
+        if "pod" in claims:
+            pod = {part: (claims["pod"][part],) for part in ("name", "uid")}
+            extra |= {f"authentication.kubernetes.io/pod-{part}": value for part, value in pod.items()}
+        return User(payload["sub"], service_account_groups(namespace), account["uid"], extra)
 
 
 def load_key(path: Path) -> bytes:
@@ -123,12 +143,3 @@ def load_key(path: Path) -> bytes:
     if not path.exists():
         write_private(path, secrets.token_bytes(32))
     return path.read_bytes()
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file only its owner may read, whole or not at all."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.touch(mode=0o600)
-    fresh.chmod(0o600)
-    fresh.write_bytes(content)
-    fresh.replace(path)

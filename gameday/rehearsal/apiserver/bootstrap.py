@@ -10,11 +10,13 @@ from typing import Any
 
 import orjson
 
-from gameday.rehearsal.apiserver.auth import MASTERS, write_private
+from gameday.rehearsal.apiserver.auth import MASTERS
 from gameday.rehearsal.apiserver.errors import ApiError
 from gameday.rehearsal.apiserver.objects import Objects, Write
 from gameday.rehearsal.apiserver.resources import of
 from gameday.rehearsal.apiserver.store import Event
+from gameday.rehearsal.kubeconfig import write_kubeconfig
+from gameday.rehearsal.private_file import write_private
 
 Json = dict[str, Any]
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "gameday")
@@ -50,15 +52,12 @@ def kubeconfigs(folder: Path, static: Mapping[str, Json], url: str, ca: Path) ->
     for name, identity in IDENTITIES.items():
         if identity["user"] not in by_user:
             continue
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "gameday", "cluster": {"server": url, "certificate-authority-data": authority}}],
-            "users": [{"name": name, "user": {"token": by_user[identity["user"]]}}],
-            "contexts": [{"name": "gameday", "context": {"cluster": "gameday", "user": name}}],
-            "current-context": "gameday",
-        }
-        write_private(folder / f"{name}.kubeconfig", orjson.dumps(config, option=orjson.OPT_INDENT_2))
+        write_kubeconfig(
+            folder / f"{name}.kubeconfig",
+            name,
+            cluster={"server": url, "certificate-authority-data": authority},
+            user={"token": by_user[identity["user"]]},
+        )
 
 
 def _rule(groups: str, resources: str, verbs: str) -> Json:

@@ -1,5 +1,6 @@
-"""What the real server fills in before it stores an object: API defaults and the admission steps that
-schedulers, kubelets and Job controllers rely on (DefaultTolerationSeconds, ServiceAccount, Priority)."""
+"""What the real server fills in before it stores an object: the kinds' defaults, and what their strategies reset or
+make up on creation. What admission adds is in admission.py.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ Json = dict[str, Any]
 
 # Values of k8s.io/kubernetes pkg/apis/core/v1/defaults.go and pkg/apis/batch/v1/defaults.go.
 GRACE_S = 30
-EVICTION_TOLERATION_S = 300
 JOB_BACKOFF_LIMIT = 6
+_FILE_MODE = 0o644
+_TOKEN_S = 3600
 
 
 def pod_spec(spec: Json) -> None:
@@ -23,31 +25,71 @@ def pod_spec(spec: Json) -> None:
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        if isinstance(container, dict):
-            _container(container)
+        _container(container)
+        for port in container.get("ports") or [] if spec.get("hostNetwork") else []:
+            port.setdefault("hostPort", port.get("containerPort"))
+    for container in spec.get("ephemeralContainers") or []:
+        _container(container)
+    for volume in spec.get("volumes") or []:
+        _pod_volume(volume)
 
 
 def _container(container: Json) -> None:
-    image = container.get("image") or ""
-    tagless = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
-    container.setdefault("imagePullPolicy", "Always" if tagless and "@" not in image else "IfNotPresent")
+    # Only what follows the colon of a reference is its tag: neither a registry's port nor a digest.
+    tagged = container.get("image", "").partition("@")[0].rpartition("/")[2]
+    digested = "@" in container.get("image", "")
+    latest = tagged.endswith(":latest") or (":" not in tagged and not digested)
+    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
-    resources = container.setdefault("resources", {})
-    for name, limit in (resources.get("limits") or {}).items():
-        resources["requests"] = {name: limit, **(resources.get("requests") or {})}
+    container.setdefault("resources", {})
     for port in container.get("ports") or []:
         port.setdefault("protocol", "TCP")
     for env in container.get("env") or []:
-        field = (env.get("valueFrom") or {}).get("fieldRef")
-        if field:
-            field.setdefault("apiVersion", "v1")
+        source = env.get("valueFrom") or {}
+        if "fieldRef" in source:
+            source["fieldRef"].setdefault("apiVersion", "v1")
+        if "resourceFieldRef" in source:
+            source["resourceFieldRef"].setdefault("divisor", "0")
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        probe = container.get(name)
-        if probe:
-            for key, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1)):
-                probe.setdefault(key, value)
-            probe.setdefault("failureThreshold", 3)
+        if name in container:
+            _probe(container[name])
+    for hook in (container.get("lifecycle") or {}).values():
+        _handler(hook)
+
+
+def _probe(probe: Json) -> None:
+    _handler(probe)
+    for key, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+        probe.setdefault(key, value)
+    if "grpc" in probe:
+        probe["grpc"].setdefault("service", "")
+
+
+def _handler(handler: Any) -> None:
+    if isinstance(handler, dict) and "httpGet" in handler:
+        handler["httpGet"].setdefault("path", "/")
+        handler["httpGet"].setdefault("scheme", "HTTP")
+
+
+def _pod_volume(volume: Json) -> None:
+    if len(volume) == 1 and "name" in volume:
+        volume["emptyDir"] = {}
+    for source in ("configMap", "secret", "downwardAPI", "projected"):
+        if source in volume:
+            volume[source].setdefault("defaultMode", _FILE_MODE)
+    if "hostPath" in volume:
+        volume["hostPath"].setdefault("type", "")
+    for source in [*(volume.get("projected") or {}).get("sources", []), volume]:
+        if "serviceAccountToken" in source:
+            source["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_S)
+        for item in (source.get("downwardAPI") or {}).get("items") or []:
+            if "fieldRef" in item:
+                item["fieldRef"].setdefault("apiVersion", "v1")
+
+
+def _counted(amounts: Json | None) -> dict[str, str]:
+    return {name: str(value) for name, value in (amounts or {}).items() if name in ("cpu", "memory") and value != "0"}
 
 
 def qos_class(spec: Json) -> str:
@@ -56,8 +98,8 @@ def qos_class(spec: Json) -> str:
     guaranteed = True
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
         resources = container.get("resources") or {}
-        asked = {k: v for k, v in (resources.get("requests") or {}).items() if k in ("cpu", "memory")}
-        limit = {k: v for k, v in (resources.get("limits") or {}).items() if k in ("cpu", "memory")}
+        asked = _counted(resources.get("requests"))
+        limit = _counted(resources.get("limits"))
         requests.append({**asked, **limit})
         guaranteed = guaranteed and len(limit) == 2 and all(asked.get(k, v) == v for k, v in limit.items())
     if not any(requests):
@@ -69,32 +111,33 @@ def _pod(pod: Json) -> None:
     spec = pod["spec"]
     pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    spec.setdefault("priority", 0)
-    spec.setdefault("serviceAccountName", "default")
-    spec.setdefault("serviceAccount", spec["serviceAccountName"])
-    tolerations = list(spec.get("tolerations") or [])
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(_tolerates_eviction(toleration, key) for toleration in tolerations):
-            seconds = {"tolerationSeconds": EVICTION_TOLERATION_S}
-            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", **seconds})
-    spec["tolerations"] = tolerations
-    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        # What is limited and not asked for is asked for: in pods, and not in templates.
+        resources = container["resources"]
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    if spec.get("serviceAccountName"):
+        spec["serviceAccount"] = spec["serviceAccountName"]
 
 
-def _tolerates_eviction(toleration: Json, key: str) -> bool:
-    return toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
+def _new_pod(pod: Json) -> None:
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(pod["spec"])}
+    if pod["spec"].get("schedulingGates"):
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+        gated["message"] = "Scheduling is blocked due to non-empty scheduling gates"
+        pod["status"]["conditions"] = [{**gated, "lastProbeTime": None, "lastTransitionTime": None}]
 
 
 def _template(obj: Json) -> None:
-    template = obj["spec"].get("template")
-    if isinstance(template, dict) and isinstance(template.get("spec"), dict):
-        template.setdefault("metadata", {})
-        pod_spec(template["spec"])
+    pod_spec(obj["spec"]["template"].setdefault("spec", {}))
+
+
+def _pod_template(obj: Json) -> None:
+    pod_spec(obj["template"].setdefault("spec", {}))
 
 
 def _job(job: Json) -> None:
-    spec, meta = job["spec"], job["metadata"]
+    spec = job["spec"]
     _template(job)
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = spec["parallelism"] = 1
@@ -104,15 +147,24 @@ def _job(job: Json) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
     spec.setdefault("manualSelector", False)
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or []:
+        for condition in rule.get("onPodConditions") or []:
+            condition["status"] = condition.get("status") or "True"
+
+
+def _new_job(job: Json) -> None:
+    spec, meta = job["spec"], job["metadata"]
     job["status"] = {}
     if spec["manualSelector"]:
         return
-    uid, template = meta["uid"], spec.get("template")
-    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-    if isinstance(template, dict):
-        labels = template["metadata"].setdefault("labels", {}) if "metadata" in template else {}
-        labels.update({"batch.kubernetes.io/controller-uid": uid, "controller-uid": uid})
-        labels.update({"batch.kubernetes.io/job-name": meta["name"], "job-name": meta["name"]})
+    uid, label = meta["uid"], "batch.kubernetes.io/controller-uid"
+    selector = spec.setdefault("selector", {})
+    selector["matchLabels"] = {**(selector.get("matchLabels") or {}), label: uid}
+    labels = spec["template"]["metadata"].setdefault("labels", {})
+    labels.update({label: uid, "controller-uid": uid})
+    labels.update({"batch.kubernetes.io/job-name": meta["name"], "job-name": meta["name"]})
+    # A job without labels of its own shows its template's.
+    meta.setdefault("labels", dict(labels))
 
 
 def _cronjob(cronjob: Json) -> None:
@@ -121,55 +173,112 @@ def _cronjob(cronjob: Json) -> None:
         spec.setdefault(key, value)
     spec.setdefault("successfulJobsHistoryLimit", 3)
     spec.setdefault("failedJobsHistoryLimit", 1)
-    cronjob["status"] = {}
+    pod_spec(spec["jobTemplate"]["spec"]["template"].setdefault("spec", {}))
+
+
+def _no_status(obj: Json) -> None:
+    obj["status"] = {}
 
 
 def _daemonset(daemonset: Json) -> None:
     _template(daemonset)
     spec = daemonset["spec"]
-    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
-    spec.setdefault("updateStrategy", rolling)
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
     spec.setdefault("revisionHistoryLimit", 10)
+
+
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def _new_daemonset(daemonset: Json) -> None:
     zeros = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
     daemonset["status"] = dict.fromkeys(zeros, 0)
+    meta = daemonset["metadata"]
+    meta["annotations"] = {**(meta.get("annotations") or {}), _TEMPLATE_GENERATION: "1"}
+
+
+def _changed_daemonset(daemonset: Json, old: Json) -> None:
+    """The generation of the template is counted in an annotation, whatever the client says."""
+    count = int((old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "0"))
+    if daemonset["spec"]["template"] != old["spec"]["template"]:
+        count += 1
+    meta = daemonset["metadata"]
+    meta["annotations"] = {**(meta.get("annotations") or {}), _TEMPLATE_GENERATION: str(count)}
 
 
 def _replicated(obj: Json) -> None:
     _template(obj)
     obj["spec"].setdefault("replicas", 1)
+
+
+def _no_replicas(obj: Json) -> None:
     obj["status"] = {"replicas": 0}
+
+
+def _statefulset(obj: Json) -> None:
+    _replicated(obj)
+    spec = obj["spec"]
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("partition", 0)
+        rolling.setdefault("maxUnavailable", 1)
+
+
+def _new_statefulset(obj: Json) -> None:
+    obj["status"] = {"replicas": 0, "availableReplicas": 0}
+
+
+def _replication_controller(obj: Json) -> None:
+    _replicated(obj)
+    spec = obj["spec"]
+    labels = (spec["template"].get("metadata") or {}).get("labels")
+    if labels:
+        spec.setdefault("selector", dict(labels))
+        obj["metadata"].setdefault("labels", dict(labels))
 
 
 def _deployment(deployment: Json) -> None:
     _template(deployment)
     spec = deployment["spec"]
-    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
     for key, value in (("replicas", 1), ("revisionHistoryLimit", 10), ("progressDeadlineSeconds", 600)):
         spec.setdefault(key, value)
-    spec.setdefault("strategy", rolling)
-    deployment["status"] = {}
+    strategy = spec.setdefault("strategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
 
 
 def _namespace(namespace: Json) -> None:
-    namespace["spec"] = {**(namespace.get("spec") or {}), "finalizers": ["kubernetes"]}
-    namespace["status"] = {"phase": "Active"}
     labels = namespace["metadata"].setdefault("labels", {})
-    labels["kubernetes.io/metadata.name"] = namespace["metadata"]["name"]
+    labels["kubernetes.io/metadata.name"] = namespace["metadata"].get("name", "")
 
 
-def _pdb(pdb: Json) -> None:
+def _new_namespace(namespace: Json) -> None:
+    finalizers = (namespace.get("spec") or {}).get("finalizers") or []
+    namespace["spec"] = {"finalizers": finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]}
+    namespace["status"] = {"phase": "Active"}
+
+
+def _new_pdb(pdb: Json) -> None:
     zeros = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
     pdb["status"] = dict.fromkeys(zeros, 0)
 
 
 def _node(node: Json) -> None:
-    # TaintNodesByCondition: a node proves itself Ready before work is placed on it.
-    spec = node.setdefault("spec", {})
-    not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-    taints = spec.get("taints") or []
-    if not any(taint.get("key") == not_ready["key"] and taint.get("effect") == "NoSchedule" for taint in taints):
-        spec["taints"] = [*taints, not_ready]
-    node.setdefault("status", {})
+    spec, status = node["spec"], node["status"]
+    if spec.get("podCIDR"):
+        spec.setdefault("podCIDRs", [spec["podCIDR"]])
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
 
 
 def _secret(secret: Json) -> None:
@@ -180,74 +289,160 @@ def _secret(secret: Json) -> None:
         secret["data"] = {**(secret.get("data") or {}), **encoded}
 
 
-def _event(event: Json) -> None:
-    event.setdefault("source", {})
-    event.setdefault("reportingComponent", "")
-    event.setdefault("reportingInstance", "")
-
-
 def _service(service: Json) -> None:
     spec = service["spec"]
     for key, value in (("type", "ClusterIP"), ("sessionAffinity", "None"), ("internalTrafficPolicy", "Cluster")):
         spec.setdefault(key, value)
+    if spec["sessionAffinity"] == "ClientIP":
+        # Three hours: core/v1 DefaultClientIPServiceAffinitySeconds.
+        spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
     for port in spec.get("ports") or []:
         port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port.get("port"))
+        port["targetPort"] = port.get("targetPort") or port.get("port")
+
+
+def _new_service(service: Json) -> None:
     service["status"] = {"loadBalancer": {}}
+    spec = service["spec"]
+    if spec.get("clusterIP") == "None":
+        spec["clusterIPs"] = ["None"]
+        selects = bool(spec.get("selector"))
+        spec.setdefault("ipFamilies", ["IPv4"] if selects else ["IPv4", "IPv6"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack" if selects else "RequireDualStack")
+
+
+def _endpoints(endpoints: Json) -> None:
+    for subset in endpoints.get("subsets") or []:
+        for port in subset.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+
+
+def _endpoint_slice(item: Json) -> None:
+    for port in item.get("ports") or []:
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def _volume_claim(claim: Json) -> None:
+    claim["spec"].setdefault("volumeMode", "Filesystem")
+
+
+def _new_volume_claim(claim: Json) -> None:
+    claim["status"] = {"phase": "Pending"}
+
+
+def _volume(volume: Json) -> None:
+    volume["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
+    volume["spec"].setdefault("volumeMode", "Filesystem")
+
+
+def _new_volume(volume: Json) -> None:
+    volume["status"] = {"phase": "Pending"}
+
+
+def _storage_class(item: Json) -> None:
+    item.setdefault("reclaimPolicy", "Delete")
+    item.setdefault("volumeBindingMode", "Immediate")
+
+
+def _resource_claim(claim: Json) -> None:
+    for request in (claim["spec"].get("devices") or {}).get("requests") or []:
+        exact = request.get("exactly")
+        if exact is not None and exact.setdefault("allocationMode", "ExactCount") == "ExactCount":
+            exact.setdefault("count", 1)
 
 
 def _rbac_binding(binding: Json) -> None:
     group = "rbac.authorization.k8s.io"
-    binding.setdefault("roleRef", {}).setdefault("apiGroup", group)
+    ref = binding["roleRef"]
+    ref["apiGroup"] = ref.get("apiGroup") or group
     for subject in binding.get("subjects") or []:
-        subject.setdefault("apiGroup", "" if subject.get("kind") == "ServiceAccount" else group)
-        if not subject["apiGroup"]:
-            del subject["apiGroup"]
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", group)
 
 
 def _priority_class(item: Json) -> None:
     item.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
-_CREATE: dict[str, Callable[[Json], None]] = {
+_DEFAULTS: dict[str, Callable[[Json], None]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": _rbac_binding,
     "cronjobs.batch": _cronjob,
     "daemonsets.apps": _daemonset,
     "deployments.apps": _deployment,
-    "events": _event,
+    "endpoints": _endpoints,
+    "endpointslices.discovery.k8s.io": _endpoint_slice,
     "jobs.batch": _job,
     "namespaces": _namespace,
     "nodes": _node,
-    "poddisruptionbudgets.policy": _pdb,
+    "persistentvolumeclaims": _volume_claim,
+    "persistentvolumes": _volume,
     "pods": _pod,
+    "podtemplates": _pod_template,
     "priorityclasses.scheduling.k8s.io": _priority_class,
     "replicasets.apps": _replicated,
-    "replicationcontrollers": _replicated,
+    "replicationcontrollers": _replication_controller,
+    "resourceclaims.resource.k8s.io": _resource_claim,
+    "resourceclaimtemplates.resource.k8s.io": lambda template: _resource_claim(template["spec"]),
     "rolebindings.rbac.authorization.k8s.io": _rbac_binding,
     "secrets": _secret,
     "services": _service,
-    "statefulsets.apps": _replicated,
+    "statefulsets.apps": _statefulset,
+    "storageclasses.storage.k8s.io": _storage_class,
 }
-_UPDATE: dict[str, Callable[[Json], None]] = {
-    "daemonsets.apps": _template,
-    "deployments.apps": _template,
-    "jobs.batch": _template,
-    "pods": lambda pod: pod_spec(pod["spec"]),
-    "replicasets.apps": _template,
-    "secrets": _secret,
-    "statefulsets.apps": _template,
+_NEW: dict[str, Callable[[Json], None]] = {
+    "cronjobs.batch": _no_status,
+    "daemonsets.apps": _new_daemonset,
+    "deployments.apps": _no_status,
+    "jobs.batch": _new_job,
+    "namespaces": _new_namespace,
+    "persistentvolumeclaims": _new_volume_claim,
+    "persistentvolumes": _new_volume,
+    "poddisruptionbudgets.policy": _new_pdb,
+    "pods": _new_pod,
+    "replicasets.apps": _no_replicas,
+    "replicationcontrollers": _no_replicas,
+    "resourceclaims.resource.k8s.io": _no_status,
+    "resourcequotas": _no_status,
+    "services": _new_service,
+    "statefulsets.apps": _new_statefulset,
 }
 
 
-def on_create(key: str, obj: Json) -> None:
-    """Fill a new object in place; `key` is its store key, the spec has been validated."""
-    fill = _CREATE.get(key)
-    if fill is not None:
-        fill(obj)
+def fill(key: str, obj: Json) -> None:
+    """Fill the defaults of a decoded object in place; `key` is its store key."""
+    defaulted = _DEFAULTS.get(key)
+    if defaulted is not None:
+        defaulted(obj)
 
 
-def on_update(key: str, obj: Json) -> None:
-    """Fill a replaced object in place: what was left out falls back to its default again."""
-    fill = _UPDATE.get(key)
-    if fill is not None:
-        fill(obj)
+def fill_status(key: str, obj: Json, old: Json) -> None:
+    """Fill the defaults of a status that a client wrote, and what clients cannot change, in place."""
+    if key == "nodes":
+        obj["status"] = {**obj["status"]}
+        _node(obj)
+    elif key == "pods" and "qosClass" in old.get("status", {}):
+        obj["status"] = {**obj["status"], "qosClass": old["status"]["qosClass"]}
+
+
+def before_create(key: str, obj: Json) -> None:
+    """What a new object's strategy makes up or resets, after admission, before validation."""
+    made = _NEW.get(key)
+    if made is not None:
+        made(obj)
+
+
+def before_update(key: str, obj: Json, old: Json) -> None:
+    """What the strategy of an object that changes makes up, or keeps as it was."""
+    if key == "daemonsets.apps":
+        _changed_daemonset(obj, old)
+    elif key == "namespaces":
+        obj["spec"] = old.get("spec", {})
+    if (
+        key == "services"
+        and "clusterIPs" in old["spec"]
+        and obj["spec"].get("clusterIP") == old["spec"].get("clusterIP")
+    ):
+        for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if name in old["spec"]:
+                obj["spec"].setdefault(name, old["spec"][name])

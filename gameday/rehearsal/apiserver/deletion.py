@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from multidict import MultiMapping
+
 from gameday.rehearsal.apiserver import errors
+from gameday.rehearsal.apiserver.bodies import dry_run_causes
 from gameday.rehearsal.apiserver.defaults import GRACE_S
-from gameday.rehearsal.apiserver.objects import Objects
+from gameday.rehearsal.apiserver.objects import Objects, now
 from gameday.rehearsal.apiserver.resources import CANONICAL, Resource
 from gameday.rehearsal.apiserver.store import Event, Store, Stored
 
@@ -22,42 +25,53 @@ log = logging.getLogger(__name__)
 # --event-ttl of the real server.
 EVENT_TTL_S = 3600
 _EVENT_SWEEP_S = 60
+_POLICIES = ("Foreground", "Background", "Orphan")
+# By default these leave their dependents behind, for clients as old as they are.
+_ORPHANING = frozenset({"jobs.batch", "replicationcontrollers"})
 _FOREGROUND = "foregroundDeletion"
 _ORPHAN = "orphan"
 
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """metav1.DeleteOptions; `grace_s` None means the object's own."""
+    """metav1.DeleteOptions; None means that nothing was said."""
 
     grace_s: int | None = None
-    propagation: str = ""
-    uid: str = ""
-    resource_version: str = ""
+    propagation: str | None = None
+    orphans: bool | None = None
+    uid: str | None = None
+    resource_version: str | None = None
     dry_run: bool = False
 
     @staticmethod
-    def of(body: Json, query: dict[str, str]) -> DeleteOptions:
-        """From the body and the query, the body first. Raises ApiError 400."""
-        policy = body.get("propagationPolicy") or query.get("propagationPolicy", "")
-        orphan = body.get("orphanDependents", query.get("orphanDependents"))
-        if not policy and orphan is not None:
-            policy = "Orphan" if orphan in (True, "true") else "Background"
-        if policy not in ("", "Background", "Foreground", "Orphan"):
-            raise errors.bad_request(f"invalid propagationPolicy {policy!r}")
-        grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-        try:
-            grace_s = None if grace is None else int(grace)
-        except (TypeError, ValueError):
-            raise errors.bad_request(f"invalid gracePeriodSeconds {grace!r}") from None
-        preconditions = body.get("preconditions") or {}
-        return DeleteOptions(
-            grace_s,
-            policy,
-            preconditions.get("uid", ""),
-            preconditions.get("resourceVersion", ""),
-            bool(body.get("dryRun") or query.get("dryRun")),
-        )
+    def of(body: Json) -> DeleteOptions:
+        """From decoded options. Raises ApiError 422."""
+        policy, orphans = body.get("propagationPolicy"), body.get("orphanDependents")
+        causes = dry_run_causes(body.get("dryRun") or [])
+        field = "propagationPolicy"
+        if policy is not None and policy not in _POLICIES:
+            causes.append(errors.unsupported(field, policy, (*_POLICIES, "nil")))
+        elif policy is not None and orphans is not None:
+            causes.append(errors.wrong(field, policy, "orphanDependents and deletionPropagation cannot be both set"))
+        if causes:
+            raise errors.invalid_request("meta.k8s.io", "DeleteOptions", causes)
+        wanted = body.get("preconditions") or {}
+        uid, version = wanted.get("uid"), wanted.get("resourceVersion")
+        return DeleteOptions(body.get("gracePeriodSeconds"), policy, orphans, uid, version, bool(body.get("dryRun")))
+
+    @staticmethod
+    def of_query(query: MultiMapping[str]) -> DeleteOptions:
+        """From a query. Raises ApiError 400 or 422."""
+        body: Json = {key: query[key] for key in ("propagationPolicy",) if key in query}
+        if "gracePeriodSeconds" in query:
+            try:
+                body["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
+            except ValueError:
+                why = f'strconv.ParseInt: parsing "{query["gracePeriodSeconds"]}": invalid syntax'
+                raise errors.bad_request(why) from None
+        if "orphanDependents" in query:
+            body["orphanDependents"] = query["orphanDependents"] not in ("false", "0")
+        return DeleteOptions.of({**body, "dryRun": query.getall("dryRun", [])})
 
 
 class Deleter:
@@ -70,61 +84,102 @@ class Deleter:
     def delete(self, resource: Resource, stored: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
         """(the object as it is now, whether it is gone). Raises ApiError 409 when a precondition fails."""
         meta = stored.obj["metadata"]
-        if options.uid and options.uid != meta["uid"]:
-            why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {meta['uid']}"
-            raise errors.conflict(resource, stored.name, why)
-        if options.resource_version and options.resource_version != meta["resourceVersion"]:
-            why = f"Precondition failed: ResourceVersion in precondition: {options.resource_version}"
-            raise errors.conflict(resource, stored.name, why)
-        if options.dry_run:
-            return stored, True
+        check_preconditions(resource, stored, options)
         grace = self._grace(resource, stored, options)
         finalizers = self._finalizers(resource, meta, options)
-        if not finalizers and grace == 0 and resource.plural != "namespaces":
-            last = self._store.delete(resource.store_key, stored.namespace, stored.name)
-            return last or stored, True
-        same = "deletionTimestamp" in meta and finalizers == (meta.get("finalizers") or [])
-        if same and grace >= meta.get("deletionGracePeriodSeconds", 0):
+        if resource.plural == "namespaces":
+            return self._delete_namespace(resource, stored, finalizers, options)
+        graceful = resource.plural == "pods"
+        going = "deletionTimestamp" in meta
+        if not finalizers and not grace and not (graceful and meta.get("deletionGracePeriodSeconds") != 0):
+            return self._remove(resource, stored, options)
+        same = going and finalizers == (meta.get("finalizers") or [])
+        if not (same and (grace is None or grace >= meta.get("deletionGracePeriodSeconds", 0))):
+            kept = meta.get("deletionGracePeriodSeconds") if going else None
+            marked = _marked(
+                stored.obj, kept if grace is None or ((kept or 0) < grace and going) else grace, finalizers
+            )
+            stored = Stored(marked, stored.rv) if options.dry_run else self._store.put(resource.store_key, marked)
+        if finalizers or stored.obj["metadata"]["deletionGracePeriodSeconds"]:
             return stored, False
-        return self._mark(resource, stored, grace, finalizers), False
+        return self._remove(resource, stored, options) if graceful else (stored, False)
 
-    def _mark(self, resource: Resource, stored: Stored, grace: int, finalizers: list[str]) -> Stored:
-        obj = stored.obj
-        meta = {**obj["metadata"]}
-        ends = datetime.now(UTC) + timedelta(seconds=grace)
-        meta["deletionTimestamp"] = ends.strftime("%Y-%m-%dT%H:%M:%SZ")
-        meta["deletionGracePeriodSeconds"] = grace
+    def _remove(self, resource: Resource, stored: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
+        if options.dry_run:
+            return stored, True
+        last = self._store.delete(resource.store_key, stored.namespace, stored.name)
+        return last or stored, True
+
+    def _delete_namespace(
+        self, resource: Resource, stored: Stored, finalizers: list[str], options: DeleteOptions
+    ) -> tuple[Stored, bool]:
+        if "deletionTimestamp" in stored.obj["metadata"]:
+            return stored, False
+        meta = {**stored.obj["metadata"], "deletionTimestamp": now()}
         if finalizers:
             meta["finalizers"] = finalizers
-        if "generation" in meta:
-            meta["generation"] += 1
-        obj = {**obj, "metadata": meta}
-        if resource.plural == "namespaces":
-            obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
-        return self._store.put(resource.store_key, obj)
+        status = {**stored.obj.get("status", {}), "phase": "Terminating"}
+        marked = {**stored.obj, "metadata": meta, "status": status}
+        return (Stored(marked, stored.rv) if options.dry_run else self._store.put(resource.store_key, marked)), False
 
     @staticmethod
-    def _grace(resource: Resource, stored: Stored, options: DeleteOptions) -> int:
-        """Seconds a pod may still take; 0 for everything else and for pods no kubelet runs."""
+    def _grace(resource: Resource, stored: Stored, options: DeleteOptions) -> int | None:
+        """Seconds a pod may still take; 0 for everything else and for pods no kubelet runs. None: as already said."""
         if resource.plural != "pods":
             return 0
-        spec = stored.obj["spec"]
+        spec, meta = stored.obj["spec"], stored.obj["metadata"]
+        asked = options.grace_s
+        if asked is not None and asked < 0:
+            asked = 1
+        if "deletionTimestamp" in meta:
+            return asked
         if not spec.get("nodeName") or stored.obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
             return 0
-        asked = options.grace_s if options.grace_s is not None else spec.get("terminationGracePeriodSeconds", GRACE_S)
-        return max(asked, 0)
+        own = spec.get("terminationGracePeriodSeconds", GRACE_S)
+        return asked if asked is not None else max(own, 1) if own < 0 else own
 
     @staticmethod
     def _finalizers(resource: Resource, meta: Json, options: DeleteOptions) -> list[str]:
-        policy = options.propagation
-        if not policy and resource.store_key == "jobs.batch":
-            policy = "Orphan"  # batch/v1's own default, kept by Kubernetes for old clients
-        kept = [name for name in meta.get("finalizers") or [] if name not in (_FOREGROUND, _ORPHAN)]
-        if policy == "Foreground":
-            return [*kept, _FOREGROUND]
-        if policy == "Orphan":
-            return [*kept, _ORPHAN]
-        return kept if policy else list(meta.get("finalizers") or [])
+        before = list(meta.get("finalizers") or [])
+        policy = options.propagation or {True: "Orphan", False: "Background", None: ""}[options.orphans]
+        if not policy and resource.store_key in _ORPHANING and not {_FOREGROUND, _ORPHAN} & {*before}:
+            policy = "Orphan"
+        if not policy:
+            return before
+        kept = [name for name in before if name not in (_FOREGROUND, _ORPHAN)]
+        return [*kept, *{"Foreground": [_FOREGROUND], "Orphan": [_ORPHAN]}.get(policy, [])]
+
+
+def check_preconditions(resource: Resource, stored: Stored, options: DeleteOptions) -> None:
+    """Raises ApiError 409 when the object is not the one that was meant."""
+    meta = stored.obj["metadata"]
+    uid, version = options.uid, options.resource_version
+    if uid is not None and uid != meta["uid"]:
+        if resource.plural == "namespaces":
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
+            raise errors.conflict(resource, stored.name, why)
+        why = f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']})"
+        raise errors.kind_conflict(
+            resource.kind, stored.name, f"{why}. The object might have been deleted and then recreated"
+        )
+    if version is not None and version != meta["resourceVersion"]:
+        record = f"the ResourceVersion in record ({meta['resourceVersion']})"
+        why = f"the ResourceVersion in the precondition ({version}) does not match {record}"
+        raise errors.kind_conflict(resource.kind, stored.name, f"{why}. The object might have been modified")
+
+
+def _marked(obj: Json, grace: int | None, finalizers: list[str]) -> Json:
+    """The object with its deletion written down."""
+    meta = {**obj["metadata"]}
+    if "generation" in meta and "deletionTimestamp" not in meta:
+        meta["generation"] += 1
+    ends = datetime.now(UTC) + timedelta(seconds=grace or 0)
+    meta["deletionTimestamp"] = ends.strftime("%Y-%m-%dT%H:%M:%SZ")
+    meta["deletionGracePeriodSeconds"] = grace or 0
+    meta.pop("finalizers", None)
+    if finalizers:
+        meta["finalizers"] = finalizers
+    return {**obj, "metadata": meta}
 
 
 class Collector:
@@ -285,20 +340,61 @@ class Collector:
         self._store.put(resource.store_key, {**stored.obj, "metadata": meta})
 
     def _empty(self, space: Stored) -> None:
-        """Delete what a terminating namespace holds; remove it once nothing is left."""
-        left = False
+        """Delete what a terminating namespace holds; let it go once nothing is left."""
+        left: list[tuple[Resource, Stored]] = []
         for key, collection in self._store.collections.items():
             resource = CANONICAL[key]
             for stored in list(collection.all(space.name)) if resource.namespaced else ():
-                meta = stored.obj["metadata"]
                 gone = False
-                if "deletionTimestamp" not in meta:
+                if "deletionTimestamp" not in stored.obj["metadata"]:
                     _, gone = self._deleter.delete(resource, stored, DeleteOptions(propagation="Background"))
-                left = left or not gone
-        if left or space.obj["metadata"].get("finalizers"):
-            return
-        if (space.obj.get("spec") or {}).get("finalizers", ["kubernetes"]) in ([], ["kubernetes"]):
+                current = None if gone else self._store.get(key, stored.namespace, stored.name)
+                left += [(resource, current)] if current else []
+        spec, status = space.obj.get("spec") or {}, space.obj.get("status") or {}
+        finalizers = [name for name in spec.get("finalizers") or [] if left or name != "kubernetes"]
+        if not finalizers and not space.obj["metadata"].get("finalizers"):
             self._store.delete("namespaces", "", space.name)
+            return
+        told = _told(left, status.get("conditions") or [])
+        if told == (status.get("conditions") or []) and finalizers == (spec.get("finalizers") or []):
+            return
+        spec = {"finalizers": finalizers} if finalizers else {}
+        self._store.put("namespaces", {**space.obj, "metadata": {**space.obj["metadata"]}, "spec": spec,
+                                       "status": {**status, "conditions": told}})  # fmt: skip
+
+
+# What never goes wrong here, in the words of the namespace controller.
+_WELL = (
+    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+    ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    ("NamespaceDeletionContentFailure", "ContentDeleted",
+     "All content successfully deleted, may be waiting on finalization"),
+)  # fmt: skip
+
+
+def _told(left: list[tuple[Resource, Stored]], before: list[Json]) -> list[Json]:
+    """The conditions of a namespace on its way out."""
+    kinds = Counter(f"{resource.plural}.{resource.group}" for resource, _ in left)
+    finalizers = Counter(name for _, stored in left for name in stored.obj["metadata"].get("finalizers") or [])
+    told = [{"type": kind, "status": "False", "reason": reason, "message": text} for kind, reason, text in _WELL]
+    content: Json = {"type": "NamespaceContentRemaining", "status": "False", "reason": "ContentRemoved"}
+    content["message"] = "All content successfully removed"
+    if kinds:
+        has = ", ".join(f"{kind} has {count} resource instances" for kind, count in sorted(kinds.items()))
+        content |= {
+            "status": "True",
+            "reason": "SomeResourcesRemain",
+            "message": f"Some resources are remaining: {has}",
+        }
+    waiting: Json = {"type": "NamespaceFinalizersRemaining", "status": "False", "reason": "ContentHasNoFinalizers"}
+    waiting["message"] = "All content-preserving finalizers finished"
+    if finalizers:
+        waits = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
+        text = f"Some content in the namespace has finalizers remaining: {waits}"
+        waiting |= {"status": "True", "reason": "SomeFinalizersRemain", "message": text}
+    times = {(one["type"], one["status"]): one["lastTransitionTime"] for one in before}
+    told += [content, waiting]
+    return [{**one, "lastTransitionTime": times.get((one["type"], one["status"]), now())} for one in told]
 
 
 def _owner_uids(stored: Stored | None) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from functools import cache
 from typing import Any
 
@@ -12,8 +14,12 @@ Json = dict[str, Any]
 # The release whose behaviour is imitated; the lab builds the same one.
 VERSION: Json = {
     "major": "1",
-    "minor": "35",
-    "gitVersion": "v1.35.7+gameday",
+    "minor": "37",
+    "emulationMajor": "1",
+    "emulationMinor": "37",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "36",
+    "gitVersion": "v1.37.1+gameday",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
@@ -59,7 +65,9 @@ def resource_list(group: str, version: str) -> Json | None:
             entries.append(_legacy(resource))
             entries += [_legacy_sub(resource, sub.name) for sub in resource.all_subresources]
     shown = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": shown, "resources": entries}
+    found: Json = {"kind": "APIResourceList", "groupVersion": shown, "resources": entries}
+    # The core group's list has no apiVersion, for clients older than groups.
+    return {**found, "apiVersion": "v1"} if group else found
 
 
 def _legacy(resource: Resource) -> Json:
@@ -74,7 +82,16 @@ def _legacy(resource: Resource) -> Json:
         entry["shortNames"] = list(resource.short)
     if resource.categories:
         entry["categories"] = list(resource.categories)
+    if resource.stored:
+        entry["storageVersionHash"] = _storage_version_hash(resource)
     return entry
+
+
+def _storage_version_hash(resource: Resource) -> str:
+    """Changes when a kind is stored in another version; clients treat it as opaque."""
+    group = "" if resource.bucket else resource.group
+    stored = f"{group}/{resource.version}/{resource.kind}"
+    return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
 
 
 def _legacy_sub(resource: Resource, name: str) -> Json:
@@ -86,13 +103,13 @@ def _legacy_sub(resource: Resource, name: str) -> Json:
     return entry | {"kind": sub.kind, "verbs": list(sub.verbs)}
 
 
-def aggregated(core: bool, version: str) -> Json:
-    """APIGroupDiscoveryList of the core group or all others; `version` is v2 or v2beta1."""
+def aggregated(core: bool) -> Json:
+    """APIGroupDiscoveryList of the core group or all others."""
     names = [""] if core else [group for group, _ in GROUP_VERSIONS if group]
     items = [_aggregated_group(name) for name in names]
     return {
         "kind": "APIGroupDiscoveryList",
-        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
         "items": items,
     }
@@ -107,7 +124,7 @@ def _aggregated_group(name: str) -> Json:
 def _aggregated(resource: Resource) -> Json:
     entry: Json = {
         "resource": resource.plural,
-        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "responseKind": _response_kind("", "", resource.kind),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
@@ -119,16 +136,17 @@ def _aggregated(resource: Resource) -> Json:
     subs = [
         {
             "subresource": sub.name,
-            "responseKind": {
-                "group": sub.group if sub.version else resource.group,
-                "version": sub.version or resource.version,
-                "kind": sub.kind,
-            },
+            "responseKind": _response_kind(sub.group, sub.version, sub.kind),
             "verbs": list(sub.verbs),
         }
         for sub in resource.all_subresources
     ]
     return {**entry, "subresources": subs} if subs else entry
+
+
+def _response_kind(group: str, version: str, kind: str) -> Json:
+    """Group and version are empty where they are the resource's own."""
+    return {"group": group, "version": version, "kind": kind}
 
 
 def openapi_root() -> Json:

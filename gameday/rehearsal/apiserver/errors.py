@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import orjson
 
 from gameday.rehearsal.apiserver.resources import Resource
 
@@ -21,14 +24,16 @@ class ApiError(Exception):
         self.message = message
         self.details = details
         self.retry_after_s = retry_after_s
+        self.metadata: Json = {}
+        self.warnings: list[str] = []
 
     def body(self) -> Json:
         """The `Status` object."""
-        status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure"}
         status["message"] = self.message
         if self.reason:
             status["reason"] = self.reason
-        if self.details:
+        if self.details is not None:
             status["details"] = self.details
         status["code"] = self.code
         return status
@@ -49,12 +54,13 @@ def not_found(resource: Resource, name: str) -> ApiError:
 
 def no_such_path() -> ApiError:
     """404: no such resource or path."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource")
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(resource: Resource, name: str) -> ApiError:
-    """409: create of a name that is taken."""
-    return ApiError(409, "AlreadyExists", f'{resource.qualified} "{name}" already exists', _details(resource, name))
+def already_exists(resource: Resource, name: str, *, going: bool) -> ApiError:
+    """409: create of a name that is taken, perhaps by an object that is going."""
+    message = f'{"object is being deleted: " if going else ""}{resource.qualified} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _details(resource, name))
 
 
 def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
@@ -62,6 +68,12 @@ def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     message = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
     return ApiError(409, "Conflict", message, _details(resource, name))
+
+
+def kind_conflict(kind: str, name: str, why: str) -> ApiError:
+    """409 of a check that knows an object by its kind."""
+    message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
+    return ApiError(409, "Conflict", message, {"name": name, "kind": kind})
 
 
 def bad_request(message: str) -> ApiError:
@@ -88,16 +100,31 @@ def expired(message: str) -> ApiError:
 def method_not_allowed() -> ApiError:
     """405."""
     message = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", message)
+    return ApiError(405, "MethodNotAllowed", message, {})
 
 
-def unsupported_media(got: str, supported: list[str]) -> ApiError:
+def not_acceptable(message: str, details: Json | None = None) -> ApiError:
+    """406: the client accepts no form that there is."""
+    return ApiError(406, "NotAcceptable", message, details)
+
+
+def unsupported_media(supported: Iterable[str]) -> ApiError:
     """415: a body in a format we do not read."""
-    message = (
-        f"the body of the request was in an unknown format - accepted media types include: {', '.join(supported)}"
-        f" (got {got or 'none'})"
-    )
+    wanted = ", ".join(supported)
+    message = f"the body of the request was in an unknown format - accepted media types include: {wanted}"
     return ApiError(415, "UnsupportedMediaType", message)
+
+
+def unreadable(code: int, reason: str, limit: int) -> ApiError:
+    """A request that HTTP itself cannot read; `limit` is the largest body in bytes."""
+    if code == 413:
+        return ApiError(code, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+    return ApiError(code, "", f"the request cannot be read: {reason}")
+
+
+def failed(message: str) -> ApiError:
+    """500 without a reason: what the real server does not expect of a client."""
+    return ApiError(500, "", message)
 
 
 def too_many(message: str, causes: list[Json] | None = None, retry_after_s: int | None = None) -> ApiError:
@@ -120,22 +147,74 @@ def required(field: str, hint: str = "") -> Json:
     return cause("FieldValueRequired", field, "Required value" + (f": {hint}" if hint else ""))
 
 
+def shown(value: object) -> str:
+    """A value as messages have it: JSON without spaces."""
+    return orjson.dumps(value).decode()
+
+
 def wrong(field: str, value: object, hint: str) -> Json:
     """A value that breaks a rule."""
-    shown = f'"{value}"' if isinstance(value, str) else str(value)
-    return cause("FieldValueInvalid", field, f"Invalid value: {shown}: {hint}")
+    return cause("FieldValueInvalid", field, f"Invalid value: {shown(value)}: {hint}")
 
 
-def unsupported(field: str, value: object, supported: tuple[str, ...]) -> Json:
+def forbidden_field(field: str, why: str) -> Json:
+    """A field that may not be set, or not be changed."""
+    return cause("FieldValueForbidden", field, f"Forbidden: {why}")
+
+
+def duplicate(field: str, value: object, hint: str = "") -> Json:
+    """A value that is there already."""
+    return cause("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}" + (f": {hint}" if hint else ""))
+
+
+def unknown(field: str, value: object) -> Json:
+    """A reference to what is not there."""
+    return cause("FieldValueNotFound", field, f"Not found: {shown(value)}")
+
+
+def too_long(field: str, limit: int) -> Json:
+    """More bytes than the limit."""
+    return cause("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
+
+
+def unsupported(field: str, value: object, supported: Iterable[str]) -> Json:
     """A value outside an enum."""
     names = ", ".join(f'"{name}"' for name in supported)
-    return cause("FieldValueNotSupported", field, f'Unsupported value: "{value}": supported values: {names}')
+    return cause("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {names}")
+
+
+def invalid_named(kind: str, name: str, causes: list[Json]) -> ApiError:
+    """422 for options about an object of that name."""
+    details = {"name": name, "kind": kind, "causes": causes}
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {_shown(causes)}', details)
+
+
+def invalid_version(resource: Resource, name: str, problem: Json) -> ApiError:
+    """422 of an update that lacks the version; it names the resource where others name the kind."""
+    message = f'{resource.qualified} "{name}" is invalid: {_shown([problem])}'
+    return ApiError(422, "Invalid", message, {**_details(resource, name), "causes": [problem]})
+
+
+def invalid_patch(value: str, why: object) -> ApiError:
+    """422: what a patch makes of an object cannot be decoded. `value` is shown."""
+    problem = wrong("patch", value, str(why))
+    return ApiError(422, "Invalid", f' "" is invalid: {_shown([problem])}', {"causes": [problem]})
 
 
 def invalid(resource: Resource, name: str, causes: list[Json]) -> ApiError:
     """422 with the causes spelled out."""
-    texts = [f"{c['field']}: {c['message']}" for c in causes]
-    shown = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    shown = _shown(causes)
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     details = {**_details(resource, name), "kind": resource.kind, "causes": causes}
     return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {shown}', details)
+
+
+def invalid_request(group: str, kind: str, causes: list[Json]) -> ApiError:
+    """422 for what is no stored object: options, reviews (whose `kind` is empty), token requests."""
+    details: Json = {"group": group, **({"kind": kind} if kind else {}), "causes": causes}
+    return ApiError(422, "Invalid", f'{kind}.{group} "" is invalid: {_shown(causes)}', details)
+
+
+def _shown(causes: list[Json]) -> str:
+    texts = [f"{cause['field']}: {cause['message']}" for cause in causes]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

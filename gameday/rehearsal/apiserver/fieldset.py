@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import orjson
 
-from gameday.rehearsal.apiserver import schema
+from gameday.rehearsal.apiserver.resources import Resource
+from gameday.rehearsal.apiserver.typed import Shape, Struct, shape_of
 
+Json = dict[str, Any]
 Set = dict[str, Any]
 Path = tuple[str, ...]
 
@@ -22,11 +25,38 @@ _UNOWNED = frozenset(
 _UNOWNED = _UNOWNED | {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
 
 
-def item_key(item: Any, rule: schema.ListRule) -> str | None:
+@cache
+def root_of(resource: Resource) -> Shape:
+    """The shape of a resource's objects without what nobody can own."""
+    whole = shape_of(resource.api_version, resource.kind)
+    assert whole.struct is not None
+    metadata = whole.struct.fields["metadata"]
+    assert metadata.struct is not None
+    fields = {name: shape for name, shape in metadata.struct.fields.items() if name not in _UNOWNED}
+    ours = _struct(fields)
+    ours.always = True
+    return _struct({**whole.struct.fields, "metadata": ours})
+
+
+def _struct(fields: dict[str, Shape]) -> Shape:
+    shape = Shape("struct")
+    shape.struct = Struct("")
+    shape.struct.fields = fields
+    shape.struct.filled = tuple((name, field) for name, field in fields.items() if field.always)
+    return shape
+
+
+@cache
+def nothing_of(resource: Resource) -> Any:
+    """An object of the resource before anybody has written it: with the fields that are always there."""
+    return root_of(resource).empty()
+
+
+def item_key(item: Any, shape: Shape) -> str | None:
     """`k:{"name":"x"}` of a list item; None when it lacks a key, which makes the list atomic for us."""
     if not isinstance(item, dict):
         return None
-    found = {name: item.get(name, default) for name, default in rule.apply_keys}
+    found = {name: item.get(name, default) for name, default in shape.keys}
     if any(value is None for value in found.values()):
         return None
     return "k:" + orjson.dumps(found, option=orjson.OPT_SORT_KEYS).decode()
@@ -37,89 +67,93 @@ def value_key(item: Any) -> str:
     return "v:" + orjson.dumps(item).decode()
 
 
-def keyed_items(value: Any, path: Path) -> dict[str, Any] | None:
+def keyed_items(value: Any, shape: Shape) -> dict[str, Any] | None:
     """A list's items by path element; None when the list is atomic."""
     if not isinstance(value, list):
         return None
-    if schema.is_set(path):
+    if shape.is_set:
         return {value_key(item): item for item in value}
-    rule = schema.list_rule(path)
-    if not rule.apply_keys:
+    if not shape.keys:
         return None
-    items = {item_key(item, rule): item for item in value}
+    items = {item_key(item, shape): item for item in value}
     return {key: item for key, item in items.items() if key is not None} if None not in items else None
 
 
-def children(value: Any, path: Path) -> dict[str, tuple[Any, Path]] | None:
+def children(value: Any, shape: Shape) -> dict[str, tuple[Any, Shape]] | None:
     """What lies below a value, by path element; None for scalars and everything atomic."""
+    if shape.atomic:
+        return None
     if isinstance(value, dict):
-        if path and schema.is_atomic_map(path):
-            return None
-        skipped = _UNOWNED if path == ("metadata",) else frozenset()
-        return {f"f:{name}": (item, (*path, name)) for name, item in value.items() if name not in skipped}
-    items = keyed_items(value, path) if path else None
+        if shape.struct is not None:
+            fields = shape.struct.fields
+            return {f"f:{name}": (item, fields[name]) for name, item in value.items() if name in fields}
+        return {f"f:{name}": (item, shape.items) for name, item in value.items()}
+    items = keyed_items(value, shape)
     if items is None:
         return None
-    return {key: (item, path) for key, item in items.items()}
+    return {key: (item, shape.items) for key, item in items.items()}
 
 
-def of_value(value: Any, path: Path, applied: bool) -> Set:
+def of_value(value: Any, shape: Shape, applied: bool) -> Set:
     """Every field of a value. `applied` follows server-side apply (containers are no members of their own)."""
-    below = None if isinstance(value, list) and not value else children(value, path)
+    below = None if isinstance(value, list) and not value else children(value, shape)
     if not below:
         return {}
     result: Set = {}
-    if not applied and path and (isinstance(value, list) or schema.is_map(path)):
+    if not applied:
         result["."] = {}
-    for element, (item, item_path) in below.items():
-        inner = _of_item(item, item_path, applied) if element.startswith("k:") else of_value(item, item_path, applied)
+    for element, (item, inside) in below.items():
+        inner = _member(element, item, inside, applied)
         if inner or element != "f:metadata":
             result[element] = inner
     return result
 
 
-def _of_item(item: dict[str, Any], path: Path, applied: bool) -> Set:
-    """A keyed list's item: a member itself, and a struct whose own path is the list's."""
-    result: Set = {".": {}}
-    for name, value in item.items():
-        result[f"f:{name}"] = of_value(value, (*path, name), applied)
-    return result
+def _member(element: str, item: Any, shape: Shape, applied: bool) -> Set:
+    """The set of one child: a keyed list's item is always a member itself."""
+    inner = of_value(item, shape, applied)
+    return {".": {}, **inner} if inner and element.startswith("k:") else inner
 
 
-def difference(old: Any, new: Any, path: Path = (), *, item: bool = False) -> tuple[Set, Set]:
+def difference(old: Any, new: Any, shape: Shape) -> tuple[Set, Set]:
     """(added or changed, removed) between two values; both empty means nothing changed."""
     changed: Set = {}
     removed: Set = {}
-    before = _below(old, path, item) or {}
-    after = _below(new, path, item) or {}
-    for element, (value, value_path) in after.items():
-        is_item = element.startswith("k:")
+    if isinstance(old, dict) and isinstance(new, dict):
+        # Most writes leave most of an object as it was.
+        old, new = _apart(old, new), _apart(new, old)
+    before = children(old, shape) or {}
+    after = children(new, shape) or {}
+    for element, (value, inside) in after.items():
         if element not in before:
-            added = _of_item(value, value_path, False) if is_item else of_value(value, value_path, False)
+            added = _member(element, value, inside, False)
             if added or element != "f:metadata":
                 changed[element] = added
             continue
         was = before[element][0]
         if was is value or was == value:
             continue
-        if _below(was, value_path, is_item) is None or _below(value, value_path, is_item) is None:
-            changed[element] = of_value(value, value_path, False)
+        if was is None:
+            was = [] if isinstance(value, list) else {}
+        if children(was, inside) is None or children(value, inside) is None:
+            changed[element] = of_value(value, inside, False)
             continue
-        inner_changed, inner_removed = difference(was, value, value_path, item=is_item)
-        if inner_changed:
-            changed[element] = inner_changed
-        if inner_removed:
-            removed[element] = inner_removed
-    for element, (value, value_path) in before.items():
+        _note(element, difference(was, value, inside), changed, removed)
+    for element, (value, inside) in before.items():
         if element not in after:
-            removed[element] = with_containers(of_value(value, value_path, False))
+            removed[element] = with_containers(of_value(value, inside, False))
     return changed, removed
 
 
-def _below(value: Any, path: Path, item: bool) -> dict[str, tuple[Any, Path]] | None:
-    if item and isinstance(value, dict):
-        return {f"f:{name}": (inner, (*path, name)) for name, inner in value.items()}
-    return children(value, path)
+def _apart(one: Json, other: Json) -> Json:
+    """The members that the other one has not, or with another value."""
+    return {name: value for name, value in one.items() if name not in other or other[name] != value}
+
+
+def _note(element: str, found: tuple[Set, Set], changed: Set, removed: Set) -> None:
+    for inner, into in zip(found, (changed, removed), strict=True):
+        if inner:
+            into[element] = inner
 
 
 def with_containers(fields: Set) -> Set:
@@ -210,22 +244,28 @@ def names_its_item(elements: Path) -> bool:
     return len(elements) > 1 and elements[-2].startswith("k:") and elements[-1][2:] in orjson.loads(elements[-2][2:])
 
 
-def find(obj: Any, elements: Path) -> tuple[bool, Any]:
+def find(obj: Any, elements: Path, shape: Shape) -> tuple[bool, Any]:
     """(present, value) at a path of elements."""
     value = obj
-    path: Path = ()
     for element in elements:
         if element.startswith("f:"):
             name = element[2:]
             if not isinstance(value, dict) or name not in value:
                 return False, None
-            value, path = value[name], (*path, name)
+            value, shape = value[name], shape.below(name)
         else:
-            items = keyed_items(value, path) or {}
+            items = keyed_items(value, shape) or {}
             if element not in items:
                 return False, None
-            value = items[element]
+            value, shape = items[element], shape.items
     return True, value
+
+
+def shape_at(elements: Path, shape: Shape) -> Shape:
+    """The shape at a path of elements."""
+    for element in elements:
+        shape = shape.below(element[2:]) if element.startswith("f:") else shape.items
+    return shape
 
 
 def shown(elements: Path) -> str:

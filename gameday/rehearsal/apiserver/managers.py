@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import orjson
 
 from gameday.rehearsal.apiserver import fieldset
 from gameday.rehearsal.apiserver.errors import ApiError
+from gameday.rehearsal.apiserver.typed import Shape
 
 Json = dict[str, Any]
 Path = tuple[str, ...]
@@ -20,20 +23,31 @@ class Writer:
     subresource: str
     api_version: str
     time: str
+    shape: Shape
+    """What the objects look like: `fieldset.root_of` their resource."""
 
 
-def record_update(old: Json | None, new: Json, writer: Writer) -> None:
-    """Stamp `new` (about to be stored, metadata its own dict) with the owners after an Update by `writer`."""
+def record_update(old: Json, new: Json, writer: Writer) -> None:
+    """Stamp `new` (metadata its own dict) with the owners after an Update of `old` by `writer`.
+
+    What `new` says of its owners is where it starts from, so that clients can correct it; else what `old` says.
+    """
     meta = new["metadata"]
-    asked = meta.pop("managedFields", None)
-    entries: list[Json] = list((old or {}).get("metadata", {}).get("managedFields") or [])
-    if asked in ([], [{}]):
-        entries = []
-    changed, removed = fieldset.difference(old or {}, new)
+    entries: list[Json] = list(meta.pop("managedFields", None) or old["metadata"].get("managedFields") or [])
+    if not entries and "uid" in old["metadata"]:
+        # Whose owners were never written down, or were wiped, is watched only from the first apply on.
+        return
+    changed, removed = fieldset.difference(old, new, writer.shape)
     if changed or removed:
-        entries = _after_update(entries, changed, removed, writer)
+        entries = in_order(_after_update(entries, changed, removed, writer))
     if entries:
         meta["managedFields"] = entries
+
+
+def in_order(entries: list[Json]) -> list[Json]:
+    """Applied ones first, then by time, manager, version and subresource, as the real server keeps them."""
+    parts = ("operation", "time", "manager", "apiVersion", "subresource")
+    return sorted(entries, key=lambda entry: tuple(entry.get(part, "") for part in parts))
 
 
 def _after_update(entries: list[Json], changed: fieldset.Set, removed: fieldset.Set, writer: Writer) -> list[Json]:
@@ -81,13 +95,17 @@ def _entry(writer: Writer, operation: str, fields: fieldset.Set) -> Json:
         "manager": writer.manager,
         "operation": operation,
         "apiVersion": writer.api_version,
-        "time": writer.time,
         "fieldsType": "FieldsV1",
         "fieldsV1": fields,
     }
+    if writer.subresource != "scale":
+        entry["time"] = writer.time
     if writer.subresource:
         entry["subresource"] = writer.subresource
     return entry
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def apply(live: Json, config: Json, writer: Writer, force: bool) -> Json:
@@ -95,12 +113,44 @@ def apply(live: Json, config: Json, writer: Writer, force: bool) -> Json:
 
     Raises ApiError 409 naming every field another manager holds with another value, unless `force`.
     """
-    entries: list[Json] = list(live.get("metadata", {}).get("managedFields") or [])
+    last = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED) if writer.manager == "kubectl" else None
+    if last is None:
+        return _applied(live, config, writer, force, {})
+    # Who applied with kubectl on the client's side goes on applying on the server's: their own fields are no conflict.
+    merged = _applied(live, config, writer, force, _applied_last(live, last, writer.shape))
+    text = orjson.dumps(_with_kind(config, last), option=orjson.OPT_SORT_KEYS).decode() + "\n"
+    merged["metadata"]["annotations"] = {**merged["metadata"]["annotations"], LAST_APPLIED: text}
+    return merged
+
+
+def _with_kind(config: Json, last: str) -> Json:
+    before = orjson.loads(last)
+    return {"apiVersion": before.get("apiVersion"), "kind": before.get("kind"), **config}
+
+
+def _applied_last(live: Json, last: str, shape: Shape) -> fieldset.Set:
+    """The fields that a client's apply set and nobody has changed since."""
+    try:
+        before = orjson.loads(last)
+    except orjson.JSONDecodeError:
+        return {}
+    allowed: fieldset.Set = {}
+    for elements in fieldset.members(fieldset.of_value(before, shape, applied=True)):
+        if not _differs(live, before, elements, shape):
+            allowed = fieldset.union(allowed, _as_set(elements))
+    return allowed
+
+
+def _applied(live: Json, config: Json, writer: Writer, force: bool, allowed: fieldset.Set) -> Json:
+    """As `apply`; fields in `allowed` are taken over without a conflict."""
+    entries: list[Json] = list(live["metadata"].get("managedFields") or [])
+    if not entries and "uid" in live["metadata"]:
+        entries = [_before_first_apply(live, writer)]
     previous: fieldset.Set = next((entry["fieldsV1"] for entry in entries if _is(entry, writer, "Apply")), {})
     others = [entry for entry in entries if not _is(entry, writer, "Apply")]
-    fields = fieldset.of_value(config, (), applied=True)
-    others = _settle(live, config, fields, others, force)
-    merged: Json = merge(live, config, ())
+    fields = fieldset.of_value(config, writer.shape, applied=True)
+    others = _settle(live, config, fields, others, force, writer.shape, allowed)
+    merged: Json = merge(live, config, writer.shape)
     gone = fieldset.subtract(previous, fields)
     for entry in others:
         gone = fieldset.subtract(gone, entry["fieldsV1"])
@@ -108,23 +158,39 @@ def apply(live: Json, config: Json, writer: Writer, force: bool) -> Json:
     for elements in sorted(fieldset.members(gone), key=len):
         shared = any(fieldset.touches(entry["fieldsV1"], elements) for entry in others)
         if not shared and not fieldset.names_its_item(elements):
-            merged = prune(merged, elements, ())
+            merged = prune(merged, elements, writer.shape)
     merged["metadata"] = {**merged.get("metadata", {})}
     kept = next((entry for entry in entries if _is(entry, writer, "Apply") and entry["fieldsV1"] == fields), None)
     own = kept or _entry(writer, "Apply", fields)
-    merged["metadata"]["managedFields"] = [*others, own] if fields else others
+    merged["metadata"]["managedFields"] = in_order([*others, own]) if fields else others
     return merged
 
 
-def _settle(live: Json, config: Json, fields: fieldset.Set, others: list[Json], force: bool) -> list[Json]:
+def _before_first_apply(live: Json, writer: Writer) -> Json:
+    """Everything in an object whose owners were not written down belongs to this manager."""
+    fields, _ = fieldset.difference(writer.shape.empty(), live, writer.shape)
+    ours = {part: inner for part, inner in fields.items() if (part == "f:status") == (writer.subresource == "status")}
+    return _entry(replace(writer, manager="before-first-apply"), "Update", ours)
+
+
+def _settle(
+    live: Json,
+    config: Json,
+    fields: fieldset.Set,
+    others: list[Json],
+    force: bool,
+    shape: Shape,
+    allowed: fieldset.Set,
+) -> list[Json]:
     """The other managers' entries after the conflicts are refused, or with `force` taken from them."""
     conflicts: list[tuple[Json, Path]] = []
     result: list[Json] = []
     for entry in others:
         disputed: fieldset.Set = {}
         for elements in fieldset.members(fieldset.intersect(entry["fieldsV1"], fields)):
-            if _differs(live, config, elements):
-                conflicts.append((entry, elements))
+            if _differs(live, config, elements, shape):
+                if not fieldset.touches(allowed, elements):
+                    conflicts.append((entry, elements))
                 disputed = fieldset.union(disputed, _as_set(elements))
         rest = fieldset.subtract(entry["fieldsV1"], disputed) if disputed else entry["fieldsV1"]
         if rest:
@@ -134,12 +200,15 @@ def _settle(live: Json, config: Json, fields: fieldset.Set, others: list[Json], 
     return result
 
 
-def _differs(live: Json, config: Json, elements: Path) -> bool:
-    was_there, was = fieldset.find(live, elements)
-    _, wanted = fieldset.find(config, elements)
-    if isinstance(was, dict) and isinstance(wanted, dict) and elements[-1].startswith("k:"):
-        return False
-    return not was_there or was != wanted
+def _differs(live: Json, config: Json, elements: Path, shape: Shape) -> bool:
+    was_there, was = fieldset.find(live, elements, shape)
+    _, wanted = fieldset.find(config, elements, shape)
+    if not was_there:
+        return True
+    at = fieldset.shape_at(elements, shape)
+    if fieldset.children(was, at) is not None and fieldset.children(wanted, at) is not None:
+        return False  # what lies inside is looked at by itself
+    return bool(was != wanted)
 
 
 def _as_set(elements: Path) -> fieldset.Set:
@@ -150,49 +219,76 @@ def _as_set(elements: Path) -> fieldset.Set:
 
 
 def _apply_conflict(conflicts: list[tuple[Json, Path]]) -> ApiError:
-    causes = []
-    for entry, elements in conflicts:
-        who = f'conflict with "{entry["manager"]}"'
-        if entry.get("subresource"):
-            who += f' with subresource "{entry["subresource"]}"'
-        if entry["operation"] == "Update":
-            who += f" using {entry['apiVersion']}"
-        causes.append({"reason": "FieldManagerConflict", "message": who, "field": fieldset.shown(elements)})
-    shown = "; ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
-    count = "1 conflict" if len(causes) == 1 else f"{len(causes)} conflicts"
-    return ApiError(409, "Conflict", f"Apply failed with {count}: {shown}", {"causes": causes})
+    found = sorted((_who(entry), fieldset.shown(elements)) for entry, elements in conflicts)
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": field} for who, field in found
+    ]
+    if len(found) == 1:
+        who, field = found[0]
+        message = f"Apply failed with 1 conflict: conflict with {who}: {field}"
+    else:
+        by_manager = {who: [field for other, field in found if other == who] for who, _ in found}
+        told = [f"conflicts with {who}:\n- " + "\n- ".join(fields) for who, fields in by_manager.items()]
+        message = f"Apply failed with {len(found)} conflicts: " + "\n".join(told)
+    return ApiError(409, "Conflict", message, {"causes": causes})
 
 
-def merge(live: Any, config: Any, path: Path, *, item: bool = False) -> Any:
+def _who(entry: Json) -> str:
+    who = f'"{entry["manager"]}"'
+    if entry.get("subresource"):
+        who += f' with subresource "{entry["subresource"]}"'
+    return f"{who} using {entry['apiVersion']}" if entry["operation"] == "Update" else who
+
+
+def merge(live: Any, config: Any, shape: Shape) -> Any:
     """`config` over `live`: maps and keyed lists merge, everything atomic is replaced."""
-    if isinstance(config, dict) and isinstance(live, dict) and (item or fieldset.children(config, path) is not None):
+    if isinstance(config, dict) and isinstance(live, dict) and not shape.atomic:
         merged = dict(live)
         for name, value in config.items():
-            merged[name] = merge(live[name], value, (*path, name)) if name in live else value
+            merged[name] = merge(live[name], value, shape.below(name)) if name in live else value
         return merged
-    wanted = fieldset.keyed_items(config, path) if path else None
-    present = fieldset.keyed_items(live, path) if path else None
+    wanted, present = fieldset.keyed_items(config, shape), fieldset.keyed_items(live, shape)
     if wanted is None or present is None:
         return config
-    joined = {
-        key: merge(value, wanted[key], path, item=True) if key in wanted else value for key, value in present.items()
-    }
-    return list((joined | {key: value for key, value in wanted.items() if key not in joined}).values())
+    both = {key: merge(value, wanted[key], shape.items) for key, value in present.items() if key in wanted}
+    return [({**present, **wanted} | both)[key] for key in _merged_order([*present], [*wanted])]
 
 
-def prune(obj: Any, elements: Path, path: Path) -> Any:
+def _merged_order(present: list[str], wanted: list[str]) -> list[str]:
+    """The keys of both lists: the wanted ones in their order, the others where they stood among them."""
+    result: list[str] = []
+    left, right = list(present), list(wanted)
+    shared = [key for key in wanted if key in present]
+    while left or right:
+        if left and (left[0] not in wanted or (right and left[0] == right[0])):
+            key = left.pop(0)
+        elif left and left[0] in (*result, *shared[1:]):
+            # Its turn was, or comes with the wanted ones.
+            left.pop(0)
+            continue
+        else:
+            key = right[0] if right else left.pop(0)
+        result.append(key)
+        if right and right[0] == key:
+            right.pop(0)
+        if shared and shared[0] == key:
+            shared.pop(0)
+    return result
+
+
+def prune(obj: Any, elements: Path, shape: Shape) -> Any:
     """`obj` without the field or item at `elements`; containers the removal empties go too."""
     head, rest = elements[0], elements[1:]
     if head.startswith("f:"):
         name = head[2:]
         if not isinstance(obj, dict) or name not in obj:
             return obj
-        inner = prune(obj[name], rest, (*path, name)) if rest else None
+        inner = prune(obj[name], rest, shape.below(name)) if rest else None
         without = {key: value for key, value in obj.items() if key != name}
         return {**obj, name: inner} if inner not in (None, {}, []) else without
-    items = fieldset.keyed_items(obj, path)
+    items = fieldset.keyed_items(obj, shape)
     if items is None or head not in items:
         return obj
-    inner = prune(items[head], rest, path) if rest else None
+    inner = prune(items[head], rest, shape.items) if rest else None
     kept = {key: (inner if key == head else value) for key, value in items.items()}
     return [value for value in kept.values() if value not in (None, {}, [])]

@@ -72,6 +72,11 @@ class Rbac:
                 return Decision(True, grant.reason)
         return Decision(False)
 
+    def check(self, user: User, action: Action) -> None:
+        """Raises ApiError 403 unless allowed."""
+        if not self.decide(user, action).allowed:
+            raise denied(user, action)
+
     def rules(self, user: User, namespace: str) -> list[Json]:
         """Every rule that holds for the user in a namespace."""
         if MASTERS in user.groups:
@@ -95,8 +100,9 @@ class Rbac:
         for key in (_CLUSTER_BINDINGS, _BINDINGS):
             for stored in self._store[key].all():
                 binding = stored.obj
-                grant = _Grant(stored.namespace, self._rules_of(binding["roleRef"], stored.namespace), _why(binding))
+                rules = self._rules_of(binding["roleRef"], stored.namespace)
                 for subject in binding.get("subjects") or []:
+                    grant = _Grant(stored.namespace, rules, _why(binding, subject))
                     index[_subject(subject, stored.namespace)].append(grant)
         return index
 
@@ -106,11 +112,15 @@ class Rbac:
         return tuple(role.obj.get("rules") or ()) if role else ()
 
 
-def _why(binding: Json) -> str:
+def _why(binding: Json, subject: Json) -> str:
     meta, ref = binding["metadata"], binding["roleRef"]
     kind = "RoleBinding" if meta.get("namespace") else "ClusterRoleBinding"
     shown = f"{meta['name']}/{meta['namespace']}" if meta.get("namespace") else meta["name"]
-    return f'RBAC: allowed by {kind} "{shown}" of {ref.get("kind")} "{ref["name"]}"'
+    who = subject.get("name", "")
+    if subject.get("kind") == "ServiceAccount":
+        who = f"{who}/{subject.get('namespace') or meta.get('namespace', '')}"
+    role = f'{ref.get("kind")} "{ref["name"]}"'
+    return f'RBAC: allowed by {kind} "{shown}" of {role} to {subject.get("kind")} "{who}"'
 
 
 def _subject(subject: Json, namespace: str) -> tuple[str, str]:

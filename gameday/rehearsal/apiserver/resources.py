@@ -8,6 +8,15 @@ from functools import cached_property
 STORED_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
+# Go packages of the real server's internal types, where they are not called after their group.
+_PACKAGES = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}
+
+
+def go_type(group: str, kind: str) -> str:
+    """`batch.Job`: the real server's internal type of a kind."""
+    return f"{_PACKAGES.get(group) or group.partition('.')[0]}.{kind}"
+
+
 @dataclass(frozen=True)
 class Subresource:
     """A path below an object, e.g. pods/eviction; group, version and kind are those of its body."""
@@ -59,6 +68,11 @@ class Resource:
     def singular(self) -> str:
         """`pod`."""
         return self.kind.lower()
+
+    @cached_property
+    def go_type(self) -> str:
+        """`core.Pod`: the real server's internal type, which some of its messages name."""
+        return go_type(self.group, self.kind)
 
     @cached_property
     def prefix(self) -> bytes:
@@ -207,12 +221,15 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(_DRA, "v1", "resourceclaims", "ResourceClaim", status=True),
     Resource(_DRA, "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
     Resource(_DRA, "v1", "resourceslices", "ResourceSlice", namespaced=False, generation=True),
-    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False, short=("pc",)),
+    Resource(
+        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False, short=("pc",), generation=True
+    ),
     Resource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False),
     Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, short=("sc",)),
 )
 
 BY_PATH: dict[tuple[str, str, str], Resource] = {(r.group, r.version, r.plural): r for r in RESOURCES}
+GROUPS = frozenset(resource.group for resource in RESOURCES)
 GROUP_VERSIONS: tuple[tuple[str, str], ...] = tuple(sorted({(r.group, r.version) for r in RESOURCES}))
 
 

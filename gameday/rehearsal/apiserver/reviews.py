@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gameday.rehearsal.apiserver.auth import AUTHENTICATED, Authenticator, User
-from gameday.rehearsal.apiserver.errors import bad_request
+import orjson
+
+from gameday.rehearsal.apiserver.auth import API_AUDIENCES, Authenticator, User
+from gameday.rehearsal.apiserver.errors import bad_request, cause, invalid_request, wrong
 from gameday.rehearsal.apiserver.objects import now
 from gameday.rehearsal.apiserver.rbac import Action, Rbac
 from gameday.rehearsal.apiserver.resources import Resource
@@ -21,9 +23,8 @@ class Reviews:
         self._authenticator = authenticator
 
     def answer(self, resource: Resource, user: User, namespace: str, body: Json) -> Json:
-        """The review with its status filled in. Raises ApiError 400."""
+        """The review with its status filled in. Raises ApiError 400 or 422."""
         body = {**body, "kind": resource.kind, "apiVersion": resource.api_version}
-        body.setdefault("metadata", {})
         spec = body.get("spec") or {}
         match resource.kind:
             case "SelfSubjectReview":
@@ -33,21 +34,21 @@ class Reviews:
                 status = self._token(spec)
             case "SelfSubjectRulesReview":
                 status = self._rules(user, spec)
-            case "SelfSubjectAccessReview":
-                status = self._access(user, spec)
-            case "LocalSubjectAccessReview" if (spec.get("resourceAttributes") or {}).get("namespace") != namespace:
-                raise bad_request("spec.resourceAttributes.namespace must match the namespace of the request")
-            case _:
-                status = self._access(_subject(spec), spec)
+                body["spec"] = {}
+            case kind:
+                if kind == "LocalSubjectAccessReview":
+                    body["metadata"] = {**body["metadata"], "namespace": namespace}
+                causes = _access_causes(kind, spec, namespace)
+                if causes:
+                    raise invalid_request(resource.group, "", causes)
+                body["spec"] = _without_empty(spec)
+                status = self._access(user if kind == "SelfSubjectAccessReview" else _subject(spec), spec)
         return {**body, "status": status}
 
     def _access(self, user: User, spec: Json) -> Json:
-        about = spec.get("resourceAttributes")
-        path = (spec.get("nonResourceAttributes") or {}).get("path")
-        if about is None and path is None:
-            raise bad_request("exactly one of nonResourceAttributes or resourceAttributes must be specified")
+        about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
         if about is None:
-            action = Action(spec["nonResourceAttributes"].get("verb", ""), path=str(path))
+            action = Action(path.get("verb", ""), path=str(path.get("path", "")))
         else:
             names = ("verb", "group", "resource", "subresource", "namespace", "name")
             action = Action(**{name: about.get(name, "") for name in names})
@@ -71,13 +72,50 @@ class Reviews:
         return {"resourceRules": resource, "nonResourceRules": paths, "incomplete": False}
 
     def _token(self, spec: Json) -> Json:
-        user = self._authenticator.of_token(spec.get("token", ""))
-        if user is None:
-            return {"authenticated": False, "error": "invalid bearer token"}
-        return {"authenticated": True, "user": user.info(), "audiences": spec.get("audiences") or []}
+        token, audiences = spec.get("token", ""), spec.get("audiences") or [*API_AUDIENCES]
+        if not token:
+            raise bad_request("token is required for TokenReview in authentication")
+        user = self._authenticator.of_token(token, audiences)
+        if user is not None:
+            meant = (self._authenticator.claims(token) or {"aud": API_AUDIENCES})["aud"]
+            shared = [audience for audience in audiences if audience in meant]
+            return {"authenticated": True, "user": user.info(), "audiences": shared}
+        claims = self._authenticator.claims(token)
+        error = "invalid bearer token"
+        if claims and not {*audiences} & {*claims["aud"]}:
+            found, asked = (orjson.dumps(names).decode().replace(",", " ") for names in (claims["aud"], audiences))
+            error = f"[{error}, token audiences {found} is invalid for the target audiences {asked}]"
+        return {"user": {}, "error": error}
+
+
+def _access_causes(kind: str, spec: Json, namespace: str) -> list[Json]:
+    """What is wrong with the question."""
+    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    causes: list[Json] = []
+    if (about is None) is (path is None):
+        shown = (
+            "null"
+            if path is None
+            else orjson.dumps({key.capitalize(): path.get(key, "") for key in ("path", "verb")}).decode()
+        )
+        hint = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        causes.append(cause("FieldValueInvalid", "spec", f"Invalid value: {shown}: {hint}"))
+    if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
+        causes.append(wrong("spec.user", "", "at least one of user or group must be specified"))
+    asked = (about or {}).get("namespace", "")
+    if kind == "LocalSubjectAccessReview" and about is not None and asked != namespace:
+        causes.append(wrong("spec.resourceAttributes.namespace", asked, "must match metadata.namespace"))
+    return causes
+
+
+def _without_empty(spec: Json) -> Json:
+    """The question as a typed server repeats it."""
+    parts = {key: value for key, value in spec.items() if value}
+    return {
+        key: {name: text for name, text in value.items() if text} if isinstance(value, dict) else value
+        for key, value in parts.items()
+    }
 
 
 def _subject(spec: Json) -> User:
-    if not spec.get("user") and not spec.get("groups"):
-        raise bad_request("at least one of user or group must be specified")
-    return User(spec.get("user", ""), tuple(spec.get("groups") or ()) or (AUTHENTICATED,))
+    return User(spec.get("user", ""), tuple(spec.get("groups") or ()))

@@ -7,121 +7,67 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gameday.rehearsal.apiserver.errors import bad_request
+from gameday.rehearsal.apiserver.labels import SelectorError, parse
 from gameday.rehearsal.apiserver.resources import Resource
 
 Json = dict[str, Any]
 Predicate = Callable[[Json], bool]
-LabelTest = Callable[[Mapping[str, str]], bool]
 
-_SET = re.compile(r"^\s*(?P<key>[^\s!=,()]+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)\s*$")
-_EQUAL = re.compile(r"^\s*(?P<key>[^\s!=,()<>]+)\s*(?P<op>==|=|!=)\s*(?P<value>[^\s!=,()]*)\s*$")
-_ORDER = re.compile(r"^\s*(?P<key>[^\s!=,()<>]+)\s*(?P<op>[<>])\s*(?P<value>-?\d+)\s*$")
-_EXISTS = re.compile(r"^\s*(?P<no>!?)\s*(?P<key>[^\s!=,()]+)\s*$")
+# A term of a field selector: the first operator splits it.
+_TERM = re.compile(r"(?P<key>.*?)(?P<op>!=|==|=)(?P<value>.*)", re.DOTALL)
 
-# Fields besides metadata.name and metadata.namespace that may be selected on: path and what an absent one counts as.
-_FIELDS: dict[str, dict[str, str]] = {
+# Fields besides metadata.name that may be selected on, by resource: where they lie and what an absent one counts as.
+# A resource that is not here can be selected on metadata.name and metadata.namespace.
+# Source: the field label conversions in pkg/apis/*/v1/conversion.go of k8s.io/kubernetes.
+_Fields = Mapping[str, tuple[str, str]]
+
+
+def _plain(*paths: str) -> _Fields:
+    return {path: (path, "") for path in paths}
+
+
+_SPACE = _plain("metadata.namespace")
+_EVENT_PARTS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_FIELDS: Mapping[str, _Fields] = {
     "pods": {
-        "spec.nodeName": "",
-        "spec.restartPolicy": "",
-        "spec.schedulerName": "",
-        "spec.serviceAccountName": "",
-        "spec.hostNetwork": "false",
-        "status.phase": "",
-        "status.podIP": "",
-        "status.nominatedNodeName": "",
+        **_SPACE,
+        **_plain("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
+        "spec.hostNetwork": ("spec.hostNetwork", "false"),
+        "spec.host": ("spec.nodeName", ""),
+        **_plain("status.phase", "status.podIP", "status.nominatedNodeName"),
+        # Accepted, and matches no pod that has addresses: they are a list.
+        "status.podIPs": ("status.podIPs.none", ""),
     },
-    "nodes": {"spec.unschedulable": "false"},
-    "namespaces": {"status.phase": ""},
-    "secrets": {"type": ""},
-    "jobs.batch": {"status.successful": "0"},
+    "nodes": {"spec.unschedulable": ("spec.unschedulable", "false")},
+    "namespaces": _plain("status.phase"),
+    "secrets": {**_SPACE, **_plain("type")},
+    "services": {**_SPACE, **_plain("spec.clusterIP", "spec.type")},
+    "jobs.batch": {**_SPACE, "status.successful": ("status.succeeded", "0")},
+    "replicationcontrollers": {**_SPACE, "status.replicas": ("status.replicas", "0")},
+    "resourceslices.resource.k8s.io": _plain("spec.nodeName", "spec.driver", "spec.pool.name"),
     "events": {
-        **{
-            f"involvedObject.{name}": ""
-            for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-        },
-        "reason": "",
-        "reportingComponent": "",
-        "source": "",
-        "type": "",
+        **_SPACE,
+        **_plain(*(f"involvedObject.{part}" for part in _EVENT_PARTS), "reason", "reportingComponent", "type"),
+        "source": ("source.component", ""),
     },
-    "replicasets.apps": {"status.replicas": "0"},
-    "replicationcontrollers": {"status.replicas": "0"},
+    # In the form events are kept in, which is core's.
+    "events.events.k8s.io": {
+        **_SPACE,
+        **_plain("reason", "type"),
+        "reportingController": ("reportingComponent", ""),
+        **{f"regarding.{part}": (f"involvedObject.{part}", "") for part in _EVENT_PARTS},
+    },
 }
-_RENAMED = {
-    ("events", "source"): "source.component",
-    ("jobs.batch", "status.successful"): "status.succeeded",
-}
-
-
-def _split(text: str) -> list[str]:
-    """Split at commas outside parentheses."""
-    parts, depth, start = [], 0, 0
-    for index, char in enumerate(text):
-        if char == "(":
-            depth += 1
-        elif char == ")":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
-    return [*parts, text[start:]]
-
-
-def _label_test(part: str) -> LabelTest:
-    for pattern, make in _FORMS:
-        match = pattern.match(part)
-        if match:
-            return make(match)
-    raise bad_request(f"unable to parse requirement: found {part.strip()!r}, expected a label selector requirement")
-
-
-def _in_set(match: re.Match[str]) -> LabelTest:
-    key, values = match["key"], frozenset(value.strip() for value in match["values"].split(","))
-    if match["op"] == "in":
-        return lambda labels: labels.get(key) in values
-    return lambda labels: key not in labels or labels[key] not in values
-
-
-def _equals(match: re.Match[str]) -> LabelTest:
-    key, value = match["key"], match["value"]
-    if match["op"] == "!=":
-        return lambda labels: labels.get(key) != value
-    return lambda labels: labels.get(key) == value
-
-
-def _exists(match: re.Match[str]) -> LabelTest:
-    key = match["key"]
-    if match["no"]:
-        return lambda labels: key not in labels
-    return lambda labels: key in labels
-
-
-def _ordered(match: re.Match[str]) -> LabelTest:
-    key, operator, bound = match["key"], match["op"], int(match["value"])
-
-    def test(labels: Mapping[str, str]) -> bool:
-        try:
-            value = int(labels[key])
-        except (KeyError, ValueError):
-            return False
-        return value > bound if operator == ">" else value < bound
-
-    return test
-
-
-_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], LabelTest]], ...] = (
-    (_SET, _in_set),
-    (_EQUAL, _equals),
-    (_ORDER, _ordered),
-    (_EXISTS, _exists),
-)
 
 
 def labels(selector: str) -> Predicate | None:
     """Predicate of a labelSelector; None when it selects everything. Raises ApiError 400."""
-    if not selector.strip():
+    try:
+        tests = parse(selector)
+    except SelectorError as error:
+        raise bad_request(str(error)) from None
+    if not tests:
         return None
-    tests = [_label_test(part) for part in _split(selector)]
 
     def predicate(obj: Json) -> bool:
         found = obj["metadata"].get("labels") or {}
@@ -166,18 +112,12 @@ def _value_at(obj: Json, path: tuple[str, ...], default: str) -> str:
 
 def fields(resource: Resource, selector: str) -> Predicate | None:
     """Predicate of a fieldSelector; None when it selects everything. Raises ApiError 400."""
-    if not selector.strip():
-        return None
-    known = {"metadata.name": "", "metadata.namespace": "", **_FIELDS.get(resource.store_key, {})}
     tests: list[tuple[tuple[str, ...], str, bool, str]] = []
-    for part in selector.split(","):
-        match = _EQUAL.match(part)
-        if not match:
-            raise bad_request(f"invalid selector: {selector!r}; can't understand {part!r}")
-        if match["key"] not in known:
-            raise bad_request(f"field label not supported: {match['key']}")
-        path = _RENAMED.get((resource.store_key, match["key"]), match["key"])
-        tests.append((tuple(path.split(".")), match["value"], match["op"] != "!=", known[match["key"]]))
+    for key, operator, value in _terms(selector):
+        path, default = _field(resource, key)
+        tests.append((tuple(path.split(".")), value, operator != "!=", default))
+    if not tests:
+        return None
 
     def predicate(obj: Json) -> bool:
         return all((_value_at(obj, path, default) == value) is wanted for path, value, wanted, default in tests)
@@ -185,10 +125,53 @@ def fields(resource: Resource, selector: str) -> Predicate | None:
     return predicate
 
 
+def _field(resource: Resource, key: str) -> tuple[str, str]:
+    """Where a selectable field lies in an object, and what an absent one counts as."""
+    if key == "metadata.name":
+        return key, ""
+    known = _FIELDS.get(resource.qualified)
+    if known is None:
+        if key == "metadata.namespace":
+            return key, ""
+        names = '"metadata.name", "metadata.namespace"'
+        raise bad_request(f'"{key}" is not a known field selector: only {names}')
+    if key in known:
+        return known[key]
+    if resource.plural == "jobs":
+        raise bad_request(f'field label "{key}" not supported for Job')
+    if resource.plural == "resourceslices":
+        kind = f"{resource.api_version}, Kind={resource.kind}"
+        raise bad_request(f"field label not supported for {kind}: {key}")
+    raise bad_request(f"field label not supported: {key}")
+
+
+def _terms(selector: str) -> list[tuple[str, str, str]]:
+    """(field, operator, value) of each term; empty terms count for nothing. Raises ApiError 400."""
+    terms: list[tuple[str, str, str]] = []
+    # A backslash keeps the comma behind it from ending the term.
+    for term in re.findall(r"(?:\\.|[^,\\]|\\$)+", selector, re.DOTALL):
+        match = _TERM.fullmatch(term)
+        if not match:
+            raise bad_request(f"invalid selector: '{selector}'; can't understand '{term}'")
+        terms.append((match["key"], match["op"], _unescaped(match["value"])))
+    return terms
+
+
+def _unescaped(text: str) -> str:
+    found: list[str] = []
+    for piece in re.findall(r"\\.?|[^\\]", text, re.DOTALL):
+        if piece in (",", "="):
+            raise bad_request(f"invalid field selector: unescaped character in value: {ord(piece)}")
+        if piece[0] == "\\" and piece[1:] not in (",", "=", "\\"):
+            raise bad_request(f"invalid field selector: invalid escape sequence: {piece}")
+        found.append(piece[-1])
+    return "".join(found)
+
+
 def name_in(selector: str) -> str:
     """The name a fieldSelector pins with metadata.name=…, else empty; RBAC's resourceNames use it."""
-    for part in selector.split(","):
-        match = _EQUAL.match(part)
+    for term in selector.split(","):
+        match = _TERM.fullmatch(term)
         if match and match["key"] == "metadata.name" and match["op"] != "!=":
             return match["value"]
     return ""
@@ -200,3 +183,9 @@ def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
         return first or second
     left, right = first, second
     return lambda obj: left(obj) and right(obj)
+
+
+def wanted(query: Mapping[str, str], resource: Resource, named: str = "") -> Predicate | None:
+    """What a request's selectors want, besides a field selector of its path. Raises ApiError 400."""
+    by_field = ",".join(part for part in (query.get("fieldSelector", ""), named) if part)
+    return both(labels(query.get("labelSelector", "")), fields(resource, by_field))

@@ -104,7 +104,7 @@ class Collection:
 
     def all(self, namespace: str = "") -> Iterator[Stored]:
         """Objects of one namespace, or all, in key order as etcd has them."""
-        spaces = [namespace] if namespace else sorted(self.by_namespace)
+        spaces = [namespace] if namespace else sorted(self.by_namespace, key=lambda space: f"{space}/")
         for space in spaces:
             items = self.by_namespace.get(space, {})
             for name in sorted(items):

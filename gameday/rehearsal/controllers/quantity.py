@@ -4,52 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from decimal import Decimal, InvalidOperation
-from functools import lru_cache
 
 from gameday.rehearsal.apiclient import Object
-
-# apimachinery's resource.Quantity suffixes.
-_SUFFIXES = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "k": Decimal(10**3),
-    "M": Decimal(10**6),
-    "G": Decimal(10**9),
-    "T": Decimal(10**12),
-    "P": Decimal(10**15),
-    "E": Decimal(10**18),
-    "Ki": Decimal(2**10),
-    "Mi": Decimal(2**20),
-    "Gi": Decimal(2**30),
-    "Ti": Decimal(2**40),
-    "Pi": Decimal(2**50),
-    "Ei": Decimal(2**60),
-}
+from gameday.rehearsal.quantity import value_of
 
 Resources = Mapping[str, int]
 
 
-@lru_cache(maxsize=4096)
-def parse_quantity(text: str) -> Decimal:
-    """The number a quantity such as `500m`, `16Gi` or `1e3` stands for. Raises ValueError."""
-    for length in (2, 1):
-        factor = _SUFFIXES.get(text[-length:])
-        if factor is not None and len(text) > length:
-            return parse_quantity(text[:-length]) * factor
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        raise ValueError(f"{text!r} is not a Kubernetes quantity") from None
-    if not value.is_finite():
-        raise ValueError(f"{text!r} is not a Kubernetes quantity")
-    return value
-
-
 def amount(resource: str, text: object) -> int:
-    """A quantity in the resource's smallest counted unit: millicores for cpu, bytes or pieces otherwise."""
-    return math.ceil(parse_quantity(str(text)) * (1000 if resource == "cpu" else 1))
+    """A quantity in the resource's smallest counted unit: millicores for cpu, bytes or pieces otherwise.
+
+    Raises ValueError, naming what is not one.
+    """
+    try:
+        return math.ceil(value_of(str(text)) * (1000 if resource == "cpu" else 1))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a Kubernetes quantity") from None
 
 
 def amounts(quantities: Mapping[str, object] | None) -> dict[str, int]:

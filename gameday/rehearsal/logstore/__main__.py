@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +16,9 @@ from aiohttp import web
 from gameday.rehearsal.logstore.server import application
 from gameday.rehearsal.logstore.store import Store
 from gameday.rehearsal.process import die_with_parent
+
+PID_FILE = "pid"
+"""In the data folder: whoever has to stop this very process finds it there."""
 
 
 def main() -> int:
@@ -49,6 +53,8 @@ async def _serve(port: int, folder: Path | None, most_bytes: int) -> None:
     try:
         site = web.TCPSite(runner, "127.0.0.1", port, reuse_address=True)
         await site.start()
+        if folder:
+            (folder / PID_FILE).write_text(str(os.getpid()))
         host, bound = runner.addresses[0][:2]
         print(json.dumps({"ready": True, "url": f"http://{host}:{bound}"}), flush=True)
         await stop.wait()

@@ -7,15 +7,19 @@ import asyncio
 import json
 import logging
 import signal
+import ssl
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 
 from aiohttp import web
 
-from gameday.rehearsal.apiclient import ApiClient, Kubeconfig, KubeconfigError
+from gameday.rehearsal.apiclient import ApiClient, ApiError, Kubeconfig, KubeconfigError
+from gameday.rehearsal.nodes import kubelet_server, server
+from gameday.rehearsal.nodes.kubelet_server import TlsFolderError, serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
-from gameday.rehearsal.nodes.server import application
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
 from gameday.rehearsal.process import die_with_parent
 
@@ -28,8 +32,9 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING, format="nodes: %(levelname)s %(message)s")
     try:
         kubeconfig = Kubeconfig.load(arguments.kubeconfig)
-        asyncio.run(_serve(arguments, kubeconfig))
-    except (KubeconfigError, OSError) as error:
+        tls = serving_tls(arguments.tls_folder) if arguments.tls_folder else None
+        asyncio.run(_serve(arguments, kubeconfig, tls))
+    except (KubeconfigError, TlsFolderError, ApiError, OSError) as error:
         print(f"nodes: {error}", file=sys.stderr)
         return 1
     return 0
@@ -41,7 +46,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--gpus", type=int, default=8, help="per node")
     parser.add_argument("--loki-url", help="where the kernel log is shipped to; without it, nowhere")
+    parser.add_argument(
+        "--log-store-pid", type=Path, help="file with the log store's process id, for a fault that makes it stand still"
+    )
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
+    parser.add_argument(
+        "--tls-folder",
+        type=Path,
+        help="kubelet.crt, kubelet.key and ca.crt of the cluster's authority, as a lab's data folder has them; without"
+        " it the nodes have no kubelet endpoint, and so no `kubectl logs`",
+    )
     parser.add_argument("--state-dir", type=Path, help="pods' folders; default: a temporary one")
     parser.add_argument("--name-prefix", default="gpu-node")
     parser.add_argument("--boot-seconds", type=float, default=3.0, help="how long a reboot takes")
@@ -51,7 +65,7 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig) -> None:
+async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl.SSLContext | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -62,10 +76,11 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig) -> None:
             prefix=arguments.name_prefix,
             boot_s=arguments.boot_seconds,
             state_dir=(arguments.state_dir or Path(folder)).resolve(),
+            log_store_pid=arguments.log_store_pid,
         )
         async with LogShipper(arguments.loki_url) as shipper:
             nodes = VirtualNodes(settings, shipper)
-            running = asyncio.create_task(_run(nodes, arguments.port, kubeconfig))
+            running = asyncio.create_task(_run(nodes, arguments.port, kubeconfig, tls))
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
@@ -77,19 +92,28 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig) -> None:
                 running.result()
 
 
-async def _run(nodes: VirtualNodes, port: int, kubeconfig: Kubeconfig) -> None:
-    """Serve and stay joined until cancelled."""
-    runner = web.AppRunner(application(nodes), access_log=None, shutdown_timeout=0.5)
+async def _run(nodes: VirtualNodes, port: int, kubeconfig: Kubeconfig, tls: ssl.SSLContext | None) -> None:
+    """Serve and stay joined until cancelled. Raises ApiError, and OSError for a port that cannot be had."""
+    async with AsyncExitStack() as stack:
+        bound = await stack.enter_async_context(_listening(server.application(nodes), port))
+        kubelet = _listening(kubelet_server.application(nodes), 0, tls) if tls else nullcontext()
+        kubelet_port = await stack.enter_async_context(kubelet)
+        api = await stack.enter_async_context(ApiClient(kubeconfig, "gameday-virtual-nodes"))
+        await stack.enter_async_context(nodes.joined(api, bound, kubelet_port))
+        url = f"http://127.0.0.1:{bound}"
+        ready = {"ready": True, "port": bound, "metrics": f"{url}/metrics", "hosts": f"{url}/hosts"}
+        print(json.dumps({**ready, "kubelet_port": kubelet_port, "nodes": list(nodes.machines)}), flush=True)
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def _listening(app: web.Application, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Serve on loopback; the port. A client that leaves ends its request."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5, handler_cancellation=tls is not None)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", port)
-        await site.start()
-        bound = runner.addresses[0][1]
-        async with ApiClient(kubeconfig, "gameday-virtual-nodes") as api, nodes.joined(api, bound):
-            url = f"http://127.0.0.1:{bound}"
-            ready = {"ready": True, "port": bound, "metrics": f"{url}/metrics", "hosts": f"{url}/hosts"}
-            print(json.dumps({**ready, "nodes": list(nodes.machines)}), flush=True)
-            await asyncio.Event().wait()
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
+        yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
 

@@ -2,8 +2,17 @@
 
 An injected value lives in this cache only: NVML and the kernel log never see
 it, and the next real sample of the field takes its place
-(research/gpu-health.md 2.1). The Xid field is the exception, because DCGM
-fills it from NVML's events and not by sampling: it keeps what it holds.
+(research/gpu-health.md 2.1). A sample is due one interval after the injected
+one's own time stamp, and only of a field that somebody watches. The Xid field
+is the exception, because DCGM fills it from NVML's events and not by
+sampling: it keeps what it holds. DCGM 4.6 also reads Xids 79, 119 and 120 in
+the kernel log, in the bare form; after a 119 it makes no more driver calls and
+every sampled field is blank, until a restart that reads the log anew.
+
+While collection is paused no sample is taken and the cache keeps the last
+ones. DCGM's help text says N/A, its code does otherwise: the update loop skips
+a paused GPU and writes no blank (DCGM 3.2 to 4.6, DcgmCacheManager.cpp,
+ActuallyUpdateAllFields), so that an exporter repeats what it had.
 
 Names, types and help texts are those of dcgm-exporter's counter files
 (etc/default-counters.csv, etc/dcp-metrics-included.csv), ids dcgm_fields.h's.
@@ -32,19 +41,27 @@ from gameday.rehearsal.nodes.gpus import (
 )
 
 SAMPLE_EVERY_S = 1.0
+DOUBLE_FIELDS = frozenset((155, 160, 254, 1001, 1004, 1005, 1218))  # DCGM_FT_DOUBLE in dcgm_fields.cpp; rest: int64
+_INT64_BLANK, _FP64_BLANK = 0x7FFFFFFFFFFFFFF0, 140737488355328.0  # dcgm_structs.h: this and above is no value
+_BLINDING_XID = 119  # ReadEnvForFatalXids, DcgmCacheManager.cpp
+_SLOWDOWN_C = 85  # software slowdown, as the GPU model has it
+_HARDWARE_SLOWDOWN_C = 92
 XID_FIELD = 230
 Values = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Field:
-    """One exported field; `read` gives a (nodes, gpus) array, of floats only where DCGM's own type is double."""
+    """One field; `read` gives a (nodes, gpus) array, of floats only where DCGM's own type is double.
+
+    Without `read` the model's GPUs do not have it: it is blank until a value is injected.
+    """
 
     id: int
     name: str
     kind: str
     help: str
-    read: Callable[[GpuFleet], Values]
+    read: Callable[[GpuFleet], Values] | None
 
 
 def _whole(read: Callable[[GpuFleet], Values]) -> Callable[[GpuFleet], Values]:
@@ -60,6 +77,14 @@ def _busy(fleet: GpuFleet) -> Values:
 
 
 FIELDS: tuple[Field, ...] = (
+    Field(
+        66,
+        "DCGM_FI_DEV_PERSISTENCE_MODE",
+        "gauge",
+        "Persistence mode (1: on).",
+        _whole(lambda f: f.persistence),
+    ),
+    Field(84, "DCGM_FI_DEV_INFOROM_CONFIG_VALID", "gauge", "Whether the InfoROM's checksum is right.", _constant(1)),
     Field(100, "DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", _whole(lambda f: f.sm_clock)),
     Field(
         101, "DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", _constant(round(MEMORY_CLOCK_MHZ))
@@ -79,6 +104,14 @@ FIELDS: tuple[Field, ...] = (
         _whole(lambda f: f.memory_temperature.round()),
     ),
     Field(150, "DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", _whole(lambda f: f.temperature.round())),
+    Field(151, "DCGM_FI_DEV_MEM_MAX_OP_TEMP", "gauge", "Highest operating temperature of the memory (in C).", None),
+    Field(
+        153,
+        "DCGM_FI_DEV_GPU_TEMP_LIMIT",
+        "gauge",
+        "Thermal margin: degrees to the slowdown (in C).",
+        _whole(lambda f: (_SLOWDOWN_C - f.temperature).round()),
+    ),
     Field(155, "DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", lambda f: f.power.round(3)),
     Field(
         156,
@@ -87,7 +120,18 @@ FIELDS: tuple[Field, ...] = (
         "Total energy consumption since boot (in mJ).",
         _whole(lambda f: f.energy_mj),
     ),
+    Field(
+        158,
+        "DCGM_FI_DEV_SLOWDOWN_TEMP",
+        "gauge",
+        "Temperature of the hardware slowdown (in C).",
+        _constant(_HARDWARE_SLOWDOWN_C),
+    ),
     Field(160, "DCGM_FI_DEV_POWER_MGMT_LIMIT", "gauge", "Power management limit (in W).", lambda f: f.power_limit),
+    Field(170, "DCGM_FI_DEV_FABRIC_MANAGER_STATUS", "gauge", "Fabric Manager's status (3: ready).", _constant(3)),
+    Field(
+        174, "DCGM_FI_DEV_FABRIC_HEALTH_MASK", "gauge", "NVLink fabric's health mask (426: healthy).", _constant(426)
+    ),
     Field(
         202,
         "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
@@ -139,6 +183,7 @@ FIELDS: tuple[Field, ...] = (
         "Framebuffer memory reserved (in MiB).",
         _constant(FB_RESERVED_MIB),
     ),
+    Field(300, "DCGM_FI_DEV_ECC_CURRENT", "gauge", "Whether ECC is on.", _whole(lambda f: f.ecc)),
     Field(
         310,
         "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
@@ -167,6 +212,18 @@ FIELDS: tuple[Field, ...] = (
         "Total number of double-bit persistent ECC errors.",
         lambda f: f.dbe_aggregate,
     ),
+    Field(
+        319,
+        "DCGM_FI_DEV_ECC_DBE_VOL_DEV",
+        "counter",
+        "Double-bit volatile ECC errors of the device memory.",
+        lambda f: f.dbe_volatile,
+    ),
+    Field(346, "DCGM_FI_DEV_THRESHOLD_SRM", "gauge", "Whether SRAM errors exceed their threshold.", _constant(0)),
+    Field(389, "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_NONE", "gauge", "Memory banks without spare rows.", _constant(0)),
+    Field(390, "DCGM_FI_DEV_RETIRED_SBE", "counter", "Pages retired for single-bit errors.", None),
+    Field(391, "DCGM_FI_DEV_RETIRED_DBE", "counter", "Pages retired for double-bit errors.", None),
+    Field(392, "DCGM_FI_DEV_RETIRED_PENDING", "gauge", "Pages pending retirement.", None),
     Field(
         393,
         "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
@@ -230,6 +287,9 @@ FIELDS: tuple[Field, ...] = (
         "Total number of NVLink bandwidth counters for all lanes.",
         _whole(lambda f: f.nvlink_bytes / 1024),
     ),
+    Field(497, "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC", "counter", "NVLink CRC errors, newer links' counter.", None),
+    Field(498, "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY", "counter", "NVLink recoveries, newer links' counter.", None),
+    Field(499, "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY", "counter", "NVLink replays, newer links' counter.", None),
     Field(526, "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "gauge", "vGPU License status", _constant(0)),
     Field(
         1001,
@@ -268,82 +328,149 @@ FIELDS: tuple[Field, ...] = (
         "in bytes per second.",
         _whole(lambda f: 3e5 + 3.4e9 * (f.power - IDLE_W).clip(0) / 610),
     ),
+    Field(
+        1523,
+        "DCGM_FI_DEV_GPU_RECOVERY_ACTION",
+        "gauge",
+        "What the GPU asks for (0 nothing, 1 reset, 2 reboot, 3 drain peer-to-peer, 4 drain and reset).",
+        _constant(0),
+    ),
 )
 BY_ID = {field.id: field for field in FIELDS}
+
+
+def is_blank(field: int, value: float) -> bool:
+    """Whether DCGM takes this value for none: clients skip it."""
+    return value >= (_FP64_BLANK if field in DOUBLE_FIELDS else _INT64_BLANK)
 
 
 @dataclass(frozen=True)
 class Injected:
     value: float
-    until: float  # monotonic seconds; infinite for the Xid field
+    stamp: float  # the sample's own time, monotonic seconds
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """One node's samples of one field as they were when its collection was paused."""
+
+    values: Values
+    shown: npt.NDArray[np.bool_]
 
 
 class DcgmCache:
-    """The host engines of all nodes. `running` and `collecting` are per node."""
+    """The host engines of all nodes. `running`, `exporting`, `collecting` and `blind` are per node."""
 
     def __init__(self, fleet: GpuFleet, clock: Callable[[], float] = time.monotonic) -> None:
         self.fleet = fleet
         self._clock = clock
         self._injected: dict[int, dict[Cell, Injected]] = {}
+        self._frozen: dict[int, dict[int, Frozen]] = {}  # node -> field
         self.running = np.ones(fleet.shape[0], bool)
         self.exporting = np.ones(fleet.shape[0], bool)
         self.collecting = np.ones(fleet.shape[0], bool)
+        self.blind = np.zeros(fleet.shape[0], bool)
 
-    def inject(self, cell: Cell, field: int, value: float, offset_s: float = 1.0) -> None:
-        """Latest until a real sample is newer than now + offset; with collection paused none ever is."""
-        sampled = field != XID_FIELD and self.collecting[cell[0]]
-        until = math.ceil((self._clock() + offset_s) / SAMPLE_EVERY_S) * SAMPLE_EVERY_S if sampled else math.inf
-        self._injected.setdefault(field, {})[cell] = Injected(value, until)
+    def inject(self, cell: Cell, field: int, value: float, offset_s: int = 1) -> None:
+        """The sample's time stamp is in whole seconds: the running second's begin and `offset_s`."""
+        self._injected.setdefault(field, {})[cell] = Injected(value, math.floor(self._clock()) + offset_s)
+
+    def injected(self, cell: Cell) -> dict[int, float]:
+        """Values of this GPU that were injected and that no real sample has replaced yet, by field; an Xid of 0 says
+        that there was none."""
+        live = {field: self._live(field).get(cell) for field in list(self._injected)}
+        return {field: kept.value for field, kept in live.items() if kept and (field, kept.value) != (XID_FIELD, 0)}
 
     def clear_xid(self, cell: Cell) -> None:
         """A real Xid, as NVML's events tell it, takes the place of an injected one."""
         self._injected.get(XID_FIELD, {}).pop(cell, None)
 
+    def xid_event(self, cell: Cell, code: int) -> None:
+        """What DCGM read in the kernel log; 119 ends its calls to the driver, for all GPUs of the node."""
+        self.inject(cell, XID_FIELD, code, offset_s=0)
+        if code == _BLINDING_XID:
+            self.blind[cell[0]] = True
+
     def restart(self, node: int) -> None:
         """A host engine that starts anew knows nothing that was injected or paused."""
         self.running[node] = self.collecting[node] = True
+        self.blind[node] = False
+        self._frozen.pop(node, None)
         for cells in self._injected.values():
             for cell in [cell for cell in cells if cell[0] == node]:
                 del cells[cell]
 
+    def pause(self, node: int) -> None:
+        """No more samples of this node: the cache keeps what it has. What is injected meanwhile stays."""
+        if not self.collecting[node]:
+            return
+        self.fleet.advance()
+        self._frozen[node] = {
+            field.id: Frozen(self.read(field)[node].copy(), self.shown(field)[node].copy())
+            for field in FIELDS
+            if field.id != XID_FIELD
+        }
+        self.collecting[node] = False
+
     def resume(self, node: int) -> None:
-        """Sampling goes on: everything injected while it was paused is overwritten, save the Xid."""
         self.collecting[node] = True
-        for field, cells in self._injected.items():
-            for cell in [cell for cell in cells if cell[0] == node and field != XID_FIELD]:
-                del cells[cell]
+        self._frozen.pop(node, None)
+
+    def sample(self, cell: Cell, field: int) -> None:
+        """What a new watcher brings about: a real sample now. It is the latest unless an injected one's stamp is."""
+        injected = self._injected.get(field, {}).get(cell)
+        if field != XID_FIELD and injected and injected.stamp < self._clock() and self.collecting[cell[0]]:
+            del self._injected[field][cell]
 
     def read(self, field: Field) -> Values:
-        """The cache's values, (nodes, gpus); the fleet must have been advanced."""
-        sampled = field.read(self.fleet)
+        """The cache's values, (nodes, gpus), to be looked at where `shown` says; the fleet must have been advanced."""
+        sampled = field.read(self.fleet) if field.read else np.zeros(self.fleet.shape, np.int64)
         live = self._live(field.id)
-        if not live:
+        frozen = [(node, kept[field.id]) for node, kept in self._frozen.items() if field.id in kept]
+        if not live and not frozen:
             return sampled
         values = sampled.copy()
+        for node, kept in frozen:
+            values[node] = kept.values
         for cell, injected in live.items():
             values[cell] = injected.value
         return values
 
     def latest(self, cell: Cell, field: int) -> float | None:
-        """One cached value; None where the field is blank (no such field, a lost GPU, collection paused)."""
+        """One cached value; None where the field is blank (nothing there, a lost GPU)."""
         if injected := self._live(field).get(cell):
             return injected.value
         if field not in BY_ID or not self.shown(BY_ID[field])[cell]:
             return None
-        return float(BY_ID[field].read(self.fleet)[cell])
+        self.fleet.advance()
+        return float(self.read(BY_ID[field])[cell])
 
     def shown(self, field: Field) -> npt.NDArray[np.bool_]:
-        """Where the exporter has a value: not for lost GPUs, save their last Xid."""
-        up = self.fleet.powered & self.running & self.collecting
-        if field.id == XID_FIELD:
-            return np.broadcast_to(up[:, None], self.fleet.shape)
-        return up[:, None] & ~self.fleet.lost & ~self.fleet.removed
+        """Where there is a value: not for lost GPUs, save their last Xid and what was injected for them."""
+        up = (self.fleet.powered & self.running)[:, None]
+        there = np.broadcast_to(up, self.fleet.shape).copy()
+        if field.read is None:
+            there[:] = False
+        elif field.id != XID_FIELD:
+            there &= ~self.fleet.lost & ~self.fleet.removed & ~self.blind[:, None]
+        for node, kept in self._frozen.items():
+            if field.id in kept:
+                there[node] = kept[field.id].shown & up[node]
+        for cell, injected in self._live(field.id).items():
+            there[cell] = up[cell[0], 0] and not is_blank(field.id, injected.value)
+        return there
 
     def _live(self, field: int) -> dict[Cell, Injected]:
         cells = self._injected.get(field)
         if not cells:
             return {}
         now = self._clock()
-        for cell in [cell for cell, injected in cells.items() if injected.until <= now]:
+        for cell in [cell for cell, injected in cells.items() if self._overwritten(cell[0], field, injected, now)]:
             del cells[cell]
         return cells
+
+    def _overwritten(self, node: int, field: int, injected: Injected, now: float) -> bool:
+        """Whether a real sample came since. The exporter is who watches, and only what it exports."""
+        if field == XID_FIELD or field not in BY_ID or not (self.collecting[node] and self.exporting[node]):
+            return False
+        return injected.stamp + SAMPLE_EVERY_S <= now

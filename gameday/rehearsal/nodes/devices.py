@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from gameday.host.cpus import parse_cpus
+from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
 
 RESOURCE = "nvidia.com/gpu"
 
@@ -49,13 +52,19 @@ class GpuDevices:
     def held_by(self, uid: str) -> list[int]:
         return sorted(gpu for gpu, holder in self._holders.items() if holder.uid == uid)
 
-    def allocate(self, wants: Sequence[tuple[GpuHolder, int]]) -> None:
-        """Give every container its GPUs, the lowest free ones, or none at all. Raises AdmissionError."""
+    def allocate(self, wants: Sequence[tuple[GpuHolder, int]], exclusive_cpus: Mapping[str, int] | None = None) -> None:
+        """Give every container its GPUs, the lowest free ones, or none at all. Raises AdmissionError.
+
+        `exclusive_cpus`: how many each container gets for itself, where the Topology Manager's policy is
+        single-numa-node; None: its policy is none.
+        """
         total = sum(number for _, number in wants)
         if not total:
             return
         usable = [gpu for gpu in range(self.count) if self._healthy(gpu)]
         free = [gpu for gpu in usable if gpu not in self._holders]
+        if exclusive_cpus is not None:
+            free = self._aligned(wants, exclusive_cpus, free)
         if total > len(usable):
             # The kubelet's own predicate (lifecycle/predicate.go): more than the node ever has.
             raise AdmissionError(
@@ -73,6 +82,26 @@ class GpuDevices:
         for holder, number in wants:
             for _ in range(number):
                 self._set(free.pop(0), holder)
+
+    def _aligned(
+        self, wants: Sequence[tuple[GpuHolder, int]], exclusive_cpus: Mapping[str, int], free: Sequence[int]
+    ) -> list[int]:
+        """GPUs for one container after the other, each one's from one NUMA node, as in scope `container`.
+
+        Exclusive CPUs of other pods are not counted. Raises AdmissionError with the kubelet's words
+        (cm/topologymanager).
+        """
+        chosen: list[int] = []
+        for holder, number in wants:
+            cpus = exclusive_cpus.get(holder.container, 0)
+            for node, listed in CPUS_OF_NODE.items():
+                near = [gpu for gpu in free if gpu not in chosen and numa_node(gpu, self.count) == node]
+                if len(near) >= number and len(parse_cpus(listed)) >= cpus:
+                    chosen += near[:number]
+                    break
+            else:
+                raise AdmissionError("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
+        return chosen
 
     def release(self, uid: str) -> None:
         for gpu in self.held_by(uid):

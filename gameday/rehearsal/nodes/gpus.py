@@ -39,6 +39,9 @@ PCIE_GENERATION = 5
 PCIE_WIDTH = 16
 GEMM_TFLOPS = 740.0  # what a healthy one shows on common shapes, 93 % of the best-shape ceiling
 COPY_GBS = 2900.0
+NEAR_GBS = 54.8  # pinned host memory to the GPU, PCIe 5 x16, measured on an H100 node (5.2)
+FAR_SHARE = 0.62  # of it from the other socket: a figure of this model's, boards differ
+LOAD_TAKES_MIB = 3600  # CuPy's GEMM and copy with their temporaries (gameday.host.load), with the context
 
 _INLET_C = 27.5
 _DEGREES_PER_W = 0.0625  # 70 W -> 32 °C, 680 W -> 70 °C
@@ -90,15 +93,19 @@ class GpuFleet:
         self.pcie_width: Ints = np.full(shape, PCIE_WIDTH)
         self.pcie_replays: Ints = np.zeros(shape, np.int64)
         self.wrong_results: Ints = np.zeros(shape, np.int64)
+        self.ecc: Flags = np.ones(shape, bool)
         self.thermal_resistance: Floats = np.ones(shape)  # 1: clean air flow; above: a blocked one
         # Settings.
         self.power_limit: Floats = np.full(shape, POWER_LIMIT_W)
         self.clock_floor: Floats = np.zeros(shape)
         self.clock_ceiling: Floats = np.full(shape, SM_CLOCK_MAX_MHZ)
         self.persistence: Flags = np.ones(shape, bool)
+        self.ecc_pending: Flags = np.ones(shape, bool)
         # Demand.
         self.pod_load: Floats = np.zeros(shape)  # 0..1, by pods
         self.burst_load: Floats = np.zeros(shape)  # 0..1, by a measurement on the host
+        self.work_load: Floats = np.zeros(shape)  # 0..1, by work that an agent has going on
+        self.held_mib: Ints = np.zeros(shape, np.int64)  # memory that work on the host has taken
         self.powered: Flags = np.ones(len(names), bool)
         # Derived.
         self.utilization: Floats = np.zeros(shape)
@@ -114,7 +121,11 @@ class GpuFleet:
     @property
     def memory_used_mib(self) -> Ints:
         """Training fills the memory whatever it computes at the moment; an idle driver keeps 4 MiB."""
-        return np.where(self.pod_load > 0, (FB_TOTAL_MIB * (0.78 + 0.03 * self._silicon)).astype(np.int64), 4)
+        by_pods = np.where(self.pod_load > 0, (FB_TOTAL_MIB * (0.78 + 0.03 * self._silicon)).astype(np.int64), 4)
+        return np.minimum(by_pods + self.held_mib, FB_TOTAL_MIB - FB_RESERVED_MIB)
+
+    def memory_free_mib(self, cell: Cell) -> int:
+        return int(FB_TOTAL_MIB - FB_RESERVED_MIB - self.memory_used_mib[cell])
 
     @property
     def memory_temperature(self) -> Floats:
@@ -140,6 +151,10 @@ class GpuFleet:
         self.advance()
         self.burst_load[cell] = load
 
+    def set_work_load(self, cell: Cell, load: float) -> None:
+        self.advance()
+        self.work_load[cell] = load
+
     def reset(self, cell: Cell) -> None:
         """What a secondary bus reset clears; the last Xid, aggregate ECC and done remappings stay."""
         self.advance()
@@ -152,6 +167,7 @@ class GpuFleet:
         self.nvlinks[cell] = NVLINKS
         self.clock_floor[cell], self.clock_ceiling[cell] = 0.0, SM_CLOCK_MAX_MHZ
         self.power_limit[cell] = POWER_LIMIT_W
+        self.ecc[cell] = self.ecc_pending[cell]
 
     def boot(self, node: int) -> None:
         """A reboot: lost and removed GPUs are found again, the driver's counters begin anew."""
@@ -160,15 +176,17 @@ class GpuFleet:
             self.reset((node, gpu))
         for flags in (self.lost, self.removed):
             flags[node] = False
+        self.held_mib[node] = 0
         for counter in (self.xid, self.energy_mj, self.power_violation_ns, self.thermal_violation_ns):
             counter[node] = 0
         self.nvlink_bytes[node] = 0
         self.persistence[node] = True
         self.pcie_generation[node], self.pcie_width[node] = PCIE_GENERATION, PCIE_WIDTH
 
-    def gemm_tflops(self, cell: Cell) -> float:
-        """Dense BF16 rate at the present clock; a pod on the same GPU takes its share of the time."""
-        return float(GEMM_TFLOPS * self._quality(cell) * self.sm_clock[cell] / SM_CLOCK_MAX_MHZ * self._share(cell))
+    def gemm_tflops(self, cell: Cell, others: float | None = None) -> float:
+        """Dense BF16 rate at the present clock; `others` (None: pods and work) take their share of the GPU's time."""
+        share = self._share(cell, others)
+        return float(GEMM_TFLOPS * self._quality(cell) * self.sm_clock[cell] / SM_CLOCK_MAX_MHZ * share)
 
     def copy_gbs(self, cell: Cell) -> float:
         return float(COPY_GBS * self._quality(cell) * self._share(cell))
@@ -176,12 +194,13 @@ class GpuFleet:
     def _quality(self, cell: Cell) -> float:
         return 1.0 + 0.02 * float(self._silicon[cell])  # GPUs of one node differ by some percent (5.4)
 
-    def _share(self, cell: Cell) -> float:
-        return 1.0 - 0.5 * float(self.pod_load[cell])
+    def _share(self, cell: Cell, others: float | None = None) -> float:
+        beside = max(float(self.pod_load[cell]), float(self.work_load[cell])) if others is None else others
+        return 1.0 - 0.5 * beside
 
     def _step(self, seconds: float) -> None:
         alive = self.powered[:, None] & ~self.lost & ~self.removed
-        load = np.maximum(self._training(), self.burst_load) * alive
+        load = np.maximum(np.maximum(self._training(), self.burst_load), self.work_load) * alive
         self.utilization = np.round(100 * load)
         wanted = IDLE_W + (LOADED_W - IDLE_W) * load * (1 + 0.02 * self._silicon)
         clock, reasons = self._clocks(load, wanted)

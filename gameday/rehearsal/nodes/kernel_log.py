@@ -77,11 +77,15 @@ class KernelLog:
         text = record[prefix.end() :] if prefix else record
         self._append((priority >> 3) or _USER, priority & 7, text.rstrip("\n"))
 
+    def records(self) -> list[KernelRecord]:
+        return list(self._records)
+
     def lines(self) -> list[str]:
         return [record.line for record in self._records]
 
     def _append(self, facility: int, severity: int, text: str) -> None:
-        shown = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
-        record = KernelRecord(self._clock() - self._booted, time.time_ns(), facility, severity, shown)
+        if not text.isprintable():
+            text = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
+        record = KernelRecord(self._clock() - self._booted, time.time_ns(), facility, severity, text)
         self._records.append(record)
         self._listener(record)

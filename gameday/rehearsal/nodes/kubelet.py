@@ -11,20 +11,20 @@ from pathlib import Path
 
 from gameday.rehearsal.apiclient import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, ApiError, Object
 from gameday.rehearsal.controllers.events import EventRecorder
-from gameday.rehearsal.nodes.clock import now, rfc3339_micro
+from gameday.rehearsal.nodes.components import Sandbox
 from gameday.rehearsal.nodes.containers import ContainerProcess
 from gameday.rehearsal.nodes.devices import GpuDevices, GpuHolder
+from gameday.rehearsal.nodes.lease import NodeLease
 from gameday.rehearsal.nodes.machine import KUBELET, Machine
 from gameday.rehearsal.nodes.node_object import Conditions, NodeFacts, labels, machine_status, node_object
+from gameday.rehearsal.nodes.numa import POLICY_ANNOTATION, SINGLE_NUMA_NODE
 from gameday.rehearsal.nodes.pod import PodRunner
 
 log = logging.getLogger(__name__)
 
-LEASE_DURATION_S = 40  # kubelet's nodeLeaseDurationSeconds
-LEASE_RENEW_S = 10.0  # a quarter of it
-STATUS_EVERY_S = 60.0
-_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-_REGISTER_BACKOFF_S = (0.2, 5.0)
+STATUS_EVERY_S = 300.0  # kubelet's nodeStatusReportFrequency: the Lease says meanwhile that it lives
+STATUS_CHECK_S = 10.0  # kubelet's nodeStatusUpdateFrequency: within it a change by somebody else is written over
+_STATUS_BACKOFF_S = (0.2, 5.0)
 _LAST_WORD_WITHIN_S = 1.0
 _GATE_POLL_S = 0.2
 _SHUTTING_DOWN = "node is shutting down"  # kubelet's own message (nodeshutdown)
@@ -39,110 +39,95 @@ class Kubelet:
         api: ApiClient,
         events: EventRecorder,
         *,
-        port: int,
+        facts: NodeFacts,
+        host_url: str,
         state_dir: Path,
         label: Callable[[int, GpuHolder | None], None],
+        registering: asyncio.Semaphore,
     ) -> None:
+        """`host_url`: where agents reach the machine's host; `registering` bounds how many register at once."""
         self.machine = machine
         self.api = api
         self.events = events
         self.state_dir = state_dir
-        self.environment = {"GAMEDAY_VIRTUAL_HOST": f"http://127.0.0.1:{port}/hosts/{machine.name}"}
+        self.environment = {"GAMEDAY_VIRTUAL_HOST": host_url}
         self.devices = GpuDevices(len(machine.gpus), machine.gpu_serves, label)
         self.pods: dict[str, PodRunner] = {}
-        self._facts = NodeFacts(machine.index, machine.name, len(machine.gpus), port)
+        self.registered = asyncio.Event()
+        self._registering = registering
+        self._to_register = True
+        self._node_gone = False
+        self._facts = facts
         self._conditions = Conditions()
+        self._lease = NodeLease(api, facts.name)
         self._uid = ""
         self._not_ready: str | None = None
         self._told: Object = {}  # the machine's status that the server has
+        self._seen: Object = {}  # the Node as the watch last showed it
+        self._check: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._addresses = itertools.count(2)
         machine.listener = self
+        machine.components.sandboxes = self._sandboxes
 
     # Registration and heartbeats
 
-    async def register(self) -> None:
-        """Create the Node, or take over the one that is there; then tell its status. Tries until it succeeds."""
-        pause_s = _REGISTER_BACKOFF_S[0]
-        while True:
-            try:
-                node = await self._create_or_adopt()
-                self._uid = node["metadata"]["uid"]
-                await self._tell_status()
-                return
-            except ApiError as error:
-                log.warning("node %s is not registered yet: %s", self._facts.name, error)
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _REGISTER_BACKOFF_S[1])
-
-    async def _create_or_adopt(self) -> Object:
-        """Of an existing Node only our own labels are touched: spec and everybody else's labels stay."""
-        try:
-            return await self.api.post("/api/v1/nodes", node_object(self._facts))
-        except ApiError as error:
-            if not error.conflict:
-                raise
-        return await self.api.patch(self._path, {"metadata": {"labels": labels(self._facts)}}, MERGE_PATCH)
-
     async def run(self) -> None:
-        """Lease and status until cancelled."""
+        """Register, and keep Lease and status until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_lease())
             group.create_task(self._keep_status())
+            await self.registered.wait()
+            group.create_task(self._lease.keep(self.may_write_lease))
 
-    async def _keep_lease(self) -> None:
-        await asyncio.sleep(random.uniform(0, 1))  # noqa: S311 - spreads the first ones
-        first = True
+    async def _keep_status(self) -> None:
+        """Register at every start of the kubelet; then tell the status when it changed, and now and then anyway."""
+        pause_s = _STATUS_BACKOFF_S[0]
         while True:
             await self.may_write()
+            self._changed.clear()
+            # Spread, so that what registered together does not report together (kubelet delays at random, too).
+            wait_s = STATUS_EVERY_S * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
             try:
-                await self._renew_lease(create=first)
-                first = False
+                if self._to_register:
+                    await self._register()
+                elif not self._node_gone:
+                    await self._tell_status()
+                pause_s = _STATUS_BACKOFF_S[0]
             except ApiError as error:
-                first = first or error.not_found
-                log.info("lease of %s: %s", self._facts.name, error)
-            await asyncio.sleep(LEASE_RENEW_S * random.uniform(0.9, 1.1))  # noqa: S311 - jitter
+                if error.not_found and not self._to_register:
+                    self._node_is_gone()
+                else:
+                    log.warning("node %s: %s", self._facts.name, error)
+                    self._changed.set()
+                    await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+                    pause_s = min(pause_s * 2, _STATUS_BACKOFF_S[1])
+            await self._until_changed(wait_s)
 
-    async def _renew_lease(self, *, create: bool) -> None:
-        spec = {
-            "holderIdentity": self._facts.name,
-            "leaseDurationSeconds": LEASE_DURATION_S,
-            "renewTime": rfc3339_micro(now()),
-        }
-        if create:
-            owner = {"apiVersion": "v1", "kind": "Node", "name": self._facts.name, "uid": self._uid}
-            lease = {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": self._facts.name, "ownerReferences": [owner]},
-                "spec": spec,
-            }
+    async def _until_changed(self, most_s: float) -> None:
+        try:
+            async with asyncio.timeout(most_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _register(self) -> None:
+        """Create the Node, or take over the one that is there, and tell its status. Raises ApiError."""
+        async with self._registering:
+            machine = machine_status(self._facts, self.machine.boot_id, self.devices.allocatable)
+            status = {**machine, "conditions": self._conditions.document(self._not_ready)}
             try:
-                await self.api.post(_LEASES, lease)
-                return
+                node = await self.api.post("/api/v1/nodes", node_object(self._facts, status))
+                self._told = machine
             except ApiError as error:
                 if not error.conflict:
                     raise
-        await self.api.patch(f"{_LEASES}/{self._facts.name}", {"spec": spec}, MERGE_PATCH)
-
-    async def _keep_status(self) -> None:
-        wait_s = random.uniform(0, STATUS_EVERY_S)  # noqa: S311 - spreads the heartbeats over the minute
-        while True:
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
-            self._changed.clear()
-            await self.may_write()
-            try:
+                # Only our own labels are touched: spec and everybody else's labels stay.
+                node = await self.api.patch(self._path, {"metadata": {"labels": labels(self._facts)}}, MERGE_PATCH)
+                self._told = {}
                 await self._tell_status()
-                wait_s = STATUS_EVERY_S * random.uniform(0.95, 1.05)  # noqa: S311 - jitter
-            except ApiError as error:
-                log.info("status of %s: %s", self._facts.name, error)
-                wait_s = 1.0
-                if error.not_found:
-                    await self.register()
+        self._uid = self._lease.node_uid = node["metadata"]["uid"]
+        self._to_register = self._node_gone = False
+        self.registered.set()
 
     async def _tell_status(self) -> None:
         """Conditions always; the rest only where it changed. Raises ApiError."""
@@ -151,6 +136,37 @@ class Kubelet:
         status = {"conditions": self._conditions.document(self._not_ready), **changed}
         await self.api.patch(f"{self._path}/status", {"status": status}, STRATEGIC_MERGE_PATCH)
         self._told = machine
+
+    def node_seen(self, node: Object) -> None:
+        """The Node as the server has it: what somebody wrote over our conditions is put right soon."""
+        self._seen = node
+        if self._check is None and self.registered.is_set() and not self._conditions.shown_by(node):
+            after_s = random.uniform(0, STATUS_CHECK_S)  # noqa: S311 - a fleet's kubelets do not look all at once
+            self._check = asyncio.get_running_loop().call_later(after_s, self._put_right)
+
+    def _put_right(self) -> None:
+        self._check = None
+        if not self._conditions.shown_by(self._seen):  # still: what we had just told may not have been seen then
+            self._conditions.begin_again()
+            self._changed.set()
+
+    def node_deleted(self, node: Object) -> None:
+        if node["metadata"]["uid"] == self._uid:
+            self._node_is_gone()
+
+    def _node_is_gone(self) -> None:
+        """Like a kubelet, come back only when started anew: who deletes a Node means it."""
+        if not self._node_gone:
+            log.warning("node %s was deleted; a reboot or a restart of its kubelet brings it back", self._facts.name)
+        self._node_gone = True
+
+    async def may_write_lease(self) -> None:
+        """Returns while the kubelet runs and its Node exists."""
+        while True:
+            await self.may_write()
+            if not self._node_gone:
+                return
+            await asyncio.sleep(_GATE_POLL_S)
 
     @property
     def _path(self) -> str:
@@ -176,10 +192,14 @@ class Kubelet:
         for pod in self.pods.values():
             pod.crash()
 
+    def kubelet_started(self) -> None:
+        self._to_register = True
+        self._changed.set()
+
     def up(self) -> None:
         self._not_ready = None
-        self._changed.set()
-        node = {"metadata": {"name": self._facts.name, "uid": self._facts.name}}  # kubelet's events name it so
+        self.kubelet_started()
+        node = {"metadata": {"name": self._facts.name, "uid": self._uid}}
         message = f"Node {self._facts.name} has been rebooted, boot id: {self.machine.boot_id}"
         self.events.record(node, "Node", "v1", "Rebooted", message, "Warning")
         for pod in self.pods.values():
@@ -207,6 +227,17 @@ class Kubelet:
     def pod_gone(self, pod: Object) -> None:
         if runner := self.pods.pop(pod["metadata"]["uid"], None):
             runner.forget()
+            self.machine.components.forget(runner.uid)
+
+    @property
+    def aligns(self) -> bool:
+        """Whether the Topology Manager admits only what one NUMA node can serve."""
+        annotations = (self._seen.get("metadata") or {}).get("annotations") or {}
+        return bool(annotations.get(POLICY_ANNOTATION) == SINGLE_NUMA_NODE)
+
+    def _sandboxes(self) -> list[Sandbox]:
+        """Of the pods that run, as the container runtime has them."""
+        return [Sandbox.of(runner.pod) for runner in self.pods.values() if runner.runs]
 
     def pod_ip(self) -> str:
         number = next(self._addresses) % 250 + 2
@@ -224,6 +255,11 @@ class Kubelet:
         for gpu in gpus:
             self.machine.gpu_processes.get(gpu, {}).pop(process.pid, None)
             self.machine.fleet.set_pod_load((self.machine.index, gpu), 0.0)
+
+    def devices_environment(self, uid: str, container: str) -> dict[str, str]:
+        """What NVIDIA's device plugin adds to a container that holds GPUs."""
+        mine = [gpu for gpu in self.devices.held_by(uid) if self._container_of(gpu) == container]
+        return {"NVIDIA_VISIBLE_DEVICES": ",".join(self.machine.gpus[gpu].uuid for gpu in mine)} if mine else {}
 
     def _container_of(self, gpu: int) -> str | None:
         holder = self.devices.holder(gpu)

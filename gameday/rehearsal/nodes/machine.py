@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import re
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
+from gameday.faults.component_pods import Component
 from gameday.host.base import GpuSample, HostError, LoadResult
+from gameday.rehearsal.nodes.components import Components
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.gpus import (
     FB_TOTAL_MIB,
+    LOAD_TAKES_MIB,
     MEMORY_CLOCK_MHZ,
     NVLINKS,
     PCIE_GENERATION,
     PCIE_WIDTH,
+    POWER_LIMIT_W,
     SM_CLOCK_MAX_MHZ,
     Cell,
     GpuFleet,
@@ -34,6 +41,8 @@ from gameday.rehearsal.nodes.identity import (
     seeded,
 )
 from gameday.rehearsal.nodes.kernel_log import KernelLog, KernelRecord
+from gameday.rehearsal.nodes.network import Network
+from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +51,11 @@ KUBELET = "kubelet"
 HOST_ENGINE = "nvidia-dcgm"
 EXPORTER = "nvidia-dcgm-exporter"
 UNITS = ("containerd", KUBELET, EXPORTER, HOST_ENGINE, "nvidia-fabricmanager", "nvidia-persistenced", "ssh")
+# DcgmKmsgReader.cpp: the bare form of the codes that it parses.
+_READ_BY_DCGM = re.compile(r"NVRM: Xid \(PCI:(?P<pci>[0-9a-fA-F:]+)\): (?P<code>79|119|120),")
 _DAY_S = 86_400.0
 _LOAD_SETTLES_S = 0.05
+_PERSISTENCED_PID = 1187
 
 
 class MachineListener(Protocol):
@@ -54,6 +66,14 @@ class MachineListener(Protocol):
     def up(self) -> None: ...
 
     def gpus_changed(self) -> None: ...
+
+    def kubelet_started(self) -> None: ...
+
+
+class Work(Protocol):
+    def steer(self, utilization: float) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class MachineDown(HostError):
@@ -75,12 +95,20 @@ class Machine:
         self.fleet = fleet
         self.cache = cache
         self.gpus: tuple[GpuIdentity, ...] = gpu_identities(name, fleet.shape[1])
-        self.log = KernelLog(lambda record: ship(name, record))
+        self._ship = ship
+        self._unshipped: list[KernelRecord] = []  # while who reads or collects them is frozen
+        self.log = KernelLog(self._logged)
+        self.components = Components(self._component_changed)
+        self.hold_log_store: Callable[[bool], None] = lambda _: None  # set where a log store can be reached
         self.extra_files: dict[str, str] = {}
         self.gpu_processes: dict[int, dict[int, str]] = {}  # GPU index -> pid -> program
+        self.works: dict[int, Work] = {}  # what agents have going on, by GPU
         self.listener: MachineListener | None = None
         self._boot_s = boot_s
         self._rebooting: asyncio.Task[None] | None = None
+        self.timers: dict[str, asyncio.TimerHandle] = {}  # systemd's transient ones, by name
+        self.commands: set[asyncio.Task[object]] = set()  # what its elapsed timers run
+        self.wake_at: float | None = None  # the real-time clock's alarm, epoch seconds
         self.powered = True
         self._boot()
         # A machine that has been up for days, as most have when something breaks.
@@ -98,6 +126,43 @@ class Machine:
     def gpu_serves(self, gpu: int) -> bool:
         return not (self.fleet.lost[self.index, gpu] or self.fleet.removed[self.index, gpu])
 
+    def _logged(self, record: KernelRecord) -> None:
+        if self._ships:
+            self._ship(self.name, record)
+        else:
+            self._unshipped.append(record)
+        self._read_by_dcgm(record)
+
+    @property
+    def _ships(self) -> bool:
+        return not (self.components.frozen(Component.SHIPPER) or self.components.frozen(Component.COLLECTOR))
+
+    @property
+    def _exporter_answers(self) -> bool:
+        """A unit here, a pod in most clusters, either of which may be stopped; and it waits for its host engine."""
+        frozen = self.components.frozen(Component.EXPORTER) or self.components.frozen(Component.HOST_ENGINE)
+        return self.units[EXPORTER] and not frozen
+
+    def _component_changed(self, component: Component, frozen: bool) -> None:
+        match component:
+            case Component.EXPORTER | Component.HOST_ENGINE:
+                self.cache.exporting[self.index] = self._exporter_answers
+            case Component.LOG_STORE:
+                self.hold_log_store(frozen)
+            case Component.SHIPPER | Component.COLLECTOR if self._ships:
+                kept, self._unshipped = self._unshipped, []
+                for record in kept:
+                    # The runtime stamps a line when `dmesg` prints it; one that only the collector kept has its stamp.
+                    late = component is Component.SHIPPER
+                    self._ship(self.name, replace(record, wall_ns=time.time_ns()) if late else record)
+
+    def _read_by_dcgm(self, record: KernelRecord) -> None:
+        """DCGM's own kernel-log reader, which takes a user's line for the driver's."""
+        found = _READ_BY_DCGM.match(record.text)
+        gpu = next((gpu.index for gpu in self.gpus if found and gpu.pci == found["pci"].lower()), None)
+        if found and gpu is not None and self.cache.running[self.index]:
+            self.cache.xid_event((self.index, gpu), int(found["code"]))
+
     # Services
 
     def is_active(self, unit: str) -> bool:
@@ -108,27 +173,48 @@ class Machine:
         if unit == HOST_ENGINE:
             self.cache.restart(self.index)
             self.cache.running[self.index] = active
+            for record in self.log.records() if active else ():
+                self._read_by_dcgm(record)  # from the ring buffer's begin
         elif unit == EXPORTER:
-            self.cache.exporting[self.index] = active
+            self.cache.exporting[self.index] = self._exporter_answers
         elif unit == "nvidia-persistenced":
             self.fleet.persistence[self.index] = active
+        elif unit == KUBELET and active and self.listener:
+            self.listener.kubelet_started()
 
     # Power
+
+    @property
+    def going_down(self) -> bool:
+        return self.powered and self._rebooting is not None and not self._rebooting.done()
 
     def reboot(self, after_s: float = 0.2) -> None:
         """Go down in a moment, and come back `boot_s` later; a second call while going is the same reboot."""
         if self._rebooting is None or self._rebooting.done():
             self._rebooting = asyncio.create_task(self._reboot(after_s))
 
-    async def _reboot(self, after_s: float) -> None:
+    def power_off(self, after_s: float = 0.2) -> None:
+        """Go down in a moment and stay down until the clock's alarm; for ever without one."""
+        if self._rebooting is None or self._rebooting.done():
+            self._rebooting = asyncio.create_task(self._reboot(after_s, off=True))
+
+    async def _reboot(self, after_s: float, off: bool = False) -> None:
         await asyncio.sleep(after_s)
         if self.listener:
             await self.listener.going_down()
         self.fleet.advance()
         self.powered = self.fleet.powered[self.index] = False
         self.gpu_processes.clear()
+        for timer in self.timers.values():
+            timer.cancel()
+        self.timers.clear()
+        self._unshipped.clear()  # they were in the ring buffer
+        self.components.reboot()
         if self.listener:
             self.listener.down()
+        if off:
+            await asyncio.sleep(math.inf if self.wake_at is None else max(0.0, self.wake_at - time.time()))
+            self.wake_at = None  # the alarm goes off once
         await asyncio.sleep(self._boot_s)
         self.fleet.boot(self.index)
         self.cache.restart(self.index)
@@ -141,6 +227,7 @@ class Machine:
     def _boot(self) -> None:
         self.boot_id = str(uuid.uuid4())
         self.units = dict.fromkeys(UNITS, True)
+        self.network = Network.booted(self.index, len(self.gpus))
         self.cache.exporting[self.index] = True
         self._greeted: set[int] = set()
         self.log.boot()
@@ -188,7 +275,7 @@ class Machine:
 
     def pci_remove(self, gpu: int) -> None:
         """`echo 1 > …/remove`. Raises HostError where the real write would hang: the GPU is in use."""
-        if self.gpu_processes.get(gpu):
+        if self.gpu_users(gpu):
             name = self.gpus[gpu].sysfs_name
             self.log.driver(f"NVRM: Attempting to remove device {name} with non-zero usage count!", 3)
             raise HostError(f"removing {name} hangs while a process uses the GPU; stop its users first")
@@ -204,6 +291,13 @@ class Machine:
                 self.fleet.reset((self.index, gpu.index))
                 self.fleet.removed[self.index, gpu.index] = self.fleet.lost[self.index, gpu.index] = False
         self._gpus_changed()
+
+    def gpu_users(self, gpu: int) -> list[tuple[int, str]]:
+        """(pid, command) of whoever has the GPU open: its jobs, and the daemon that keeps the driver loaded."""
+        users = list(self.gpu_processes.get(gpu, {}).items())
+        if self.units["nvidia-persistenced"] and self.fleet.persistence[self.index, gpu]:
+            users.append((_PERSISTENCED_PID, "/usr/bin/nvidia-persistenced --verbose"))
+        return users
 
     def _gpus_changed(self) -> None:
         if self.listener:
@@ -228,6 +322,7 @@ class Machine:
             memory_temperature_c=round(float(fleet.memory_temperature[cell])),
             power_w=round(float(fleet.power[cell]), 3),
             power_limit_w=float(fleet.power_limit[cell]),
+            power_limit_default_w=POWER_LIMIT_W,
             sm_clock_mhz=float(fleet.sm_clock[cell]),
             sm_clock_max_mhz=SM_CLOCK_MAX_MHZ,
             memory_clock_mhz=MEMORY_CLOCK_MHZ,
@@ -235,7 +330,8 @@ class Machine:
             memory_used_bytes=int(fleet.memory_used_mib[cell]) * MIB,
             memory_total_bytes=FB_TOTAL_MIB * MIB,
             clocks_event_reasons=int(fleet.reasons[cell]),
-            ecc_mode=True,
+            ecc_mode=bool(fleet.ecc[cell]),
+            ecc_mode_pending=bool(fleet.ecc_pending[cell]),
             ecc_dbe_volatile=int(fleet.dbe_volatile[cell]),
             ecc_sbe_volatile=int(fleet.sbe_volatile[cell]),
             remapped_rows_correctable=int(fleet.remapped_correctable[cell]),
@@ -250,6 +346,7 @@ class Machine:
             pcie_width_max=PCIE_WIDTH,
             pcie_replay_counter=int(fleet.pcie_replays[cell]),
             persistence_mode=bool(fleet.persistence[cell]),
+            cpu_affinity=CPUS_OF_NODE[numa_node(gpu.index, len(self.gpus))],
         )
 
     async def measure_load(self, gpu: int, seconds: float) -> LoadResult:
@@ -257,6 +354,9 @@ class Machine:
         cell = self.cell(gpu)
         if self.fleet.lost[cell]:
             return LoadResult(gpu=gpu, gemm_tflops=None, memory_bandwidth_gbs=None, detail="GPU is lost")
+        if self.fleet.memory_free_mib(cell) < LOAD_TAKES_MIB:
+            detail = f"OutOfMemoryError: Out of memory allocating {LOAD_TAKES_MIB * MIB:,} bytes"
+            return LoadResult(gpu=gpu, gemm_tflops=None, memory_bandwidth_gbs=None, detail=detail)
         boot_id, pid = self.boot_id, 1_000_000 + gpu
         self.fleet.set_burst_load(cell, 1.0)
         self.gpu_processes.setdefault(gpu, {})[pid] = "gameday-load"

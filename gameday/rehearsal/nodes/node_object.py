@@ -10,7 +10,7 @@ from gameday.rehearsal.nodes.devices import RESOURCE
 from gameday.rehearsal.nodes.gpus import FB_TOTAL_MIB
 from gameday.rehearsal.nodes.identity import CUDA_VERSION, DRIVER_VERSION, KERNEL_VERSION, PRODUCT_LABEL, machine_id
 
-KUBELET_VERSION = "v1.34.2"
+INSTANCE_TYPE_LABEL, INSTANCE_TYPE = "node.kubernetes.io/instance-type", "virtual-hgx-h100"
 OPT_IN_LABEL = "gameday.dev/opt-in"
 NODES_PER_RACK = 4
 RACKS_PER_ZONE = 8
@@ -28,7 +28,8 @@ class NodeFacts:
     index: int
     name: str
     gpus: int
-    port: int
+    port: int | None  # the kubelet endpoint's
+    version: str  # the kubelet's: that of the control plane it joins, as kubeadm keeps them
 
 
 def labels(facts: NodeFacts) -> dict[str, str]:
@@ -40,7 +41,7 @@ def labels(facts: NodeFacts) -> dict[str, str]:
         "kubernetes.io/os": "linux",
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": "virtual-hgx-h100",
+        INSTANCE_TYPE_LABEL: INSTANCE_TYPE,
         "topology.kubernetes.io/region": "rehearsal",
         "topology.kubernetes.io/zone": f"rehearsal-{chr(ord('a') + rack // RACKS_PER_ZONE % 26)}",
         "topology.kubernetes.io/rack": f"rack-{rack:03d}",
@@ -54,8 +55,11 @@ def labels(facts: NodeFacts) -> dict[str, str]:
     }
 
 
-def node_object(facts: NodeFacts) -> Object:
-    """A new Node, without taints. The opt-in label is given only here: who takes it away keeps it away."""
+def node_object(facts: NodeFacts, status: Object) -> Object:
+    """A new Node, without taints. The opt-in label is given only here: who takes it away keeps it away.
+
+    As a kubelet's, it comes with its whole status: one request to be there and ready.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -65,6 +69,7 @@ def node_object(facts: NodeFacts) -> Object:
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
         "spec": {"providerID": f"virtual://rehearsal/{facts.name}"},
+        "status": status,
     }
 
 
@@ -80,11 +85,9 @@ def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Obj
     return {
         "capacity": capacity,
         "allocatable": {**capacity, "cpu": "190", "memory": "2080374784Ki", RESOURCE: str(allocatable_gpus)},
-        "addresses": [
-            {"type": "InternalIP", "address": "127.0.0.1"},
-            {"type": "Hostname", "address": facts.name},
-        ],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
+        "addresses": _addresses(facts),
+        # Port 0 is how the API writes "none".
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port or 0}},
         "nodeInfo": {
             "machineID": machine_id(facts.name),
             "systemUUID": machine_id(facts.name),
@@ -92,12 +95,20 @@ def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Obj
             "kernelVersion": KERNEL_VERSION,
             "osImage": "Ubuntu 24.04.2 LTS",
             "containerRuntimeVersion": "virtual://1.0.0",
-            "kubeletVersion": KUBELET_VERSION,
+            "kubeletVersion": facts.version,
             "kubeProxyVersion": "",
             "operatingSystem": "linux",
             "architecture": "amd64",
         },
     }
+
+
+def _addresses(facts: NodeFacts) -> list[Object]:
+    """None without a kubelet endpoint: an API server asks port 10250 of any address that it finds, and on 127.0.0.1
+    that may be somebody else's kubelet."""
+    if facts.port is None:
+        return []
+    return [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": facts.name}]
 
 
 class Conditions:
@@ -106,6 +117,19 @@ class Conditions:
     def __init__(self) -> None:
         self._ready: bool | None = None
         self._ready_since = self._since = rfc3339(now())
+        self._told: dict[str, str] = {}
+
+    def shown_by(self, node: Object) -> bool:
+        """Whether the Node, as the server has it, says what the last document said.
+
+        Node lifecycle writes Unknown over the conditions of a kubelet that it has not heard of for a while.
+        """
+        shown = {each["type"]: each["status"] for each in (node.get("status") or {}).get("conditions") or ()}
+        return all(shown.get(kind) == status for kind, status in self._told.items())
+
+    def begin_again(self) -> None:
+        """Somebody wrote another state: the next document's is a new one, with a new time of transition."""
+        self._ready, self._since = None, rfc3339(now())
 
     def document(self, not_ready_because: str | None) -> list[Object]:
         at = rfc3339(now())
@@ -133,4 +157,5 @@ class Conditions:
                 "lastTransitionTime": self._ready_since,
             }
         )
+        self._told = {each["type"]: each["status"] for each in conditions}
         return conditions

@@ -13,10 +13,12 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from gameday.faults.component_pods import Component
 from gameday.rehearsal.apiclient import STRATEGIC_MERGE_PATCH, ApiError, Object
 from gameday.rehearsal.nodes.clock import now, parse
 from gameday.rehearsal.nodes.containers import start_container
 from gameday.rehearsal.nodes.devices import RESOURCE, AdmissionError, GpuHolder
+from gameday.rehearsal.nodes.numa import exclusive_cpus
 from gameday.rehearsal.nodes.pod_status import Container, PodState
 from gameday.rehearsal.nodes.probes import follow_readiness
 from gameday.rehearsal.nodes.sandbox import ConfigError, Sandbox
@@ -32,6 +34,7 @@ _WRITE_BACKOFF_S = (0.2, 5.0)
 _DEFAULT_GRACE_S = 30.0
 _KILLED_WITHIN_S = 5.0
 _FINISHED = ("Succeeded", "Failed")
+_LATE = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")  # kubelet's own
 
 
 class PodRunner:
@@ -73,6 +76,9 @@ class PodRunner:
 
     def update(self, pod: Object) -> None:
         self.pod = pod
+        if self.state.observe(pod):
+            self._wake.set()  # the deadline may be another
+            self._say()
         if pod["metadata"].get("deletionTimestamp") and not self._deleted.is_set():
             self._deleted.set()
             self._wake.set()
@@ -92,6 +98,10 @@ class PodRunner:
         self.crash()
         self._release()
         self._sandbox.remove()
+
+    @property
+    def runs(self) -> bool:
+        return any(container.process for container in self._containers)
 
     def find(self, name: str) -> Container | None:
         return next((c for c in self._containers if c.name == name), None)
@@ -132,8 +142,11 @@ class PodRunner:
         if self._deleted.is_set() and not any(c.started for c in self._containers):
             self.state.final = ("Failed", "", "")
             return
+        if not await self._plugin_answers():
+            return
         try:
-            self._kubelet.devices.allocate(self._wanted_gpus())
+            aligned = exclusive_cpus(self.pod["spec"]) if self._kubelet.aligns else None
+            self._kubelet.devices.allocate(self._wanted_gpus(), aligned)
         except AdmissionError as error:
             self._kubelet.events.record(self.pod, "Pod", "v1", error.reason, error.message, "Warning")
             self.state.final = ("Failed", error.reason, f"Pod was rejected: {error.message}")
@@ -149,13 +162,29 @@ class PodRunner:
             work.cancel()
         self.state.all_ended = True
         if late:
-            self.state.final = (
-                "Failed",
-                "DeadlineExceeded",
-                "Pod was active on the node longer than the specified deadline",
-            )
+            self.state.final = ("Failed", *_LATE)
         elif work.done() and not work.cancelled() and (failure := work.exception()):
             raise failure
+
+    async def _plugin_answers(self) -> bool:
+        """A pod that wants GPUs hangs in its admission while the device plugin stands still; False: deleted there.
+
+        The kubelet's call of Allocate has no deadline (cm/devicemanager/endpoint.go), and its open connection says
+        nothing of a plugin that is frozen, so that allocatable stays what it was.
+        """
+        if not self._wanted_gpus():
+            return True
+        thawed = asyncio.create_task(self._kubelet.machine.components.until_thawed(Component.DEVICE_PLUGIN))
+        deleted = asyncio.create_task(self._deleted.wait())
+        try:
+            await asyncio.wait({thawed, deleted}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            thawed.cancel()
+            deleted.cancel()
+        if self._deleted.is_set():
+            self.state.final = ("Failed", "", "")
+            return False
+        return True
 
     def _bury_interrupted(self) -> None:
         """Containers that ran when the machine or the kubelet's process went down are over; some may run again."""
@@ -167,11 +196,12 @@ class PodRunner:
 
     async def _until_over(self, work: asyncio.Task[None]) -> bool:
         """Until the work is done or has to stop; True when it is the active deadline that says so."""
-        deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
-        end = self.state.start_time + timedelta(seconds=deadline_s) if deadline_s is not None else None
         while not work.done() and not self._deleted.is_set():
+            deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
+            end = self.state.start_time + timedelta(seconds=deadline_s) if deadline_s is not None else None
             left_s = (end - now()).total_seconds() if end else None
             if left_s is not None and left_s <= 0:
+                self._event(*_LATE)
                 return True
             self._wake.clear()
             try:
@@ -235,7 +265,11 @@ class PodRunner:
         """One instance from start to end. One that cannot be configured waits until the pod is deleted."""
         try:
             process = await start_container(
-                self.pod, container.spec, self._sandbox, container.restarts, self._kubelet.environment
+                self.pod,
+                container.spec,
+                self._sandbox,
+                container.restarts,
+                self._kubelet.environment | self._kubelet.devices_environment(self.uid, container.name),
             )
         except (ConfigError, OSError) as error:
             container.waiting = ("CreateContainerConfigError", str(error))
@@ -318,11 +352,13 @@ class PodRunner:
                     await self._kubelet.api.patch(f"{self._path}/status", body, STRATEGIC_MERGE_PATCH)
                     self._written = status
                 except ApiError as error:
-                    if error.not_found or error.conflict:
+                    if error.not_found:
                         return
-                    if 400 <= error.status < 500:
+                    if error.status in (400, 422):  # what it is told is wrong, and stays wrong
                         log.error("pod %s: status refused: %s", self.key, error)
                         return
+                    # Anything else passes: also 403, which an API server says until it has read its own RBAC rules,
+                    # and 409, which the watch ends where another pod has taken the name.
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _WRITE_BACKOFF_S[1])
 
@@ -341,7 +377,7 @@ class PodRunner:
                 await self._kubelet.api.delete(self._path, body)
                 return
             except ApiError as error:
-                if error.not_found or error.conflict:
+                if error.not_found:
                     return
                 log.info("pod %s: cannot finish its deletion yet: %s", self.key, error)
             await asyncio.sleep(pause_s)

@@ -120,7 +120,13 @@ class PodState:
     start_time: datetime = field(default_factory=now)
     final: tuple[str, str, str] | None = None  # phase, reason, message
     all_ended: bool = False
+    generation: int | None = None  # of the object that the status is about; servers before 1.33 count none for pods
     _since: dict[str, tuple[bool, str, datetime]] = field(default_factory=dict)
+
+    def observe(self, pod: Object) -> bool:
+        """Whether the object's specification is a newer one than that of the status so far."""
+        before, self.generation = self.generation, pod["metadata"].get("generation")
+        return before != self.generation
 
     @property
     def phase(self) -> str:
@@ -141,6 +147,7 @@ class PodState:
             "hostIPs": [{"ip": "127.0.0.1"}],
             "startTime": rfc3339(self.start_time),
             "conditions": self._conditions(phase),
+            **self._observed(),
         }
         if self.final and self.final[1]:
             status["reason"], status["message"] = self.final[1:]
@@ -178,4 +185,7 @@ class PodState:
             "lastTransitionTime": rfc3339(self._since[kind][2]),
         }
         # Written even when empty: a strategic merge would keep an old reason otherwise.
-        return {**condition, "reason": reason or None, "message": message or None}
+        return {**condition, "reason": reason or None, "message": message or None, **self._observed()}
+
+    def _observed(self) -> Object:
+        return {} if self.generation is None else {"observedGeneration": self.generation}

@@ -1,22 +1,23 @@
-"""The one HTTP server of all virtual nodes: virtual hosts, dcgm-exporter's /metrics, and the kubelets' endpoint."""
+"""Plain HTTP of all virtual nodes, for agents and Prometheus: the virtual hosts, and dcgm-exporter's /metrics."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from contextlib import aclosing, suppress
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gameday.host.base import HostError
-from gameday.rehearsal.nodes.container_log import ContainerLog, Line
+from gameday.host.base import HostError, WorkOrder
+from gameday.rehearsal.nodes import node_exporter
 from gameday.rehearsal.nodes.exposition import CONTENT_TYPE
 from gameday.rehearsal.nodes.files import read_file, write_file
 from gameday.rehearsal.nodes.machine import Machine, MachineDown
 from gameday.rehearsal.nodes.programs.run import run_program
+from gameday.rehearsal.nodes.snapshot import snapshot
 from gameday.rehearsal.nodes.virtual_nodes import VirtualNodes
+from gameday.rehearsal.nodes.work import end_work, run_work
 
 NODES: web.AppKey[VirtualNodes] = web.AppKey("nodes", VirtualNodes)
 _LONGEST_WORK_S = 3600.0  # of one program or measurement; more is a mistake in the request
@@ -46,6 +47,16 @@ class _Load(_Body):
     seconds: float = Field(ge=0, le=_LONGEST_WORK_S)
 
 
+class _Work(_Body):
+    gpu: int
+    order: WorkOrder
+
+
+class _Steer(_Body):
+    gpu: int
+    utilization: float = Field(ge=0, le=1)
+
+
 def application(nodes: VirtualNodes) -> web.Application:
     app = web.Application(middlewares=[_errors])
     app[NODES] = nodes
@@ -58,10 +69,14 @@ def application(nodes: VirtualNodes) -> web.Application:
     app.router.add_get(f"{host}/boot-id", _boot_id)
     app.router.add_get(f"{host}/gpus", _gpus)
     app.router.add_post(f"{host}/load", _load)
+    app.router.add_post(f"{host}/work", _begin_work)
+    app.router.add_put(f"{host}/work", _steer_work)
+    app.router.add_get(f"{host}/work", _work_runs)
+    app.router.add_delete(f"{host}/work", _end_work)
+    app.router.add_get(f"{host}/gpu-users", _gpu_users)
+    app.router.add_get(f"{host}/snapshot", _snapshot)
     app.router.add_get("/metrics", _metrics)
-    app.router.add_get("/healthz", _healthz)
-    app.router.add_get("/pods", _pods)
-    app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", _container_logs)
+    app.router.add_get("/node-exporter/metrics", _node_metrics)
     return app
 
 
@@ -131,6 +146,14 @@ async def _boot_id(request: web.Request) -> web.Response:
     return web.json_response({"boot_id": _machine(request).boot_id})
 
 
+async def _snapshot(request: web.Request) -> web.Response:
+    """While the node is off, too: what a fault left would be there."""
+    machine = request.app[NODES].machines.get(request.match_info["node"])
+    if machine is None:
+        raise web.HTTPNotFound
+    return web.json_response(snapshot(machine))
+
+
 async def _gpus(request: web.Request) -> web.Response:
     return web.json_response({"gpus": [sample.model_dump() for sample in _machine(request).samples()]})
 
@@ -138,6 +161,56 @@ async def _gpus(request: web.Request) -> web.Response:
 async def _load(request: web.Request) -> web.Response:
     body = _Load.model_validate_json(await request.read())
     return _model(await _machine(request).measure_load(body.gpu, body.seconds))
+
+
+async def _begin_work(request: web.Request) -> web.StreamResponse:
+    """A report a line, until the client goes away: the work is the connection, as a process is on a real node."""
+    body = _Work.model_validate_json(await request.read())
+    machine = _machine(request)
+    machine.cell(body.gpu)
+    response = web.StreamResponse()
+    with suppress(ConnectionError):
+        async with aclosing(run_work(machine, body.gpu, body.order)) as reports:
+            async for report in reports:
+                if not response.prepared:
+                    await response.prepare(request)
+                await response.write(report.model_dump_json(exclude_defaults=True).encode() + b"\n")
+        await response.write_eof()
+    return response
+
+
+async def _steer_work(request: web.Request) -> web.Response:
+    body = _Steer.model_validate_json(await request.read())
+    machine = _machine(request)
+    work = machine.works.get(body.gpu)
+    if work is None:
+        raise HostError(f"GPU {body.gpu} of {machine.name} has no work whose load could be changed")
+    work.steer(body.utilization)
+    return web.Response(status=204)
+
+
+async def _work_runs(request: web.Request) -> web.Response:
+    return web.json_response({"runs": _gpu(request) in _machine(request).works})
+
+
+async def _end_work(request: web.Request) -> web.Response:
+    end_work(_machine(request), _gpu(request))
+    return web.Response(status=204)
+
+
+async def _gpu_users(request: web.Request) -> web.Response:
+    machine = _machine(request)
+    machine.cell(_gpu(request))
+    users = [{"pid": pid, "command": command} for pid, command in machine.gpu_users(_gpu(request))]
+    return web.json_response({"users": users})
+
+
+def _gpu(request: web.Request) -> int:
+    """Raises HostError."""
+    try:
+        return int(request.query["gpu"])
+    except (KeyError, ValueError):
+        raise HostError("?gpu= must name a GPU by its index") from None
 
 
 def _model(model: BaseModel) -> web.Response:
@@ -156,78 +229,6 @@ async def _metrics(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def _healthz(_: web.Request) -> web.Response:
-    return web.Response(text="ok")
-
-
-async def _pods(request: web.Request) -> web.Response:
-    kubelets = request.app[NODES].kubelets.values()
-    items = [runner.pod for kubelet in kubelets for runner in kubelet.pods.values()]
-    return web.json_response({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
-
-
-async def _container_logs(request: web.Request) -> web.StreamResponse:
-    """A kubelet's own endpoint, as an API server calls it for `kubectl logs`."""
-    where = request.match_info
-    container = request.app[NODES].container(where["namespace"], where["pod"], where["container"])
-    if container is None:
-        raise web.HTTPNotFound(text=f"container {where['container']!r} in pod {where['pod']!r} not found\n")
-    chosen = container.previous_log if _flag(request, "previous") else container.log
-    if chosen is None:
-        raise web.HTTPBadRequest(
-            text=f"container {where['container']!r} in pod {where['pod']!r} is waiting to start: ContainerCreating\n"
-        )
-    response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
-    await response.prepare(request)
-    await _send_log(request, response, chosen)
-    await response.write_eof()
-    return response
-
-
-async def _send_log(request: web.Request, response: web.StreamResponse, log: ContainerLog) -> None:
-    stamped = _flag(request, "timestamps")
-    lines, position = log.read(0)
-    await response.write(_text(_wanted(request, lines), stamped))
-    while _flag(request, "follow"):
-        closed = log.closed  # asked before reading: what comes in between is read
-        lines, position = log.read(position)
-        if lines:
-            await response.write(_text(lines, stamped))
-        if closed:
-            return
-        if not lines:
-            await log.grown()
-
-
-def _wanted(request: web.Request, lines: list[Line]) -> list[Line]:
-    if since := _number(request, "sinceSeconds"):
-        after = datetime.now(UTC) - timedelta(seconds=since)
-        lines = [line for line in lines if line.at >= after]
-    elif since_time := request.query.get("sinceTime"):
-        try:
-            after = datetime.fromisoformat(since_time)
-        except ValueError:
-            raise web.HTTPBadRequest(text="sinceTime is not an RFC 3339 time\n") from None
-        lines = [line for line in lines if line.at >= after]
-    tail = _number(request, "tailLines")
-    return lines[len(lines) - min(tail, len(lines)) :] if tail is not None else lines
-
-
-def _text(lines: list[Line], stamped: bool) -> bytes:
-    def shown(line: Line) -> str:
-        return f"{line.at.strftime('%Y-%m-%dT%H:%M:%S.%f')}000Z {line.text}\n" if stamped else f"{line.text}\n"
-
-    return "".join(map(shown, lines)).encode()
-
-
-def _flag(request: web.Request, name: str) -> bool:
-    return request.query.get(name, "").lower() in ("true", "1")
-
-
-def _number(request: web.Request, name: str) -> int | None:
-    text: Any = request.query.get(name)
-    if text is None:
-        return None
-    if not text.isdecimal():
-        raise web.HTTPBadRequest(text=f"{name} must be a whole number\n")
-    return int(text)
+async def _node_metrics(request: web.Request) -> web.Response:
+    body = b"".join(node_exporter.render(request.app[NODES].machines.values()))
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})

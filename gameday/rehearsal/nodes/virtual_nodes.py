@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gameday.rehearsal.apiclient import ApiClient, Object, Reflector
+from gameday.rehearsal.apiclient import ApiClient, ApiError, Object, Reflector
 from gameday.rehearsal.controllers.events import EventRecorder
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.devices import GpuHolder
@@ -18,20 +21,26 @@ from gameday.rehearsal.nodes.identity import gpu_identities
 from gameday.rehearsal.nodes.kubelet import Kubelet
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.machine import Machine
-from gameday.rehearsal.nodes.pod_status import Container
+from gameday.rehearsal.nodes.node_object import INSTANCE_TYPE, INSTANCE_TYPE_LABEL, NodeFacts
+from gameday.rehearsal.nodes.pod import PodRunner
+
+log = logging.getLogger(__name__)
 
 _REGISTER_AT_ONCE = 16
+_ASK_AGAIN_S = 1.0
+_LOG_STORE = b"gameday.rehearsal.logstore"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says. `boot_s`: seconds a reboot takes."""
+    """What the command line says. `boot_s`: seconds a reboot takes; `log_store_pid`: where its process tells its id."""
 
     nodes: int
     gpus: int
     prefix: str
     boot_s: float
     state_dir: Path
+    log_store_pid: Path | None = None
 
     @property
     def names(self) -> list[str]:
@@ -50,50 +59,66 @@ class VirtualNodes:
             name: Machine(index, name, self.fleet, self.cache, shipper.ship, settings.boot_s)
             for index, name in enumerate(names)
         }
+        for machine in self.machines.values():
+            machine.hold_log_store = self._hold_log_store
         self.exposition = Exposition(self.cache, names, [gpu_identities(name, settings.gpus) for name in names])
         self.kubelets: dict[str, Kubelet] = {}
 
     @asynccontextmanager
-    async def joined(self, api: ApiClient, port: int) -> AsyncIterator[None]:
-        """Register every node with `port` as its kubelet's; heartbeats and pods go on inside the block.
+    async def joined(self, api: ApiClient, port: int, kubelet_port: int | None) -> AsyncIterator[None]:
+        """Register every node; heartbeats and pods go on inside the block.
 
-        Raises ExceptionGroup where a background task fails, which is a bug.
+        `port` is where agents reach the hosts, `kubelet_port` what the Nodes tell as their kubelet's, if there is one.
+        Raises ApiError where the cluster does not say its version, ExceptionGroup where a background task fails,
+        which is a bug.
         """
         events = EventRecorder(api, "kubelet")
+        registering = asyncio.Semaphore(_REGISTER_AT_ONCE)
+        version = await _server_version(api)
         for name, machine in self.machines.items():
-            self.kubelets[name] = self._kubelet(machine, api, events, port)
-        limit = asyncio.Semaphore(_REGISTER_AT_ONCE)
-
-        async def register(kubelet: Kubelet) -> None:
-            async with limit:
-                await kubelet.register()
-
+            self.kubelets[name] = Kubelet(
+                machine,
+                api,
+                events,
+                facts=NodeFacts(machine.index, name, len(machine.gpus), kubelet_port, version),
+                host_url=f"http://127.0.0.1:{port}/hosts/{name}",
+                state_dir=self._settings.state_dir / "pods",
+                label=self._labeller(machine.index),
+                registering=registering,
+            )
+        nodes = Reflector(api, "/api/v1/nodes", label_selector=f"{INSTANCE_TYPE_LABEL}={INSTANCE_TYPE}")
+        nodes.on(add=self._node_seen, update=lambda _, node: self._node_seen(node), delete=self._node_deleted)
+        pods = Reflector(api, "/api/v1/pods", field_selector="spec.nodeName!=")
+        pods.on(add=self._seen, update=lambda _, pod: self._seen(pod), delete=self._gone)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(events.run())]
-            await asyncio.gather(*(register(kubelet) for kubelet in self.kubelets.values()))
-            pods = Reflector(api, "/api/v1/pods")
-            pods.on(add=self._seen, update=lambda _, pod: self._seen(pod), delete=self._gone)
-            tasks.append(group.create_task(pods.run()))
-            tasks += [group.create_task(kubelet.run()) for kubelet in self.kubelets.values()]
+            tasks = [group.create_task(kubelet.run()) for kubelet in self.kubelets.values()]
+            tasks += [group.create_task(events.run()), group.create_task(nodes.run())]
             try:
+                await asyncio.gather(*(kubelet.registered.wait() for kubelet in self.kubelets.values()))
+                tasks.append(group.create_task(pods.run()))
                 yield
             finally:
                 for kubelet in self.kubelets.values():
                     kubelet.stop()
+                    kubelet.machine.components.reboot()  # a log store that was stopped must be able to end, too
                 for task in tasks:
                     task.cancel()
 
-    def container(self, namespace: str, pod: str, name: str) -> Container | None:
-        """A container of a pod on any of the nodes, the newest pod of that name."""
-        key = f"{namespace}/{pod}"
+    def pod(self, namespace: str, name: str) -> PodRunner | None:
+        """The newest pod of that name on any of the nodes."""
+        key = f"{namespace}/{name}"
         found = [runner for kubelet in self.kubelets.values() for runner in kubelet.pods.values() if runner.key == key]
-        return found[-1].find(name) if found else None
+        return found[-1] if found else None
 
-    def _kubelet(self, machine: Machine, api: ApiClient, events: EventRecorder, port: int) -> Kubelet:
-        def label(gpu: int, holder: GpuHolder | None) -> None:
-            self.exposition.hold((machine.index, gpu), holder)
+    def _hold_log_store(self, frozen: bool) -> None:
+        """Stop the log store's process, or let it go on: what freezing its pod's cgroup is for it."""
+        if (pid := _log_store(self._settings.log_store_pid)) is not None:
+            os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+        else:
+            log.warning("no log store to stop or to let go on is known")
 
-        return Kubelet(machine, api, events, port=port, state_dir=self._settings.state_dir / "pods", label=label)
+    def _labeller(self, node: int) -> Callable[[int, GpuHolder | None], None]:
+        return lambda gpu, holder: self.exposition.hold((node, gpu), holder)
 
     def _seen(self, pod: Object) -> None:
         if kubelet := self.kubelets.get(pod["spec"].get("nodeName", "")):
@@ -102,3 +127,33 @@ class VirtualNodes:
     def _gone(self, pod: Object) -> None:
         if kubelet := self.kubelets.get(pod["spec"].get("nodeName", "")):
             kubelet.pod_gone(pod)
+
+    def _node_seen(self, node: Object) -> None:
+        if kubelet := self.kubelets.get(node["metadata"]["name"]):
+            kubelet.node_seen(node)
+
+    def _node_deleted(self, node: Object) -> None:
+        if kubelet := self.kubelets.get(node["metadata"]["name"]):
+            kubelet.node_deleted(node)
+
+
+def _log_store(file: Path | None) -> int | None:
+    """The process that its own file names, if it is one still: numbers are given out again."""
+    try:
+        pid = int(file.read_text()) if file else 0
+        command = Path(f"/proc/{pid}/cmdline").read_bytes() if pid > 1 else b""
+    except (OSError, ValueError):
+        return None
+    return pid if _LOG_STORE in command else None
+
+
+async def _server_version(api: ApiClient) -> str:
+    """Waits for a server that is not there yet. Raises ApiError when it refuses."""
+    while True:
+        try:
+            return str((await api.get("/version"))["gitVersion"])
+        except ApiError as error:
+            if not error.unreachable and error.status < 500:
+                raise
+            log.warning("the cluster is not there yet: %s", error)
+        await asyncio.sleep(_ASK_AGAIN_S)

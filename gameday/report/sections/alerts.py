@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gameday.checks.alerts import label_gaps
 from gameday.checks.facts import injected, target_nodes
@@ -28,6 +28,9 @@ class ExpectedRow(BaseModel):
     receivers: tuple[str, ...] | None
     to_fire_s: float | None
     firing_for_s: float | None
+    to_resolve_s: float | None = Field(description="from the end of the remediation")
+    resolves_bound_s: float
+    severity: str | None
     silenced: bool | None
 
 
@@ -65,7 +68,7 @@ def _expected(run: Run, alert: ExpectedAlert, node: str | None) -> ExpectedRow:
     life = [
         event
         for event in run.history.of(AlertSeen)
-        if event.alert == alert.name and event.node == node and not event.at_baseline
+        if event.alert == alert.name and event.node == alert.about(node) and not event.at_baseline
     ]
     times = {state: [event.at for event in life if event.state == state] for state in ("pending", "firing", "resolved")}
     firing = [event for event in life if event.state == "firing"]
@@ -85,8 +88,17 @@ def _expected(run: Run, alert: ExpectedAlert, node: str | None) -> ExpectedRow:
         receivers=tuple(sorted({name for event in firing for name in event.receivers})) if firing else None,
         to_fire_s=(firing_at - fault[1].written_at).total_seconds() if firing_at and fault else None,
         firing_for_s=(resolved_at - firing_at).total_seconds() if firing_at and resolved_at else None,
+        to_resolve_s=_to_resolve(run, alert, node),
+        resolves_bound_s=alert.resolves_within.total_seconds(),
+        severity=next((event.labels["severity"] for event in life if "severity" in event.labels), None),
         silenced=any(event.silenced for event in life) if life else None,
     )
+
+
+def _to_resolve(run: Run, alert: ExpectedAlert, node: str | None) -> float | None:
+    """As the check measured it."""
+    wanted = [verdict for verdict in run.verdicts if verdict.check == "alert-resolves" and verdict.node == node]
+    return next((verdict.seconds for verdict in wanted if f" {alert.name} " in verdict.expectation), None)
 
 
 def _others(seen: list[AlertSeen]) -> tuple[OtherRow, ...]:

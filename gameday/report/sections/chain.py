@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.checks.facts import injected, target_nodes
-from gameday.history.events import AlertSeen, Hop, HopSeen, TaintSeen
+from gameday.history.events import AlertSeen, Hop, HopSeen, Step, StepStarted, TaintSeen
 from gameday.report.run import Run
 
 ORDER = 50
@@ -50,7 +50,7 @@ class Chains(BaseModel):
 
 
 def build(run: Run) -> Chains:
-    return Chains(chains=tuple(_chain(run, node) for node in target_nodes(run.history)))
+    return Chains(chains=tuple(_with_pods(run, _chain(run, node)) for node in target_nodes(run.history)))
 
 
 def _chain(run: Run, node: str | None) -> Chain:
@@ -67,6 +67,36 @@ def _chain(run: Run, node: str | None) -> Chain:
     ends = [row.end_s for row in rows if row.end_s is not None]
     # An unseen hop is shown as such; but where nothing was seen at all there is no chain to draw.
     return Chain(node=node, rows=tuple(rows) if seen else (), total_s=max(ends, default=None), slowest=slowest)
+
+
+def _with_pods(run: Run, chain: Chain) -> Chain:
+    """The chain with what pods did about it, where any did: the first GPU pod that left between taint and recovery.
+
+    Not counted into the chain's length: how long a pod takes to go is the pod's own affair.
+    """
+    tainted = next((row for row in chain.rows if row.hop == Hop.TAINTED and row.at), None)
+    if tainted is None or tainted.at is None or tainted.end_s is None:
+        return chain
+    pods = run.frames.pods
+    starts = [record.at for record, event in run.history.with_times(StepStarted) if event.step is Step.RECOVER]
+    end = min(starts, default=run.history.records[-1].at)
+    left = pods[(pods["node"] == chain.node) & (pods["gpus"] > 0) & ~pods["phase"].isin(("Pending", "Running"))]
+    ours = f"gd-{run.started.run_id}-" if run.started else "gd-"
+    left = left[left["time"].between(tainted.at, end) & ~left["pod"].str.startswith(ours)].sort_values("time")
+    if left.empty:
+        return chain
+    at: datetime = left["time"].iloc[0].to_pydatetime(warn=False)
+    took_s = (at - tainted.at).total_seconds()
+    row = HopRow(
+        hop="pods reacted",
+        at=at,
+        start_s=tainted.end_s,
+        end_s=tainted.end_s + took_s,
+        took_s=took_s,
+        since=tainted.hop,
+        source=f"watch of the pods; {left['pod'].iloc[0]} {str(left['phase'].iloc[0]).lower()}",
+    )
+    return chain.model_copy(update={"rows": (*chain.rows, row)})
 
 
 def _told_elsewhere(run: Run, node: str | None) -> dict[Hop, HopSeen]:

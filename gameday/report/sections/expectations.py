@@ -5,19 +5,40 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from gameday.checks.verdict import Verdict
+from gameday.history.events import DetectorConsulted
 from gameday.report.narration import narrate
 from gameday.report.run import Run
 
 ORDER = 30
 TITLE = "Expectations"
 
+_SAID_BY = {
+    "taint-set": "taints",
+    "cordoned": "cordoned",
+    "condition-set": "conditions",
+    "condition-clears": "conditions",
+    "label-set": "labels",
+    "event-written": "events",
+    "allocatable-falls": "allocatable_falls",
+    "allocatable-returns": "allocatable_falls",
+    "stays-schedulable": "stays_schedulable_for",
+}
+"""By check: the key of the plan's `expect` that it judges, where a detector's profile can fill that."""
+
 
 class Expectations(BaseModel):
     verdicts: tuple[Verdict, ...]
     on_timeline: frozenset[int] = Field(exclude=True)
     """Records that have a row in the timeline, so that evidence links lead somewhere."""
+    detector: DetectorConsulted | None
+    """The profile the plan was completed with; None where the plan names no detector."""
+    from_profile: tuple[str, ...]
+    """Checks whose expectations are the profile's and not the plan's own."""
 
 
 def build(run: Run) -> Expectations:
     told = frozenset(record.seq for record in run.history.records if narrate(record.event))
-    return Expectations(verdicts=run.verdicts, on_timeline=told)
+    consulted = run.history.last(DetectorConsulted)
+    filled = consulted.filled if consulted else ()
+    from_profile = tuple(check for check, key in _SAID_BY.items() if key in filled)
+    return Expectations(verdicts=run.verdicts, on_timeline=told, detector=consulted, from_profile=from_profile)

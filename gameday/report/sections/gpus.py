@@ -1,29 +1,27 @@
-"""The target node's GPUs before, during and after the fault: one small chart per metric."""
+"""The target node's GPUs before, during and after the fault: what moved at a glance, the curves, the statistics."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 
-import numpy as np
 import pandas as pd
-from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
 
 from gameday.checks.facts import injected, target_nodes
 from gameday.history.events import AlertSeen, FaultInjected, FaultUndone, NodeReturned, Remediated, TaintSeen
-from gameday.report.charts import Marker, Scene, dodge, lines, strips
+from gameday.report.charts import BUCKETS, Drawing, Marker, Scene, buckets_for, dodge, lines, strips
 from gameday.report.run import Run
-from gameday.report.words import clip
+from gameday.report.samples import NodeSamples, Spread, Statistics, node_samples, parts, robust_z, spread, statistics
 
 ORDER = 70
 TITLE = "GPUs"
 
 MOST_CHARTS = 12
-
-_PLAIN = re.compile(r"[A-Za-z0-9._:-]{0,24}")
+MOST_NODES = 6
+"""Nodes whose curves are drawn; the statistics in report.json are those nodes' too."""
+MOST_GPUS = 32
+"""Curves in one chart: twice the GPUs of the largest node there is."""
 
 KNOWN: dict[str, tuple[str, str]] = {
     "DCGM_FI_DEV_GPU_TEMP": ("Temperature", "°C"),
@@ -43,11 +41,29 @@ CODES = {"DCGM_FI_DEV_XID_ERRORS": ("Last Xid", "Xid ")}
 """Gauges whose value is a code, not an amount: drawn as strips."""
 
 
-class Spread(BaseModel):
-    n: int
-    low: float
-    median: float
-    high: float
+HEAT_LEVELS = (2.0, 4.0, 8.0)
+"""Robust z from which a cell is coloured faintly, plainly, strongly."""
+
+
+class HeatCell(BaseModel):
+    """The median during the fault, the median before it, and how far that is: 0 usual, ±1 to ±3; None: not known."""
+
+    during: float | None
+    before: float | None
+    level: int | None
+
+
+class HeatRow(BaseModel):
+    """`cells` follow the map's metrics."""
+
+    gpu: str
+    target: bool
+    cells: tuple[HeatCell, ...]
+
+
+class HeatMap(BaseModel):
+    metrics: tuple[tuple[str, str, str], ...] = Field(description="name, title, unit")
+    rows: tuple[HeatRow, ...]
 
 
 class GpuChart(BaseModel):
@@ -59,10 +75,11 @@ class GpuChart(BaseModel):
     title: str
     unit: str
     of: str
+    samples: int
     before: Spread | None
     during: Spread | None
     after: Spread | None
-    svg: Markup | None = Field(exclude=True)
+    drawing: Drawing | None = Field(exclude=True)
     failure: str = ""
 
 
@@ -77,117 +94,184 @@ class NodeCharts(BaseModel):
     target_gpu: str | None
     fault_s: tuple[float, float] | None
     moments: tuple[Moment, ...]
+    heat: HeatMap | None
     charts: tuple[GpuChart, ...]
+    statistics: tuple[Statistics, ...]
     constant: tuple[str, ...]
     left_out: tuple[str, ...]
+    gpus_left_out: int
     samples: int
+    not_numbers: int
+    outside: int
 
 
 class Gpus(BaseModel):
     nodes: tuple[NodeCharts, ...]
+    nodes_left_out: tuple[str, ...]
 
 
 def build(run: Run) -> Gpus:
-    return Gpus(nodes=tuple(_node(run, node) for node in target_nodes(run.history)))
-
-
-def _node(run: Run, node: str | None) -> NodeCharts:
-    samples = _samples(run, node)
-    fault = injected(run.history, node)
-    gpu = str(fault[1].target.gpu) if fault and fault[1].target.gpu is not None else None
-    window = run.fault_window(node) if node else None
-    varying, constant = _split(samples)
-    moments = _moments(run, node)
-    charts: list[GpuChart] = []
-    if varying:
-        span = (float(samples["t"].min()), float(samples["t"].max()))
-        span = span if span[1] > span[0] else (span[0] - 5.0, span[1] + 5.0)
-        visible = [m for m in moments if span[0] <= m.at_s <= span[1]]
-        seen = (max(window[0], span[0]), min(window[1], span[1])) if window else None
-        scene = Scene(span, seen if seen and seen[1] > seen[0] else None, dodge(visible, span), gpu)
-        charts = [_chart(name, samples[samples["metric"] == name], scene, window) for name in varying[:MOST_CHARTS]]
-    return NodeCharts(
-        node=node,
-        target_gpu=gpu,
-        fault_s=window,
-        moments=tuple(Moment(letter=m.letter, label=m.label, offset_s=m.at_s) for m in moments),
-        charts=tuple(charts),
-        constant=tuple(constant),
-        left_out=tuple(varying[MOST_CHARTS:]),
-        samples=len(samples),
+    nodes = target_nodes(run.history)
+    drawn = [(node, node_samples(run, node)) for node in nodes[:MOST_NODES]]
+    series = sum(len(samples.rows[["gpu", "metric"]].drop_duplicates()) for _, samples in drawn)
+    return Gpus(
+        nodes=tuple(_node(run, node, samples, buckets_for(series)) for node, samples in drawn),
+        nodes_left_out=tuple(str(node) for node in nodes[MOST_NODES:]),
     )
 
 
-def _samples(run: Run, node: str | None) -> pd.DataFrame:
-    """The node's finite samples with t, seconds since T+0."""
-    frame = run.frames.metrics
-    kept: pd.DataFrame = frame[(frame["node"] == (node or "")) & np.isfinite(frame["value"]) & frame["time"].notna()]
-    offsets = [run.offset_s(time.to_pydatetime()) for time in kept["time"]]
-    return kept.assign(t=offsets, gpu=kept["gpu"].map(_plain_names(kept["gpu"].unique())))
+def _node(run: Run, node: str | None, samples: NodeSamples, buckets: int) -> NodeCharts:
+    fault = injected(run.history, node)
+    gpu = str(fault[1].target.gpu) if fault and fault[1].target.gpu is not None else None
+    rows, gpus_left_out = _most_gpus(samples.rows, gpu)
+    varying, constant = _split(rows)
+    moments = moments_of(run, node)
+    scene = scene_of(_span(rows), samples.window, moments, gpu, buckets)
+    followed = gpu if gpu in set(rows["gpu"]) else None
+    drawn = varying[:MOST_CHARTS]
+    charts = [_chart(name, rows[rows["metric"] == name], scene, samples.window) for name in drawn]
+    return NodeCharts(
+        node=node,
+        target_gpu=gpu,
+        fault_s=samples.window,
+        moments=tuple(Moment(letter=m.letter, label=m.label, offset_s=m.at_s) for m in moments),
+        heat=_heat(rows, varying, samples.window, gpu) if samples.window and varying else None,
+        charts=tuple(charts),
+        statistics=tuple(_statistics(rows, followed, samples.window)),
+        constant=tuple(constant),
+        left_out=tuple(varying[MOST_CHARTS:]),
+        gpus_left_out=gpus_left_out,
+        samples=len(samples.rows),
+        not_numbers=samples.not_numbers,
+        outside=samples.outside,
+    )
 
 
-def _plain_names(gpus: Iterable[str]) -> dict[str, str]:
-    """Each `gpu` label as something fit to draw: native code draws it, and a strange enough string aborts that code."""
-    return {gpu: gpu if _PLAIN.fullmatch(gpu) else f"?{place}" for place, gpu in enumerate(gpus)}
+def _most_gpus(rows: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, int]:
+    """The target and the first others, and how many GPUs that leaves out."""
+    gpus = sorted(rows["gpu"].unique(), key=lambda gpu: (gpu != target, len(gpu), gpu))
+    if len(gpus) <= MOST_GPUS:
+        return rows, 0
+    return rows[rows["gpu"].isin(gpus[:MOST_GPUS])], len(gpus) - MOST_GPUS
 
 
-def _split(samples: pd.DataFrame) -> tuple[list[str], list[str]]:
+def _span(rows: pd.DataFrame) -> tuple[float, float]:
+    return (float(rows["t"].min()), float(rows["t"].max())) if len(rows) else (0.0, 0.0)
+
+
+def scene_of(
+    span: tuple[float, float],
+    window: tuple[float, float] | None,
+    moments: Sequence[Marker],
+    gpu: str | None,
+    buckets: int = BUCKETS,
+) -> Scene:
+    """What the charts of one node share; a span of nothing gets some width."""
+    span = span if span[1] > span[0] else (span[0] - 5.0, span[1] + 5.0)
+    visible = [m for m in moments if span[0] <= m.at_s <= span[1]]
+    seen = (max(window[0], span[0]), min(window[1], span[1])) if window else None
+    return Scene(span, seen if seen and seen[1] > seen[0] else None, dodge(visible, span), gpu, buckets)
+
+
+def _split(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
     """Names worth a chart (known ones first), and phrases for those that never moved."""
     varying, constant = [], []
-    for name, rows in samples.groupby("metric", sort=True):
-        if rows["value"].nunique() == 1 and len(rows) > 1:
-            constant.append(f"{name} = {rows['value'].iloc[0]:g}")
+    for name, of_metric in rows.groupby("metric", sort=True):
+        if of_metric["value"].nunique() == 1 and len(of_metric) > 1:
+            constant.append(f"{name} = {of_metric['value'].iloc[0]:g}")
         else:
             varying.append(str(name))
     order = [*CODES, *KNOWN]
     return sorted(varying, key=lambda name: (order.index(name) if name in order else len(order), name)), constant
 
 
+def _named(metric: str) -> tuple[str, str]:
+    """Title and unit."""
+    return (CODES[metric][0], "code") if metric in CODES else KNOWN.get(metric, (metric, ""))
+
+
 def _chart(name: str, rows: pd.DataFrame, scene: Scene, window: tuple[float, float] | None) -> GpuChart:
-    title, unit = CODES[name] if name in CODES else KNOWN.get(name, (name, ""))
-    on_target = rows[rows["gpu"] == scene.target_gpu] if scene.target_gpu is not None else rows
+    title, unit = _named(name)
+    on_target = rows[rows["gpu"] == scene.target_gpu]
     followed = on_target if len(on_target) else rows
-    start, end = window or (math.inf, math.inf)
-    before = _spread(followed[followed["t"] < start], 0.05, 0.95)
-    during = _spread(followed[(followed["t"] >= start) & (followed["t"] <= end)], 0.0, 1.0)
-    describe = f"{clip(title)} of {rows['gpu'].nunique()} GPUs over time, {len(rows)} samples"
-    svg, failure = None, ""
+    before, during, after = parts(followed, window)
+    usual = spread(before, 0.05, 0.95)
+    drawing, failure = None, ""
     try:
-        svg = _drawn(name, rows, scene, before, describe)
-    except Exception as error:  # numbers at the edge of floating point break the drawing of one chart, not the section
-        failure = f"{type(error).__name__}: {error}"
+        drawing = _drawn(name, rows, scene, usual)
+    except (ValueError, OverflowError) as error:  # numbers at the edge of floating point, or a code that flaps
+        failure = str(error)
     return GpuChart(
         metric=name,
         title=title,
-        unit="code" if name in CODES else unit,
-        of=f"GPU {scene.target_gpu}" if len(on_target) and scene.target_gpu is not None else "all GPUs",
-        before=before,
-        during=during,
-        after=_spread(followed[followed["t"] > end], 0.0, 1.0),
-        svg=svg,
+        unit=unit,
+        of=f"GPU {scene.target_gpu}" if len(on_target) else "all GPUs",
+        samples=len(rows),
+        before=usual,
+        during=spread(during, 0.0, 1.0),
+        after=spread(after, 0.0, 1.0),
+        drawing=drawing,
         failure=failure,
     )
 
 
-def _drawn(name: str, rows: pd.DataFrame, scene: Scene, before: Spread | None, describe: str) -> Markup:
+def _drawn(name: str, rows: pd.DataFrame, scene: Scene, before: Spread | None) -> Drawing:
     if name in CODES:
-        return strips(rows, scene, CODES[name][1], describe)
-    return lines(rows, scene, (before.low, before.median, before.high) if before else None, describe)
+        return strips(rows, scene, CODES[name][1])
+    return lines(rows, scene, (before.low, before.median, before.high) if before else None)
 
 
-def _spread(rows: pd.DataFrame, low: float, high: float) -> Spread | None:
-    if rows.empty:
-        return None
-    values = rows["value"]
-    return Spread(
-        n=len(values),
-        low=float(values.quantile(low)),
-        median=float(values.median()),
-        high=float(values.quantile(high)),
+def _statistics(rows: pd.DataFrame, gpu: str | None, window: tuple[float, float] | None) -> list[Statistics]:
+    """Of the target GPU, or of every GPU where the fault has none; codes have no mean."""
+    followed = rows if gpu is None else rows[rows["gpu"] == gpu]
+    amounts = followed[~followed["metric"].isin(CODES)]
+    return [
+        statistics(str(metric), _named(str(metric))[1], str(one), series, window)
+        for (metric, one), series in amounts.groupby(["metric", "gpu"], sort=True)
+    ]
+
+
+def _heat(rows: pd.DataFrame, metrics: list[str], window: tuple[float, float] | None, target: str | None) -> HeatMap:
+    gpus = sorted(rows["gpu"].unique(), key=lambda gpu: (len(gpu), gpu))
+    shown = metrics[:MOST_CHARTS]
+    series = dict(iter(rows.groupby(["gpu", "metric"])))
+    return HeatMap(
+        metrics=tuple((name, *_named(name)) for name in shown),
+        rows=tuple(
+            HeatRow(
+                gpu=gpu,
+                target=gpu == target,
+                cells=tuple(_cell(series.get((gpu, name)), name in CODES, window) for name in shown),
+            )
+            for gpu in gpus
+        ),
     )
 
 
-def _moments(run: Run, node: str | None) -> list[Marker]:
+def _cell(rows: pd.DataFrame | None, code: bool, window: tuple[float, float] | None) -> HeatCell:
+    if rows is None:
+        return HeatCell(during=None, before=None, level=None)
+    before, during, _ = parts(rows, window)
+    if code:  # a code has no median: the newest one during the fault, and any but 0 is news
+        shown = float(during.iloc[-1]) if len(during) else None
+        return HeatCell(during=shown, before=float(before.iloc[-1]) if len(before) else None, level=3 if shown else 0)
+    return HeatCell(
+        during=float(during.median()) if len(during) else None,
+        before=float(before.median()) if len(before) else None,
+        level=_level(robust_z(before, during), before, during),
+    )
+
+
+def _level(z: float | None, before: pd.Series, during: pd.Series) -> int | None:
+    if before.empty or during.empty:
+        return None
+    if z is None:  # away from a constant 0
+        return 3 if float(during.median()) > 0 else -3
+    level = sum(abs(z) >= threshold for threshold in HEAT_LEVELS)
+    return level if z >= 0 else -level
+
+
+def moments_of(run: Run, node: str | None) -> list[Marker]:
     """The first of each kind of moment that people look for in a curve."""
     history = run.history
     intents = {event.intent for event in history.of(FaultInjected) if event.target.node == node}

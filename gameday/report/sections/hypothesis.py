@@ -6,24 +6,29 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from gameday.history.events import FaultInjected
+from gameday.history.events import FaultInjected, RecoveryDisturbed
+from gameday.plan.purpose import Purpose
 from gameday.report.run import Run
 
 ORDER = 20
-TITLE = "Hypothesis and fault"
+TITLE = "Purpose, hypothesis and fault"
 
 
 class HypothesisAndFault(BaseModel):
     title: str | None
     hypothesis: str | None
+    purpose: Purpose
     fault: dict[str, Any]
     injected: tuple[FaultInjected, ...]
+    during: tuple[RecoveryDisturbed, ...]
 
 
 def build(run: Run) -> HypothesisAndFault:
     return HypothesisAndFault(
         title=run.plan.title if run.plan else None,
         hypothesis=run.plan.hypothesis if run.plan else None,
+        purpose=run.plan.purpose if run.plan else Purpose(),
         fault=run.plan.fault.model_dump(mode="json") if run.plan else {},
         injected=tuple(run.history.of(FaultInjected)),
+        during=tuple(run.history.of(RecoveryDisturbed)),
     )

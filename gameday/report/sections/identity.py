@@ -21,6 +21,8 @@ class Identity(BaseModel):
     seconds: float | None
     closed: bool
     detector: str | None
+    environment: str | None
+    change: str | None
 
 
 def build(run: Run) -> Identity:
@@ -33,4 +35,6 @@ def build(run: Run) -> Identity:
         seconds=(records[-1].at - records[0].at).total_seconds() if records else None,
         closed=run.history.last(RunEnded) is not None,
         detector=run.plan.detector if run.plan else None,
+        environment=run.plan.purpose.environment if run.plan else None,
+        change=run.plan.purpose.change if run.plan else None,
     )

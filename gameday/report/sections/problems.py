@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from gameday.history.events import Problem
 from gameday.report.run import Run
+from gameday.report.words import without_secrets
 
 ORDER = 130
 TITLE = "Problems and gaps"
@@ -29,7 +30,7 @@ class Problems(BaseModel):
 def build(run: Run) -> Problems:
     return Problems(
         in_run=tuple(
-            ProblemRow(at=record.at, step=event.step, what=event.what, hint=event.hint)
+            ProblemRow(at=record.at, step=event.step, what=without_secrets(event.what), hint=event.hint)
             for record, event in run.history.with_times(Problem)
         ),
         in_files=run.problems,

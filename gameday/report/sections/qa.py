@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gameday.history.events import QaChecked
 from gameday.report.run import Run
@@ -18,6 +18,7 @@ class QaRow(BaseModel):
     unit: str
     bound: str
     cells: tuple[QaChecked | None, ...]
+    seconds: float | None = Field(description="the longest it took on one GPU")
 
 
 class QaTable(BaseModel):
@@ -48,7 +49,8 @@ def _table(node: str, results: list[QaChecked]) -> QaTable:
     for check in checks:
         cells = tuple(newest.get((check, gpu)) for gpu in gpus)
         some = next(cell for cell in cells if cell)
-        rows.append(QaRow(check=check, unit=some.unit, bound=some.bound, cells=cells))
+        took = max((cell.seconds for cell in cells if cell and cell.seconds is not None), default=None)
+        rows.append(QaRow(check=check, unit=some.unit, bound=some.bound, cells=cells, seconds=took))
     oks = [result.ok for result in newest.values()]
     return QaTable(
         node=node,

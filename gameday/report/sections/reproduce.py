@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from gameday.history.events import TargetsChosen
+from gameday.history.events import FrameRead, TargetsChosen
+from gameday.history.frames import SCHEMAS
 from gameday.report.run import Run
 
 ORDER = 120
@@ -25,6 +26,8 @@ class Reproduce(BaseModel):
     plan_text: str
     files: tuple[FileRow, ...]
     frame_rows: dict[str, int]
+    sources: tuple[FrameRead, ...] = Field(description="the queries that filled the frames")
+    columns: dict[str, dict[str, str]] = Field(description="frame -> column -> pandas type")
 
 
 def build(run: Run) -> Reproduce:
@@ -38,5 +41,7 @@ def build(run: Run) -> Reproduce:
         seed=chosen.seed if chosen else run.plan.targets.seed if run.plan else None,
         plan_text=run.plan_text,
         files=tuple(FileRow(name=f.name, size_bytes=f.size_bytes, sha256=f.sha256) for f in run.files),
+        sources=tuple(run.history.of(FrameRead)),
+        columns=SCHEMAS,
         frame_rows={name: len(frame) for name, frame in frames.items()},
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import BaseModel
@@ -16,8 +18,10 @@ from gameday.history.events import (
     StepOutcome,
     StepStarted,
 )
+from gameday.report.lanes import Lanes, signals
 from gameday.report.narration import narrate
 from gameday.report.run import Run
+from gameday.report.words import without_secrets
 
 ORDER = 60
 TITLE = "Timeline"
@@ -27,7 +31,9 @@ MOST_ROWS = 400
 
 
 class Line(BaseModel):
-    seq: int
+    """`seq` is the record's in history.jsonl; None: a person's note."""
+
+    seq: int | None
     at: datetime
     offset_s: float
     actor: str
@@ -52,16 +58,16 @@ class Timeline(BaseModel):
     fault_s: tuple[float, float] | None
     """The fault window, seconds since T+0; to the last record where no undo is on record."""
     steps: tuple[StepBar, ...]
+    signals: Lanes
     lines: tuple[Line, ...]
     left_out: int
 
 
 def build(run: Run) -> Timeline:
     records = run.history.records
-    lines = sorted((line for record in records if (line := _line(run, record))), key=lambda line: (line.at, line.seq))
-    lines = sorted([*lines, *_qa_lines(run)], key=lambda line: (line.at, line.seq))
-    head, tail = MOST_ROWS // 2, MOST_ROWS - MOST_ROWS // 2
-    shown = lines if len(lines) <= MOST_ROWS else [*lines[:head], *lines[-tail:]]
+    lines = [line for record in records if (line := _line(run, record))]
+    shown = _cut(_in_order([*lines, *_qa_lines(run)]))
+    people = _cut(_in_order(_noted(run)))
     offsets = [run.offset_s(record.at) for record in records] or [0.0]
     return Timeline(
         zero=run.zero,
@@ -70,9 +76,34 @@ def build(run: Run) -> Timeline:
         last_s=max(offsets),
         fault_s=run.fault_window(),
         steps=tuple(_bar(run, step) for step in Step),
-        lines=tuple(shown),
-        left_out=len(lines) - len(shown),
+        signals=signals(run),
+        lines=tuple(_in_order([*shown.lines, *people.lines])),
+        left_out=shown.left_out + people.left_out,
     )
+
+
+def _in_order(lines: Iterable[Line]) -> list[Line]:
+    return sorted(lines, key=lambda line: (line.at, -1 if line.seq is None else line.seq))
+
+
+@dataclass(frozen=True)
+class _Cut:
+    lines: list[Line]
+    left_out: int
+
+
+def _cut(lines: list[Line]) -> _Cut:
+    """Both ends of what is too long."""
+    head, tail = MOST_ROWS // 2, MOST_ROWS - MOST_ROWS // 2
+    shown = lines if len(lines) <= MOST_ROWS else [*lines[:head], *lines[-tail:]]
+    return _Cut(shown, len(lines) - len(shown))
+
+
+def _noted(run: Run) -> Iterator[Line]:
+    """What people noted; cut by itself, so that a long run does not lose it."""
+    for moment in run.notes.moments():
+        offset_s, who = run.offset_s(moment.at), moment.who or "somebody"
+        yield Line(seq=None, at=moment.at, offset_s=offset_s, actor=who, text=moment.what, tone="human")
 
 
 def _line(run: Run, record: Record) -> Line | None:
@@ -80,7 +111,8 @@ def _line(run: Run, record: Record) -> Line | None:
     if said is None:
         return None
     at = said.at or record.at
-    return Line(seq=record.seq, at=at, offset_s=run.offset_s(at), actor=said.actor, text=said.text, tone=said.tone)
+    text = without_secrets(said.text)
+    return Line(seq=record.seq, at=at, offset_s=run.offset_s(at), actor=said.actor, text=text, tone=said.tone)
 
 
 def _qa_lines(run: Run) -> list[Line]:

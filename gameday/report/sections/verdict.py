@@ -1,55 +1,67 @@
-"""The strip at the top: the outcome, the cluster's state, one sentence why, and the four numbers people ask for."""
+"""The first screen: the outcome, one sentence why, whether the cluster noticed, the durations, the run as lanes."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel
 
+from gameday.checks.facts import seconds_text
 from gameday.checks.outcome import RunResult
-from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import NodeReturned, QaChecked, Record, Remediated, RunStarted, Step, StepEnded, StepStarted
+from gameday.checks.verdict import Status
+from gameday.history.events import FaultInjected, RunStarted
+from gameday.report.compare import Trend, trends
+from gameday.report.lanes import Lanes, story
+from gameday.report.numbers import NOTICES, SINCE, noticed, notices, numbers
 from gameday.report.run import Run
+from gameday.report.summary import Noticed, Number
 
 ORDER = 0
 TITLE = "Verdict"
 
 
 class BigNumber(BaseModel):
-    label: str
-    seconds: float | None
+    number: Number
     since: str
-    bound: str = ""
-    status: Status | None = None
+    previous_s: float | None
+    """The same duration in the newest earlier run of the plan; None where it has none."""
+    regressed: bool
 
 
 class VerdictStrip(BaseModel):
     result: RunResult
     trigger: str
-    hypothesis: str
+    noticed: Noticed
+    noticed_how: str
     held: int
     broken: int
     unknown: int
     numbers: tuple[BigNumber, ...]
+    story: Lanes
     problems: int
 
 
 def build(run: Run) -> VerdictStrip:
-    started = run.history.first(RunStarted)
+    started = run.started
     count = [verdict.status for verdict in run.verdicts].count
+    measured = numbers(run)
+    compared = {trend.measure: trend for trend in trends(measured, run.earlier)}
+    seen = noticed(run)
     return VerdictStrip(
         result=run.result,
         trigger=_trigger(started) if started else "",
-        hypothesis=run.plan.hypothesis if run.plan else "",
+        noticed=seen,
+        noticed_how=_how(run, seen),
         held=count(Status.HELD),
         broken=count(Status.BROKEN),
         unknown=count(Status.UNKNOWN),
-        numbers=(
-            _from_checks(run, "alert-fires", "Time to alert", "fault in → alert firing"),
-            _from_checks(run, "taint-set", "Time to taint", "fault in → node tainted"),
-            _to_recover(run),
-            _to_qa(run),
-            _to_return(run),
-        ),
+        numbers=tuple(_big(number, compared[number.measure]) for number in measured),
+        story=story(run),
         problems=len(run.problems),
+    )
+
+
+def _big(number: Number, trend: Trend) -> BigNumber:
+    return BigNumber(
+        number=number, since=SINCE[number.measure], previous_s=trend.previous_s, regressed=trend.regressed is True
     )
 
 
@@ -60,38 +72,23 @@ def _trigger(started: RunStarted) -> str:
     ]
 
 
-def _from_checks(run: Run, check: str, label: str, since: str) -> BigNumber:
-    """The slowest verdict of the check; one that was not measured hides none that was."""
-    verdicts = [verdict for verdict in run.verdicts if verdict.check == check]
-    measured = [verdict for verdict in verdicts if verdict.seconds is not None]
-    shown: Verdict | None = max(measured, key=lambda v: v.seconds or 0.0) if measured else next(iter(verdicts), None)
-    if shown is None:
-        return BigNumber(label=label, seconds=None, since=since)
-    return BigNumber(label=label, seconds=shown.seconds, since=since, bound=shown.bound, status=shown.status)
-
-
-def _to_recover(run: Run) -> BigNumber:
-    ends = [record for record, event in run.history.with_times(Remediated) if event.ok]
-    bound = next((verdict for verdict in run.verdicts if verdict.check == "remediation"), None)
-    number = _between(run, "Time to recover", Step.RECOVER, ends, "recovery begun → node remediated")
-    return number.model_copy(update={"bound": bound.bound, "status": bound.status} if bound else {})
-
-
-def _to_qa(run: Run) -> BigNumber:
-    """From QA's start to its last result, and only where every check passed: a failed QA has no 'time to pass'."""
-    passed = all(event.ok for event in run.history.of(QaChecked))
-    ended = any(event.step == Step.QA_NODE for event in run.history.of(StepEnded))
-    ends = [record for record, _ in run.history.with_times(QaChecked)] if passed and ended else []
-    return _between(run, "Time to QA pass", Step.QA_NODE, ends, "QA begun → every check passed")
-
-
-def _between(run: Run, label: str, step: Step, ends: list[Record], since: str) -> BigNumber:
-    start = next((record for record, event in run.history.with_times(StepStarted) if event.step == step), None)
-    seconds = max(0.0, (ends[-1].at - start.at).total_seconds()) if start and ends else None
-    return BigNumber(label=label, seconds=seconds, since=since)
-
-
-def _to_return(run: Run) -> BigNumber:
-    ends = [record for record, _ in run.history.with_times(NodeReturned)]
-    seconds = run.offset_s(ends[-1].at) if ends else None
-    return BigNumber(label="Time to return", seconds=seconds, since="fault in → node takes work again")
+def _how(run: Run, seen: Noticed) -> str:
+    """The signals one by one, since 'in part' alone says nothing; the slowest of each kind."""
+    if seen is Noticed.NOT_ASKED:
+        return "the plan names nothing that the fault must set off"
+    if not run.history.of(FaultInjected):
+        return "no fault went in"
+    parts = []
+    for check, (happened, not_happened) in NOTICES.items():
+        of_kind = [verdict for verdict in notices(run) if verdict.check == check]
+        missed = [verdict for verdict in of_kind if verdict.seconds is None and verdict.status is Status.BROKEN]
+        unseen = [verdict for verdict in of_kind if verdict.seconds is None and verdict.status is Status.UNKNOWN]
+        measured = [verdict.seconds for verdict in of_kind if verdict.seconds is not None]
+        if measured:
+            late = ", too late or not as expected" if Status.BROKEN in {v.status for v in of_kind} else ""
+            parts.append(f"{happened} {seconds_text(max(measured))} after the fault{late if not missed else ''}")
+        if missed:
+            parts.append(not_happened + (f" ({len(missed)} of {len(of_kind)})" if len(of_kind) > 1 else ""))
+        if unseen:
+            parts.append(f"{happened}: not measured")
+    return "; ".join(parts)

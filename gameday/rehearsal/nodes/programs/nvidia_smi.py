@@ -1,4 +1,4 @@
-"""`nvidia-smi` on the model: list, query, reset, power cap, clock lock, persistence.
+"""`nvidia-smi` on the model: list, query, reset, power cap, clock lock, persistence, ECC mode.
 
 Messages and exit statuses are the real tool's where they are publicly
 documented in reports; exit 15 is NVML_ERROR_GPU_IS_LOST, 2 an invalid argument.
@@ -20,6 +20,7 @@ _INVALID = 2
 _NOT_FOUND = 6
 _LOST = 15
 _RESET_REFUSED = 255
+_SWITCH = {"1": True, "ENABLED": True, "0": False, "DISABLED": False}
 
 
 async def nvidia_smi(args: list[str], machine: Machine) -> Printed:
@@ -40,6 +41,8 @@ async def nvidia_smi(args: list[str], machine: Machine) -> Printed:
 def _set(machine: Machine, gpus: list[GpuIdentity], options: argparse.Namespace) -> Printed:
     if options.persistence_mode is not None:
         return _persistence(machine, gpus, options.persistence_mode)
+    if options.ecc_config is not None:
+        return _ecc(machine, gpus, options.ecc_config)
     if options.power_limit is not None:
         return _power_limit(machine, gpus, options.power_limit)
     if options.lock_gpu_clocks is not None:
@@ -58,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", default="csv")
     parser.add_argument("-r", "--gpu-reset", action="store_true")
     parser.add_argument("-pm", "--persistence-mode")
+    parser.add_argument("-e", "--ecc-config")
     parser.add_argument("-pl", "--power-limit", type=float)
     parser.add_argument("-lgc", "--lock-gpu-clocks")
     parser.add_argument("-rgc", "--reset-gpu-clocks", action="store_true")
@@ -122,10 +126,9 @@ async def _reset(machine: Machine, gpus: list[GpuIdentity]) -> Printed:
 
 
 def _persistence(machine: Machine, gpus: list[GpuIdentity], mode: str) -> Printed:
-    names = {"1": True, "ENABLED": True, "0": False, "DISABLED": False}
-    if mode.upper() not in names:
+    if mode.upper() not in _SWITCH:
         return Printed(stderr=f"Invalid persistence mode {mode[:20]!r}: 0 or 1\n", exit_status=_INVALID)
-    wanted, said = names[mode.upper()], []
+    wanted, said = _SWITCH[mode.upper()], []
     for gpu in gpus:
         cell = (machine.index, gpu.index)
         word = "Enabled" if wanted else "Disabled"
@@ -135,6 +138,20 @@ def _persistence(machine: Machine, gpus: list[GpuIdentity], mode: str) -> Printe
             said.append(f"{word} persistence mode for GPU {gpu.bus_id}.\n")
         machine.fleet.persistence[cell] = wanted
     return Printed("".join(said) + "All done.\n")
+
+
+def _ecc(machine: Machine, gpus: list[GpuIdentity], mode: str) -> Printed:
+    if mode.upper() not in _SWITCH:
+        return Printed(stderr=f"Invalid ECC mode {mode[:20]!r}: 0 or 1\n", exit_status=_INVALID)
+    wanted, said = _SWITCH[mode.upper()], []
+    for gpu in gpus:
+        cell, word = (machine.index, gpu.index), "Enabled" if wanted else "Disabled"
+        if machine.fleet.ecc_pending[cell] == wanted:
+            said.append(f"ECC support is already {word} for GPU {gpu.bus_id}.\n")
+        else:
+            said.append(f"{word} ECC support for GPU {gpu.bus_id}.\n")
+        machine.fleet.ecc_pending[cell] = wanted
+    return Printed("".join(said) + "All done.\nReboot required.\n")
 
 
 def _power_limit(machine: Machine, gpus: list[GpuIdentity], watts: float) -> Printed:

@@ -52,6 +52,7 @@ _COLUMNS: dict[str, _Column] = {
     "temperature.memory": _of("memory_temperature_c"),
     "utilization.gpu": _of("utilization_pct", "%"),
     "utilization.memory": _Column("%", lambda gpu, _: round((gpu.utilization_pct or 0) * 0.62)),
+    "enforced.power.limit": _watts(lambda gpu: gpu.power_limit_w),
     "power.draw": _watts(lambda gpu: gpu.power_w),
     "power.limit": _watts(lambda gpu: gpu.power_limit_w),
     "power.default_limit": _watts(lambda _: POWER_LIMIT_W),
@@ -63,7 +64,8 @@ _COLUMNS: dict[str, _Column] = {
     "memory.total": _mib(lambda gpu: gpu.memory_total_bytes or 0),
     "memory.used": _mib(lambda gpu: gpu.memory_used_bytes or 0),
     "memory.free": _mib(lambda gpu: (gpu.memory_total_bytes or 0) - (gpu.memory_used_bytes or 0)),
-    "ecc.mode.current": _text("Enabled"),
+    "ecc.mode.current": _Column("", lambda gpu, _: "Enabled" if gpu.ecc_mode else "Disabled"),
+    "ecc.mode.pending": _Column("", lambda gpu, _: "Enabled" if gpu.ecc_mode_pending else "Disabled"),
     "ecc.errors.corrected.volatile.total": _of("ecc_sbe_volatile"),
     "ecc.errors.uncorrected.volatile.total": _of("ecc_dbe_volatile"),
     "ecc.errors.corrected.aggregate.total": _Column(

@@ -9,12 +9,32 @@ from pathlib import PurePosixPath
 from gameday.host.base import HostError, ProgramResult
 from gameday.rehearsal.nodes.machine import Machine, MachineDown
 from gameday.rehearsal.nodes.programs.base import Printed, Refused
+from gameday.rehearsal.nodes.programs.coreutils import rm, test
+from gameday.rehearsal.nodes.programs.crictl import crictl
 from gameday.rehearsal.nodes.programs.dcgmi import dcgmi
+from gameday.rehearsal.nodes.programs.ip import ip, ss
+from gameday.rehearsal.nodes.programs.nccl_tests import env
 from gameday.rehearsal.nodes.programs.nvidia_smi import nvidia_smi
+from gameday.rehearsal.nodes.programs.ping import ping
 from gameday.rehearsal.nodes.programs.systemctl import systemctl
+from gameday.rehearsal.nodes.programs.systemd_run import systemd_run
+from gameday.rehearsal.nodes.programs.tc import tc
 
 Program = Callable[[list[str], Machine], Awaitable[Printed]]
-PROGRAMS: Mapping[str, Program] = {"nvidia-smi": nvidia_smi, "dcgmi": dcgmi, "systemctl": systemctl}
+PROGRAMS: Mapping[str, Program] = {
+    "nvidia-smi": nvidia_smi,
+    "crictl": crictl,
+    "dcgmi": dcgmi,
+    "systemctl": systemctl,
+    "systemd-run": systemd_run,
+    "env": env,
+    "ip": ip,
+    "ping": ping,
+    "rm": rm,
+    "ss": ss,
+    "tc": tc,
+    "test": test,
+}
 _NOT_FOUND = 127
 
 

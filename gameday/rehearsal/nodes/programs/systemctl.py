@@ -1,4 +1,4 @@
-"""`systemctl` on the model: reboot, and the units that matter to a GPU node. Exit statuses as systemctl(1) has them."""
+"""`systemctl` on the model: reboot, power-off, and a GPU node's units, in systemctl(1)'s words and exit statuses."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ _NO_SUCH_UNIT_STATUS = 4
 _NOT_FOUND = 5
 _RESTART_TAKES_S = 0.3
 _OTHER_NAMES = {"dcgm-exporter": "nvidia-dcgm-exporter", "dcgm": "nvidia-dcgm"}
+_ACTIVE = {True: "active", False: "inactive"}
 
 
 async def systemctl(args: list[str], machine: Machine) -> Printed:
     verb, *units = [arg for arg in args if not arg.startswith("-")] or [""]
-    if verb == "reboot":
-        machine.reboot()
-        return Printed()
-    if verb not in ("start", "stop", "restart", "is-active") or not units:
-        return Printed(stderr=f"Unknown command verb {verb[:40]!r} or no unit named.\n", exit_status=1)
-    lines, status = [], 0
-    for unit in units:
-        printed = await _one(verb, unit.removesuffix(".service"), machine)
-        lines.append(printed)
-        status = status or printed.exit_status
-    return Printed("".join(one.stdout for one in lines), "".join(one.stderr for one in lines), status)
+    match verb:
+        case "reboot":
+            machine.reboot()
+            return Printed()
+        case "poweroff":
+            machine.power_off()
+            return Printed()
+        case "is-system-running":
+            return Printed("stopping\n", exit_status=1) if machine.going_down else Printed("running\n")
+        case "start" | "stop" | "restart" | "is-active" | "show" if units:
+            printed = [await _one(verb, unit, machine) for unit in units]
+            status = next((one.exit_status for one in printed if one.exit_status), 0)
+            return Printed("".join(one.stdout for one in printed), "".join(one.stderr for one in printed), status)
+    return Printed(stderr=f"Unknown command verb {verb[:40]!r} or no unit named.\n", exit_status=1)
 
 
-async def _one(verb: str, unit: str, machine: Machine) -> Printed:
+async def _one(verb: str, name: str, machine: Machine) -> Printed:
+    """One unit: a transient timer, or a service under any of its names."""
+    if name.endswith(".timer"):
+        return _timer(verb, name.removesuffix(".timer"), machine)
+    unit = name.removesuffix(".service")
     unit = _OTHER_NAMES.get(unit, unit)
-    if verb == "is-active":
-        if unit not in UNITS:
-            return Printed("inactive\n", exit_status=_NO_SUCH_UNIT_STATUS)
-        active = machine.is_active(unit)
-        return Printed("active\n" if active else "inactive\n", exit_status=0 if active else _NOT_ACTIVE)
     if unit not in UNITS:
-        return Printed(
-            stderr=f"Failed to {verb} {unit[:64]}.service: Unit {unit[:64]}.service not found.\n",
-            exit_status=_NOT_FOUND,
-        )
+        return _not_there(verb, f"{unit}.service")
+    if verb in ("is-active", "show"):
+        return _told(verb, machine.is_active(unit))
     if verb in ("stop", "restart"):
         machine.set_unit(unit, active=False)
     if verb == "restart":
@@ -48,3 +50,26 @@ async def _one(verb: str, unit: str, machine: Machine) -> Printed:
     if verb in ("start", "restart"):
         machine.set_unit(unit, active=True)
     return Printed()
+
+
+def _timer(verb: str, name: str, machine: Machine) -> Printed:
+    if name not in machine.timers:
+        return _not_there(verb, f"{name}.timer")
+    if verb == "stop":
+        machine.timers.pop(name).cancel()
+    return _told(verb, active=True) if verb in ("is-active", "show") else Printed()
+
+
+def _told(verb: str, active: bool) -> Printed:
+    if verb == "show":
+        return Printed(f"LoadState=loaded\nActiveState={_ACTIVE[active]}\n")
+    return Printed(f"{_ACTIVE[active]}\n", exit_status=0 if active else _NOT_ACTIVE)
+
+
+def _not_there(verb: str, unit: str) -> Printed:
+    if verb == "show":  # it tells of units that are not there, too, and calls that success
+        return Printed("LoadState=not-found\nActiveState=inactive\n")
+    if verb == "is-active":
+        return Printed("inactive\n", exit_status=_NO_SUCH_UNIT_STATUS)
+    why = "not loaded" if verb == "stop" else "not found"
+    return Printed(stderr=f"Failed to {verb} {unit[:72]}: Unit {unit[:72]} {why}.\n", exit_status=_NOT_FOUND)

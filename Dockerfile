@@ -1,0 +1,70 @@
+# The one image: the agent on GPU nodes, the node-health controller, the Prefect worker and server, the reaper.
+#
+#   docker build --build-arg VERSION=0.1.0 --build-arg REVISION="$(git rev-parse HEAD)" -t REGISTRY/gameday:0.1.0 .
+#
+# docs/install.md says what it needs and how to give it the GPU libraries (--target gpu).
+ARG BASE=docker.io/library/python:3.11-slim-bookworm
+
+FROM ${BASE} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /src
+# First, so that this layer lasts until the lock changes. --no-deps: the lock is complete. Only wheels: nothing is
+# compiled here.
+COPY requirements.lock ./
+RUN pip download --quiet --require-hashes --no-deps --only-binary :all: --dest /wheels --requirement requirements.lock
+COPY LICENSE README.md prefect.yaml pyproject.toml ./
+COPY deploy deploy
+COPY flows flows
+COPY gameday gameday
+COPY plans plans
+COPY tasks tasks
+COPY templates templates
+# The build back end is the lock's as well. No index from here on: what is installed was checked against its hash above,
+# and of the lock only what the program itself needs goes into the image.
+RUN python -m venv /build \
+    && /build/bin/pip install --quiet --no-index --find-links /wheels hatchling \
+    && /build/bin/pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && python -m venv --without-pip /opt/gameday \
+    && /build/bin/pip --python /opt/gameday/bin/python install --quiet --no-index --find-links /wheels gpu-gameday \
+    && /build/bin/pip --python /opt/gameday/bin/python check \
+    # A tenth of the image: pandas', numpy's and pyarrow's own tests.
+    && find /opt/gameday -type d -name tests -prune -exec rm -r {} + \
+    && ln -s /opt/gameday/lib/python3*/site-packages/gameday/_shipped /opt/gameday/shipped
+
+# CuPy and CUDA's libraries, with which the agent's QA multiplies and copies on the GPUs; 3 GB that only it needs.
+FROM build AS build-gpu
+COPY requirements-gpu.lock ./
+RUN /build/bin/pip download --quiet --require-hashes --no-deps --only-binary :all: --dest /wheels --requirement requirements-gpu.lock \
+    && /build/bin/pip --python /opt/gameday/bin/python install --quiet --no-index --find-links /wheels "gpu-gameday[gpu]" \
+    && rm -r /wheels
+
+FROM ${BASE} AS runtime
+ARG VERSION=0.0.0+unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="gpu-gameday" \
+    org.opencontainers.image.description="Chaos game-days for GPU Kubernetes clusters: agent, node-health controller, runner, reaper." \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}"
+# The agent enters the host's namespaces with nsenter, and its readiness probe is a cat: a base without them fails here
+# and not on the node.
+RUN nsenter --version && cat --version \
+    && useradd --uid 65532 --user-group --home-dir /var/lib/gameday --create-home --shell /usr/sbin/nologin gameday
+# USER: clusters that choose the user ID leave it without a name, and a report names its operator.
+ENV PATH=/opt/gameday/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    HOME=/var/lib/gameday \
+    USER=gameday
+WORKDIR /var/lib/gameday
+USER 65532:65532
+# The agent's pods give only arguments (-m gameday.agent); everything else names its own command.
+ENTRYPOINT ["python"]
+CMD ["-m", "gameday.cli", "--help"]
+
+FROM runtime AS gpu
+COPY --from=build-gpu /opt/gameday /opt/gameday
+
+# The last stage is what is built without --target.
+FROM runtime AS lean
+COPY --from=build /opt/gameday /opt/gameday

@@ -1,0 +1,32 @@
+"""The season's digest and the index of runs, once a week: read the reports folder, render, link."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
+from pydantic import Field
+
+from tasks.digest import render_pages
+
+
+@flow(name="digest", persist_result=False, validate_parameters=True)
+def digest(
+    reports: str = "reports",
+    days: Annotated[int, Field(ge=1, le=3660)] = 7,
+    publish_to: str | None = None,
+) -> State[str]:
+    """Every plan's verdicts, what got slower, what nothing notices, what people promised to do.
+
+    Args:
+        reports: Folder that the runs' folders stand in.
+        days: Length of the window that ends now, in days.
+        publish_to: fsspec URL the pages are copied to, beside published runs; none: nowhere.
+    """
+    now = datetime.now(UTC)
+    headline = render_pages(Path(reports), now - timedelta(days=days), now, publish_to)
+    return Completed(message=headline, data=headline)

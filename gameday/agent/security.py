@@ -1,0 +1,30 @@
+"""Which rights over its node an agent's pod needs for its order: the fault's own, or the role's."""
+
+from __future__ import annotations
+
+from gameday.agent.task import CanaryTask, InjectTask, MarkTask, QaTask, RemediateTask, SampleTask, Task, UndoTask
+from gameday.faults.registry import fault_for, parse_parameters
+from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity
+from gameday.plan.canary import Measure
+
+_PINGS = PodSecurity(
+    host_pid=True,
+    capabilities=(*DAEMONS.capabilities, "NET_RAW"),
+    why="it pings from the host's network namespace",
+)
+
+
+def security_of(task: Task) -> PodSecurity:
+    """Raises ValueError for an order whose fault is none."""
+    match task:
+        case InjectTask() | UndoTask():
+            parameters = parse_parameters(task.fault)
+            return fault_for(parameters).security_of(parameters)
+        case RemediateTask():
+            return GPU_PROGRAMS
+        case QaTask() | CanaryTask():
+            return GPU_WORK
+        case CanaryTask(measure=measure):
+            return _PINGS if measure.pings else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
+        case MarkTask() | SampleTask():
+            return KERNEL_LOG

@@ -1,0 +1,62 @@
+"""Where the plan says so, the kubelet must offer fewer GPUs in time, and as many as before after remediation."""
+
+from __future__ import annotations
+
+from gameday.checks.arrival import Sighting, arrives, goes, since_fault
+from gameday.checks.facts import target_nodes
+from gameday.checks.residue import snapshot
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import AllocatableSeen
+from gameday.history.frames import Frames
+from gameday.history.journal import History
+from gameday.plan.models import ExpectedAllocatable, Plan
+
+ORDER = 56
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    expected = plan.expect.allocatable_falls
+    if expected is None:
+        return []
+    nodes = target_nodes(history)
+    falls = [_falls(expected, history, node) for node in nodes]
+    return [*falls, *(_returns(expected, history, node) for node in nodes if expected.returns_within)]
+
+
+def fallen(history: History, node: str | None) -> list[Sighting]:
+    """Where the node offered fewer GPUs than before the run, oldest first, since the fault."""
+    return [one for one, fewer in _counts(history, node) if fewer]
+
+
+def returned(history: History, node: str | None) -> list[Sighting]:
+    """Where it offered as many as before the run, or more, since the fault."""
+    return [one for one, fewer in _counts(history, node) if not fewer]
+
+
+def _falls(expected: ExpectedAllocatable, history: History, node: str | None) -> Verdict:
+    name = f"{node or 'The target'} offers fewer GPUs (allocatable nvidia.com/gpu)"
+    verdict = arrives(history, node, "allocatable-falls", name, expected.within, fallen(history, node))
+    before = snapshot(history, node, "before")
+    if verdict.status is Status.BROKEN and before is not None and before.allocatable_gpus is None:
+        # Nothing can fall that was never offered.
+        return verdict.model_copy(update={"status": Status.UNKNOWN, "why": "the node never reported any GPU"})
+    return verdict
+
+
+def _returns(expected: ExpectedAllocatable, history: History, node: str | None) -> Verdict:
+    assert expected.returns_within is not None
+    name = f"{node or 'The target'} offers as many GPUs as before after remediation"
+    came, gone = fallen(history, node), returned(history, node)
+    return goes(history, node, "allocatable-returns", name, expected.returns_within, came, gone)
+
+
+def _counts(history: History, node: str | None) -> list[tuple[Sighting, bool]]:
+    """Every count since the fault, and whether it is lower than before the run."""
+    before = snapshot(history, node, "before")
+    had = (before.allocatable_gpus if before else None) or 0
+    found = {
+        Sighting(record, seen.at): (seen.gpus or 0) < had
+        for record, seen in history.with_times(AllocatableSeen)
+        if seen.node == node
+    }
+    return [(one, found[one]) for one in since_fault(history, node, list(found))]

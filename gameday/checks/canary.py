@@ -1,0 +1,58 @@
+"""What the canary measures while the fault is in must be what the plan says; that it comes back is QA's to judge."""
+
+from __future__ import annotations
+
+from gameday.checks.facts import absence, injected, stopped_because, target_nodes
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import CanaryMeasured, Step
+from gameday.history.frames import Frames
+from gameday.history.journal import History
+from gameday.plan.canary import ExpectedCanary
+from gameday.plan.models import Plan
+
+ORDER = 58
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    expected = plan.expect.canary
+    return [_of(expected, history, node) for node in target_nodes(history)] if expected else []
+
+
+def baseline_of(history: History, node: str | None) -> CanaryMeasured | None:
+    """The node's last measurement before the fault."""
+    return _last(history, node, "before")
+
+
+def _last(history: History, node: str | None, phase: str) -> CanaryMeasured | None:
+    seen = [event for event in history.of(CanaryMeasured) if event.node == node and event.phase == phase]
+    return seen[-1] if seen else None
+
+
+def _of(expected: ExpectedCanary, history: History, node: str | None) -> Verdict:
+    before, during = baseline_of(history, node), _last(history, node, "during")
+    bound = measured = ""
+    if before is None or before.value is None:
+        why = before.detail if before else stopped_because(history)
+        status, why = Status.UNKNOWN, f"there is no baseline: {why}"
+    elif injected(history, node) is None:
+        status, why = Status.UNKNOWN, f"not reached: {stopped_because(history)}"
+    elif during is None:
+        status, why = absence(history, Step.VERIFY_TAINT, f"the canary's measurement on {node}")
+    elif during.value is None:
+        status, why = Status.UNKNOWN, during.detail
+    else:
+        held = expected.during(during.value, before.value)
+        status, why = (Status.HELD, "") if held else (Status.BROKEN, during.detail)
+        measured = f"{during.value:.4g} {during.unit}, before {before.value:.4g}"
+    if before is not None and before.value is not None:
+        bound = expected.bound(before.value)
+    return Verdict(
+        check="canary",
+        expectation=f"On {node or 'the target'}, {expected.expectation}",
+        bound=bound,
+        measured=measured,
+        status=status,
+        why=why,
+        evidence=tuple(record.seq for record, event in history.with_times(CanaryMeasured) if event in (before, during)),
+        node=node,
+    )

@@ -1,0 +1,70 @@
+"""The conditions the plan names must say that something is wrong in time, and take it back after remediation."""
+
+from __future__ import annotations
+
+from gameday.checks.arrival import Sighting, arrives, as_expected, goes, since_fault
+from gameday.checks.facts import target_nodes
+from gameday.checks.verdict import Verdict
+from gameday.history.events import ConditionSeen
+from gameday.history.frames import Frames
+from gameday.history.journal import History
+from gameday.plan.models import ExpectedCondition, Plan
+
+ORDER = 52
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    nodes = target_nodes(history)
+    comes = [_comes(expected, history, node) for expected in plan.expect.conditions for node in nodes]
+    clears = [_clears(one, history, node) for one in plan.expect.conditions for node in nodes if one.clears_within]
+    return [*comes, *clears]
+
+
+def sightings(expected: ExpectedCondition, history: History, node: str | None) -> list[Sighting]:
+    """The condition as the plan wants it, oldest first, since the fault."""
+    return as_expected(_of_type(expected, history, node))
+
+
+def _comes(expected: ExpectedCondition, history: History, node: str | None) -> Verdict:
+    reason = f" ({expected.reason})" if expected.reason else ""
+    return arrives(
+        history,
+        node,
+        "condition-set",
+        f"Condition {expected.type} of {node or 'the target'} becomes {expected.status}{reason}",
+        expected.within,
+        _of_type(expected, history, node),
+    )
+
+
+def _clears(expected: ExpectedCondition, history: History, node: str | None) -> Verdict:
+    assert expected.clears_within is not None
+    return goes(
+        history,
+        node,
+        "condition-clears",
+        f"Condition {expected.type} of {node or 'the target'} is {expected.status} no longer after remediation",
+        expected.clears_within,
+        sightings(expected, history, node),
+        cleared(expected, history, node),
+    )
+
+
+def cleared(expected: ExpectedCondition, history: History, node: str | None) -> list[Sighting]:
+    """Where the condition had another status, or was gone, since the fault."""
+    found = [
+        Sighting(record, seen.at)
+        for record, seen in history.with_times(ConditionSeen)
+        if (seen.node, seen.condition) == (node, expected.type) and seen.status != expected.status
+    ]
+    return since_fault(history, node, found)
+
+
+def _of_type(expected: ExpectedCondition, history: History, node: str | None) -> list[Sighting]:
+    """The condition at the expected status; `what` names a reason that is not the one."""
+    found = []
+    for record, seen in history.with_times(ConditionSeen):
+        if (seen.node, seen.condition, seen.status) == (node, expected.type, expected.status):
+            other = expected.reason is not None and seen.reason != expected.reason
+            found.append(Sighting(record, seen.at, f"reason {seen.reason or 'none'}" if other else ""))
+    return since_fault(history, node, found)

@@ -1,0 +1,190 @@
+"""`gameday coverage`: a season of game-days, and the matrix of which faults were noticed by which signals, how fast."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.console import console
+from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.cli.game_day import Reports, check_plan, check_reports
+from gameday.cli.rehearsal import Cluster, Gpus, Watcher, check_fit, embedded
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_AT_ONCE = 4
+# What two cores carry: docs/coverage.md has the figures.
+_REHEARSED_AT_ONCE, _REHEARSED_WITHIN = 8, "2m"
+# A quarter of the training work is left out: what many runs evict must not fill the room that canaries and QA need.
+_SPARE = 4
+# Enough for every shipped plan to have a node of its own, and for resubmitted jobs to find a healthy one.
+_VIRTUAL_NODES = 24
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(coverage)
+
+
+def coverage(
+    plans: Annotated[
+        list[str] | None,
+        typer.Argument(help="Shipped plans' names or plan files; none: every shipped one that is not dangerous."),
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")
+    ] = None,
+    rehearse: Annotated[bool, typer.Option("--rehearse", help="On an embedded cluster, started for this.")] = False,
+    seed: Annotated[int, typer.Option(help="Chooses the nodes: the same seed, the same choice.")] = 1,
+    at_once: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=100, help="Nodes that may be broken at once, at most.", show_default="4, with --rehearse 8"
+        ),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            help="Leave out plans that may wait longer than this for a signal, like 10m.",
+            show_default="none, with --rehearse 2m",
+        ),
+    ] = None,
+    approved_by: Annotated[
+        str | None, typer.Option(help="Your name: you approve the game-days of this season that ask for a yes.")
+    ] = None,
+    again: Annotated[
+        Path | None, typer.Option(help="Draw the page of a season's folder again; nothing is run.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=2, max=1000, help="With --rehearse: virtual GPU nodes.")] = _VIRTUAL_NODES,
+    gpus: Gpus = 8,
+    detector: Watcher = "catalogue",
+    cluster: Cluster = "embedded",
+    reports: Reports = Path("reports"),
+    keep: Annotated[bool, typer.Option(help="With --rehearse: keep the cluster's folder with its logs.")] = False,
+) -> int:
+    """Run many game-days at once, and draw which faults were noticed, by which signal, how fast.
+
+    Exit code: the worst of its runs.
+    """
+    from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
+
+    out, asked = console(), plans or []
+    if again is not None:
+        return _draw_again(out, again)
+    if rehearse and profile:
+        raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
+    if rehearse:
+        within = within or (None if asked else _REHEARSED_WITHIN)
+    at_once = at_once or (_REHEARSED_AT_ONCE if rehearse else _AT_ONCE)
+    season = _Asked(tuple(asked), seed, at_once, _duration(within), approved_by, reports)
+    checked = [check_plan(name) for name in asked or shipped_plans()]
+    check_reports(reports)
+    command = ["gameday", "coverage", *asked, "--seed", str(seed), "--at-once", str(at_once)]
+    command += ["--within", within] if within else []
+    if not rehearse:
+        command += ["--profile", str(profile)] if profile else []
+        _set_quiet(profile)
+        return _play(out, season, profile, shlex.join(command), "manual")
+    for plan in checked:
+        check_fit(plan, nodes, gpus)
+    command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--detector", detector, "--cluster", cluster]
+    spare = nodes // _SPARE
+    with embedded(out, nodes, gpus, detector, cluster, keep=keep, flow="flows.season", spare=spare) as here:
+        here.code = _play(out, season, here.cluster.profile, shlex.join(command), "rehearsal")
+    return here.code
+
+
+@dataclass(frozen=True)
+class _Asked:
+    plans: tuple[str, ...]
+    seed: int
+    at_once: int
+    within: timedelta | None
+    approved_by: str | None
+    reports: Path
+
+
+def _duration(written: str | None) -> timedelta | None:
+    from pydantic_core import PydanticCustomError  # noqa: PLC0415
+
+    from gameday.plan.fields import parse_duration  # noqa: PLC0415
+
+    if written is None:
+        return None
+    try:
+        parsed = parse_duration(written)
+    except PydanticCustomError as error:
+        raise CommandError(f"--within {written!r}: {error.message()}") from None
+    assert isinstance(parsed, timedelta)
+    return parsed
+
+
+def _set_quiet(profile: Path | None) -> None:
+    """Refuse a profile that cannot be used, and keep Prefect from talking over our own words."""
+    from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
+    from gameday.rehearsal.prefect_server import QUIET  # noqa: PLC0415
+
+    try:
+        load_profile(profile)
+    except ProfileError as error:
+        raise CommandError(f"{error}\n--rehearse needs no profile: it starts a cluster of its own") from None
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+
+
+def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigger: str) -> ExitCode:
+    """Run the flow in this thread, with a line per event of its runs beside it."""
+    from flows.season import season  # noqa: PLC0415
+    from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
+    from gameday.cli.season_view import SeasonView  # noqa: PLC0415
+    from gameday.coverage.page import render_season  # noqa: PLC0415
+    from gameday.lifecycle import new_run_id  # noqa: PLC0415
+    from gameday.season.record import SEASON_FILE, SeasonResult  # noqa: PLC0415
+
+    id = f"season-{new_run_id()}"
+    folder = asked.reports / id
+    result: object
+    with SeasonView(asked.reports, id, out):
+        try:
+            state = season(
+                plans=list(asked.plans),
+                profile=str(profile) if profile else None,
+                seed=asked.seed,
+                at_once=asked.at_once,
+                within=asked.within,
+                approved_by=asked.approved_by,
+                reports=str(asked.reports),
+                trigger=trigger,
+                season_id=id,
+                command=command,
+                return_state=True,
+            )
+            result = state.result(raise_on_failure=False)
+        except Exception as error:  # Prefect's own, say; what the runs did stands in their histories
+            result = error
+    if not (folder / SEASON_FILE).is_file():
+        if isinstance(result, SeasonResult):
+            raise CommandError(result.why, ExitCode(result.exit_code))
+        raise result if isinstance(result, BaseException) else AssertionError(result)
+    code = print_coverage(out, render_season(folder, datetime.now(UTC)))
+    if isinstance(result, BaseException) and code != ExitCode.DIRTY:
+        raise result
+    return code
+
+
+def _draw_again(out: Console, folder: Path) -> ExitCode:
+    from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
+    from gameday.coverage.page import render_season  # noqa: PLC0415
+
+    try:
+        return print_coverage(out, render_season(folder, datetime.now(UTC)))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "season.json is damaged"
+        raise CommandError(f"{folder} is no season's folder: {why}") from None

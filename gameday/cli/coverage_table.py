@@ -1,0 +1,53 @@
+"""The last thing a season prints: its matrix, its gaps and where the page is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gameday.cli.exit_codes import ExitCode
+from gameday.coverage.cells import State
+from gameday.coverage.page import RenderedSeason, headline
+from gameday.plan.problems import printable
+from gameday.season.record import LeftOut
+
+_STYLES = {
+    State.SEEN: "green",
+    State.MISSED: "bold red",
+    State.UNKNOWN: "yellow",
+    State.NOT_EXPECTED: "dim",
+    State.UNEXPECTED: "cyan",
+}
+_SHORT = {State.NOT_EXPECTED: "·"}
+
+
+def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:
+    """The matrix in as many columns as fit, the answer, and where the page is."""
+    matrix = rendered.coverage.matrix
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("fault", *matrix.signals):
+        table.add_column(str(column), overflow="fold", justify="left" if column == "fault" else "right")
+    for row in matrix.rows:
+        cells = [Text(_SHORT.get(cell.state, cell.text), style=_STYLES[cell.state]) for cell in row.cells]
+        table.add_row(Text(row.plan), *cells)
+    out.print(table)
+    for why, names in _by_reason(rendered.coverage.left_out).items():
+        out.print(Text(printable(f"not run: {', '.join(names)}: {why}"), style="dim"), soft_wrap=True)
+    for gap in matrix.gaps:
+        said = printable(f"gap: {gap}: {gap.why}")
+        out.print(Text(said, style="yellow"), soft_wrap=True)
+    out.print(Text(headline(matrix.rows), style="bold"), soft_wrap=True)
+    out.print(Text(printable(rendered.result.why)), soft_wrap=True)
+    out.print(f"coverage: {rendered.html}", soft_wrap=True, highlight=False)
+    return ExitCode(rendered.result.exit_code)
+
+
+def _by_reason(left_out: Iterable[LeftOut]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in left_out:
+        found.setdefault(one.why, []).append(one.plan)
+    return found

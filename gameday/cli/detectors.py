@@ -1,0 +1,107 @@
+"""`gameday detectors`: which detector profiles there are, and what one says of each fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.plans import DetectorFolders
+
+if TYPE_CHECKING:
+    from gameday.detectors.models import Rule
+
+WIDE = 160
+"""A pipe has no width of its own; wide enough that little folds."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add `gameday detectors` and `gameday detectors show`."""
+    detectors = typer.Typer(help="What each detector should do about each fault.", invoke_without_command=True)
+    detectors.callback()(listing)
+    detectors.command()(show)
+    app.add_typer(detectors, name="detectors")
+
+
+def listing(context: typer.Context, detectors: DetectorFolders = None) -> None:
+    """List the detector profiles; a plan names one with `detector:` and gets its expectations."""
+    if context.invoked_subcommand:
+        return
+    from rich import box  # noqa: PLC0415 - see the package's docstring
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from gameday.detectors.load import known_detectors, read_detector  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("detector", "reads", "rules", "what it is"):
+        table.add_column(column, overflow="fold", no_wrap=column == "detector")
+    for path in known_detectors(detectors or []).values():
+        profile = read_detector(path)
+        table.add_row(
+            Text(profile.name, style="bold"), ", ".join(profile.reads), str(len(profile.rules)), Text(profile.title)
+        )
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(table)
+    console.print("gameday detectors show NAME says what one does about each fault", style="dim")
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="A profile's name, or the path of its file.")],
+    detectors: DetectorFolders = None,
+) -> None:
+    """Say what a detector does about each fault, in the order in which its rules are read."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from gameday.detectors.load import load_detector  # noqa: PLC0415
+
+    profile = load_detector(name, detectors or [])
+    console = Console(highlight=False)
+    console.print(Text(profile.title, style="bold"), soft_wrap=True)
+    console.print(Text(f"reads {', '.join(profile.reads)}; {profile.source}", style="dim"), soft_wrap=True)
+    console.print(Text(f"{profile.configuration}\n"), soft_wrap=True)
+    for rule in profile.rules:
+        console.print(Text(_about(rule), style="bold"), soft_wrap=True)
+        for line in _does(rule):
+            console.print(Text(f"    {line}"), soft_wrap=True)
+        console.print(Text(f"    {rule.source}", style="dim"), soft_wrap=True)
+
+
+def _about(rule: Rule) -> str:
+    what = ", ".join((*rule.faults, *(f"every fault at layer {layer}" for layer in rule.layers)))
+    asked = "; ".join(f"{name} {', '.join(map(_word, values))}" for name, values in rule.when.items())
+    return f"{what} ({asked})" if asked else what
+
+
+def _word(value: object) -> str:
+    return {None: "not given", "": "blank"}.get(value, str(value))  # type: ignore[call-overload, no-any-return]
+
+
+def _does(rule: Rule) -> Iterator[str]:
+    from gameday.plan.fields import format_duration  # noqa: PLC0415
+
+    if rule.cannot_see:
+        yield f"cannot see it: {rule.cannot_see}"
+        return
+    effects = [
+        *((f"taint {one.key}={one.value}:{one.effect}", one) for one in rule.taints),
+        *((("cordon", rule.cordoned),) if rule.cordoned else ()),
+        *((f"condition {one.type}={one.status} {one.reason or ''}".rstrip(), one) for one in rule.conditions),
+        *((f"label {one.key}" + (f"={one.value}" if one.value else ""), one) for one in rule.labels),
+        *((f"Event {one.reason}", one) for one in rule.events),
+        *((("fewer allocatable GPUs", rule.allocatable_falls),) if rule.allocatable_falls else ()),
+    ]
+    for what, effect in effects:
+        typically = f", typically {format_duration(effect.typically)}" if effect.typically is not None else ""
+        yield f"{what} within {format_duration(effect.within)}{typically}"
+    if not effects:
+        yield "nothing that the cluster shows"
+    if rule.quarantines or rule.conditions:
+        yield f"ends with: {', '.join(rule.ends_with) or 'nothing by itself'}"
+    if rule.note:
+        yield rule.note

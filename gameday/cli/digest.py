@@ -1,0 +1,120 @@
+"""`gameday digest`, `index` and `prune`: everything about a whole folder of reports. No cluster is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.console import console
+from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.plan.problems import printable
+
+if TYPE_CHECKING:
+    from gameday.digest.shelf import Shelf
+
+Reports = Annotated[Path, typer.Argument(help="The folder that the runs' folders stand in.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(digest)
+    app.command()(index)
+    app.command()(prune)
+
+
+def digest(
+    reports: Reports = Path("reports"),
+    days: Annotated[int, typer.Option(min=1, max=3660, help="Length of the window that ends now.")] = 7,
+) -> int:
+    """The season in one page: verdicts, regressions, the coverage matrix, open actions; also renews the index.
+
+    Exit code 0 when every run of the window passed, 1 when one failed, 2 when there was none or one told nothing,
+    4 when a cluster was left dirty.
+    """
+    from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - see the package's docstring
+
+    from gameday.digest.digest import digest_of, render_digest  # noqa: PLC0415
+    from gameday.digest.index import render_index  # noqa: PLC0415
+    from gameday.faults.registry import parameter_models  # noqa: PLC0415
+    from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
+
+    shelf, now = _shelf(reports), datetime.now(UTC)
+    plans = [loaded.plan for loaded in load_shipped(parameter_models())]
+    made = digest_of(shelf, plans, now - timedelta(days=days), now)
+    try:
+        rendered = render_digest(reports, made, now)
+        render_index(reports, shelf, now)
+    except OSError as error:
+        raise CommandError(f"{error.filename or reports}: {error.strerror}") from None
+    out = console()
+    out.print(printable(made.headline), style="bold", soft_wrap=True)
+    for mark in made.unclean:
+        out.print(f"cluster {mark.cleanliness}: {printable(mark.run_id)}", style="red", soft_wrap=True)
+    for problem in made.problems:
+        out.print(f"could not be read: {printable(problem)}", style="yellow", soft_wrap=True)
+    out.print(f"digest: {rendered.html}", soft_wrap=True)
+    return _exit_code(shelf, now - timedelta(days=days))
+
+
+def _exit_code(shelf: Shelf, start: object) -> int:
+    """The worst of the window, by the same precedence as a run's."""
+    from gameday.checks.outcome import EXIT_DIRTY  # noqa: PLC0415
+
+    codes = {run.summary.exit_code for run in shelf.runs if run.summary.started >= start}  # type: ignore[operator]
+    if EXIT_DIRTY in codes:
+        return ExitCode.DIRTY
+    if ExitCode.BROKEN in codes:
+        return ExitCode.BROKEN
+    return ExitCode.HELD if codes == {0} else ExitCode.UNKNOWN
+
+
+def index(reports: Reports = Path("reports")) -> int:
+    """One table of all runs and post-mortems, with search and filter."""
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    from gameday.digest.index import render_index  # noqa: PLC0415
+
+    shelf = _shelf(reports)
+    try:
+        path = render_index(reports, shelf, datetime.now(UTC))
+    except OSError as error:
+        raise CommandError(f"{error.filename or reports}: {error.strerror}") from None
+    console().print(f"{len(shelf.runs)} runs, {len(shelf.incidents)} post-mortems: {path}", soft_wrap=True)
+    return ExitCode.HELD
+
+
+def prune(
+    reports: Reports = Path("reports"),
+    keep: Annotated[int, typer.Option(min=1, help="Newest runs of each plan that stay.")] = 20,
+    days: Annotated[int, typer.Option(min=0, help="Runs younger than this many days stay.")] = 90,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete; without it, only say what would go.")] = False,
+) -> int:
+    """Make room: old runs go, evidence stays (unclean clusters, unclosed histories, post-mortems). Dry by default."""
+    from datetime import UTC, datetime, timedelta  # noqa: PLC0415
+
+    from gameday.store import remove, retention  # noqa: PLC0415
+
+    verdicts = retention(_shelf(reports), keep, timedelta(days=days), datetime.now(UTC))
+    out = console()
+    for verdict in verdicts:
+        word = ("deleted" if delete else "would go") if verdict.goes else "stays"
+        out.print(f"{word:8} {printable(verdict.run.folder.name)}: {verdict.why}", soft_wrap=True)
+    if delete:
+        try:
+            remove(verdicts)
+        except OSError as error:
+            raise CommandError(f"{error.filename or reports}: {error.strerror}; the rest was not touched") from None
+    going = sum(verdict.goes for verdict in verdicts)
+    out.print(f"{going} of {len(verdicts)} runs {'deleted' if delete else 'would go; --delete does it'}")
+    return ExitCode.HELD
+
+
+def _shelf(reports: Path) -> Shelf:
+    from gameday.digest.shelf import read_shelf  # noqa: PLC0415
+
+    try:
+        return read_shelf(reports)
+    except OSError as error:
+        raise CommandError(f"{reports}: {error.strerror}; give the folder that the runs' folders stand in") from None

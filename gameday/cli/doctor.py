@@ -1,0 +1,116 @@
+"""`gameday doctor`: everything a game-day needs, looked at before anybody relies on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.console import console
+from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.cli.game_day import DEFAULT_PLAN, checked_plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from gameday.guard.doctor import Check
+
+_SAID = {True: ("ok", "green"), False: ("failed", "red"), None: ("unknown", "yellow")}
+
+
+def register(app: typer.Typer) -> None:
+    """Add `doctor`."""
+    app.command()(doctor)
+
+
+def doctor(
+    plans: Annotated[
+        list[str] | None, typer.Argument(metavar="[PLAN...]", help=f"Plans to look after; none: {DEFAULT_PLAN}.")
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")
+    ] = None,
+    send_pod: Annotated[
+        bool,
+        typer.Option(
+            help="Send the agent to one target, to see its image pulled and its clock read; writes a log line."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
+) -> int:
+    """Check rights, servers, alerts, logs, targets and guardrails; changes nothing, unless told to send a pod.
+
+    Exit code 0 when all is well, 2 when something cannot be told, 5 when a run would be refused.
+    """
+    found = [(plan, check) for plan in plans or [DEFAULT_PLAN] for check in _examine(plan, profile, send_pod)]
+    if as_json:
+        rows = [{"plan": plan, **dataclasses.asdict(check)} for plan, check in found]
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        _print(console(), found, several=len(plans or ()) > 1)
+    verdicts = {check.ok for _, check in found}
+    if False in verdicts:
+        return ExitCode.REFUSED
+    return ExitCode.UNKNOWN if None in verdicts else ExitCode.HELD
+
+
+def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Check]:
+    from gameday.cluster.http import AdapterError  # noqa: PLC0415
+    from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
+    from gameday.guard.doctor import examine  # noqa: PLC0415
+    from gameday.guard.survey import surveying  # noqa: PLC0415
+    from gameday.lifecycle import new_run_id  # noqa: PLC0415
+
+    try:
+        cluster = load_profile(profile)
+        loaded = checked_plan(plan, cluster.detector_profiles)
+        with surveying(f"{new_run_id()}-doctor", loaded, cluster) as run:
+            return list(examine(run, send_pod=send_pod))
+    except ProfileError as error:
+        raise CommandError(str(error)) from None
+    except AdapterError as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+
+
+def _folded(found: list[tuple[str, Check]]) -> list[tuple[str, Check]]:
+    """A plan's granted rights as one line: who is missing none need not read them all."""
+    from gameday.guard.doctor import Check  # noqa: PLC0415
+
+    folded: list[tuple[str, Check]] = []
+    for plan, group in itertools.groupby(found, key=lambda one: one[0]):
+        checks = [check for _, check in group]
+        rights = [check for check in checks if check.area == "rights" and check.ok]
+        line = Check("rights", f"{len(rights)} rights", True, "granted (--json lists them)")
+        for check in checks:
+            if check not in rights:
+                folded.append((plan, check))
+            elif check is rights[0]:
+                folded.append((plan, line))
+    return folded
+
+
+def _print(out: Console, found: list[tuple[str, Check]], *, several: bool) -> None:
+    from rich import box  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from gameday.plan.problems import printable  # noqa: PLC0415
+
+    table: Table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in [*(["plan"] if several else []), "area", "check", "result", "found", "fix"]:
+        table.add_column(column, overflow="fold")
+    for plan, check in _folded(found):
+        said, style = _SAID[check.ok]
+        fix = "" if check.ok else check.fix
+        cells = [Text(printable(cell)) for cell in (check.area, check.name)]
+        rest = [Text(printable(cell)) for cell in (check.detail, fix)]
+        table.add_row(*([Text(plan)] if several else []), *cells, Text(said, style=style), *rest)
+    out.print(table)
+    bad = [check for _, check in found if check.ok is False]
+    unsure = sum(check.ok is None for _, check in found)
+    out.print(f"{len(found)} checks: {len(bad)} failed, {unsure} unknown")

@@ -1,0 +1,103 @@
+"""`gameday run --dry-run`: what a run would do, as YAML with comments, and not one write to the cluster."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import typer
+from ruamel.yaml import YAML
+
+from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.plan.problems import printable
+
+if TYPE_CHECKING:
+    from gameday.cluster.profile import ClusterProfile
+    from gameday.guard.check import Checked
+    from gameday.guard.preview import Act
+    from gameday.plan.load import LoadedPlan
+    from gameday.run.context import Run
+
+_SAID = {True: "ok", False: "TRIPS", None: "UNKNOWN"}
+
+
+def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
+    """Print it to stdout. Exit code 0 where a run would begin, 5 where it would be refused."""
+    from gameday.cluster.http import AdapterError  # noqa: PLC0415
+    from gameday.guard.check import check_all  # noqa: PLC0415
+    from gameday.guard.preview import acts  # noqa: PLC0415
+    from gameday.guard.survey import choose, surveying  # noqa: PLC0415
+    from gameday.lifecycle import new_run_id  # noqa: PLC0415
+    from gameday.run.stop import RefusedError  # noqa: PLC0415
+
+    try:
+        with surveying(new_run_id(), loaded, profile) as run:
+            choose(run)
+            checked = check_all(run)
+            _say(_head(run), *map(_guardrail, checked), "")
+            _say(*_host_commands(run), "")
+            for act in acts(run):
+                _print(act)
+    except RefusedError as error:
+        raise CommandError(
+            f"refused: {error.why}" + (f"; {error.hint}" if error.hint else ""), ExitCode.REFUSED
+        ) from None
+    except AdapterError as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+    return ExitCode.HELD if all(one.finding.ok for one in checked) else ExitCode.REFUSED
+
+
+def _say(*lines: str) -> None:
+    """Comments, so that all of stdout is YAML."""
+    for text in lines:
+        for line in text.split("\n"):
+            typer.echo(f"# {printable(line)}".rstrip())
+
+
+def _head(run: Run) -> str:
+    from gameday.guard.preview import warnings  # noqa: PLC0415
+
+    plan, approval = run.plan, run.plan.approval.required or run.profile.approval.required
+    dangers = [
+        f"{name} is not allowed on this cluster" for name in plan.dangers() if name not in run.profile.allow_dangerous
+    ]
+    targets = ", ".join(f"{target.node} GPU {target.gpu}" for target in run.targets)
+    lines = [
+        f"a dry run of {plan.name}: {plan.title}",
+        f"cluster {run.profile.name} ({run.kubernetes.server}), namespace {run.profile.namespace}; nothing was changed",
+        f"it would touch: {targets}",
+        f"it would wait for somebody's approval: {'yes' if approval else 'no'}",
+        *(f"note: {said}" for said in (*warnings(run), *dangers)),
+        "guardrails:",
+    ]
+    return "\n".join(lines)
+
+
+def _guardrail(checked: Checked) -> str:
+    found = checked.finding
+    why = f" ({found.why})" if found.why else ""
+    return f"  {_SAID[found.ok]:<8} {checked.name}: {found.measured or 'not measured'}{why}; limit: {checked.limit}"
+
+
+def _host_commands(run: Run) -> list[str]:
+    """The injector's own commands on the node, as played on a model of it."""
+    from gameday.rehearsal.nodes.in_process import play  # noqa: PLC0415
+
+    target = run.targets[0]
+    gpus = run.before[target.node].allocatable_gpus or 8
+    played = play(run.plan.fault, target.gpu or 0, gpus)
+    lines = [f"on {target.node} the injector would, as played on a model node whose GPU and PCI ids stand for its own:"]
+    return [*lines, *(f"  {what}" for what in played)]
+
+
+def _print(act: Act) -> None:
+    typer.echo("---")
+    where = f" (node {act.node})" if act.node else ""
+    _say(f"{act.step}: {act.verb} {act.object}{where}: {act.why}")
+    if act.manifest is None:
+        return
+    yaml = YAML()
+    yaml.width = 4096
+    text = io.StringIO()
+    yaml.dump(act.manifest, text)
+    typer.echo(text.getvalue(), nl=False)

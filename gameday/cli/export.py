@@ -1,0 +1,113 @@
+"""`gameday export`: a run in other tools' formats, copied elsewhere, or marked in Grafana. The run is not changed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.console import console
+from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.plan.problems import printable
+
+if TYPE_CHECKING:
+    from gameday.report.run import Run
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(export)
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    junit: Annotated[Path | None, typer.Option(help="JUnit XML: one test case per expectation.")] = None,
+    chaostoolkit: Annotated[Path | None, typer.Option(help="Chaos Toolkit journal, for `chaos report`.")] = None,
+    openmetrics: Annotated[Path | None, typer.Option(help="The timings; node-exporter's textfile collector.")] = None,
+    publish_to: Annotated[
+        str | None, typer.Option(help="fsspec URL the folder is copied under, e.g. s3://b/x.")
+    ] = None,
+    grafana: Annotated[
+        Path | None, typer.Option(help="Cluster profile whose Grafana gets the fault window as an annotation.")
+    ] = None,
+) -> int:
+    """Write a run in other tools' formats. Exit code 0 when all was written, whatever the run's own outcome."""
+    from gameday.report.run import load_run  # noqa: PLC0415 - see the package's docstring
+
+    if not any((junit, chaostoolkit, openmetrics, publish_to, grafana)):
+        raise CommandError("say what to write: --junit, --chaostoolkit, --openmetrics, --publish-to or --grafana")
+    try:
+        run = load_run(folder)
+    except FileNotFoundError as error:
+        raise CommandError(str(error)) from None
+    if not run.history.records:
+        raise CommandError(f"{folder} holds no history.jsonl that could be read: there is nothing to export")
+    if junit:
+        from gameday.report.junit import junit as as_junit  # noqa: PLC0415
+
+        _write(junit, as_junit(run))
+    if chaostoolkit:
+        from gameday.report.journal_export import journal  # noqa: PLC0415
+
+        _write(chaostoolkit, journal(run))
+    if openmetrics:
+        _write(openmetrics, _timings(run))
+    if publish_to:
+        _publish(folder, publish_to)
+    if grafana:
+        _annotate(run, grafana)
+    return ExitCode.HELD
+
+
+def _timings(run: Run) -> bytes:
+    from gameday.report.numbers import summarise  # noqa: PLC0415
+    from gameday.report.openmetrics import openmetrics  # noqa: PLC0415
+
+    summary = summarise(run)
+    if summary is None:
+        raise CommandError("the run's history does not say which plan it is of: there is nothing to trend")
+    return openmetrics([summary])
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all: node-exporter may read at any moment."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            file.write(content)
+        Path(file.name).chmod(0o644)
+        os.replace(file.name, path)  # noqa: PTH105 - replaces on every system
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
+    console().print(f"written: {path}", soft_wrap=True)
+
+
+def _publish(folder: Path, url: str) -> None:
+    from gameday.store import StoreError, publish  # noqa: PLC0415
+
+    try:
+        console().print(f"published: {publish(folder, url)}", soft_wrap=True)
+    except StoreError as error:
+        raise CommandError(printable(str(error))) from None
+
+
+def _annotate(run: Run, profile: Path) -> None:
+    from gameday.cluster.grafana import Grafana  # noqa: PLC0415
+    from gameday.cluster.http import AdapterError  # noqa: PLC0415
+    from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
+    from gameday.report.annotation import annotation_of  # noqa: PLC0415
+
+    found = annotation_of(run)
+    if found is None:
+        raise CommandError("no fault went in during this run: there is no window to mark")
+    try:
+        endpoint = load_profile(profile).grafana
+        if endpoint is None:
+            raise CommandError(f"{profile} names no grafana: add its url and bearer_token_env")
+        with Grafana(endpoint) as server:
+            drawn = server.annotate(found.start, found.end, found.text, found.tags)
+    except (AdapterError, ProfileError) as error:
+        raise CommandError(printable(str(error))) from None
+    console().print("marked in Grafana" if drawn else "Grafana has this run's annotation already")

@@ -1,0 +1,117 @@
+"""`gameday lab up | down | status`: a real control plane with virtual GPU nodes on this machine."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.console import console
+from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.cli.standing import end_holder, running_state
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from gameday.rehearsal.lab.lab import Lab
+    from gameday.rehearsal.lab.status import ComponentStatus
+
+_FOLDER = Path(".lab")
+
+Folder = Annotated[Path, typer.Option(help="The lab's folder: kubeconfigs, certificates, data, logs.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the lab's commands."""
+    lab = typer.Typer(
+        help="Keep a real etcd, kube-apiserver, scheduler and controller-manager running, with virtual GPU nodes.",
+        no_args_is_help=True,
+    )
+    lab.command()(up)
+    lab.command()(down)
+    lab.command()(status)
+    app.add_typer(lab, name="lab")
+
+
+def up(
+    nodes: Annotated[int, typer.Option(min=0, max=1000, help="Virtual GPU nodes; 0: the bare control plane.")] = 8,
+    gpus: Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")] = 8,
+    folder: Folder = _FOLDER,
+) -> int:
+    """Start a lab and keep it, whatever crashes, until Ctrl-C or `gameday lab down`."""
+    from gameday.rehearsal.lab.lab import Lab, LabError  # noqa: PLC0415
+    from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
+
+    out = console()
+    lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True))
+    is_up = False
+    with broken_off_by_signals():
+        try:
+            out.print(f"starting a control plane and {nodes} virtual nodes with {gpus} GPUs each", style="dim")
+            with out.status("processes start"):
+                lab.start()
+            is_up = True
+            _print_how_to(out, lab, nodes)
+            lab.supervise()
+        except LabError as error:
+            raise CommandError(str(error), ExitCode.REFUSED) from None
+        except KeyboardInterrupt:
+            if not is_up:
+                raise
+        finally:
+            ignore_signals()
+            lab.end()
+    return ExitCode.HELD
+
+
+def down(folder: Folder = _FOLDER) -> int:
+    """End the lab of this folder. Exit code 0 also when none runs."""
+    return end_holder(folder, "lab")
+
+
+def status(folder: Folder = _FOLDER) -> int:
+    """Ask each component whether it is ready: JSON, a table on a terminal. Exit code 0 when all are, else 1."""
+    from gameday.rehearsal.lab.status import ask  # noqa: PLC0415
+
+    state = running_state(folder, "lab")
+    if state is None:
+        return ExitCode.BROKEN
+    components = ask(folder / "control-plane")
+    out = console()
+    if out.is_terminal:
+        _print_table(out, components)
+    else:
+        typer.echo(json.dumps({**state, "components": [asdict(one) for one in components]}, indent=1))
+    return ExitCode.HELD if components and all(one.ready for one in components) else ExitCode.BROKEN
+
+
+def _print_how_to(out: Console, lab: Lab, nodes: int) -> None:
+    kubeconfig, runner = lab.admin_kubeconfig, lab.folder / "gameday-runner.kubeconfig"
+    lines = [
+        "the lab is up; Ctrl-C ends it. In another terminal:",
+        f"  export KUBECONFIG={shlex.quote(str(kubeconfig))}",
+        "  kubectl get nodes" if nodes else "  kubectl get --raw '/readyz?verbose'",
+        f"  kubectl --kubeconfig {shlex.quote(str(runner))} auth can-i --list",
+        f"  gameday lab status --folder {shlex.quote(str(lab.folder))}",
+        f"  kubernetes    {lab.control_plane.url}",
+    ]
+    out.print("\n".join(lines), soft_wrap=True)
+
+
+def _print_table(out: Console, components: Sequence[ComponentStatus]) -> None:
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("component", "version", "ready", "pid", "restarts", "up", "log"):
+        table.add_column(heading, overflow="fold")
+    for one in components:
+        pid = str(one.pid or "-")
+        ready = "yes" if one.ready else "no"
+        table.add_row(one.name, one.version, ready, pid, str(one.restarts), f"{one.uptime_s:.0f} s", one.log)
+    out.print(table)

@@ -1,0 +1,118 @@
+"""`gameday post-mortem`: the report of a real incident, from what the cluster's servers remember. Reads only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.console import console
+from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.plan.problems import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gameday.post_mortem.page import PostMortem
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="post-mortem")(post_mortem)
+
+
+def post_mortem(
+    folder: Annotated[
+        Path | None, typer.Argument(help="An incident's folder, to render again with the notes filled in.")
+    ] = None,
+    node: Annotated[str | None, typer.Option(help="The node it happened on, as Kubernetes spells it.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Beginning of the window: 2026-03-03T09:00Z, `2h ago`.")
+    ] = None,
+    end: Annotated[str, typer.Option("--to", help="End of the window; the same forms, or `now`.")] = "now",
+    profile: Annotated[
+        Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")
+    ] = None,
+    reports: Annotated[Path, typer.Option(help="Folder the incident's own folder is made in.")] = Path("reports"),
+) -> int:
+    """Report a real incident from Prometheus, Loki, Alertmanager and Kubernetes; nothing is injected or changed.
+
+    Exit code 0 when the cluster noticed by itself, 1 when it did not, 2 when that cannot be told.
+    """
+    out = console()
+    if folder is not None:
+        if node or start:
+            raise CommandError("give a folder to render again, or --node and --from to collect; not both")
+        return _print(out, render_again(folder))
+    if node is None or start is None:
+        raise CommandError("give --node and --from (and --to), or the folder of an incident that was collected before")
+    return _print(out, render_again(_collect(node, start, end, profile, reports)))
+
+
+def _collect(node: str, start: str, end: str, profile: Path | None, reports: Path) -> Path:
+    from datetime import UTC, datetime  # noqa: PLC0415 - see the package's docstring
+
+    from gameday.cli.game_day import check_reports  # noqa: PLC0415
+    from gameday.cluster.http import AdapterError  # noqa: PLC0415
+    from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
+    from gameday.post_mortem.collect import NothingReadError, UnknownNodeError, collect_incident  # noqa: PLC0415
+    from gameday.post_mortem.incident import command_line  # noqa: PLC0415
+    from gameday.post_mortem.times import WindowError, parse_window  # noqa: PLC0415
+
+    try:
+        first, last = parse_window(start, end, datetime.now(UTC))
+        check_reports(reports)
+        command = command_line(node, first, last, str(profile) if profile else None)
+        return collect_incident(load_profile(profile), node, first, last, reports, command)
+    except (WindowError, UnknownNodeError, ProfileError) as error:
+        raise CommandError(printable(str(error))) from None
+    except (AdapterError, NothingReadError) as error:
+        raise CommandError(printable(str(error)), ExitCode.REFUSED) from None
+
+
+def render_again(folder: Path) -> PostMortem:
+    """Render an incident's folder with the shipped plans and the runs beside it; raises CommandError."""
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    from gameday.digest.shelf import read_shelf  # noqa: PLC0415
+    from gameday.faults.registry import parameter_models  # noqa: PLC0415
+    from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
+    from gameday.post_mortem.page import render_post_mortem  # noqa: PLC0415
+    from gameday.report.notes import write_form  # noqa: PLC0415
+
+    try:
+        plans = [loaded.plan for loaded in load_shipped(parameter_models())]
+        runs = [run.summary for run in read_shelf(folder.resolve().parent).runs]
+        made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
+        write_form(folder, "gameday post-mortem")
+    except FileNotFoundError:
+        raise CommandError(f"{folder} is no incident's folder: it has no incident.json") from None
+    except OSError as error:
+        raise CommandError(f"{error.filename or folder}: {error.strerror}") from None
+    except ValueError as error:
+        raise CommandError(f"{folder}/incident.json is damaged: {printable(str(error))}") from None
+    return made
+
+
+def _print(out: Console, made: PostMortem) -> int:
+    from gameday.report.summary import Noticed  # noqa: PLC0415
+
+    story = made.story
+    for finding in story.findings:
+        out.print(f"{finding.status:8} {finding.question} {printable(finding.answer)}", soft_wrap=True)
+    for problem in (*story.problems, story.notes_problem):
+        if problem:
+            out.print(f"could not be read: {printable(problem)}", style="yellow", soft_wrap=True)
+    out.print(printable(story.headline), style="bold", soft_wrap=True)
+    catcher = story.nearest
+    said = f"{catcher.plan}: {catcher.why}" if catcher.plan else catcher.why
+    out.print(f"would have caught it: {printable(said)}", soft_wrap=True)
+    out.print(f"report: {made.html}", soft_wrap=True)
+    out.print(f"wiki:   {made.markdown}", soft_wrap=True)
+    out.print(
+        f"notes:  {made.html.parent / 'notes.yaml'} (fill in, then: gameday post-mortem {made.html.parent})",
+        soft_wrap=True,
+    )
+    codes = {Noticed.YES: ExitCode.HELD, Noticed.PARTLY: ExitCode.BROKEN, Noticed.NO: ExitCode.BROKEN}
+    return codes.get(story.noticed, ExitCode.UNKNOWN)

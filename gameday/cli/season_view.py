@@ -1,0 +1,89 @@
+"""Show a season as it happens, a line for each run that begins, breaks something or ends, from their histories."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from gameday.cli.live import BackgroundView
+from gameday.history.events import FaultInjected, Refused, RunStarted, TargetsChosen
+from gameday.history.journal import HistoryTail
+from gameday.plan.problems import printable
+from gameday.report.narration import narrate
+from gameday.season.record import APPROVAL_FILE
+
+_LOOKS_EVERY_S = 0.5
+_STYLES = {"passed": "green", "failed": "red", "aborted": "yellow", "refused": "yellow", "unknown": "yellow"}
+
+
+class SeasonView(BackgroundView):
+    """Follows the folders of the season's runs, which are named after it."""
+
+    def __init__(self, reports: Path, season: str, console: Console) -> None:
+        super().__init__()
+        self._reports = reports
+        self._season = season
+        self._console = console
+        self._began = time.monotonic()
+        self._approval = HistoryTail(reports / season / APPROVAL_FILE)
+        self._histories: dict[Path, HistoryTail] = {}
+        self._names: dict[Path, str] = {}
+        self._ended: set[Path] = set()
+
+    def follow(self) -> None:
+        while not self.stopped.wait(_LOOKS_EVERY_S):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        with suppress(OSError):  # most seasons have nothing to ask
+            for record in self._approval.added():
+                if said := narrate(record.event):
+                    self._say(self._reports / self._season, Text(printable(said.text)))
+        for folder in sorted(self._reports.glob(f"{self._season}-*")):
+            if folder in self._ended:
+                continue
+            self._read(folder)
+            self._read_end(folder)
+
+    def _read(self, folder: Path) -> None:
+        history = self._histories.setdefault(folder, HistoryTail(folder / "history.jsonl"))
+        try:
+            records = history.added()
+        except OSError:
+            return
+        for record in records:
+            match record.event:
+                case RunStarted(plan_name=name):
+                    self._names[folder] = name
+                case TargetsChosen(targets=targets):
+                    self._say(folder, Text("begins on " + ", ".join(target.node for target in targets)))
+                case FaultInjected(target=target):
+                    self._say(folder, Text(f"the fault is in on {target.node}"))
+                case Refused(why=why):
+                    self._say(folder, Text(f"refused: {printable(why)}", style="yellow"))
+
+    def _read_end(self, folder: Path) -> None:
+        """The result stands in report.json, which is the last thing a run writes but one."""
+        try:
+            result = json.loads((folder / "report.json").read_bytes())["result"]
+            outcome, why, clean = str(result["outcome"]), str(result["why"]), str(result["cleanliness"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        self._ended.add(folder)
+        line = Text(outcome, style=f"bold {_STYLES.get(outcome, '')}")
+        if clean != "clean":
+            line.append(f", cluster {clean}", style="red")
+        if outcome not in ("passed", "refused"):
+            line.append(f": {printable(why)}", style="not bold")
+        self._say(folder, line)
+
+    def _say(self, folder: Path, line: Text) -> None:
+        head = (f"{time.monotonic() - self._began:6.1f} s  ", "dim")
+        name = self._names.get(folder, folder.name)
+        self._console.print(Text.assemble(head, (f"{name:<32} ", "cyan"), line), soft_wrap=True, highlight=False)

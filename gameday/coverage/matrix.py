@@ -1,0 +1,173 @@
+"""The coverage matrix: a row per plan, a cell per signal, each a latency, missed, not expected or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import cache
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from gameday.checks.facts import stopped_because, targets
+from gameday.checks.outcome import Outcome
+from gameday.coverage.cells import Cell, State, cell_of
+from gameday.coverage.gaps import Gap, gaps_of
+from gameday.coverage.sightings import canary_tells, window_of
+from gameday.detectors.load import load_detector
+from gameday.detectors.models import DetectorProfile
+from gameday.detectors.signals import Signal, expected_signals
+from gameday.faults.registry import fault_for, parse_parameters
+from gameday.history.events import Cleanliness, FaultInjected
+from gameday.plan.models import Plan
+from gameday.plan.problems import PlanError
+from gameday.report.run import Run
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+_TELLS = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT}
+"""Signals that act or call somebody. A log line, a metric and a Kubernetes Event only stand there for who looks."""
+
+
+class Noticed(StrEnum):
+    """What became of the signals that tell somebody."""
+
+    YES = "noticed"
+    PARTLY = "partly noticed"
+    NO = "not noticed"
+    UNKNOWN = "unknown"
+    QUIET = "quiet, as hoped"
+    LOUD = "not quiet"
+
+
+class Row(_Model):
+    plan: str
+    title: str
+    fault: str
+    layer: str
+    run_id: str
+    started: AwareDatetime | None
+    targets: tuple[str, ...]
+    outcome: Outcome
+    cleanliness: Cleanliness
+    why: str
+    cells: tuple[Cell, ...]
+
+    def cell(self, signal: Signal) -> Cell:
+        return next(cell for cell in self.cells if cell.signal is signal)
+
+    @property
+    def first(self) -> Cell | None:
+        """The expected signal that came first: how soon anybody could have known."""
+        seen = [cell for cell in self.cells if cell.state is State.SEEN and cell.seconds is not None]
+        return min(seen, key=lambda cell: cell.seconds or 0.0, default=None)
+
+    @property
+    def noticed(self) -> Noticed:
+        """Whether somebody would have been told: by every expected signal that tells, by some, by none."""
+        states = [cell.state for cell in self.cells if cell.signal in _TELLS]
+        seen, missed = State.SEEN in states, State.MISSED in states
+        if seen:
+            return Noticed.PARTLY if missed else Noticed.YES
+        if missed or State.UNKNOWN in states:
+            return Noticed.NO if missed else Noticed.UNKNOWN
+        return Noticed.LOUD if State.UNEXPECTED in states else Noticed.QUIET
+
+    @property
+    def gaps(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.state in (State.MISSED, State.UNKNOWN))
+
+
+class Matrix(_Model):
+    signals: tuple[Signal, ...] = tuple(Signal)
+    rows: tuple[Row, ...]
+    gaps: tuple[Gap, ...]
+
+    def count(self, state: State) -> int:
+        return sum(cell.state is state for row in self.rows for cell in row.cells)
+
+    def median(self, signal: Signal) -> float | None:
+        """Seconds, of the rows in which the signal was expected and seen."""
+        times = sorted(
+            cell.seconds
+            for row in self.rows
+            if (cell := row.cell(signal)).state is State.SEEN and cell.seconds is not None
+        )
+        middle = len(times) // 2
+        if not times:
+            return None
+        return times[middle] if len(times) % 2 else (times[middle - 1] + times[middle]) / 2
+
+
+def matrix_of(runs: Iterable[Run]) -> Matrix:
+    """The newest run of each plan as a row, in the order of layers and names. A run without a readable plan is none."""
+    newest: dict[str, Run] = {}
+    for run in sorted(runs, key=_began):
+        if run.plan is not None:
+            newest[run.plan.name] = run
+    rows = [_row(run, run.plan) for run in newest.values() if run.plan is not None]
+    rows.sort(key=lambda row: (row.layer, row.plan))
+    return Matrix(rows=tuple(rows), gaps=tuple(gap for row in rows for gap in gaps_of(row.plan, row.gaps)))
+
+
+def joined(single: Iterable[Matrix]) -> Matrix:
+    """Matrices of different plans as one, in the same order."""
+    parts = sorted((one for one in single if one.rows), key=lambda one: (one.rows[0].layer, one.rows[0].plan))
+    return Matrix(
+        rows=tuple(row for one in parts for row in one.rows), gaps=tuple(gap for one in parts for gap in one.gaps)
+    )
+
+
+def _began(run: Run) -> datetime:
+    return run.history.records[0].at if run.history.records else datetime.min.replace(tzinfo=UTC)
+
+
+def _row(run: Run, plan: Plan) -> Row:
+    injected = run.history.first(FaultInjected)
+    known = _with_parameters(plan)
+    return Row(
+        plan=plan.name,
+        title=plan.title,
+        fault=plan.fault.type,
+        layer=str(fault_for(known.fault).layer) if known else injected.layer if injected else "",
+        run_id=run.started.run_id if run.started else "",
+        started=run.history.records[0].at if run.history.records else None,
+        targets=tuple(target.node for target in targets(run.history)),
+        outcome=run.result.outcome,
+        cleanliness=run.result.cleanliness,
+        why=run.result.why,
+        cells=_cells(run, known),
+    )
+
+
+def _cells(run: Run, plan: Plan | None) -> tuple[Cell, ...]:
+    detector = _detector(plan.detector) if plan else None
+    if plan is None or detector is None:
+        why = "this version does not know the fault" if plan is None else f"no detector profile {plan.detector}"
+        return tuple(Cell(signal=signal, state=State.UNKNOWN, why=why) for signal in Signal)
+    expected = dict(expected_signals(plan, detector))
+    if plan.expect.canary is not None:
+        expected[Signal.CANARY] = canary_tells(plan)
+    # A fault that is put in again has its first time only.
+    windows = {fault.target.node: window_of(run, fault) for fault in run.history.of(FaultInjected)[::-1]}
+    not_reached = f"not reached: {stopped_because(run.history)}"
+    return tuple(cell_of(signal, expected[signal], list(windows.values()), not_reached) for signal in Signal)
+
+
+def _with_parameters(plan: Plan) -> Plan | None:
+    """The plan with its fault's own model, which a stored run's was read without; None for a fault nobody defines."""
+    try:
+        return plan.model_copy(update={"fault": parse_parameters(plan.fault.model_dump(mode="json"))})
+    except ValueError:
+        return None
+
+
+@cache
+def _detector(name: str) -> DetectorProfile | None:
+    try:
+        return load_detector(name)
+    except PlanError:
+        return None

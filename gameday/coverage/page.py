@@ -1,0 +1,133 @@
+"""A season's page: the matrix of its runs, the answer in a sentence, gaps in words; the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from gameday.checks.facts import seconds_text
+from gameday.coverage.cells import Cell, State
+from gameday.coverage.matrix import Matrix, Noticed, Row, joined
+from gameday.coverage.row_file import judged
+from gameday.detectors.signals import Signal
+from gameday.report.markdown import markdown
+from gameday.report.page import environment
+from gameday.season.record import LeftOut, SeasonRecord, SeasonResult, fold_season
+
+_ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
+
+
+class Coverage(BaseModel):
+    """What coverage.json holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    record: SeasonRecord
+    result: SeasonResult
+    matrix: Matrix
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True)
+class RenderedSeason:
+    html: Path
+    json: Path
+    result: SeasonResult
+    coverage: Coverage
+
+    @property
+    def markdown(self) -> str:
+        """The answer, the matrix, its gaps in words and the link to the page."""
+        said = markdown("coverage", "coverage.md", covered=self.coverage, headline=headline(self.coverage.matrix.rows))
+        return f"{said}\n[The page, with every cell's reason]({self.html.resolve().as_uri()})\n"
+
+
+@dataclass(frozen=True)
+class _Number:
+    name: str
+    value: str
+    note: str
+
+
+def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
+    """Write coverage.html and coverage.json into the season's folder, from season.json and its runs' folders beside it.
+
+    Raises OSError where it cannot be read or written, ValueError where season.json holds something else.
+    """
+    record = SeasonRecord.load(folder)
+    runs = {place.run_id: run for place in record.places if (run := judged(folder.parent / place.run_id))}
+    result = fold_season([run.result for run in runs.values()], record.stopped)
+    why = record.stopped or "the season ended before it began"
+    missing = [
+        LeftOut(plan=place.plan, title=place.plan, why=why) for place in record.places if place.run_id not in runs
+    ]
+    matrix = joined(run.row for run in runs.values())
+    covered = Coverage(record=record, result=result, matrix=matrix, left_out=(*record.left_out, *missing))
+    rendered = RenderedSeason(folder / "coverage.html", folder / "coverage.json", result, covered)
+    rendered.html.write_text(_page(covered, rendered_at), encoding="utf-8")
+    rendered.json.write_text(covered.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return rendered
+
+
+def _page(covered: Coverage, rendered_at: datetime) -> str:
+    record, matrix = covered.record, covered.matrix
+    return (
+        environment("coverage")
+        .get_template("page.html")
+        .render(
+            record=record,
+            result=covered.result,
+            matrix=matrix,
+            left_out=covered.left_out,
+            headline=headline(matrix.rows),
+            numbers=_numbers(matrix),
+            surprises=_surprises(matrix),
+            nodes=sorted({node for row in matrix.rows for node in row.targets}),
+            took=(record.ended - record.started).total_seconds() if record.ended else None,
+            accent=_ACCENTS.get(covered.result.exit_code, "unknown"),
+            rendered_at=rendered_at,
+        )
+    )
+
+
+def headline(rows: Sequence[Row]) -> str:
+    """The answer in a sentence: how many of the faults somebody would have been told of."""
+    by = {noticed: [row for row in rows if row.noticed is noticed] for noticed in Noticed}
+    asked = len(rows) - len(by[Noticed.QUIET]) - len(by[Noticed.LOUD])
+    if not rows:
+        return "No fault was put in."
+    yes = len(by[Noticed.YES])
+    said = f"Of {asked} fault{'' if asked == 1 else 's'} that somebody should notice, {yes} {_were(yes)} noticed"
+    said = said if asked else "None of these faults should be noticed by anybody"
+    rest = [f"{len(by[Noticed.PARTLY])} by only some of the expected signals"] if by[Noticed.PARTLY] else []
+    rest += [f"{len(by[Noticed.NO])} by none"] if by[Noticed.NO] else []
+    rest += [f"of {len(by[Noticed.UNKNOWN])} it is not known"] if by[Noticed.UNKNOWN] else []
+    quiet = f" {len(by[Noticed.QUIET])} that should stay quiet did." if by[Noticed.QUIET] else ""
+    loud = f" {len(by[Noticed.LOUD])} that should stay quiet did not." if by[Noticed.LOUD] else ""
+    return "; ".join([said, *rest]) + "." + quiet + loud
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _numbers(matrix: Matrix) -> list[_Number]:
+    first = sorted(row.first.seconds for row in matrix.rows if row.first and row.first.seconds is not None)
+    middle = f"{seconds_text(first[len(first) // 2])}" if first else ""
+    found = [_Number("First signal", middle, f"median of {len(first)} faults")]
+    for signal in (Signal.ALERT, Signal.TAINT):
+        median = matrix.median(signal)
+        found.append(
+            _Number(f"To {signal}", seconds_text(median) if median is not None else "", "median, where expected")
+        )
+    for state in (State.MISSED, State.UNKNOWN):
+        found.append(_Number(str(state).capitalize(), str(matrix.count(state)), "expected signals"))
+    return found
+
+
+def _surprises(matrix: Matrix) -> list[tuple[Row, Cell]]:
+    return [(row, cell) for row in matrix.rows for cell in row.cells if cell.state is State.UNEXPECTED]

@@ -1,0 +1,134 @@
+"""What is known of a fault, under the names that a profile's rules ask for, and which rule fits.
+
+A kernel-log fault is known by its line, as the detector would meet it: the
+same facts come from a plan's parameters and from a line in a log store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from gameday.detectors.models import DetectorProfile, Fact, Rule
+from gameday.faults.base import Layer
+from gameday.faults.compound import CompoundParameters
+from gameday.faults.dcgm_field import DcgmFieldParameters
+from gameday.faults.registry import fault_for
+from gameday.faults.repeated import RepeatedParameters
+from gameday.faults.sxid import SxidParameters
+from gameday.faults.xid import XidParameters
+from gameday.plan.models import FaultParameters
+from gameday.xid.catalogue import Action, xids
+from gameday.xid.decide import Outcome, decide
+from gameday.xid.lines import Form, KernelEvent, Kind, Severity, format_xid, recognise
+
+E = TypeVar("E")
+# Any GPU's: which one it is makes no difference to what a line says.
+_SOME_PCI = "0000:00:00"
+
+_DECISIONS = frozenset(map(str, Outcome))
+_ACTIONS = frozenset([*map(str, Action), None])
+DERIVED: Mapping[str, Mapping[str, frozenset[str | None]]] = {
+    "xid": {"decision": _DECISIONS, "nvidia_action": _ACTIONS},
+    "sxid": {"decision": _DECISIONS},
+    "dcgm_field": {"nvidia_action": _ACTIONS},
+}
+"""By fault type: facts that are no parameters of it, and the values they take. `decision`: what our catalogue policy
+makes of the line; `nvidia_action`: the immediate action of NVIDIA's catalogue, null for a code it does not know."""
+
+
+def facts(fault: FaultParameters) -> dict[str, Fact]:
+    """The fault's parameters as a rule's `when` compares them, and what follows from them."""
+    found: dict[str, Fact] = {
+        name: value
+        for name, value in fault.model_dump(mode="json").items()
+        if value is None or isinstance(value, bool | int | float | str)
+    }
+    line = _line(fault)
+    if line is not None:
+        found |= facts_of(line)
+    if isinstance(fault, DcgmFieldParameters):
+        found |= facts_of_field(str(fault.field), float(fault.injected))
+    return found
+
+
+def facts_of(event: KernelEvent) -> dict[str, Fact]:
+    """The facts of a recognised line; those the line does not tell are left out."""
+    decision = str(decide(event).outcome)
+    if event.kind in (Kind.XID, Kind.GPU_LOST):
+        return {"xid": event.code, "form": _form(event), "nvidia_action": _action(event.code), "decision": decision}
+    severity = None if event.severity is None else "Fatal" if event.severity is Severity.FATAL else "Non-fatal"
+    form = "kernel" if "kernel: " in event.line else "bare"
+    return {"sxid": event.code, "severity": severity, "link": event.link, "form": form, "decision": decision}
+
+
+def facts_of_field(name: str, value: float) -> dict[str, Fact]:
+    """The facts of a DCGM field that shows a value."""
+    found: dict[str, Fact] = {"field": name, "value": value}
+    if name == "DCGM_FI_DEV_XID_ERRORS":
+        found["nvidia_action"] = _action(int(value))
+    return found
+
+
+def rule_for(profile: DetectorProfile, fault: FaultParameters) -> Rule | None:
+    """The profile's word on this fault; None where it says nothing. Of several faults, what each part causes."""
+    if isinstance(fault, RepeatedParameters):
+        return rule_for(profile, fault.fault)
+    if isinstance(fault, CompoundParameters):
+        return _together([rule for part in fault.parts if (rule := rule_for(profile, part))])
+    return matching(profile, fault.type, fault_for(fault).layer, facts(fault))
+
+
+def _together(rules: list[Rule]) -> Rule | None:
+    """Several rules as one: every effect once, as the first rule that names it says."""
+    acting = [rule for rule in rules if rule.acts]
+    if len(acting) < 2:
+        return acting[0] if acting else next(iter(rules), None)
+    return Rule(
+        faults=("compound",),
+        conditions=_once([one for rule in acting for one in rule.conditions], lambda one: one.type),
+        taints=_once([one for rule in acting for one in rule.taints], lambda one: (one.key, one.effect)),
+        labels=_once([one for rule in acting for one in rule.labels], lambda one: one.key),
+        labels_left=tuple(dict.fromkeys(key for rule in acting for key in rule.labels_left)),
+        events=_once([one for rule in acting for one in rule.events], lambda one: one.reason),
+        cordoned=next((rule.cordoned for rule in acting if rule.cordoned), None),
+        allocatable_falls=next((rule.allocatable_falls for rule in acting if rule.allocatable_falls), None),
+        note=" ".join(dict.fromkeys(rule.note for rule in acting if rule.note))[:1000],
+        source="; ".join(dict.fromkeys(rule.source for rule in acting))[:500],
+    )
+
+
+def _once(effects: list[E], key: Callable[[E], object]) -> tuple[E, ...]:
+    return tuple({key(effect): effect for effect in reversed(effects)}.values())[::-1]
+
+
+def matching(profile: DetectorProfile, fault: str, layer: Layer, known: Mapping[str, Fact]) -> Rule | None:
+    """The first rule that speaks of this fault type or layer, and whose every condition these facts fulfil."""
+    return next(
+        (
+            rule
+            for rule in profile.rules
+            if (fault in rule.faults or layer in rule.layers)
+            and all(name in known and known[name] in values for name, values in rule.when.items())
+        ),
+        None,
+    )
+
+
+def _line(fault: FaultParameters) -> KernelEvent | None:
+    if isinstance(fault, XidParameters):
+        return recognise(format_xid(fault.xid, _SOME_PCI, fault.form))
+    return recognise(fault.line) if isinstance(fault, SxidParameters) else None
+
+
+def _form(event: KernelEvent) -> str:
+    if event.gpu_instance is not None:
+        return Form.MIG
+    if "PCI:" not in event.line:
+        return Form.OLD
+    return Form.KERNEL if "kernel: " in event.line else Form.BARE
+
+
+def _action(code: int | None) -> str | None:
+    known = xids().get(code) if code is not None else None
+    return str(known.immediate) if known else None

@@ -1,0 +1,165 @@
+"""Find and read detector profiles: shipped ones, a team's own by path or from its folder."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from gameday.detectors.facts import DERIVED
+from gameday.detectors.models import PLACEHOLDER, DetectorProfile, Fact, Rule
+from gameday.faults.registry import parameter_models
+from gameday.plan.explain import explain
+from gameday.plan.load import decode, read
+from gameday.plan.models import FaultParameters
+from gameday.plan.problems import PlanError, PlanProblem, dotted, shown
+from gameday.plan.yaml_source import Path as Where
+from gameday.plan.yaml_source import Source, parse
+
+KIND = "DetectorProfile"
+"""The `kind:` by which a profile's file is told from a plan's."""
+SHIPPED = Path(__file__).parent / "profiles"
+
+
+def known_detectors(folders: Sequence[Path] = ()) -> dict[str, Path]:
+    """Every profile's file by its name; one in a team's folder stands for a shipped one of the same name.
+
+    Raises PlanError for a folder that cannot be read.
+    """
+    found = {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+    for folder in folders:
+        if not folder.is_dir():
+            raise PlanError([PlanProblem(str(folder), None, None, "", None, "no such folder of detector profiles")])
+        found |= {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return found
+
+
+def load_detector(name_or_path: str, folders: Sequence[Path] = ()) -> DetectorProfile:
+    """The profile of this name, or in this file. Raises PlanError, with the file's line, for whatever is wrong."""
+    return read_detector(find_detector(name_or_path, folders))
+
+
+def find_detector(name_or_path: str, folders: Sequence[Path] = ()) -> Path:
+    """The file of a profile; raises PlanError for a name that nobody has."""
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml") or len(path.parts) != 1:
+        return path
+    known = known_detectors(folders)
+    if name_or_path in known:
+        return known[name_or_path]
+    near = difflib.get_close_matches(name_or_path[:64], known, n=1, cutoff=0.5)
+    suggestion = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
+    message = "no detector profile of this name, and no path of a .yaml file"
+    raise PlanError([PlanProblem(name_or_path, None, None, "", None, message, suggestion)])
+
+
+def read_detector(path: Path) -> DetectorProfile:
+    """Read and validate one file. Raises PlanError, and nothing else."""
+    return parse_detector(parse(decode(read(path), str(path)), str(path)), str(path))
+
+
+def parse_detector(parsed: Source, file: str) -> DetectorProfile:
+    """As `read_detector`, for a file already parsed; `file` is only named in problems."""
+    try:
+        profile = DetectorProfile.model_validate(parsed.data)
+    except ValidationError as error:
+        raise PlanError(explain(error, parsed, file, {}, DetectorProfile)) from None
+    if problems := list(_unknown_names(profile, parsed, file)):
+        raise PlanError(problems)
+    return profile
+
+
+def _unknown_names(profile: DetectorProfile, parsed: Source, file: str) -> Iterator[PlanProblem]:
+    """What the models cannot know: fault types, and the parameters and values that rules ask about."""
+    known = parameter_models()
+    if Path(file).suffix in (".yaml", ".yml") and Path(file).stem != profile.name:
+        yield _problem(parsed, file, ("name",), profile.name, f"the file is called {Path(file).name}", "rename one")
+    for number, rule in enumerate(profile.rules):
+        where: Where = ("rules", number)
+        for index, name in enumerate(rule.faults):
+            if name not in known:
+                hint = _close(name, list(known))
+                yield _problem(parsed, file, (*where, "faults", index), name, "unknown fault type", hint)
+        models = {name: known[name] for name in rule.faults if name in known}
+        for fact, values in rule.when.items():
+            for fault, model in models.items():
+                yield from _wrong_fact(parsed, file, (*where, "when", fact), fault, model, values)
+        yield from _wrong_reasons(rule, parsed, file, where, models)
+
+
+def _wrong_reasons(
+    rule: Rule, parsed: Source, file: str, where: Where, models: Mapping[str, type[FaultParameters]]
+) -> Iterator[PlanProblem]:
+    """Placeholders that nothing will fill."""
+    reasons: dict[str, list[str | None]] = {
+        "conditions": [condition.reason for condition in rule.conditions],
+        "events": [event.reason for event in rule.events],
+    }
+    for part, written in reasons.items():
+        for index, reason in enumerate(written):
+            for name in PLACEHOLDER.findall(reason or ""):
+                if not models or any(name not in _names(fault, model) for fault, model in models.items()):
+                    of = " and ".join(models) or "a layer"
+                    message = f"{{{name}}} is no parameter of every fault of this rule ({of})"
+                    yield _problem(parsed, file, (*where, part, index, "reason"), reason, message, None)
+
+
+def _names(fault: str, model: type[FaultParameters]) -> list[str]:
+    return [*model.model_fields, *DERIVED.get(fault, ())]
+
+
+def _wrong_fact(
+    parsed: Source, file: str, at: Where, fault: str, model: type[FaultParameters], values: tuple[Fact, ...]
+) -> Iterator[PlanProblem]:
+    fact, derived = str(at[-1]), DERIVED.get(fault, {})
+    if fact not in derived and fact not in model.model_fields:
+        choices = _names(fault, model)
+        message = f"a fault of type {fault} has no such parameter"
+        yield _problem(parsed, file, at, fact, message, _close(fact, choices) or f"known: {', '.join(choices)}")
+        return
+    for index, value in enumerate(values):
+        wrong = _not_one_of(value, derived[fact]) if fact in derived else _not_valid(value, model.model_fields[fact])
+        if wrong:
+            message = f"no {fact} of a fault of type {fault}: {wrong}"
+            yield _problem(parsed, file, (*at, index), value, message, None)
+
+
+def _not_one_of(value: Fact, choices: frozenset[str | None]) -> str:
+    return "" if value in choices else f"it is one of {', '.join(sorted(repr(one) for one in choices))}"
+
+
+def _not_valid(value: Fact, field: FieldInfo) -> str:
+    """What the parameter's own type and bounds say of the value; empty where they take it as it stands."""
+    type = _type_of(field)
+    try:
+        meant = type.dump_python(type.validate_python(value), mode="json")
+        # Facts are compared as they are: '79' is never 79.
+        return "" if meant == value else f"write it as {meant!r}"
+    except ValidationError as error:
+        return str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
+
+
+def _type_of(field: FieldInfo) -> TypeAdapter[Any]:
+    annotation: Any = field.annotation
+    for constraint in field.metadata:
+        annotation = Annotated[annotation, constraint]
+    return TypeAdapter(annotation)
+
+
+def _problem(parsed: Source, file: str, at: Where, value: object, message: str, suggestion: str | None) -> PlanProblem:
+    line, column = parsed.place(at).value
+    return PlanProblem(file, line, column, dotted(at), shown(value), message, suggestion)
+
+
+def _close(name: str, choices: list[str]) -> str | None:
+    near = difflib.get_close_matches(name[:64], choices, n=1, cutoff=0.5)
+    return f"did you mean `{near[0]}`?" if near else None
+
+
+def shipped_profiles() -> Mapping[str, DetectorProfile]:
+    """Every shipped profile by its name; raises PlanError when one is broken."""
+    return {name: read_detector(path) for name, path in known_detectors().items()}

@@ -1,0 +1,163 @@
+"""A detector profile's models: frozen and closed, as a plan's are.
+
+A profile is a list of rules, read from the top; the first that fits a fault
+says what the detector does about it, or why it cannot see it. A fault that no
+rule fits is one the profile says nothing about, which is not the same.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+
+from gameday.faults.base import Layer
+from gameday.plan.fields import PLAN_NAME, Duration, LabelKey, conflict
+from gameday.plan.models import (
+    ExpectedAllocatable,
+    ExpectedCondition,
+    ExpectedCordon,
+    ExpectedEvent,
+    ExpectedLabel,
+    ExpectedTaint,
+)
+
+Fact = StrictBool | StrictInt | StrictFloat | StrictStr | None
+"""What can be said of a fault: a parameter's value, or what follows from it (`gameday.detectors.facts`)."""
+
+
+PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+ReasonTemplate = Annotated[str, Field(pattern=r"^([A-Za-z]|\{[a-z_]+\})([A-Za-z0-9_,:]|\{[a-z_]+\})*$", max_length=128)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class _Timed(_Model):
+    """An expectation, and how long the detector usually takes."""
+
+    typically: Duration | None = None
+    """What was measured or follows from the detector's own periods; None: nobody published it."""
+
+    @model_validator(mode="after")
+    def _typical_is_within(self) -> Self:
+        within: timedelta = getattr(self, "within")  # noqa: B009 - of the expectation this is mixed into
+        if self.typically is not None and self.typically > within:
+            raise conflict(("typically",), "the typical latency is longer than the bound, `within`")
+        return self
+
+
+class Condition(_Timed, ExpectedCondition):
+    """A node condition the detector sets."""
+
+    reason: ReasonTemplate | None = None
+    """May hold a fact of the fault in braces, like `NvidiaXID{value}Error`."""
+
+
+class Taint(_Timed, ExpectedTaint):
+    """A taint the detector puts on the node."""
+
+
+class Label(_Timed, ExpectedLabel):
+    """A label the detector puts on the node."""
+
+
+class Event(_Timed, ExpectedEvent):
+    """A Kubernetes Event the detector writes about the node."""
+
+    reason: ReasonTemplate
+    """May hold a fact of the fault in braces, like `GPUXid{xid}`."""
+
+
+class Cordon(_Timed, ExpectedCordon):
+    """The detector makes the node unschedulable."""
+
+
+class Allocatable(_Timed, ExpectedAllocatable):
+    """The detector takes GPUs out of what the kubelet offers."""
+
+
+class Ending(StrEnum):
+    """What makes a detector take back what it set."""
+
+    GPU_RESET = "gpu-reset"
+    """The game-day agent's reset of the GPU, in the kernel log."""
+    REBOOT = "reboot"
+    """A new boot id."""
+    FAULT_OUT = "fault-out"
+    """Its source shows the fault no longer."""
+
+
+class Rule(_Model):
+    """What the detector does about some faults."""
+
+    faults: tuple[str, ...] = ()
+    """Fault types, as a plan's `fault.type` (docs/faults.md)."""
+    layers: tuple[Layer, ...] = ()
+    """Or every fault that enters at one of these layers."""
+    when: dict[str, tuple[Fact, ...]] = {}
+    """Only faults of which each of these is one of the values listed: a parameter of the fault, or one of the facts
+    of docs/detectors.md (`nvidia_action`, `decision`, `severity`)."""
+    cannot_see: str = Field(default="", max_length=1000)
+    """Why the detector does not see these faults; excludes whatever it would do."""
+    conditions: tuple[Condition, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    labels: tuple[Label, ...] = ()
+    labels_left: tuple[LabelKey, ...] = ()
+    """Keys of labels that the detector leaves or changes for good: its notes of what it did."""
+    events: tuple[Event, ...] = ()
+    cordoned: Cordon | None = None
+    allocatable_falls: Allocatable | None = None
+    ends_with: tuple[Ending, ...] = ()
+    """What makes the detector take conditions, taints, labels and cordon back by itself; none: nothing does."""
+    note: str = Field(default="", max_length=1000)
+    """What else a person should know: what the detector asks for, what it misses beside."""
+    source: str = Field(min_length=1, max_length=500)
+    """Where this stands, like `research/gpu-health.md 2.8`."""
+
+    @property
+    def quarantines(self) -> bool:
+        return bool(self.taints or self.cordoned)
+
+    @property
+    def acts(self) -> bool:
+        """Whether anything of it can be seen in the cluster."""
+        return bool(self.quarantines or self.conditions or self.labels or self.events or self.allocatable_falls)
+
+    @model_validator(mode="after")
+    def _sees_or_does_not(self) -> Rule:
+        if not (self.faults or self.layers):
+            raise conflict((), "a rule says of which `faults` or `layers` it speaks")
+        if self.cannot_see and self.acts:
+            raise conflict(("cannot_see",), "a detector that cannot see a fault does nothing about it: take one out")
+        if self.when and self.layers:
+            raise conflict(("when",), "`when` asks about a fault type's own parameters: name `faults`, not `layers`")
+        return self
+
+
+class DetectorProfile(_Model):
+    """What one detector, as it is configured here, does about each fault."""
+
+    apiVersion: Literal["gameday/v1"]
+    kind: Literal["DetectorProfile"]
+    name: Annotated[str, Field(pattern=PLAN_NAME, max_length=63)]
+    """Also the file's name: lower-case letters, digits and `-`."""
+    title: str = Field(min_length=1, max_length=200)
+    """One line for lists and reports."""
+    configuration: str = Field(min_length=1, max_length=2000)
+    """The version and the settings for which this holds."""
+    reads: tuple[Literal["kernel log", "DCGM", "NVML", "node status"], ...] = Field(min_length=1)
+    """Where it looks."""
+    quiet_for: Duration = timedelta(seconds=30)
+    """How long to watch before its silence means something: where a fault is not to quarantine the node."""
+    source: str = Field(min_length=1, max_length=500)
+    rules: tuple[Rule, ...] = Field(min_length=1)
+    """From the top; the first that fits a fault speaks of it."""
+
+    @property
+    def ever_quarantines(self) -> bool:
+        return any(rule.quarantines for rule in self.rules)

@@ -1,0 +1,136 @@
+"""Complete a plan with what the profile of the detector it names says; what the plan writes itself wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from gameday.detectors.facts import facts, rule_for
+from gameday.detectors.load import load_detector
+from gameday.detectors.models import PLACEHOLDER, DetectorProfile, Fact, Rule
+from gameday.plan.load import FromDetector, LoadedPlan, load_plan
+from gameday.plan.models import (
+    ExpectedAllocatable,
+    ExpectedCondition,
+    ExpectedCordon,
+    ExpectedEvent,
+    ExpectedLabel,
+    ExpectedTaint,
+    FaultParameters,
+    Plan,
+)
+from gameday.plan.problems import PlanError, PlanProblem, shown
+from gameday.plan.yaml_source import parse
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def load_complete_plan(
+    path: Path, faults: Mapping[str, type[FaultParameters]], folders: Sequence[Path] = ()
+) -> LoadedPlan:
+    """`load_plan`, completed by the profile of the detector the plan names; its path is relative to the plan's folder.
+
+    `folders` are the team's own profiles (`detector_profiles` of the cluster profile). Raises PlanError.
+    """
+    return completed(load_plan(path, faults), path, folders)
+
+
+def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = ()) -> LoadedPlan:
+    """As `load_complete_plan`, for a plan already read from `path`."""
+    plan = loaded.plan
+    if not plan.names_detector:
+        return loaded
+    profile = load_detector(_beside(plan.detector, path), folders)
+    rule = rule_for(profile, plan.fault)
+    found = _expectations(profile, rule, facts(plan.fault)) if rule else {}
+    taken = _taken(plan, found)
+    try:
+        whole = Plan(**_fields(plan) | {"expect": type(plan.expect)(**_fields(plan.expect) | taken)})
+    except ValidationError as error:
+        why = error.errors(include_url=False)[0]["msg"]
+        raise _problem(loaded, path, f"what the profile {profile.name} says does not fit this plan: {why}") from None
+    if not whole.expect.can_be_broken:
+        raise _problem(loaded, path, f"this plan expects nothing, and {_silence(profile, rule, plan.fault.type)}")
+    sees = None if rule is None else not rule.cannot_see
+    why = (rule.cannot_see or rule.note) if rule else ""
+    source = rule.source if rule else profile.source
+    return replace(
+        loaded, plan=whole, from_detector=FromDetector(profile.name, profile.title, source, sees, why, tuple(taken))
+    )
+
+
+def _beside(detector: str, plan: Path) -> str:
+    """A path is relative to the plan's folder, so that both can be moved together."""
+    return str(plan.parent / detector) if detector.endswith((".yaml", ".yml")) else detector
+
+
+def _expectations(profile: DetectorProfile, rule: Rule, known: Mapping[str, Fact]) -> dict[str, Any]:
+    """The rule's word, by the names of the plan's `expect`."""
+    found: dict[str, Any] = {
+        "taints": tuple(_plain(one, ExpectedTaint, known) for one in rule.taints),
+        "cordoned": _plain(rule.cordoned, ExpectedCordon, known) if rule.cordoned else None,
+        "conditions": tuple(_plain(one, ExpectedCondition, known) for one in rule.conditions),
+        "labels": tuple(_plain(one, ExpectedLabel, known) for one in rule.labels),
+        "labels_left": rule.labels_left,
+        "events": tuple(_plain(one, ExpectedEvent, known) for one in rule.events),
+        "allocatable_falls": _plain(rule.allocatable_falls, ExpectedAllocatable, known)
+        if rule.allocatable_falls
+        else None,
+        # A detector that never quarantines cannot be blamed for leaving a node alone.
+        "stays_schedulable_for": profile.quiet_for if profile.ever_quarantines and not rule.quarantines else None,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _taken(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the plan leaves out; of two that exclude each other, the plan's own stands."""
+    expect = plan.expect
+    taken = {name: value for name, value in found.items() if name not in expect.model_fields_set}
+    if expect.stays_schedulable_for:
+        taken = {name: value for name, value in taken.items() if name not in ("taints", "cordoned")}
+    if expect.quarantine:
+        taken.pop("stays_schedulable_for", None)
+    return taken
+
+
+def _plain(effect: BaseModel, model: type[M], known: Mapping[str, Fact]) -> M:
+    """A profile's effect as the plan's own expectation, its reason filled in."""
+    values = {name: value for name, value in _fields(effect).items() if name in model.model_fields}
+    if isinstance(reason := values.get("reason"), str):
+        values["reason"] = filled_in(reason, known)
+    return model(**values)
+
+
+def filled_in(reason: str, known: Mapping[str, Fact]) -> str:
+    """`NvidiaXID{value}Error` with the fault's own value, a whole number without decimals."""
+
+    def value(name: str) -> str:
+        found = known.get(name)
+        return f"{found:g}" if isinstance(found, float) else str(found)
+
+    return PLACEHOLDER.sub(lambda match: value(match[1]), reason)
+
+
+def _fields(model: BaseModel) -> dict[str, Any]:
+    """What was written, as it was validated; defaults stay defaults."""
+    return {name: getattr(model, name) for name in type(model).model_fields if name in model.model_fields_set}
+
+
+def _silence(profile: DetectorProfile, rule: Rule | None, fault: str) -> str:
+    if rule is None:
+        return f"the profile {profile.name} says nothing about this {fault} fault"
+    if rule.cannot_see:
+        return f"{profile.name} cannot see this fault: {rule.cannot_see}"
+    return f"nothing that {profile.name} does about this fault can be seen in the cluster"
+
+
+def _problem(loaded: LoadedPlan, path: Path, message: str) -> PlanError:
+    line, column = parse(loaded.source.decode("utf-8-sig"), str(path)).place(("detector",)).value
+    suggestion = "write what you expect under `expect`, or mend the profile"
+    return PlanError(
+        [PlanProblem(str(path), line, column, "detector", shown(loaded.plan.detector), message, suggestion)]
+    )

@@ -1,0 +1,57 @@
+"""The signals a fault can be noticed by, and which of them a plan and its detector's profile expect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+
+from gameday.detectors.facts import rule_for
+from gameday.detectors.models import DetectorProfile
+from gameday.faults.base import Layer
+from gameday.faults.registry import fault_for
+from gameday.plan.models import Plan
+
+# The faults' own words in `seen_by`: a series that moves, ends or stands still.
+_A_SERIES = re.compile(r"DCGM_FI_|dcgm-exporter|DCGM: the GPU's series|alerts on (?:absent series|values)")
+_A_CANARY = re.compile(r"\bcanary\b", re.IGNORECASE)
+
+
+class Signal(StrEnum):
+    """In the order of the chain: what is nearest to the fault first."""
+
+    LOG = "log"
+    """A line in the log store."""
+    METRIC = "metric"
+    """A series in Prometheus that moves, ends or stands still."""
+    ALERT = "alert"
+    CONDITION = "condition"
+    TAINT = "taint"
+    """The node out of service, by a taint or by a cordon."""
+    EVENT = "event"
+    """A Kubernetes Event about the node."""
+    ALLOCATABLE = "allocatable"
+    CANARY = "canary"
+    """A canary job that runs slower."""
+
+
+def expected_signals(plan: Plan, detector: DetectorProfile) -> Mapping[Signal, bool]:
+    """Which signals the plan's fault should cause, where this detector watches. Pure.
+
+    The fault's own words (`layer`, `seen_by`) say of log, metric and canary;
+    the plan and the detector's profile say of the rest. Where the profile says
+    nothing of the fault, only the plan counts. An alert is a metric's, so an
+    expected alert makes the metric expected too.
+    """
+    fault, rule, expect = fault_for(plan.fault), rule_for(detector, plan.fault), plan.expect
+    quiet = expect.stays_schedulable_for is not None
+    return {
+        Signal.LOG: fault.layer is Layer.KERNEL_LOG,
+        Signal.METRIC: bool(expect.alerts) or any(map(_A_SERIES.search, fault.seen_by)),
+        Signal.ALERT: bool(expect.alerts),
+        Signal.CONDITION: bool(expect.conditions or (rule and rule.conditions)),
+        Signal.TAINT: not quiet and bool(expect.quarantine or (rule and rule.quarantines)),
+        Signal.EVENT: bool(expect.events or (rule and rule.events)),
+        Signal.ALLOCATABLE: bool(expect.allocatable_falls or (rule and rule.allocatable_falls)),
+        Signal.CANARY: any(map(_A_CANARY.search, fault.seen_by)),
+    }

@@ -1,0 +1,223 @@
+"""The season in one page: every plan's verdicts, what got slower, what nothing notices, what people promised to do.
+
+Figures are read from the summaries and coverage rows that the runs left; only
+one that left none (it was killed) is read whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_json
+
+from gameday.checks.outcome import Outcome
+from gameday.coverage.matrix import Matrix, joined
+from gameday.coverage.row_file import judged
+from gameday.digest.shelf import Shelf, ShelvedRun
+from gameday.history.events import Cleanliness
+from gameday.plan.models import Plan
+from gameday.report.beside import carried_actions
+from gameday.report.compare import Trend, trends
+from gameday.report.notes import Action, Notes
+from gameday.report.page import environment
+from gameday.report.summary import Measure
+
+FORMAT = 1
+"""Of digest.json; counted up when a field that was there before changes its meaning or goes."""
+MOST_MARKS = 20
+"""Verdicts shown of a plan's history: a season's quarter of weekly runs, and some by hand."""
+_MEASURES = (Measure.ALERT, Measure.TAINT, Measure.RETURN)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Mark(_Model):
+    run_id: str
+    folder: str
+    started: datetime
+    outcome: Outcome
+    cleanliness: Cleanliness
+
+
+class PlanRow(_Model):
+    """One plan on one cluster; `history` oldest first. `trends` are the newest run's against those before it."""
+
+    plan: str
+    title: str
+    cluster: str
+    runs: int
+    in_window: int
+    newest: Mark
+    why: str
+    history: tuple[Mark, ...]
+    changed: bool
+    """The newest verdict differs from the one before."""
+    trends: tuple[Trend, ...]
+
+
+class ClusterCoverage(_Model):
+    """The newest run of each plan on one cluster; what is noticed in a rehearsal says nothing of another."""
+
+    cluster: str
+    matrix: Matrix
+
+
+class OpenAction(_Model):
+    """`page` is its report's, from the reports folder; `source` the node or the run it was written down for."""
+
+    page: str
+    source: str
+    action: Action
+    overdue: bool
+
+
+class Digest(_Model):
+    """What digest.json holds. The window's figures count runs that began within it; trends look further back."""
+
+    start: datetime
+    end: datetime
+    headline: str
+    outcomes: dict[Outcome, int]
+    unclean: tuple[Mark, ...]
+    """Runs that left the cluster dirty or unproven, of any age."""
+    plans: tuple[PlanRow, ...]
+    never_run: tuple[tuple[str, str], ...]
+    """Name and title of known plans of which no run is on the shelf."""
+    coverage: tuple[ClusterCoverage, ...]
+    incidents: int
+    actions: tuple[OpenAction, ...]
+    problems: tuple[str, ...]
+
+
+def digest_of(shelf: Shelf, plans: Sequence[Plan], start: datetime, end: datetime) -> Digest:
+    """`plans` are those one could run. Raises nothing for what stands in a run's folder."""
+    past = [run for run in shelf.runs if run.summary.started <= end]
+    window = [run for run in past if run.summary.started >= start]
+    groups: dict[tuple[str, str], list[ShelvedRun]] = {}
+    for run in reversed(past):
+        groups.setdefault((run.summary.plan, run.summary.cluster_id), []).append(run)
+    rows = tuple(_row(shelf, group, start) for _, group in sorted(groups.items()))
+    actions, unread = _actions(shelf, groups.values(), end)
+    coverage, unjudged = _coverage(shelf, [group[-1] for group in groups.values()])
+    ran = {run.summary.plan for run in past}
+    return Digest(
+        start=start,
+        end=end,
+        headline=_headline(window, rows),
+        outcomes={outcome: Counter(run.summary.outcome for run in window)[outcome] for outcome in Outcome},
+        unclean=tuple(_mark(run) for run in past if run.summary.cleanliness is not Cleanliness.CLEAN),
+        plans=rows,
+        never_run=tuple((plan.name, plan.title) for plan in plans if plan.name not in ran),
+        coverage=coverage,
+        incidents=sum(start <= one.incident.start <= end for one in shelf.incidents),
+        actions=actions,
+        problems=(*shelf.unreadable, *unjudged, *unread, *(one.problem for one in shelf.incidents if one.problem)),
+    )
+
+
+def _coverage(shelf: Shelf, newest: Sequence[ShelvedRun]) -> tuple[tuple[ClusterCoverage, ...], list[str]]:
+    """A matrix per cluster, and what could not be judged. One run in memory at a time: one of 500 nodes has a hundred
+    megabytes."""
+    made: dict[str, list[Matrix]] = {}
+    problems = []
+    for run in newest:
+        try:
+            if found := judged(run.folder):
+                made.setdefault(shelf.cluster_of(run), []).append(found.row)
+        except Exception as error:  # one run's damage, or a bug it shows, must not cost the others their page
+            problems.append(f"{run.folder.name}: its coverage could not be judged ({type(error).__name__}: {error})")
+    coverage = (ClusterCoverage(cluster=cluster, matrix=joined(single)) for cluster, single in sorted(made.items()))
+    return tuple(one for one in coverage if one.matrix.rows), problems
+
+
+def _row(shelf: Shelf, group: Sequence[ShelvedRun], start: datetime) -> PlanRow:
+    newest, before = group[-1], [run.summary for run in group[:-1]]
+    numbers = [number for number in newest.summary.numbers if number.measure in _MEASURES]
+    return PlanRow(
+        plan=newest.summary.plan,
+        title=newest.summary.title,
+        cluster=shelf.cluster_of(newest),
+        runs=len(group),
+        in_window=sum(run.summary.started >= start for run in group),
+        newest=_mark(newest),
+        why=newest.summary.why,
+        history=tuple(_mark(run) for run in group[-MOST_MARKS:]),
+        changed=bool(before) and before[-1].outcome is not newest.summary.outcome,
+        trends=trends(numbers, before),
+    )
+
+
+def _mark(run: ShelvedRun) -> Mark:
+    one = run.summary
+    return Mark(
+        run_id=one.run_id,
+        folder=run.folder.name,
+        started=one.started,
+        outcome=one.outcome,
+        cleanliness=one.cleanliness,
+    )
+
+
+def _actions(
+    shelf: Shelf, plans: Iterable[Sequence[ShelvedRun]], today: datetime
+) -> tuple[tuple[OpenAction, ...], list[str]]:
+    """Of post-mortems, and of each plan's runs as its next report would carry them over, and what could not be read.
+
+    The overdue ones first, then by due date; those without a date last.
+    """
+    found = [
+        (f"{quote(one.folder.name)}/post-mortem.html", one.incident.node, action) for one, action in shelf.open_actions
+    ]
+    unread: list[str] = []
+    for runs in plans:
+        carried, problems = carried_actions([(run.folder, run.summary) for run in runs], Notes())
+        unread += problems
+        folders = {run.summary.run_id: run.folder.name for run in runs}
+        found += [(f"{quote(folders[one.run_id])}/report.html", one.run_id, one.action) for one in carried]
+    made = [
+        OpenAction(page=page, source=source, action=action, overdue=bool(action.due and action.due < today.date()))
+        for page, source, action in found
+    ]
+    return tuple(sorted(made, key=lambda one: (one.action.due is None, str(one.action.due)))), unread
+
+
+def _headline(window: Sequence[ShelvedRun], rows: Sequence[PlanRow]) -> str:
+    if not window:
+        return "No game-day was run in this window: nothing is known of these days."
+    failed = sum(run.summary.outcome is Outcome.FAILED for run in window)
+    other = sum(run.summary.outcome not in (Outcome.FAILED, Outcome.PASSED) for run in window)
+    unclean = sum(run.summary.cleanliness is not Cleanliness.CLEAN for run in window)
+    slower = sum(bool(trend.regressed) for row in rows if row.in_window for trend in row.trends)
+    held = len(window) - failed - other
+    said = [f"{held} of {len(window)} game-days passed"]
+    said += [f"{failed} failed"] if failed else []
+    said += [f"{other} ended without a verdict"] if other else []
+    said += [f"{unclean} left the cluster unclean or unproven"] if unclean else []
+    said += [f"{slower} duration{'' if slower == 1 else 's'} regressed"] if slower else ["nothing got slower"]
+    return ", ".join(said) + "."
+
+
+@dataclass(frozen=True)
+class RenderedDigest:
+    html: Path
+    json: Path
+    digest: Digest
+
+
+def render_digest(reports: Path, digest: Digest, rendered_at: datetime) -> RenderedDigest:
+    """Write digest.html and digest.json into the reports folder; raises OSError."""
+    made = RenderedDigest(reports / "digest.html", reports / "digest.json", digest)
+    templates = environment("digest", "coverage")
+    page = templates.get_template("digest.html").render(digest=digest, rendered_at=rendered_at, measures=_MEASURES)
+    made.html.write_text(page, encoding="utf-8")
+    content = {"format": FORMAT, "rendered_at": rendered_at, **digest.model_dump(mode="json")}
+    made.json.write_bytes(to_json(content, indent=1, inf_nan_mode="null") + b"\n")
+    return made

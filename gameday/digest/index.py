@@ -1,0 +1,34 @@
+"""The list of everything in a reports folder: one table, complete without a script, searched and filtered with one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import datetime
+from pathlib import Path
+
+from markupsafe import Markup
+
+from gameday.digest.shelf import Shelf
+from gameday.report.page import TEMPLATES, environment
+from gameday.report.summary import Measure
+
+
+def render_index(reports: Path, shelf: Shelf, rendered_at: datetime) -> Path:
+    """Write index.html into the reports folder; raises OSError."""
+    templates = environment("index")
+    script = (TEMPLATES / "index" / "index.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = str(templates.globals["policy"]).replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
+    page = templates.get_template("index.html").render(
+        shelf=shelf,
+        runs=[(run, shelf.cluster_of(run)) for run in shelf.runs],
+        rendered_at=rendered_at,
+        measures=(Measure.ALERT, Measure.TAINT, Measure.RETURN),
+        has_digest=(reports / "digest.html").is_file(),
+        index_script=Markup(script),  # noqa: S704 our own file
+        policy=policy,
+    )
+    path = reports / "index.html"
+    path.write_text(page, encoding="utf-8")
+    return path

@@ -1,0 +1,131 @@
+"""A service that the node needs is stopped: kubelet, containerd or the fabric manager."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.systemd import cancel, running, schedule, scheduled, start, state_of
+from gameday.host.base import Host, HostError
+from gameday.host.privileges import DAEMONS, PodSecurity
+from gameday.plan.models import FaultParameters
+
+IN_S = 5.0
+"""From the order to the stop: without a kubelet nobody would hear that the injector is ready."""
+_LOOK_EVERY_S = 1.0
+_STOPS_WITHIN_S = 100.0
+"""A unit has 90 s to stop (DefaultTimeoutStopSec)."""
+
+
+class NeededUnit(StrEnum):
+    KUBELET = "kubelet"
+    CONTAINERD = "containerd"
+    FABRIC_MANAGER = "nvidia-fabricmanager"
+
+
+class CriticalUnitStoppedParameters(FaultParameters):
+    dangerous: ClassVar[str] = (
+        "pods of the node are evicted once it counts as unreachable, nothing on it can be ended or started meanwhile, "
+        "and a stopped fabric manager aborts CUDA jobs on NVSwitch systems"
+    )
+    type: Literal["critical_unit_stopped"] = "critical_unit_stopped"
+    unit: NeededUnit
+    """The systemd unit; one of another name (k3s, rke2, crio) is not there, and is refused."""
+
+
+class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
+    """Has the host stop a service in five seconds, and start it again when the hold is over.
+
+    Both are timers of the host's systemd, the start ordered before the stop: it
+    comes whether or not an agent lives that could ask for it. Without a kubelet
+    the injector pod hears neither of its deletion nor of its deadline; its own
+    clock and the host's timer are what ends the fault, so choose a short `hold`.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = CriticalUnitStoppedParameters
+    layer: ClassVar[Layer] = Layer.NODE
+    security: ClassVar[PodSecurity] = DAEMONS
+    summary: ClassVar[str] = "Stops a service that the node needs: kubelet, containerd or the fabric manager"
+    does_not_reach: ClassVar[str] = (
+        "containers that already run (kubelet, containerd); GPUs, NVML and DCGM; a network failure, which leaves the "
+        "kubelet running and its node just as unready"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "node lifecycle controller (Ready=Unknown, 40 s after a kubelet's last heartbeat)",
+        "alerts on kube-state-metrics' node conditions (kubelet, containerd)",
+        "gpud, EKS node monitoring agent, Azure's cyclecloud-healthagent (fabric manager)",
+    )
+
+    def claims(self, parameters: CriticalUnitStoppedParameters) -> tuple[Claim, ...]:
+        # A fabric manager can come and go beside others; without a kubelet or its runtime no agent hears of its end.
+        fabric = parameters.unit is NeededUnit.FABRIC_MANAGER
+        return (Claim(parameters.unit), Claim(NODE, shared=fabric))
+
+    def warnings(self, parameters: CriticalUnitStoppedParameters) -> tuple[str, ...]:
+        if parameters.unit is NeededUnit.FABRIC_MANAGER:
+            return ("every CUDA job of the node ends, and new ones fail with error 802 until it is back",)
+        return ("the injector cannot be called off early: the fault stays in for the whole hold",)
+
+    def prior(self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host) -> dict[str, str]:
+        return {"before": str(running(host, parameters.unit))}
+
+    def inject(self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host) -> Evidence:
+        before = self.prior(parameters, gpu, host)
+        unit, back_in_s = parameters.unit, IN_S + parameters.hold.total_seconds()
+        written_at = datetime.now(UTC)
+        schedule(host, _start_timer(unit), back_in_s, "systemctl", "start", unit)
+        schedule(host, _stop_timer(unit), IN_S, "systemctl", "stop", unit)
+        lines = (
+            f"before: {unit} {before['before']}",
+            f"host timer: systemctl stop {unit} in {IN_S:g} s",
+            f"host timer: systemctl start {unit} in {back_in_s:g} s",
+        )
+        return Evidence(lines=lines, written_at=written_at, undo_state=before)
+
+    def hold(
+        self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host, ended: threading.Event
+    ) -> tuple[str, ...] | None:
+        left = IN_S + _STOPS_WITHIN_S
+        while state_of(host, parameters.unit).runs:
+            if left <= 0:
+                raise HostError(
+                    f"{parameters.unit} still runs {_STOPS_WITHIN_S:g} s after the host was told to stop it"
+                )
+            if ended.wait(_LOOK_EVERY_S):
+                return (f"ended before {parameters.unit} stopped",)
+            left -= _LOOK_EVERY_S
+        ended.wait()
+        return (f"{parameters.unit} was {state_of(host, parameters.unit)} at the end of the hold",)
+
+    def undo(
+        self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host, undo_state: dict[str, str]
+    ) -> Evidence:
+        unit = parameters.unit
+        lines = [f"{timer}.timer cancelled" for timer in _timers(unit) if cancel(host, timer)]
+        if not state_of(host, unit).runs:
+            start(host, unit)
+            lines.append(f"systemctl start {unit}")
+        return Evidence(lines=tuple(lines) or (f"{unit} runs, and no timer of ours is left",))
+
+    def verify_undone(
+        self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host, undo_state: dict[str, str]
+    ) -> bool:
+        return state_of(host, parameters.unit).runs and not any(
+            map(lambda t: scheduled(host, t), _timers(parameters.unit))
+        )
+
+
+def _stop_timer(unit: NeededUnit) -> str:
+    return f"gameday-stop-{unit}"
+
+
+def _start_timer(unit: NeededUnit) -> str:
+    return f"gameday-start-{unit}"
+
+
+def _timers(unit: NeededUnit) -> tuple[str, str]:
+    """The stop first: cancelled in this order, no moment is left in which only the stop would come."""
+    return _stop_timer(unit), _start_timer(unit)

@@ -1,0 +1,304 @@
+"""A value in DCGM's cache: what the host engine tells its clients is no longer what the GPU says."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, inject, read
+from gameday.faults.gpu import GpuParameters, target
+from gameday.host.base import Host, HostError
+from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
+from gameday.plan.fields import conflict
+from gameday.plan.models import FaultParameters
+
+_EVERY_S = 1.0
+"""Between two injections while held: research/gpu-health.md 2.1, as Azure's health agent tests itself."""
+_OFFSET_S = 2
+"""dcgmi counts in whole seconds, so its default of 1 may be over at once; 2 outlasts the pause between injections."""
+_UNDO_OFFSET_S = 3
+"""Newer than the last injection's stamp, whatever second that fell into."""
+_ATTEMPTS = 3
+"""A slow node may need longer than the offset from injecting to reading back."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """One field: dcgm_fields.h's id, what may be injected, and the value that is its fault where one is known.
+
+    `acts`: who does what about it (research/gpu-health.md 2.1).
+    """
+
+    id: int
+    unit: str
+    low: float
+    high: float
+    fault: float | None = None
+    acts: str = ""
+    whole: bool = True
+    sampled: bool = True
+
+
+def _count(id: int, fault: float | None = None, acts: str = "") -> Bounds:
+    """dmon cuts what is wider than its column, from 11 digits: a count stays below."""
+    return Bounds(id, "count", 0, 1e9, fault, acts)
+
+
+def _flag(id: int, fault: float, acts: str = "") -> Bounds:
+    return Bounds(id, "0 or 1", 0, 1, fault, acts)
+
+
+def _celsius(id: int, fault: float | None = None, acts: str = "") -> Bounds:
+    return Bounds(id, "°C", -100, 200, fault, acts)
+
+
+def _nanoseconds(id: int, fault: float | None = None, acts: str = "") -> Bounds:
+    return Bounds(id, "ns", 0, 1e15, fault, acts)
+
+
+def _mebibytes(id: int) -> Bounds:
+    return Bounds(id, "MiB", 0, 1e9)
+
+
+FIELDS: dict[str, Bounds] = {
+    "DCGM_FI_DEV_INFOROM_CONFIG_VALID": _flag(84, 0, "NVSentinel asks for a component reset"),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": Bounds(112, "bit mask", 0, 1023, 232, "Azure's health agent reports an error"),
+    "DCGM_FI_DEV_MEMORY_TEMP": _celsius(140, 95),
+    "DCGM_FI_DEV_GPU_TEMP": _celsius(150, 95, "Azure's health agent warns; DCGM's thermal policy fires"),
+    "DCGM_FI_DEV_GPU_TEMP_LIMIT": _celsius(153, -5),
+    "DCGM_FI_DEV_POWER_USAGE": Bounds(155, "W", 0, 5000, None, "DCGM's power policy fires", whole=False),
+    "DCGM_FI_DEV_SLOWDOWN_TEMP": _celsius(158),
+    "DCGM_FI_DEV_SHUTDOWN_TEMP": _celsius(159),
+    "DCGM_FI_DEV_FABRIC_MANAGER_STATUS": Bounds(170, "state", 0, 6, 4, "Azure's health agent reports an error"),
+    "DCGM_FI_DEV_FABRIC_HEALTH_MASK": Bounds(
+        174, "bit mask", 0, 65535, 410, "Azure's health agent reports an unhealthy route"
+    ),
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": _count(202, 10_000, "NVSentinel and EKS warn of the replay rate"),
+    "DCGM_FI_DEV_XID_ERRORS": Bounds(
+        230,
+        "Xid",
+        1,
+        999,
+        None,
+        "DCGM fails all health watches for 48, 74, 79, 95, 119, 120 and 140; NVSentinel cordons for 79, 95 and 64",
+        sampled=False,
+    ),
+    "DCGM_FI_DEV_PCIE_MAX_LINK_GEN": Bounds(235, "generation", 1, 8),
+    "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH": Bounds(236, "lanes", 1, 32),
+    "DCGM_FI_DEV_PCIE_LINK_GEN": Bounds(237, "generation", 1, 8),
+    "DCGM_FI_DEV_PCIE_LINK_WIDTH": Bounds(238, "lanes", 1, 32),
+    "DCGM_FI_DEV_POWER_VIOLATION": _nanoseconds(240, 99_999, "NVSentinel records a non-fatal event"),
+    "DCGM_FI_DEV_THERMAL_VIOLATION": _nanoseconds(
+        241, 99_999, "NVSentinel cordons the node, with no remediation of its own"
+    ),
+    "DCGM_FI_DEV_SYNC_BOOST_VIOLATION": _nanoseconds(242),
+    "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION": _nanoseconds(243),
+    "DCGM_FI_DEV_LOW_UTIL_VIOLATION": _nanoseconds(244),
+    "DCGM_FI_DEV_RELIABILITY_VIOLATION": _nanoseconds(245),
+    "DCGM_FI_DEV_TOTAL_APP_CLOCKS_VIOLATION": _nanoseconds(246),
+    "DCGM_FI_DEV_TOTAL_BASE_CLOCKS_VIOLATION": _nanoseconds(247),
+    "DCGM_FI_DEV_FB_TOTAL": _mebibytes(250),
+    "DCGM_FI_DEV_FB_FREE": _mebibytes(251),
+    "DCGM_FI_DEV_FB_USED": _mebibytes(252),
+    "DCGM_FI_DEV_FB_RESERVED": _mebibytes(253),
+    "DCGM_FI_DEV_FB_USED_PERCENT": Bounds(254, "ratio", 0, 1, whole=False),
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": _count(310),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": _count(311, 1, "DCGM fails the memory watch; NVSentinel asks for a reset"),
+    "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL": _count(312),
+    "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": _count(313),
+    "DCGM_FI_DEV_ECC_SBE_VOL_DEV": _count(318),
+    "DCGM_FI_DEV_ECC_DBE_VOL_DEV": _count(
+        319, 1, "DCGM's ECC policy fires; EKS takes the node out (NvidiaDoubleBitError)"
+    ),
+    "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_MAX": _count(385),
+    "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_HIGH": _count(386),
+    "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_PARTIAL": _count(387),
+    "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_LOW": _count(388),
+    "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_NONE": _count(389),
+    "DCGM_FI_DEV_RETIRED_SBE": _count(390),
+    "DCGM_FI_DEV_RETIRED_DBE": _count(391),
+    "DCGM_FI_DEV_RETIRED_PENDING": _count(392, 1, "Azure's health agent reports an error"),
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": _count(393, 512, "DCGM fails the memory watch"),
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": _count(394),
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": _flag(395, 1, "DCGM fails the memory watch; NVSentinel cordons the node"),
+    "DCGM_FI_DEV_ROW_REMAP_PENDING": _flag(396, 1, "NVSentinel asks for a component reset"),
+    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": _count(409),
+    "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": _count(419),
+    "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": _count(429, 1, "DCGM fails the NVLink watch"),
+    "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": _count(439, 1, "DCGM fails the NVLink watch"),
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": _count(449),
+    "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC": _count(497),
+    "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY": _count(498),
+    "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY": _count(499),
+    # dmon shows three decimals: the 1e-5 that others inject could not be told from 0 on reading back.
+    "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT": Bounds(
+        1218, "bit errors per bit", 0.001, 1, 0.001, "Azure's health agent reports an error", whole=False
+    ),
+    "DCGM_FI_DEV_GPU_RECOVERY_ACTION": Bounds(1523, "action", 0, 4, 1, "DCGM's health check fails the GPU"),
+}
+"""The fields of research/gpu-health.md 2.1, by the names that dcgm-exporter's metrics have. DCGM 4.6 renamed many and
+keeps these as aliases; the id is what counts."""
+
+DcgmFieldName = StrEnum("DcgmFieldName", {name.removeprefix("DCGM_FI_DEV_"): name for name in FIELDS})  # type: ignore[misc]
+
+
+class DcgmFieldParameters(GpuParameters):
+    type: Literal["dcgm_field"] = "dcgm_field"
+    field: DcgmFieldName
+    """DCGM's name of the field, as dcgm-exporter's metric is called."""
+    value: float | None = Field(default=None, strict=True, allow_inf_nan=False)
+    """What to inject, in the field's unit; None: the value that is the field's fault, where one is known."""
+
+    @property
+    def bounds(self) -> Bounds:
+        return FIELDS[self.field]
+
+    @property
+    def injected(self) -> str:
+        """In decimal, as dcgmi reads it and dmon prints it."""
+        value = self.bounds.fault if self.value is None else self.value
+        assert value is not None
+        return f"{value:.0f}" if self.bounds.whole else f"{value:.{DECIMALS}f}"
+
+    @field_validator("value", mode="before")
+    @classmethod
+    def _a_number(cls, value: object) -> object:
+        if isinstance(value, (bool, str)):
+            raise ValueError(f"{str(value)[:20]!r} is no number: write it in decimal and without quotes, like 95")
+        return value
+
+    @model_validator(mode="after")
+    def _within_bounds(self) -> DcgmFieldParameters:
+        bounds, value = self.bounds, self.bounds.fault if self.value is None else self.value
+        if value is None:
+            raise conflict(("value",), f"{self.field} needs a value, as any may be its fault: {_range(bounds)}")
+        if not bounds.low <= value <= bounds.high:
+            raise conflict(("value",), f"{self.field} takes {_range(bounds)}, not {value:g}")
+        if round(value, 0 if bounds.whole else DECIMALS) != value:
+            what = "whole numbers" if bounds.whole else f"at most {DECIMALS} decimals, which is what dcgmi shows of it"
+            raise conflict(("value",), f"{self.field} takes {what}, not {value:g}")
+        return self
+
+
+def _range(bounds: Bounds) -> str:
+    return f"{bounds.low:g} to {bounds.high:g} ({bounds.unit})"
+
+
+class DcgmFieldFault(Fault[DcgmFieldParameters]):
+    """Puts a value into the host engine's cache with `dcgmi test --inject`, and keeps it the newest.
+
+    The next real sample of a watched field would take its place, so it is
+    injected again each second; the Xid is not sampled and stays by itself, and
+    again would be one more Xid. Each injection is read back with `dcgmi dmon`,
+    the host engine's own word of success notwithstanding.
+
+    The undo injects what stood there before (no value, where that is not
+    known), three seconds ahead; then real samples follow. A real Xid that the
+    driver reports within those seconds is the older one, and is not shown. A
+    counter that comes back from a higher value looks to Prometheus as one that
+    began anew, so a rule on its increase may fire once more. A restart of the
+    host engine clears everything that was ever injected.
+
+    The GPU is counted as NVML counts it, which is how DCGM numbers GPUs when its
+    host engine starts.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = DcgmFieldParameters
+    layer: ClassVar[Layer] = Layer.DCGM_CACHE
+    security: ClassVar[PodSecurity] = GPU_PROGRAMS
+    summary: ClassVar[str] = "Puts a value for one GPU into DCGM's cache and keeps it there against real samples"
+    does_not_reach: ClassVar[str] = (
+        "NVML (nvidia-smi, the device plugin, gpud) and the kernel log: the GPU itself is well; and a dcgm-exporter "
+        "that runs a host engine of its own instead of asking the node's"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "dcgm-exporter's metric of the field's name, where its counters file lists it",
+        "DCGM health watches and policies",
+        "NVSentinel's gpu-health-monitor",
+        "EKS node monitoring agent",
+        "Azure's cyclecloud-healthagent",
+    )
+
+    def claims(self, parameters: DcgmFieldParameters) -> tuple[Claim, ...]:
+        of_gpu = (Claim(parameters.field, parameters.gpu), Claim(BUS, parameters.gpu, shared=True))
+        return (*of_gpu, Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
+
+    def details(self) -> str:
+        head = "| field | id | takes | its fault | who acts on it |\n|---|---|---|---|---|\n"
+        return head + "".join(
+            f"| `{name}` | {of.id} | {_range(of)} | {'' if of.fault is None else f'{of.fault:g}'} | {of.acts} |\n"
+            for name, of in FIELDS.items()
+        )
+
+    def warnings(self, parameters: DcgmFieldParameters) -> tuple[str, ...]:
+        return (f"{parameters.field}: {parameters.bounds.acts}",) if parameters.bounds.acts else ()
+
+    def prior(self, parameters: DcgmFieldParameters, gpu: int, host: Host) -> dict[str, str]:
+        index = target(parameters, gpu, host).index
+        before = read(host, index, parameters.bounds.id)
+        if before == parameters.injected:
+            raise HostError(f"{parameters.field} of GPU {index} is {before} already: nothing would change")
+        return {"gpu": str(index)} | ({} if before is None else {"before": before})
+
+    def inject(self, parameters: DcgmFieldParameters, gpu: int, host: Host) -> Evidence:
+        state = self.prior(parameters, gpu, host)
+        index = int(state["gpu"])
+        written_at = datetime.now(UTC)
+        after = _put(host, index, parameters)
+        lines = (
+            f"before: {parameters.field} of GPU {index} is {state.get('before', 'N/A')}",
+            f"dcgmi test --inject --gpuid {index} -f {parameters.bounds.id} -v {parameters.injected}",
+            f"after: dcgmi dmon shows {after}",
+        )
+        return Evidence(lines=lines, written_at=written_at, undo_state=state)
+
+    def hold(
+        self, parameters: DcgmFieldParameters, gpu: int, host: Host, ended: threading.Event
+    ) -> tuple[str, ...] | None:
+        if not parameters.bounds.sampled:
+            ended.wait()
+            return None
+        index, times = _index(parameters, gpu, {}), 0
+        while not ended.wait(_EVERY_S):
+            inject(host, index, parameters.bounds.id, parameters.injected, _OFFSET_S)
+            times += 1
+        return (f"injected {times} times more while held",)
+
+    def undo(self, parameters: DcgmFieldParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        index, bounds = _index(parameters, gpu, undo_state), parameters.bounds
+        found = read(host, index, bounds.id)
+        if found != parameters.injected:
+            return Evidence(lines=(f"{parameters.field} of GPU {index} is {found or 'N/A'}, not ours: left as it is",))
+        before = undo_state.get("before")
+        inject(host, index, bounds.id, before or (BLANK if bounds.whole else BLANK_DOUBLE), _UNDO_OFFSET_S)
+        why = f"{before}, what it was" if before else "no value, as none is known from before"
+        return Evidence(lines=(f"injected {why}; real samples follow where somebody watches the field",))
+
+    def verify_undone(self, parameters: DcgmFieldParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        return read(host, _index(parameters, gpu, undo_state), parameters.bounds.id) != parameters.injected
+
+
+def _index(parameters: DcgmFieldParameters, gpu: int, undo_state: dict[str, str]) -> int:
+    chosen = gpu if parameters.gpu is None else parameters.gpu
+    return int(undo_state.get("gpu", chosen))
+
+
+def _put(host: Host, gpu: int, parameters: DcgmFieldParameters) -> str:
+    """Inject until it is read back; what was. Raises HostError when it never is."""
+    found: str | None = None
+    for _ in range(_ATTEMPTS):
+        inject(host, gpu, parameters.bounds.id, parameters.injected, _OFFSET_S)
+        found = read(host, gpu, parameters.bounds.id)
+        if found == parameters.injected:
+            return found
+    raise HostError(
+        f"dcgmi says that it injected {parameters.injected} into {parameters.field} of GPU {gpu}, and {_ATTEMPTS} "
+        f"times its dmon shows {found or 'N/A'}: does another program inject there, or does dcgmi take longer than "
+        f"{_OFFSET_S} s on this node?"
+    )

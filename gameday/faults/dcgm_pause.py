@@ -1,0 +1,81 @@
+"""A telemetry blackout: DCGM stops sampling, and everything behind it goes on showing what was."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from typing import ClassVar, Literal
+
+from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.dcgm import collection_paused, pause, resume
+from gameday.host.base import Host, HostError
+from gameday.host.privileges import DAEMONS, PodSecurity
+from gameday.plan.models import FaultParameters
+
+_LOOK_EVERY_S = 5.0
+"""Somebody else's --resume, or a restarted host engine, ends the fault unseen otherwise."""
+
+
+class DcgmPauseParameters(FaultParameters):
+    type: Literal["dcgm_pause"] = "dcgm_pause"
+
+
+class DcgmPauseFault(Fault[DcgmPauseParameters]):
+    """Pauses all of a node's DCGM metrics with `dcgmi test --pause`, and resumes them.
+
+    dcgmi's help says that watchers then get N/A. Its code does otherwise (DCGM
+    3.2 to 4.6): the sampling loop skips a paused GPU and writes nothing, so the
+    cache keeps the last samples, and an exporter repeats them as if they were
+    fresh. Nothing is absent: only values that stand still tell. Xids still come
+    through, as they are events and not samples.
+
+    Profiling counters and NVSwitches pause too. `dcgmi diag` is refused
+    meanwhile. A collection that is paused already is not ours to resume, and is
+    refused.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = DcgmPauseParameters
+    layer: ClassVar[Layer] = Layer.TELEMETRY
+    security: ClassVar[PodSecurity] = DAEMONS
+    summary: ClassVar[str] = "Stops DCGM's sampling on a node: its metrics stand still, and look alive"
+    does_not_reach: ClassVar[str] = (
+        "NVML, the kernel log, running work; rules on absent series, as none goes away; a dcgm-exporter that runs a "
+        "host engine of its own"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "alerts on values that do not change (DcgmHostengineFrozen)",
+        "dcgmi modules -l (Paused)",
+    )
+
+    def claims(self, parameters: DcgmPauseParameters) -> tuple[Claim, ...]:
+        return (Claim("DCGM's sampling"), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
+
+    def prior(self, parameters: DcgmPauseParameters, gpu: int, host: Host) -> dict[str, str]:
+        if collection_paused(host):
+            raise HostError(
+                "DCGM's collection is paused already, by somebody who will want to resume it (a `dcgmi diag`?); "
+                "end that, or `dcgmi test --resume`"
+            )
+        return {"before": "running"}
+
+    def inject(self, parameters: DcgmPauseParameters, gpu: int, host: Host) -> Evidence:
+        state = self.prior(parameters, gpu, host)
+        written_at = datetime.now(UTC)
+        said = pause(host)
+        if not collection_paused(host):
+            raise HostError(f"dcgmi test --pause said {said!r}, and DCGM's core module is not paused")
+        lines = ("before: DCGM's core module runs", f"dcgmi test --pause: {said}", "after: core module paused")
+        return Evidence(lines=lines, written_at=written_at, undo_state=state)
+
+    def hold(self, parameters: DcgmPauseParameters, gpu: int, host: Host, ended: threading.Event) -> None:
+        while not ended.wait(_LOOK_EVERY_S):
+            if not collection_paused(host):
+                raise HostError("DCGM collects again: somebody resumed it, or restarted its host engine")
+
+    def undo(self, parameters: DcgmPauseParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        if not collection_paused(host):
+            return Evidence(lines=("DCGM collects already: nothing to resume",))
+        return Evidence(lines=(f"dcgmi test --resume: {resume(host)}",))
+
+    def verify_undone(self, parameters: DcgmPauseParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        return not collection_paused(host)

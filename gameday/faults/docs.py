@@ -1,0 +1,126 @@
+"""docs/faults.md, made from the faults themselves: what each does, reaches, costs and takes.
+
+Written by `python -m gameday.faults.docs`; a test tells when the page on disk
+is not what the classes say.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gameday.faults.base import Fault
+from gameday.faults.registry import known_faults, parameter_models
+from gameday.plan.models import FaultParameters
+from gameday.plan.schema import plan_schema
+
+_HEAD = """\
+# The faults
+
+What can be broken, one section each, in the order of the layer at which it enters. What enters at one layer does not
+reach the others by itself: a line in the kernel log never reaches DCGM's counters, a value in DCGM's cache never
+reaches NVML. So each fault says what it does *not* reach, and who can see it.
+
+This page is made from the faults' own classes by `make docs`. Every fault has `hold` as well, see [plans](plans.md).
+"""
+_BOUNDS = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "below {}",
+    "pattern": "`{}`",
+}
+_MANY_CHOICES = 10
+
+
+def page() -> str:
+    """The whole page; the same bytes for the same classes."""
+    faults = known_faults()
+    schema = plan_schema(parameter_models(), {})["$defs"]
+    by_layer: dict[str, list[str]] = {}
+    for name in sorted(faults, key=lambda name: (list(type(faults[name].layer)).index(faults[name].layer), name)):
+        by_layer.setdefault(faults[name].layer, []).append(name)
+    parts = [_HEAD, _table(faults)]
+    for layer, names in by_layer.items():
+        parts.append(f"## {layer[0].upper()}{layer[1:]}\n")
+        parts += [_section(name, faults[name], schema) for name in names]
+    return "\n".join(parts)
+
+
+def _table(faults: Mapping[str, Fault[Any]]) -> str:
+    rows = [
+        f"| [`{name}`](#{name}) | {fault.layer} | {fault.summary} | {'yes' if fault.parameters.dangerous else ''} |"
+        for name, fault in sorted(faults.items())
+    ]
+    return "\n".join(["| fault | layer | what it does | dangerous |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _section(name: str, fault: Fault[Any], schema: Mapping[str, Any]) -> str:
+    lines = [f"### {name}\n", f"{_prose(fault)}\n"]
+    if fault.parameters.dangerous:
+        lines.append(
+            f"**Dangerous:** {fault.parameters.dangerous}. The plan (`guardrails.allow_dangerous`) and the cluster "
+            "profile (`allow_dangerous`) both have to name it.\n"
+        )
+    lines += [f"**Does not reach:** {fault.does_not_reach}.\n", "**Seen by:**\n"]
+    lines += [f"* {one}" for one in fault.seen_by]
+    lines += ["", f"**The injector's pod:** {_pod(fault)}.\n"]
+    lines += [*_parameters(fault.parameters, schema), ""]
+    return "\n".join([*lines, *filter(None, [fault.details()])])
+
+
+def _pod(fault: Fault[Any]) -> str:
+    """What the pod is given; a fault made of others is given what they need."""
+    own = "security_of" not in vars(type(fault))
+    return fault.security.shown() if own else "what the faults in it need"
+
+
+def _prose(fault: Fault[Any]) -> str:
+    """The class's own words, one paragraph a line as Markdown wants them."""
+    paragraphs = (inspect.getdoc(type(fault)) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _parameters(model: type[FaultParameters], schema: Mapping[str, Any]) -> Iterator[str]:
+    own = {name: of for name, of in schema[model.__name__]["properties"].items() if name not in ("type", "hold")}
+    if not own:
+        yield "No parameters of its own."
+        return
+    required = schema[model.__name__].get("required", [])
+    yield "| parameter | default | takes | meaning |"
+    yield "|---|---|---|---|"
+    for name, of in own.items():
+        default = "required" if name in required else _value(of.get("default"))
+        yield f"| `{name}` | {default} | {_takes(of, schema)} | {_cell(of.get('description', ''))} |"
+
+
+def _takes(of: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """A JSON schema's type and bounds in words."""
+    if "$ref" in of:
+        return _takes(schema[of["$ref"].rpartition("/")[2]], schema)
+    if "anyOf" in of:
+        return " or ".join(_takes(one, schema) for one in of["anyOf"] if one.get("type") != "null")
+    if "oneOf" in of:
+        return "a fault, with its `type`"
+    if of.get("type") == "array" and "$ref" in of.get("items", {}):
+        return f"a list, each {_takes(of['items'], schema)}"
+    if choices := of.get("enum"):
+        return "one of those below" if len(choices) > _MANY_CHOICES else ", ".join(f"`{choice}`" for choice in choices)
+    bounds = [words.format(of[key]) for key, words in _BOUNDS.items() if key in of]
+    named = {"60s": "duration", "50%": "share, like 50%"}
+    said = next((name for example, name in named.items() if example in of.get("examples", ())), None)
+    return _cell(said or ", ".join([str(of.get("type", "value")), *bounds]))
+
+
+def _value(default: object) -> str:
+    return "none" if default is None else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,177 @@
+"""A GPU that is gone from the PCI bus, and comes back with a rescan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import ClassVar, Literal
+
+from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.gpu import GpuParameters, smi, target
+from gameday.host.base import GpuSample, Host, HostError
+from gameday.host.privileges import HOST_SYSFS, PodSecurity
+from gameday.plan.models import FaultParameters
+
+_PCI = "/sys/bus/pci/devices/{}"
+_RESCAN = "/sys/bus/pci/rescan"
+_SETTLES_WITHIN_S = 10.0
+"""The driver initialises a GPU that comes back in a second or two; an undo as a whole has 15."""
+_POLL_S = 0.2
+_PERSISTENCE_DAEMON = "nvidia-persistenced"
+
+
+class GpuRemovedParameters(GpuParameters):
+    dangerous: ClassVar[str] = (
+        "a process that opens the GPU in the moment of its removal makes the removal hang until the node is rebooted; "
+        "on an NVSwitch board the GPU that comes back may need the fabric manager restarted before CUDA works on it"
+    )
+    type: Literal["gpu_removed"] = "gpu_removed"
+    gpus: Literal["one", "all"] = "one"
+    """One GPU, or every GPU of the node."""
+
+
+class GpuRemovedFault(Fault[GpuRemovedParameters]):
+    """Takes GPUs off the PCI bus through sysfs (`remove`), and brings them back (`rescan`).
+
+    The driver's remove waits, for ever and unkillably, until nobody has the
+    GPU open any more (open-gpu-kernel-modules, nv-pci.c). So persistence mode
+    is turned off first, which lets the daemon go, and any other process that
+    has the device open is a refusal: jobs, but also DCGM's host engine,
+    dcgm-exporter and the device plugin, where they keep it open.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = GpuRemovedParameters
+    layer: ClassVar[Layer] = Layer.NODE
+    security: ClassVar[PodSecurity] = HOST_SYSFS
+    summary: ClassVar[str] = "Takes one GPU, or all of a node's, off the PCI bus"
+    does_not_reach: ClassVar[str] = (
+        "the kernel log's Xids: an orderly removal is no Xid 79; a device plugin that only listens for Xids, which "
+        "offers the GPU until it is restarted; the other GPUs, but for indices: NVML counts anew"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "GPU count in QA",
+        "allocatable nvidia.com/gpu, once the device plugin looks again",
+        "DCGM: the GPU's series end (GPUCountLow)",
+        "gpud (gpu-counts)",
+        "EKS node monitoring agent (DeviceCountMismatch)",
+        "NVSentinel with the expected-count label",
+    )
+
+    def claims(self, parameters: GpuRemovedParameters) -> tuple[Claim, ...]:
+        # The bus is counted anew as a whole: other faults on GPUs would look for theirs under another index.
+        return (Claim(BUS), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
+
+    def warnings(self, parameters: GpuRemovedParameters) -> tuple[str, ...]:
+        return ("dangerous: what is set on the GPU (power cap, clock lock) is the driver's default afterwards",)
+
+    def prior(self, parameters: GpuRemovedParameters, gpu: int, host: Host) -> dict[str, str]:
+        chosen = _chosen(parameters, gpu, host)
+        for sample in chosen:
+            _refuse_users(host, sample, but=_PERSISTENCE_DAEMON)
+        return {
+            "pci": ",".join(f"{sample.pci_bus_id}.0" for sample in chosen),
+            "persistent": ",".join(f"{sample.pci_bus_id}.0" for sample in chosen if sample.persistence_mode),
+        }
+
+    def inject(self, parameters: GpuRemovedParameters, gpu: int, host: Host) -> Evidence:
+        before = self.prior(parameters, gpu, host)
+        chosen = _chosen(parameters, gpu, host)
+        lines = [f"before: NVML counts {len(host.gpus())} GPUs"]
+        for sample in chosen:
+            if sample.persistence_mode:
+                lines.append(f"GPU {sample.index}: nvidia-smi -pm 0: {smi(host, sample, '-pm', '0')}")
+        for sample in chosen:
+            _refuse_users(host, sample, but=None)
+        written_at = datetime.now(UTC)
+        for sample in chosen:
+            path = _PCI.format(f"{sample.pci_bus_id}.0")
+            host.write_file(f"{path}/remove", "1")
+            lines.append(f"written: 1 to {path}/remove (GPU {sample.index} {sample.uuid})")
+        if still := [address for address in before["pci"].split(",") if _on_bus(host, address)]:
+            raise HostError(f"the removal was taken, and {', '.join(still)} is still on the PCI bus")
+        lines.append(f"after: off the PCI bus; {_nvml_count(host)}")
+        return Evidence(lines=tuple(lines), written_at=written_at, undo_state=before)
+
+    def undo(self, parameters: GpuRemovedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        host.write_file(_RESCAN, "1")
+        lines = [f"written: 1 to {_RESCAN}"]
+        wanted = set(filter(None, undo_state.get("pci", "").split(",")))
+        back = _wait(lambda: wanted <= _answering(host).keys())
+        lines.append(f"{len(wanted)} GPU(s) {'answer again' if back else 'do not all answer'}; {_nvml_count(host)}")
+        found = _answering(host)
+        for address in filter(None, undo_state.get("persistent", "").split(",")):
+            if address in found and not found[address].persistence_mode:
+                lines.append(f"nvidia-smi -pm 1: {smi(host, found[address], '-pm', '1')}")
+        return Evidence(lines=tuple(lines))
+
+    def verify_undone(self, parameters: GpuRemovedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        if "pci" not in undo_state:
+            raise HostError(
+                "the bus was rescanned, but which GPUs were on it before is not known: compare `nvidia-smi -L` with "
+                "what the node should have"
+            )
+        found = _answering(host)
+        persistent = filter(None, undo_state.get("persistent", "").split(","))
+        return set(undo_state["pci"].split(",")) <= found.keys() and all(
+            found[address].persistence_mode for address in persistent
+        )
+
+
+def _chosen(parameters: GpuRemovedParameters, gpu: int, host: Host) -> list[GpuSample]:
+    """Raises HostError for a GPU that is lost or whose address nobody knows."""
+    chosen = host.gpus() if parameters.gpus == "all" else [target(parameters, gpu, host)]
+    for sample in chosen:
+        if not sample.pci_bus_id:
+            raise HostError(f"NVML does not tell the PCI address of GPU {sample.index}: reboot the node first")
+    if not chosen:
+        raise HostError("NVML counts no GPU on this node: there is nothing to remove")
+    return chosen
+
+
+def _refuse_users(host: Host, sample: GpuSample, but: str | None) -> None:
+    """Raises HostError while any process, or any but one of that name, has the GPU open."""
+
+    def users() -> list[str]:
+        return [f"{u.pid} {u.command}" for u in host.gpu_users(sample.index) if but is None or but not in u.command]
+
+    # The daemon closes a GPU a moment after it was told to; nobody else is waited for.
+    if (but is None and _wait(lambda: not users())) or not (found := users()):
+        return
+    raise HostError(
+        f"GPU {sample.index} is open in {len(found)} process(es): {'; '.join(found[:3])}; the removal would hang until "
+        "they end: stop them first, monitors and the device plugin included"
+    )
+
+
+def _on_bus(host: Host, address: str) -> bool:
+    try:
+        host.read_file(f"{_PCI.format(address)}/vendor")
+    except HostError:
+        host.boot_id()  # raises where it is the host that does not answer
+        return False
+    return True
+
+
+def _answering(host: Host) -> dict[str, GpuSample]:
+    """GPUs that NVML can read, by PCI address with function; none where NVML has none to show."""
+    try:
+        return {f"{sample.pci_bus_id}.0": sample for sample in host.gpus() if not sample.lost}
+    except HostError:
+        return {}
+
+
+def _nvml_count(host: Host) -> str:
+    try:
+        return f"NVML counts {len(host.gpus())} GPUs"
+    except HostError as error:
+        return f"NVML says: {error}"
+
+
+def _wait(reached: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + _SETTLES_WITHIN_S
+    while not reached():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True

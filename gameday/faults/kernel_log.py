@@ -1,0 +1,38 @@
+"""Lines in the kernel log, written as a driver's error and counted on reading back: what the log faults share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from gameday.faults.base import Evidence
+from gameday.host.base import Host, HostError
+
+_PRIORITY = "<3>"
+"""Facility 0, severity error, as the driver's; the kernel turns facility 0 of a user's write into LOG_USER."""
+MOST_REPEATS = 10
+"""In five seconds: printk's own rate limit for /dev/kmsg (research/gpu-health.md 2.2)."""
+NOTHING_TO_UNDO = "nothing to undo on the host: a kernel-log record stays until the ring buffer wraps or the node boots"
+
+
+def write(host: Host, line: str, times: int) -> Evidence:
+    """Raises HostError when the log does not hold as many more of the line afterwards."""
+    before = _count(host, line)
+    written_at = datetime.now(UTC)
+    for _ in range(times):
+        host.write_kernel_log(_PRIORITY + line)
+    after = _count(host, line)
+    if after - before < times:
+        raise HostError(
+            f"wrote {times} kernel-log record(s) and found {after - before} new on reading back; "
+            "is printk.devkmsg rate-limiting, or the ring buffer wrapping?"
+        )
+    lines = (
+        f"before: {before} such record(s) in the kernel log",
+        f"written x{times}: {_PRIORITY}{line}",
+        f"after: {after} such record(s) in the kernel log",
+    )
+    return Evidence(lines=lines, written_at=written_at)
+
+
+def _count(host: Host, line: str) -> int:
+    return sum(line in found for found in host.read_kernel_log())

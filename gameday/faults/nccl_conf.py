@@ -1,0 +1,124 @@
+"""A node with a wrong /etc/nccl.conf, as a bad image or a configuration roll-out leaves it."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import ClassVar, Literal
+
+from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.nccl import NcclParameters
+from gameday.host.base import Host, HostError
+from gameday.host.privileges import DAEMONS, HOST_FILES, PodSecurity, together
+from gameday.plan.models import FaultParameters
+
+PATH = "/etc/nccl.conf"
+_WITHIN_S = 10.0
+_BEGIN, _END = "# gameday begins\n", "# gameday ends\n"
+"""No `=` in them: older NCCLs take any line with one for a variable."""
+_UNDECODED = "\ufffd"
+_MOST_BYTES = 2000
+"""The content is kept in the agent's last word, which has room for 4096 bytes in all."""
+
+
+class NcclConfParameters(NcclParameters):
+    type: Literal["nccl_conf"] = "nccl_conf"
+
+
+class NcclConfFault(Fault[NcclConfParameters]):
+    """Puts NCCL variables at the head of the node's /etc/nccl.conf, and takes them out again.
+
+    At the head, because NCCL keeps the first value that it reads of a
+    variable. What was in the file stays in it untouched, to the byte; a file
+    that was not there is removed again. Changes that somebody else makes
+    meanwhile stay.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = NcclConfParameters
+    layer: ClassVar[Layer] = Layer.NETWORK
+    security: ClassVar[PodSecurity] = together((HOST_FILES, DAEMONS))
+    summary: ClassVar[str] = "Puts wrong NCCL variables into the node's /etc/nccl.conf"
+    does_not_reach: ClassVar[str] = (
+        "jobs that run already; jobs with the variable in their own environment, which is stronger; containers that do "
+        "not mount the node's /etc/nccl.conf, as most do not: it reaches what runs on the node itself, like Slurm's "
+        "jobs and the canary's all-reduce; kernel log, NVML, DCGM"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "the canary's bus bandwidth",
+        "bandwidth preflights, such as NVSentinel's, where they are switched on",
+        "no other detector: research/gpu-health.md section 8, row 18",
+    )
+
+    def claims(self, parameters: NcclConfParameters) -> tuple[Claim, ...]:
+        return (Claim(PATH), Claim(NODE, shared=True))
+
+    def warnings(self, parameters: NcclConfParameters) -> tuple[str, ...]:
+        return (f"every NCCL job that starts on the node and reads its {PATH} gets the variables too",)
+
+    def prior(self, parameters: NcclConfParameters, gpu: int, host: Host) -> dict[str, str]:
+        before = _content(host)
+        if before is None:
+            return {"before": "absent"}
+        if _BEGIN in before:
+            raise HostError(f"{PATH} still has the lines of another game-day: `gameday reap`, or take them out by hand")
+        if _UNDECODED in before:
+            raise HostError(f"{PATH} is no UTF-8 text, so that it could not be given back to the byte")
+        if len(before.encode()) > _MOST_BYTES:
+            raise HostError(f"{PATH} is longer than {_MOST_BYTES} bytes, too long to be kept until it is given back")
+        return {"before": _digest(before), "content": before}
+
+    def inject(self, parameters: NcclConfParameters, gpu: int, host: Host) -> Evidence:
+        undo_state = self.prior(parameters, gpu, host)
+        before = _content(host) or ""
+        ours = _BEGIN + "".join(f"{name}={value}\n" for name, value in parameters.variables.items()) + _END
+        written_at = datetime.now(UTC)
+        host.write_file(PATH, ours + before)
+        if _content(host) != ours + before:
+            raise HostError(f"{PATH} was written, but is another on reading back")
+        lines = (
+            f"before: {PATH} {undo_state['before']}",
+            f"put at its head: {'; '.join(ours.splitlines()[1:-1])}",
+            f"after: {_digest(ours + before)}",
+        )
+        return Evidence(lines=lines, written_at=written_at, undo_state=undo_state)
+
+    def undo(self, parameters: NcclConfParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        now = _content(host)
+        if _emptied(now, undo_state):
+            host.write_file(PATH, undo_state["content"])
+            return Evidence(lines=(f"{PATH} was empty, as writing it was cut short: now {undo_state['before']}",))
+        if now is None or _BEGIN not in now:
+            return Evidence(lines=(f"{PATH} has no lines of ours",))
+        head, _, rest = now.partition(_BEGIN)
+        _, ended, tail = rest.partition(_END)
+        if not ended:
+            raise HostError(f"{PATH} has the begin of our lines and not their end: somebody edits it; take them out")
+        left = head + tail
+        if left or undo_state.get("before", "absent") != "absent":
+            host.write_file(PATH, left)
+            return Evidence(lines=(f"our lines taken out of {PATH}: now {_digest(left)}",))
+        done = host.run(("rm", "-f", "--", PATH), _WITHIN_S)
+        if done.exit_status:
+            raise HostError(f"rm {PATH}: exit {done.exit_status}: {done.stderr.strip()[:200]}")
+        return Evidence(lines=(f"{PATH} removed, as it was not there before",))
+
+    def verify_undone(self, parameters: NcclConfParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        now = _content(host)
+        return (now is None or _BEGIN not in now) and not _emptied(now, undo_state)
+
+
+def _emptied(now: str | None, undo_state: dict[str, str]) -> bool:
+    """An agent that was killed between truncating the file and writing it has left nothing of either."""
+    return now == "" and bool(undo_state.get("content"))
+
+
+def _content(host: Host) -> str | None:
+    """None where there is no such file. Raises HostError."""
+    there = host.run(("test", "-e", PATH), _WITHIN_S)
+    if there.exit_status not in (0, 1):
+        raise HostError(f"test -e {PATH}: exit {there.exit_status}: {there.stderr.strip()[:200]}")
+    return host.read_file(PATH) if there.exit_status == 0 else None
+
+
+def _digest(text: str) -> str:
+    return f"{len(text.encode())} bytes, SHA-256 {hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,0 +1,158 @@
+"""A dead interface: `ip link set down`, and everything that the kernel forgets with it brought back."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Literal
+
+from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.network import InterfaceParameters, ask, link, run, target
+from gameday.host.base import Host, HostError
+from gameday.host.privileges import HOST_NETWORK, PodSecurity
+from gameday.plan.models import FaultParameters
+
+_UP_WITHIN_S = 20.0
+"""Links train and the subnet manager answers within seconds; a switch port with spanning tree needs longer, and then
+the next of the agent's three attempts finds it."""
+_POLL_S = 0.2
+_KNOWN_ROUTE = {"dst", "gateway", "protocol", "scope", "prefsrc", "metric", "flags", "pref", "type"}
+_OF_THE_KERNEL = ("kernel", "ra")
+"""Come back by themselves: with the address, and with the router's next advertisement."""
+
+
+class InterfaceDownParameters(InterfaceParameters):
+    dangerous: ClassVar[str] = (
+        "whatever talks over the interface loses its connections; routes and IPv6 addresses go with the link, and are "
+        "put back one by one"
+    )
+
+    type: Literal["net_interface_down"] = "net_interface_down"
+
+
+class InterfaceDownFault(Fault[InterfaceDownParameters]):
+    """Takes one interface down with `ip link set`, and up again with the routes and addresses that it had.
+
+    An interface that is down already, that others lie on (VLANs), that the
+    node lives by, or that has a route we could not write again, is refused.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = InterfaceDownParameters
+    layer: ClassVar[Layer] = Layer.NETWORK
+    security: ClassVar[PodSecurity] = HOST_NETWORK
+    summary: ClassVar[str] = "Takes one interface down"
+    does_not_reach: ClassVar[str] = (
+        "the InfiniBand port: `ip link set ib0 down` ends IP over InfiniBand and leaves the port LinkUp, so RDMA goes "
+        "on (research/gpu-health.md 2.6); the other end of an Ethernet cable, where the driver keeps the light on; DCGM"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "NetworkInterfaceDown (node_exporter)",
+        "Azure's cyclecloud-healthagent (IPoIB operstate, a warning)",
+        "NVSentinel's nic-health-monitor, for RoCE and InfiniBand ports only",
+        "the canary's pings over the interface",
+    )
+
+    def claims(self, parameters: InterfaceDownParameters) -> tuple[Claim, ...]:
+        return (Claim(f"the link of {parameters.interface}"), Claim(NODE, shared=True))
+
+    def prior(self, parameters: InterfaceDownParameters, gpu: int, host: Host) -> dict[str, str]:
+        name = parameters.interface
+        found = target(parameters, host)
+        if not _is_up(found):
+            raise HostError(f"{name} is down already ({found.get('operstate')}): there is nothing to take down")
+        upon = [one.get("ifname") for one in ask(host, "ip", "-j", "link", "show", "type", "vlan")]
+        upon = [other for other in upon if other and link(host, str(other)).get("link") == name]
+        if upon:
+            raise HostError(f"{', '.join(map(str, upon))} lie(s) on {name} and would lose routes; choose that instead")
+        routes = {family: _routes(host, name, family) for family in ("-4", "-6")}
+        odd = [route for listed in routes.values() for route in listed if set(route) - _KNOWN_ROUTE]
+        if odd:
+            raise HostError(f"{name} has a route that could not be put back to the letter: {json.dumps(odd[0])[:200]}")
+        state = {"operstate": found.get("operstate"), "routes": routes, "addresses": _addresses6(host, name)}
+        return {"before": json.dumps(state, separators=(",", ":"))}
+
+    def inject(self, parameters: InterfaceDownParameters, gpu: int, host: Host) -> Evidence:
+        name, undo_state = parameters.interface, self.prior(parameters, gpu, host)
+        before = json.loads(undo_state["before"])
+        written_at = datetime.now(UTC)
+        run(host, "ip", "link", "set", "dev", name, "down")
+        now = link(host, name)
+        if _is_up(now):
+            raise HostError(f"ip link set dev {name} down said nothing, and {name} is still up")
+        lines = (
+            f"before: {name} {before['operstate']}, {_counted(before)}",
+            f"ip link set dev {name} down",
+            f"after: {name} {now.get('operstate')}",
+        )
+        return Evidence(lines=lines, written_at=written_at, undo_state=undo_state)
+
+    def undo(self, parameters: InterfaceDownParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        name, before = parameters.interface, json.loads(undo_state.get("before", "{}"))
+        run(host, "ip", "link", "set", "dev", name, "up")
+        self._await_carrier(host, name, before.get("operstate"))
+        lines = [f"ip link set dev {name} up: {link(host, name).get('operstate')}"]
+        for argv in _missing(host, name, before):
+            run(host, *argv)
+            lines.append(" ".join(argv))
+        return Evidence(lines=tuple(lines))
+
+    def verify_undone(
+        self, parameters: InterfaceDownParameters, gpu: int, host: Host, undo_state: dict[str, str]
+    ) -> bool:
+        found, before = link(host, parameters.interface), json.loads(undo_state.get("before", "{}"))
+        same = not before or found.get("operstate") == before["operstate"]
+        return _is_up(found) and same and not _missing(host, parameters.interface, before)
+
+    def _await_carrier(self, host: Host, name: str, operstate: str | None) -> None:
+        deadline = time.monotonic() + _UP_WITHIN_S
+        while operstate and link(host, name).get("operstate") != operstate and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+
+
+def _is_up(found: dict[str, Any]) -> bool:
+    """As an administrator set it, whatever the carrier does."""
+    return "UP" in found.get("flags", ())
+
+
+def _routes(host: Host, name: str, family: str) -> list[dict[str, Any]]:
+    """Those that somebody added; the kernel's own come with the addresses."""
+    shown = ask(host, "ip", "-j", family, "route", "show", "dev", name)
+    return [route for route in shown if route.get("protocol") not in _OF_THE_KERNEL]
+
+
+def _addresses6(host: Host, name: str) -> list[str]:
+    """Global IPv6 addresses, which the kernel drops with the link; those of a router come back with it."""
+    shown = ask(host, "ip", "-j", "-6", "addr", "show", "dev", name, "scope", "global")
+    infos = [info for one in shown for info in one.get("addr_info", ()) if info]
+    return [f"{info['local']}/{info['prefixlen']}" for info in infos if not info.get("dynamic")]
+
+
+def _missing(host: Host, name: str, before: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The commands that bring back what was there before and is not now."""
+    now = _addresses6(host, name)
+    commands: list[tuple[str, ...]] = [
+        ("ip", "-6", "addr", "add", one, "dev", name) for one in before.get("addresses", ()) if one not in now
+    ]
+    for family, routes in before.get("routes", {}).items():
+        there = [(route["dst"], route.get("gateway")) for route in _routes(host, name, family)]
+        commands += [
+            ("ip", family, "route", "replace", *_written(route, name))
+            for route in routes
+            if (route["dst"], route.get("gateway")) not in there
+        ]
+    return commands
+
+
+def _written(route: dict[str, Any], name: str) -> tuple[str, ...]:
+    kind = (str(route["type"]),) if "type" in route else ()
+    via = ("via", str(route["gateway"])) if "gateway" in route else ()
+    words = {"proto": "protocol", "scope": "scope", "src": "prefsrc", "metric": "metric", "pref": "pref"}
+    rest = [word for option, key in words.items() if key in route for word in (option, str(route[key]))]
+    onlink = ("onlink",) if "onlink" in route.get("flags", ()) else ()
+    return (*kind, str(route["dst"]), *via, "dev", name, *rest, *onlink)
+
+
+def _counted(before: dict[str, Any]) -> str:
+    routes = sum(map(len, before["routes"].values()))
+    return f"{routes} route(s) and {len(before['addresses'])} IPv6 address(es) of somebody's own"

@@ -1,0 +1,55 @@
+"""A narrow network: tc's token bucket filter on one interface."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from gameday.faults.net_qdisc import QdiscFault, close_to
+from gameday.faults.network import InterfaceParameters
+from gameday.plan.fields import Duration
+from gameday.plan.models import FaultParameters
+
+_SMALLEST_BURST = 64 * 1024
+_BURST_S = 0.01
+"""A bucket holds what ten milliseconds let through: one tick of the slowest kernel timer (CONFIG_HZ=100), the least
+that tc-tbf(8) asks for."""
+
+
+class TbfParameters(InterfaceParameters):
+    type: Literal["net_tbf"] = "net_tbf"
+    rate_mbit: float = Field(ge=0.1, le=100_000, allow_inf_nan=False)
+    """Rate that packets leave at, Mbit/s."""
+    latency: Duration = Field(default=timedelta(milliseconds=50), gt=timedelta(), le=timedelta(seconds=10))
+    """Longest wait in the queue; what would wait longer is dropped."""
+
+    @property
+    def burst_bytes(self) -> int:
+        return max(_SMALLEST_BURST, round(self.rate_mbit * 1e6 / 8 * _BURST_S))
+
+
+class TbfFault(QdiscFault[TbfParameters]):
+    """Lets only so many bits a second leave through an interface, with tc's token bucket filter.
+
+    Unlike netem's rate it drops what waits too long, as a congested port
+    does. Prior queue, refusals and reading back are netem's.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = TbfParameters
+    summary: ClassVar[str] = "Lets only so many bits a second leave through one interface"
+
+    def warnings(self, parameters: TbfParameters) -> tuple[str, ...]:
+        return (f"whatever runs on the node shares {parameters.rate_mbit:g} Mbit/s on {parameters.interface}",)
+
+    def arguments(self, parameters: TbfParameters) -> tuple[str, ...]:
+        latency = f"{round(parameters.latency.total_seconds() * 1e6)}us"
+        rate = f"{round(parameters.rate_mbit * 1e6)}bit"
+        return ("tbf", "rate", rate, "burst", f"{parameters.burst_bytes}b", "latency", latency)
+
+    def differs(self, parameters: TbfParameters, options: dict[str, Any]) -> str:
+        rate, latency = parameters.rate_mbit * 1e6 / 8, parameters.latency.total_seconds() * 1e6
+        wanted = {"rate": rate, "burst": parameters.burst_bytes, "lat": latency}
+        wrong = [f"{key} is {options.get(key)}" for key, want in wanted.items() if not close_to(options.get(key), want)]
+        return "; ".join(wrong)

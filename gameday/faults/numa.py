@@ -1,0 +1,132 @@
+"""A canary on the wrong side of the machine: it feeds its GPU from the far NUMA node."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from gameday.faults.base import CanaryJob, Evidence, Fault, Layer
+from gameday.faults.gpu import GpuParameters, target
+from gameday.faults.gpu_work import end, index_of, watch
+from gameday.host.base import CopyToGpu, GpuSample, Host, HostError, WorkReport
+from gameday.host.cpus import format_cpus, parse_cpus
+from gameday.host.privileges import GPU_WORK, PodSecurity
+from gameday.plan.models import FaultParameters
+
+_NODES = "/sys/devices/system/node"
+
+
+class NumaParameters(GpuParameters):
+    type: Literal["numa"] = "numa"
+    far_node: int | None = Field(default=None, ge=0, le=1023)
+    """NUMA node that the canary is pinned to; None: the farthest from the GPU."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where a GPU and the canary are. CPUs as sysfs lists them."""
+
+    gpu_node: int
+    near_cpus: tuple[int, ...]
+    nvml_cpus: str | None
+    far_node: int
+    far_cpus: tuple[int, ...]
+    distance: int
+
+
+class NumaFault(Fault[NumaParameters]):
+    """Copies to one GPU from the near NUMA node, then goes on copying from the far one.
+
+    Nothing of the node is changed: the fault is the canary itself, and it is
+    out once that has ended. What it shows is the price of a misplaced job, as
+    the ratio of the two rates; the canary then loads the link between the
+    sockets as such a job would.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = NumaParameters
+    layer: ClassVar[Layer] = Layer.HARDWARE_LOAD
+    security: ClassVar[PodSecurity] = GPU_WORK
+    summary: ClassVar[str] = "Feeds one GPU from the far NUMA node, and measures what that costs"
+    does_not_reach: ClassVar[str] = (
+        "the kubelet's Topology Manager: the agent's pod asks for no exclusive CPUs, so nothing is aligned and nothing "
+        "rejected (expect.topology_manager_rejects sends a pod for that); other jobs, but for the link between the "
+        "sockets that they share; memory is taken from the far node while it has any, as by first touch, and is not "
+        "bound there"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "the canary's own ratio of far to near, in this fault's evidence",
+        "no detector: research/gpu-health.md section 8, row 16",
+        "`nvidia-smi topo -m` and nvbandwidth, by hand",
+    )
+
+    def prior(self, parameters: NumaParameters, gpu: int, host: Host) -> dict[str, str]:
+        alignment(parameters, gpu, host)
+        return {}
+
+    def canary_job(self, parameters: NumaParameters) -> CanaryJob:
+        return CanaryJob(far_from_gpu=True)
+
+    def inject(self, parameters: NumaParameters, gpu: int, host: Host) -> Evidence:
+        sample = target(parameters, gpu, host)
+        place = alignment(parameters, gpu, host)
+        near = _rate(host.start_work(sample.index, CopyToGpu(cpus=place.near_cpus)))
+        host.end_work(sample.index)
+        written_at = datetime.now(UTC)
+        far = _rate(host.start_work(sample.index, CopyToGpu(cpus=place.far_cpus)))
+        agrees = "agrees" if place.nvml_cpus == format_cpus(place.near_cpus) else f"says {place.nvml_cpus or 'nothing'}"
+        far_from = f"node {place.far_node} (distance {place.distance}), CPUs {format_cpus(place.far_cpus)}"
+        lines = (
+            f"GPU {sample.index} is at NUMA node {place.gpu_node}, CPUs {format_cpus(place.near_cpus)}; NVML {agrees}",
+            f"near: {near:g} GB/s to the GPU",
+            f"far: {far:g} GB/s from {far_from}",
+            f"far/near = {far / near:.2f}",
+        )
+        return Evidence(lines=lines, written_at=written_at)
+
+    def hold(self, parameters: NumaParameters, gpu: int, host: Host, ended: threading.Event) -> None:
+        watch(host, index_of(parameters, gpu), ended, lambda _: True)
+
+    def undo(self, parameters: NumaParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        return end(host, index_of(parameters, gpu), lambda report: f"{report.copy_gbs} GB/s at last")
+
+    def verify_undone(self, parameters: NumaParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        return not host.work_runs(index_of(parameters, gpu))
+
+
+def alignment(parameters: NumaParameters, gpu: int, host: Host) -> Alignment:
+    """Read from sysfs and NVML. Raises HostError where the machine has one node, or does not tell."""
+    sample = target(parameters, gpu, host)
+    try:
+        return _alignment(parameters, sample, host)
+    except (ValueError, KeyError) as error:
+        raise HostError(f"cannot make sense of {_NODES} for GPU {sample.index}: {error}") from None
+
+
+def _alignment(parameters: NumaParameters, sample: GpuSample, host: Host) -> Alignment:
+    """Raises HostError, and ValueError or KeyError for files of another form."""
+    device = f"/sys/bus/pci/devices/{sample.pci_bus_id}.0"
+    own = int(host.read_file(f"{device}/numa_node"))
+    if own < 0:
+        raise HostError(f"{device}/numa_node is {own}: the firmware does not tell where GPU {sample.index} is")
+    nodes = parse_cpus(host.read_file(f"{_NODES}/online"))
+    cpus = {node: parse_cpus(host.read_file(f"{_NODES}/node{node}/cpulist")) for node in nodes}
+    distances = dict(zip(nodes, map(int, host.read_file(f"{_NODES}/node{own}/distance").split()), strict=True))
+    others = [node for node in nodes if node != own and cpus[node]]
+    if not others:
+        raise HostError(f"this machine has no CPUs but those of node {own}, next to GPU {sample.index}: nowhere is far")
+    far = max(others, key=lambda node: distances[node]) if parameters.far_node is None else parameters.far_node
+    if far not in others:
+        raise HostError(f"node {far} is not one with CPUs that is far from GPU {sample.index}; those are {others}")
+    near = parse_cpus(host.read_file(f"{device}/local_cpulist"))
+    return Alignment(own, near or cpus[own], sample.cpu_affinity, far, cpus[far], distances[far])
+
+
+def _rate(report: WorkReport) -> float:
+    """GB/s. Raises HostError."""
+    if not report.copy_gbs:
+        raise HostError("the canary copied nothing to the GPU")
+    return report.copy_gbs

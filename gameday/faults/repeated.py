@@ -1,0 +1,138 @@
+"""The same fault again and again: what comes and goes is missed by whoever looks in between, or pages each time."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from gameday.faults.base import NODE, CanaryJob, Claim, Evidence, Fault, Layer, Reach
+from gameday.faults.registry import fault_for
+from gameday.host.base import Host, HostError
+from gameday.host.privileges import PodSecurity
+from gameday.plan.fields import Duration, conflict, format_duration
+from gameday.plan.models import AnyFault, FaultParameters
+
+_MADE_OF_OTHERS = ("compound", "repeated")
+
+
+class RepeatedParameters(FaultParameters):
+    type: Literal["repeated"] = "repeated"
+    fault: AnyFault
+    """What is put in each time; it stays in for half of `every`."""
+    times: int = Field(ge=2, le=100)
+    """How often."""
+    every: Duration = Field(ge=timedelta(seconds=1))
+    """From one injection to the next."""
+
+    @field_validator("fault")
+    @classmethod
+    def _one_that_can_come_and_go(cls, fault: FaultParameters) -> FaultParameters:
+        if fault.type in _MADE_OF_OTHERS:
+            raise conflict(("type",), f"a fault of type {fault.type} cannot be repeated: repeat its parts instead")
+        if "hold" in fault.model_fields_set and fault.hold != type(fault).model_fields["hold"].default:
+            raise conflict(("hold",), "it stays in for half of `every` each time: write `hold` only outside")
+        if any(claim.what == NODE and not claim.shared for claim in fault_for(fault).claims(fault)):
+            raise conflict(("type",), f"{fault.type} takes the agent down with it, which could not put it in again")
+        return fault
+
+    @model_validator(mode="after")
+    def _all_of_them_fit_in(self) -> RepeatedParameters:
+        takes = self.every * (self.times - 1) + self.every / 2
+        if takes > self.hold:
+            raise conflict(
+                ("hold",),
+                f"{self.times} times every {format_duration(self.every)} take {format_duration(takes)}, "
+                f"and hold ({format_duration(self.hold)}) ends before",
+            )
+        return self
+
+    def dangers(self) -> dict[str, str]:
+        return self.fault.dangers()
+
+
+class RepeatedFault(Fault[RepeatedParameters]):
+    """Puts a fault in, takes it out after half of `every`, and puts it in again, so many times.
+
+    Each time it is read back, in and out; one that does not come out, or does
+    not go in again, ends the row. After the last time it stays out, and the
+    agent waits for its end.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = RepeatedParameters
+    layer: ClassVar[Layer] = Layer.SEVERAL
+    summary: ClassVar[str] = "Puts the same fault in again and again, as one that flaps"
+    does_not_reach: ClassVar[str] = "what the fault itself does not reach"
+    seen_by: ClassVar[tuple[str, ...]] = ("whoever sees the fault, and looks often enough",)
+
+    def __init__(self) -> None:
+        # What `inject` learnt, for `hold`, which is not told: by the parameters' identity, as two parts of one
+        # compound fault share this instance.
+        self._first: dict[int, dict[str, str]] = {}
+
+    def claims(self, parameters: RepeatedParameters) -> tuple[Claim, ...]:
+        return _inner(parameters).claims(parameters.fault)
+
+    def security_of(self, parameters: RepeatedParameters) -> PodSecurity:
+        return _inner(parameters).security_of(parameters.fault)
+
+    def canary_job(self, parameters: RepeatedParameters) -> CanaryJob:
+        return _inner(parameters).canary_job(parameters.fault)
+
+    def reach(self, parameters: RepeatedParameters) -> Reach:
+        return _inner(parameters).reach(parameters.fault)
+
+    def warnings(self, parameters: RepeatedParameters) -> tuple[str, ...]:
+        return _inner(parameters).warnings(parameters.fault)
+
+    def prior(self, parameters: RepeatedParameters, gpu: int, host: Host) -> dict[str, str]:
+        return _inner(parameters).prior(parameters.fault, gpu, host)
+
+    def inject(self, parameters: RepeatedParameters, gpu: int, host: Host) -> Evidence:
+        found = _inner(parameters).inject(parameters.fault, gpu, host)
+        self._first[id(parameters)] = found.undo_state
+        first = f"{parameters.fault.type}, time 1 of {parameters.times}"
+        return found.model_copy(update={"lines": tuple(f"{first}: {line}" for line in found.lines)})
+
+    def hold(self, parameters: RepeatedParameters, gpu: int, host: Host, ended: threading.Event) -> tuple[str, ...]:
+        fault, inner = _inner(parameters), parameters.fault
+        state, half_s = self._first.pop(id(parameters)), parameters.every.total_seconds() / 2
+        for time in range(1, parameters.times + 1):
+            if time > 1:
+                state = fault.inject(inner, gpu, host).undo_state
+            _hold_for(half_s, fault, inner, gpu, host, ended)
+            if ended.is_set():
+                return (f"ended with {inner.type} in for the {time}. of {parameters.times} times",)
+            fault.undo(inner, gpu, host, state)
+            if not fault.verify_undone(inner, gpu, host, state):
+                raise HostError(f"{inner.type} did not come out after its {time}. of {parameters.times} times")
+            if time < parameters.times and ended.wait(half_s):
+                return (f"ended after {time} of {parameters.times} times",)
+        ended.wait()
+        return (f"went in {parameters.times} times, every {format_duration(parameters.every)}, and came out each time",)
+
+    def undo(self, parameters: RepeatedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        return _inner(parameters).undo(parameters.fault, gpu, host, undo_state)
+
+    def verify_undone(self, parameters: RepeatedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        return _inner(parameters).verify_undone(parameters.fault, gpu, host, undo_state)
+
+
+def _inner(parameters: RepeatedParameters) -> Fault[Any]:
+    return fault_for(parameters.fault)
+
+
+def _hold_for(
+    seconds: float, fault: Fault[Any], parameters: FaultParameters, gpu: int, host: Host, ended: threading.Event
+) -> None:
+    """Hold the fault until so many seconds are over, or `ended` is set."""
+    over = threading.Event()
+
+    def wait() -> None:
+        ended.wait(seconds)
+        over.set()
+
+    threading.Thread(target=wait, name="repeated-half", daemon=True).start()
+    fault.hold(parameters, gpu, host, over)

@@ -1,0 +1,100 @@
+"""An SXid in the kernel log: what the driver prints when an NVSwitch errs, with every GPU behind it affected."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from gameday.faults.base import Claim, Evidence, Fault, Layer
+from gameday.faults.kernel_log import MOST_REPEATS, NOTHING_TO_UNDO, write
+from gameday.host.base import Host
+from gameday.host.privileges import KERNEL_LOG, PodSecurity
+from gameday.plan.fields import conflict
+from gameday.plan.models import FaultParameters
+from gameday.xid.catalogue import FatalClass, sxids
+
+
+class SxidSeverity(StrEnum):
+    """The driver's own word in the line."""
+
+    FATAL = "Fatal"
+    NON_FATAL = "Non-fatal"
+
+
+class SxidParameters(FaultParameters):
+    type: Literal["sxid"] = "sxid"
+    sxid: int = Field(ge=10_000, le=39_999, strict=True)
+    """The code, as in the Fabric Manager guide: 20034 is a link that does not train, 12028 a refused request."""
+    severity: SxidSeverity | None = None
+    """The word in the line; None: what the guide says of the code. Detectors go by the word before the code."""
+    switch: int = Field(default=0, ge=0, le=63)
+    """Number of the NVSwitch, as the driver counts."""
+    pci: str = Field(default="0000:c1:00", pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}$")
+    """The NVSwitch's PCI id without function (`lspci -D -d 10de::0680`); NVSentinel drops one it does not know."""
+    link: int | None = Field(default=0, ge=0, le=143)
+    """The link that the line names; None: a line without one, which NVSentinel does not read."""
+    form: Literal["kernel", "bare"] = "kernel"
+    """`kernel: nvidia-nvswitch…`, which every log-based reader sees, or bare as the driver writes it: journald cuts
+    the name off a bare line that a user wrote, and NVSentinel misses it (research/gpu-health.md 2.2)."""
+    repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
+    """How many times the line is written; ten in five seconds is printk's own rate limit."""
+
+    @model_validator(mode="after")
+    def _severity_is_known(self) -> SxidParameters:
+        if self.severity is None and self.sxid not in sxids():
+            raise conflict(
+                ("sxid",), f"SXid {self.sxid} is not in the catalogue: say its `severity`, Fatal or Non-fatal"
+            )
+        return self
+
+    @property
+    def line(self) -> str:
+        known = sxids().get(self.sxid)
+        word = self.severity
+        if word is None:
+            no_fault = known is not None and known.fatal is FatalClass.NO
+            word = SxidSeverity.NON_FATAL if no_fault else SxidSeverity.FATAL
+        where = "" if self.link is None else f"Link {self.link:02d} "
+        prefix = "kernel: " if self.form == "kernel" else ""
+        text = known.name if known else "unknown"
+        return f"{prefix}nvidia-nvswitch{self.switch}: SXid (PCI:{self.pci}.0): {self.sxid:05d}, {word}, {where}{text}"
+
+
+class SxidFault(Fault[SxidParameters]):
+    """Writes an SXid line for one NVSwitch to the node's kernel log.
+
+    As of an Xid line: nothing can be taken back from the log, and what it set in
+    motion is for the detector and the recovery step. The switch need not exist;
+    a real one prints follow-up lines (`Severity …`, `Data {…}`), which no reader
+    acts on and which are left out.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = SxidParameters
+    layer: ClassVar[Layer] = Layer.KERNEL_LOG
+    security: ClassVar[PodSecurity] = KERNEL_LOG
+    summary: ClassVar[str] = "Writes an SXid line for one NVSwitch to the node's kernel log"
+    does_not_reach: ClassVar[str] = (
+        "the NVSwitch, the fabric manager, NVML and DCGM's NVSwitch counters: only the log says that a switch erred; "
+        "and no GPU gets the Xid 74 that a real fatal one brings with it"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "gameday node-health controller (Fatal quarantines, Non-fatal is recorded)",
+        "Konduktor (dmesg -w to Loki; taints on every SXid)",
+        "gpud (/dev/kmsg; codes it knows)",
+        "NVSentinel (journald; kernel form, with a link, of a switch in its metadata)",
+        "node-problem-detector with a rule for SXid",
+    )
+
+    def claims(self, parameters: SxidParameters) -> tuple[Claim, ...]:
+        return ()  # a line more in the log is in nobody's way
+
+    def inject(self, parameters: SxidParameters, gpu: int, host: Host) -> Evidence:
+        return write(host, parameters.line, parameters.repeat)
+
+    def undo(self, parameters: SxidParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        return Evidence(lines=(NOTHING_TO_UNDO,))
+
+    def verify_undone(self, parameters: SxidParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        return True

@@ -1,0 +1,91 @@
+"""A service that watches the GPUs is stopped: the work goes on, and nobody looks."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.systemd import running, start, state_of, stop
+from gameday.host.base import Host, HostError
+from gameday.host.privileges import DAEMONS, PodSecurity
+from gameday.plan.models import FaultParameters
+
+_LOOK_EVERY_S = 5.0
+"""Configuration management that starts the unit again ends the fault unseen otherwise."""
+
+
+class WatchingUnit(StrEnum):
+    HOST_ENGINE = "nvidia-dcgm"
+    EXPORTER = "nvidia-dcgm-exporter"
+    PERSISTENCED = "nvidia-persistenced"
+
+
+class UnitStoppedParameters(FaultParameters):
+    type: Literal["unit_stopped"] = "unit_stopped"
+    unit: WatchingUnit
+    """The systemd unit. One that runs as a pod instead is not there, and is refused."""
+
+
+class UnitStoppedFault(Fault[UnitStoppedParameters]):
+    """Stops one of NVIDIA's host services with `systemctl stop`, and starts it again.
+
+    A unit that is not loaded or does not run is refused, so "running" is always
+    what there was before. Stopping the host engine forgets what was injected
+    into DCGM's cache and ends a pause; stopping nvidia-persistenced takes
+    persistence mode off the GPUs that it had put into it.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = UnitStoppedParameters
+    layer: ClassVar[Layer] = Layer.TELEMETRY
+    security: ClassVar[PodSecurity] = DAEMONS
+    summary: ClassVar[str] = "Stops a host service that watches the GPUs: DCGM, its exporter or the persistence daemon"
+    does_not_reach: ClassVar[str] = (
+        "running work, NVML, the kernel log and what reads it; services that run as pods (the GPU operator's DCGM and "
+        "exporter), which are the cluster's to stop and not the host's"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "alerts on absent series and on `up` (exporter, host engine)",
+        "NVSentinel (GpuDcgmConnectivityFailure: host engine)",
+        "EKS node monitoring agent (DCGMError: host engine)",
+        "gpud and dcgmi diag level 1 (persistence mode)",
+    )
+
+    def claims(self, parameters: UnitStoppedParameters) -> tuple[Claim, ...]:
+        taken = {WatchingUnit.HOST_ENGINE: HOST_ENGINE, WatchingUnit.PERSISTENCED: "persistence mode"}
+        return (Claim(taken.get(parameters.unit, parameters.unit)), Claim(NODE, shared=True))
+
+    def prior(self, parameters: UnitStoppedParameters, gpu: int, host: Host) -> dict[str, str]:
+        return {"before": str(running(host, parameters.unit))}
+
+    def inject(self, parameters: UnitStoppedParameters, gpu: int, host: Host) -> Evidence:
+        before = self.prior(parameters, gpu, host)
+        written_at = datetime.now(UTC)
+        stop(host, parameters.unit)
+        after = state_of(host, parameters.unit)
+        if after.runs:
+            raise HostError(f"systemctl stop {parameters.unit} said yes, and the unit is {after}")
+        lines = (
+            f"before: {parameters.unit} {before['before']}",
+            f"systemctl stop {parameters.unit}",
+            f"after: {after}",
+        )
+        return Evidence(lines=lines, written_at=written_at, undo_state=before)
+
+    def hold(self, parameters: UnitStoppedParameters, gpu: int, host: Host, ended: threading.Event) -> None:
+        while not ended.wait(_LOOK_EVERY_S):
+            if state_of(host, parameters.unit).runs:
+                raise HostError(f"{parameters.unit} runs again: somebody started it")
+
+    def undo(self, parameters: UnitStoppedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        if state_of(host, parameters.unit).runs:
+            return Evidence(lines=(f"{parameters.unit} runs already",))
+        start(host, parameters.unit)
+        return Evidence(lines=(f"systemctl start {parameters.unit}",))
+
+    def verify_undone(
+        self, parameters: UnitStoppedParameters, gpu: int, host: Host, undo_state: dict[str, str]
+    ) -> bool:
+        return state_of(host, parameters.unit).runs

@@ -1,0 +1,255 @@
+"""Is everything there that a run of this plan needs? One line each, with what to do where it is not.
+
+Reads only, unless it is told to send a pod; the rights are asked for by access
+review, one a right. Every part goes on after another's failure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gameday.agent.security import security_of
+from gameday.agent.task import MarkTask
+from gameday.cluster.http import AdapterError
+from gameday.cluster.manifests import agent_pod
+from gameday.cluster.pods import PodFollower
+from gameday.cluster.prometheus import AlertingRule
+from gameday.guard.check import check_all
+from gameday.guard.preview import warnings
+from gameday.guard.rights import needed
+from gameday.guard.survey import choose
+from gameday.ledger.lease import CLUSTER_LEASE, holder_of, read_lease
+from gameday.ledger.ledger import stored_ledgers
+from gameday.ledger.undo import last_word
+from gameday.plan.models import ExpectedAlert
+from gameday.run.agents import AGENT_STARTS_WITHIN
+from gameday.run.context import Run
+from gameday.run.stop import RefusedError
+
+# A kernel log may be silent for long, but a node that wrote nothing for a day into the store has no shipper.
+_LOG_LOOK_BACK = timedelta(hours=24)
+# What a run's own bounds bear: chains are timed by several clocks, and the report names a drift above half a second.
+_CLOCKS_APART_S = 1.0
+_SYNCED_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line. `ok` None: it cannot be told, and `detail` says why. `fix`: what to do where it is not ok."""
+
+    area: str
+    name: str
+    ok: bool | None
+    detail: str
+    fix: str = ""
+
+
+def examine(run: Run, *, send_pod: bool) -> Iterator[Check]:
+    """Every check, as it is made; the run is a survey's (`gameday.guard.survey`), whose targets are not yet chosen."""
+    parts: list[tuple[str, Callable[[Run], Iterator[Check]]]] = [
+        ("kubernetes", _cluster),
+        ("rights", _rights),
+        ("prometheus", _prometheus),
+        ("alertmanager", _alertmanager),
+        ("targets", _targets),
+        ("guardrails", _guardrails),
+        ("logs", _logs),
+        ("agent", _agent_by_pod if send_pod else _agent_by_reading),
+    ]
+    for area, part in parts:
+        try:
+            yield from part(run)
+        except (RefusedError, AdapterError) as error:
+            why = error.why if isinstance(error, RefusedError) else f"{error.url}: {error.cause}"
+            yield Check(area, "can be asked" if isinstance(error, AdapterError) else "found", False, why, error.hint)
+
+
+def _cluster(run: Run) -> Iterator[Check]:
+    identity = run.kubernetes.identity()
+    yield Check("kubernetes", "answers", True, f"{identity.server}, {identity.version}")
+    for name, why in run.plan.dangers().items():
+        fix = f"add {name} to allow_dangerous of profile {run.profile.name}, if this cluster may bear it"
+        yield Check("kubernetes", f"{name} is allowed here", name in run.profile.allow_dangerous, why, fix)
+    held = holder_of(_lease(run))
+    fix = f"wait for run {held.holder}, or `gameday reap` if it is dead" if held else ""
+    yield Check("kubernetes", "no other game-day", held is None, str(held) if held else "nobody holds the lease", fix)
+    ledgers = stored_ledgers(run.kubernetes)
+    open_runs = [ledger.header.run_id for ledger in ledgers.ledgers if ledger.open_entries()]
+    left = [*open_runs, *ledgers.unreadable]
+    detail = f"open: {', '.join(left)}" if left else "no ledger holds an open entry"
+    yield Check("kubernetes", "nothing left to undo", not left, detail, "gameday reap" if left else "")
+
+
+def _lease(run: Run) -> Any | None:
+    try:
+        return read_lease(run.kubernetes, CLUSTER_LEASE)
+    except AdapterError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+def _rights(run: Run) -> Iterator[Check]:
+    for right in needed(run.plan, run.profile.namespace):
+        resource, _, subresource = right.resource.partition("/")
+        why_not = run.kubernetes.may(right.verb, right.group, resource, subresource, right.namespace, right.name)
+        fix = "kubectl apply -f deploy/rbac, and run as gameday-runner" if why_not else ""
+        yield Check("rights", str(right), why_not is None, why_not or "granted", fix)
+
+
+def _prometheus(run: Run) -> Iterator[Check]:
+    prometheus = run.servers.prometheus
+    yield Check("prometheus", "answers", True, f"{run.profile.prometheus.url}, {prometheus.build_info().version}")
+    for expected in run.plan.expect.alerts:
+        rule = prometheus.rule(expected.name)
+        if rule is None:
+            fix = "load deploy/alerts, or change expect.alerts in the plan"
+            yield Check("prometheus", f"rule {expected.name}", False, "no such alerting rule", fix)
+        else:
+            detail = rule.last_error or f"for {rule.hold_s:g} s, {rule.state}"
+            yield Check(
+                "prometheus", f"rule {expected.name}", not rule.last_error, detail, "mend the rule's expression"
+            )
+
+
+def _alertmanager(run: Run) -> Iterator[Check]:
+    alertmanager = run.servers.alertmanager
+    version = alertmanager.status().version_info.version
+    yield Check("alertmanager", "answers", True, f"{run.profile.alertmanager.url}, {version}")
+    silences = alertmanager.silences()
+    for expected in run.plan.expect.alerts:
+        try:
+            rule = run.servers.prometheus.rule(expected.name)
+        except AdapterError:
+            why = "Prometheus does not tell its rule, and so not which labels a silence would match"
+            yield Check("alertmanager", f"{expected.name} is not silenced", None, why, "see to Prometheus first")
+            continue
+        muting = [silence for silence in silences if rule and silence.mutes(_labels(expected, rule))]
+        told = [f"by {one.created_by} until {one.ends_at:%Y-%m-%d %H:%M} UTC" for one in muting]
+        fix = "expire the silence, or run when it has ended" if muting else ""
+        detail = "silenced " + "; ".join(told) if muting else "no silence matches it"
+        yield Check("alertmanager", f"{expected.name} is not silenced", not muting, detail, fix)
+
+
+def _labels(expected: ExpectedAlert, rule: AlertingRule) -> dict[str, str]:
+    """Without a node: a silence of one node is looked at by the run, which knows its targets."""
+    return {**rule.labels, **expected.labels, "alertname": expected.name}
+
+
+def _targets(run: Run) -> Iterator[Check]:
+    choose(run)
+    names = ", ".join(target.node for target in run.targets)
+    yield Check("targets", "opted in and fit", True, f"the next run with this seed would take {names}")
+    for said in warnings(run):
+        yield Check("targets", "worth knowing", True, said)
+    label, node = run.profile.prometheus_node_label, run.targets[0].node
+    series = f"DCGM_FI_DEV_GPU_TEMP{{{label}={json.dumps(node)}}}"
+    sampled = run.servers.prometheus.query(series)
+    fix = "" if sampled else "scrape dcgm-exporter, or set prometheus_node_label in the cluster profile"
+    yield Check("targets", "metrics", bool(sampled) or None, f"{len(sampled)} series {series}", fix)
+
+
+def _guardrails(run: Run) -> Iterator[Check]:
+    if not run.targets:
+        yield Check("guardrails", "all", None, "not looked at without targets", "see to the targets first")
+        return
+    for checked in check_all(run):
+        found = checked.finding
+        detail = "; ".join(filter(None, (found.measured, found.why, f"limit: {checked.limit}")))
+        yield Check("guardrails", checked.name, found.ok, detail, "" if found.ok else found.hint)
+
+
+def _logs(run: Run) -> Iterator[Check]:
+    profile, loki = run.profile, run.servers.loki
+    known = loki.labels()
+    yield Check("logs", "answers", True, f"{profile.loki.url}, {len(known)} labels")
+    wanted = {*loki.selector_labels(), *([profile.loki_node_label] if profile.loki_node_label_kind == "index" else [])}
+    missing = sorted(wanted - known)
+    fix = "set loki_selector and loki_node_label in the cluster profile to what the shipper writes" if missing else ""
+    detail = f"no line carries {', '.join(missing)}" if missing else ", ".join(sorted(wanted))
+    yield Check("logs", "labels exist", not missing, detail, fix)
+    if run.targets and not missing:
+        node, now = run.targets[0].node, datetime.now(UTC)
+        lines = loki.iterate_node_lines(node, containing="", start=now - _LOG_LOOK_BACK, end=now)
+        any_line = next(iter(lines), None) is not None
+        hint = "is the dmesg shipper running on the node? --send-pod writes a line"
+        detail = f"lines of {node} within {_LOG_LOOK_BACK.total_seconds() / 3600:g} h: {'yes' if any_line else 'none'}"
+        yield Check("logs", "kernel log of a target", any_line or None, detail, "" if any_line else hint)
+
+
+def _agent_by_reading(run: Run) -> Iterator[Check]:
+    """What can be told without changing anything: the node's own list of images, the exporter's clock."""
+    if not run.targets:
+        return
+    node, image = run.targets[0].node, run.profile.agent_image
+    images = run.kubernetes.node(node).status.images or []
+    pulled = any(image in (one.names or []) for one in images)
+    said = (
+        f"{image} in {node}'s own list of images" if pulled else f"{image} is not among {len(images)} images of {node}"
+    )
+    fix = "" if pulled else "--send-pod pulls it; a node lists only its largest images"
+    yield Check("agent", "image", pulled or None, said, fix)
+    label = run.profile.prometheus_node_label
+    query = (
+        f"node_time_seconds{{{label}={json.dumps(node)}}} - timestamp(node_time_seconds{{{label}={json.dumps(node)}}})"
+    )
+    offsets = run.servers.prometheus.query(query)
+    if not offsets:
+        yield Check(
+            "agent", "clock", None, f"Prometheus holds no node_time_seconds of {node}", "--send-pod asks the node"
+        )
+    else:
+        yield _clock(node, offsets[0].value, "node-exporter's clock against Prometheus'")
+
+
+def _agent_by_pod(run: Run) -> Iterator[Check]:
+    """Send the agent to a target, to write one harmless line into its kernel log: image, admission and clock in one."""
+    if not run.targets:
+        return
+    node, name = run.targets[0].node, run.name("doctor")
+    task = MarkTask(run_id=run.id, node=node, marker=f"doctor-{run.id}")
+    manifest = agent_pod(
+        name,
+        task=task.model_dump_json(),
+        role=task.role,
+        run_id=run.id,
+        node=node,
+        profile=run.profile,
+        deadline=AGENT_STARTS_WITHIN,
+        security=security_of(task),
+    )
+    with PodFollower(run.kubernetes, run.id) as pods:
+        pods.wait_synced(_SYNCED_WITHIN_S)
+        sent = datetime.now(UTC)
+        run.kubernetes.create_pod(manifest)
+        try:
+            ended = pods.wait(
+                lambda: (seen := pods.seen(name)) is not None and seen.ended, AGENT_STARTS_WITHIN.total_seconds()
+            )
+            seen_at, outcome, pod = datetime.now(UTC), last_word(pods, name), pods.seen(name)
+        finally:
+            uid = run.kubernetes.delete_pod(name)
+            pods.wait_gone(name, uid, _SYNCED_WITHIN_S)
+    image = run.profile.agent_image
+    if not ended or outcome is None:
+        state = f"{pod.phase} {pod.reason}".strip() if pod else "never seen"
+        fix = f"can {node} pull {image}? kubectl -n {run.profile.namespace} get events"
+        yield Check("agent", "image", False, f"pod {name} on {node} left no word: {state}", fix)
+        return
+    yield Check("agent", "image", outcome.ok, outcome.error or f"{image} ran on {node}", "see the agent's own error")
+    if outcome.written_at:
+        early, late = (sent - outcome.written_at).total_seconds(), (outcome.written_at - seen_at).total_seconds()
+        ahead = max(late, 0.0) - max(early, 0.0)
+        span = (seen_at - sent).total_seconds()
+        yield _clock(node, ahead, f"the agent's clock against ours, known to {span:.1f} s")
+
+
+def _clock(node: str, ahead_s: float, how: str) -> Check:
+    ok = abs(ahead_s) <= _CLOCKS_APART_S
+    said = f"{abs(ahead_s):.2f} s {'ahead' if ahead_s > 0 else 'behind'}" if ahead_s else "no offset seen"
+    fix = "" if ok else f"synchronise the clocks of {node} and of this machine (chrony, NTP): chains are timed by both"
+    return Check("agent", "clock", ok, f"{node}: {said} ({how})", fix)

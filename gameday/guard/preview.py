@@ -1,0 +1,188 @@
+"""What a run would create, change and delete, told before anything is: for the dry run and for whoever approves.
+
+Made with the same manifests and orders as the steps use. A test holds the list
+to what a real run then writes into its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from gameday.agent.task import InjectTask, MarkTask, RemediateTask
+from gameday.cluster.manifests import gpu_canary, gpu_job, misaligned_pod
+from gameday.faults.registry import fault_for
+from gameday.history.events import Step, Target
+from gameday.ledger.entries import RestoreNode
+from gameday.ledger.lease import CLUSTER_LEASE, node_lease
+from gameday.ledger.ledger import ledger_name
+from gameday.plan.fields import format_duration
+from gameday.plan.models import FaultParameters, RemediationAction
+from gameday.run.agents import AGENT_STARTS_WITHIN, DEADLINE_MARGIN, SentTask, agent_manifest, qa_task
+from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task, free_gpus
+from gameday.run.context import Run
+from gameday.run.targets import opt_in
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Act:
+    """One thing the run would do in the cluster. `object` is named as the ledger names it."""
+
+    step: Step
+    verb: Literal["create", "patch", "evict"]
+    object: str
+    why: str
+    node: str | None = None
+    manifest: Json | None = None
+    """What would be sent; None where it depends on what the run meets."""
+
+
+def acts(run: Run) -> list[Act]:
+    """Everything, in the order of the steps; the targets must be chosen. What is created is deleted again."""
+    found = list(_locks(run))
+    for number, target in enumerate(run.targets):
+        found += _of_target(run, target, number)
+    return sorted(found, key=lambda act: list(Step).index(act.step))
+
+
+def _locks(run: Run) -> Iterator[Act]:
+    leases = [CLUSTER_LEASE] if run.member is None else []
+    for name in (*leases, *(node_lease(target.node) for target in run.targets)):
+        manifest = _object("coordination.k8s.io/v1", "Lease", run, name, {"spec": {"holderIdentity": run.id}})
+        yield Act(Step.BASELINE, "create", f"lease/{name}", "one game-day at a time", manifest=manifest)
+    name = ledger_name(run.id)
+    why = "the ledger: every intent with its undo, patched as the run goes on"
+    yield Act(Step.BASELINE, "create", f"configmap/{name}", why, manifest=_object("v1", "ConfigMap", run, name, {}))
+
+
+def _object(version: str, kind: str, run: Run, name: str, content: Json) -> Json:
+    metadata = {"name": name, "namespace": run.profile.namespace}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+
+
+def _of_target(run: Run, target: Target, number: int) -> Iterator[Act]:
+    plan, node = run.plan, target.node
+    marker = MarkTask(run_id=run.id, node=node, marker=run.marker(number))
+    yield _agent(run, Step.BASELINE, "mark", number, marker, AGENT_STARTS_WITHIN, "a harmless line in the kernel log")
+    yield from _canary(run, Step.BASELINE, "before", node, number)
+    yield _injector(run, Step.INJECT, "inject", target, number, plan.fault)
+    yield from _canary(run, Step.VERIFY_TAINT, "during", node, number)
+    asks = plan.expect.topology_manager_rejects
+    if asks and free_gpus(run, node) >= asks.gpus:
+        name, why = run.name("misaligned", number), "a pod that no NUMA node can serve alone: to be rejected"
+        manifest = misaligned_pod(name, run_id=run.id, node=node, gpus=asks.gpus, cpus=asks.cpus)
+        yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
+    if plan.expect.quarantine:
+        name, why = run.name("canary", number), "a GPU pod that the quarantine must keep off this node"
+        manifest = gpu_canary(name, run_id=run.id, node=node)
+        yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
+        name, why = run.name("resubmit", number), "a GPU job that must run on a healthy node"
+        manifest = gpu_job(name, run_id=run.id, selector=opt_in(run))
+        yield Act(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
+    if plan.recover.remediation is not RemediationAction.NONE:
+        yield from _repair(run, target, number)
+    qa = qa_task(run, node, number)
+    yield _agent(run, Step.QA_NODE, "qa", number, qa, plan.qa.within, "prove the node good")
+    yield from _canary(run, Step.QA_NODE, "after", node, number)
+    yield from _return(run, target, number)
+
+
+def _canary(run: Run, step: Step, phase: CanaryPhase, node: str, number: int) -> Iterator[Act]:
+    """Where GPUs are needed and none is free, none is sent."""
+    expected = run.plan.expect.canary
+    gpus = 0 if expected is None or expected.measure.pings else free_gpus(run, node)
+    if expected and (expected.measure.pings or gpus > 0):
+        task = canary_task(run, expected, node, phase, gpus)
+        yield _agent(run, step, f"canary-{phase}", number, task, MEASURED_WITHIN, f"measure {expected.measure} {phase}")
+
+
+def _repair(run: Run, target: Target, number: int) -> Iterator[Act]:
+    recover, node = run.plan.recover, target.node
+    cordoned = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"unschedulable": True}}
+    yield Act(Step.RECOVER, "patch", f"node/{node}", "cordon it", node, cordoned)
+    for pod in run.gpu_pods_on(node):
+        metadata = {"name": pod.name, "namespace": pod.namespace}
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        why = "its GPUs are to be repaired; its PodDisruptionBudgets are asked"
+        yield Act(Step.RECOVER, "evict", f"pod/{pod.namespace}/{pod.name}", why, node, eviction)
+    if recover.fault_during:
+        yield _injector(run, Step.RECOVER, "disturb", target, number, recover.fault_during)
+    task = RemediateTask(run_id=run.id, node=node, gpu=target.gpu, action=recover.remediation)
+    within = recover.within + AGENT_STARTS_WITHIN
+    yield _agent(run, Step.RECOVER, "remediate", number, task, within, f"repair: {recover.remediation}")
+
+
+def _return(run: Run, target: Target, number: int) -> Iterator[Act]:
+    before = run.before[target.node]
+    restore = RestoreNode(keys=run.quarantine_keys, unschedulable=before.unschedulable)
+    why = f"take off taints {', '.join(restore.keys)} if they came meanwhile; unschedulable: {restore.unschedulable}"
+    yield Act(Step.QA_NODE, "patch", f"node/{target.node}", why, target.node)
+    name, why = run.name("return", number), "a GPU pod that must run there again"
+    manifest = gpu_canary(name, run_id=run.id, node=target.node)
+    yield Act(Step.QA_NODE, "create", f"pod/{name}", why, target.node, manifest)
+
+
+def _injector(run: Run, step: Step, purpose: str, target: Target, number: int, fault: FaultParameters) -> Act:
+    task = InjectTask(
+        run_id=run.id,
+        node=target.node,
+        gpu=target.gpu or 0,
+        fault=fault.model_dump(mode="json"),
+        hold_s=fault.hold.total_seconds(),
+    )
+    deadline = fault.hold + DEADLINE_MARGIN
+    return _agent(run, step, purpose, number, task, deadline, f"put in fault {fault.type}")
+
+
+def _agent(
+    run: Run,
+    step: Step,
+    purpose: str,
+    number: int,
+    task: SentTask,
+    deadline: timedelta,
+    why: str,
+) -> Act:
+    name = run.name(purpose, number)
+    return Act(step, "create", f"pod/{name}", why, task.node, agent_manifest(run, name, task, deadline))
+
+
+def warnings(run: Run) -> list[str]:
+    """What the faults do beyond themselves, and why they are dangerous where they are."""
+    plan = run.plan
+    faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
+    said = [warning for fault in faults for warning in fault_for(fault).warnings(fault)]
+    return [*said, *(f"{name} is dangerous: {why}" for name, why in plan.dangers().items())]
+
+
+def summary(run: Run) -> str:
+    """Markdown for the person who is asked to approve: what is broken, where, for how long, and how it is undone."""
+    plan = run.plan
+    parameters = plan.fault.model_dump(mode="json", exclude={"type", "hold"}, exclude_defaults=True)
+    shown = ", ".join(f"{plain(key)} {plain(value)}" for key, value in parameters.items())
+    targets = ", ".join(
+        plain(target.node) + (f" GPU {target.gpu}" if target.gpu is not None else "") for target in run.targets
+    )
+    lines = [
+        f"**{plain(plan.title)}** on cluster {plain(run.profile.name)}",
+        "",
+        plain(plan.hypothesis),
+        "",
+        f"* fault: `{plan.fault.type}`" + (f" ({shown})" if shown else ""),
+        f"* targets: {targets}",
+        f"* stays in for {format_duration(plan.fault.hold)} at most, then it comes out by itself",
+        f"* GPU pods there now: {sum(len(run.gpu_pods_on(target.node)) for target in run.targets)}",
+        f"* repair: {plan.recover.remediation}",
+        *(f"* {plain(warning)}" for warning in warnings(run)),
+    ]
+    return "\n".join(lines)
+
+
+def plain(text: object) -> str:
+    """Text that Markdown takes for itself and nothing else: what a plan or a label says is hostile input."""
+    one_line = " ".join(str(text).split())
+    return "".join(f"\\{mark}" if mark in "\\`*_{}[]<>()#+!|~&" else mark for mark in one_line if mark.isprintable())

@@ -1,0 +1,1 @@
+"""One guardrail a file; `gameday.guard.registry` finds them."""

@@ -1,0 +1,46 @@
+"""Pods that no game-day may endanger: of protected namespaces and priority classes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from gameday.guard.base import Finding, Guardrail
+from gameday.guard.look import BLIND_HINT, Look, few
+
+_STATIC = "kubernetes.io/config.mirror"
+
+
+class Protected(Guardrail):
+    """Read from the run's own watch of the targets' pods: one that lands there later stops the run."""
+
+    name: ClassVar[str] = "protected pods"
+    every_s: ClassVar[float | None] = 0.5
+
+    def limit(self, look: Look) -> str:
+        (namespaces, of_namespaces), (classes, of_classes) = _protected(look)
+        parts = [f"namespaces {of_namespaces}"] if namespaces else []
+        parts += [f"priority classes {of_classes}"] if classes else []
+        return f"none of {' and '.join(parts)}" if parts else ""
+
+    def measure(self, look: Look) -> Finding:
+        (namespaces, _), (classes, _) = _protected(look)
+        found = [
+            f"{pod.metadata.namespace}/{pod.metadata.name} on {target.node}"
+            for target in look.targets
+            for pod in look.pods(target.node)
+            if (pod.metadata.namespace in namespaces or pod.spec.priority_class_name in classes) and not _stays(pod)
+        ]
+        if look.blind and not found:
+            return Finding(None, "", look.blind, BLIND_HINT)
+        hint = "drain them first, or choose other targets"
+        return Finding(not found, f"{len(found)} pods", few(found), hint if found else "")
+
+
+def _protected(look: Look) -> tuple[tuple[frozenset[str], str], tuple[frozenset[str], str]]:
+    return look.together("protected_namespaces"), look.together("protected_priority_classes")
+
+
+def _stays(pod: Any) -> bool:
+    """Pods that are there because the node is: a drain leaves them alone too."""
+    owners = {owner.kind for owner in pod.metadata.owner_references or []}
+    return "DaemonSet" in owners or _STATIC in (pod.metadata.annotations or {})

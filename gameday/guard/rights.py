@@ -1,0 +1,74 @@
+"""The rights of a game-day's account, as data: asked for by `gameday doctor`, granted by deploy/rbac/runner.yaml.
+
+A test holds the two to each other, and the lab's audit log holds both to what
+a game-day does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gameday.guard.rails.disruption_budgets import moves_pods
+from gameday.plan.models import Plan, RemediationAction
+
+
+@dataclass(frozen=True)
+class Right:
+    """One verb on one resource. `namespace` is empty for the whole cluster, `group` for the core group."""
+
+    verb: str
+    resource: str
+    """With its subresource: `pods/log`."""
+    namespace: str = ""
+    group: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        where = f" in {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {resource}{f' {self.name}' if self.name else ''}{where}"
+
+
+def needed(plan: Plan, namespace: str) -> tuple[Right, ...]:
+    """Every right that a run of this plan uses, in the order in which it uses them."""
+    return tuple(dict.fromkeys((*_always(namespace), *_of_plan(plan, namespace))))
+
+
+def of_every_plan(namespace: str) -> tuple[Right, ...]:
+    """What the account needs that runs whatever plan comes."""
+    return (*_always(namespace), *_MOVES_PODS, *_DRAINS, *_job(namespace))
+
+
+def _always(namespace: str) -> Iterator[Right]:
+    yield Right("create", "selfsubjectaccessreviews", group="authorization.k8s.io")
+    yield Right("get", "namespaces", name="kube-system")
+    for verb in ("get", "list", "watch", "patch"):
+        yield Right(verb, "nodes")
+    for verb in ("list", "watch"):
+        yield Right(verb, "pods")
+        yield Right(verb, "events", "default")
+    for verb in ("create", "get", "list", "patch", "delete"):
+        yield Right(verb, "leases", namespace, "coordination.k8s.io")
+    for verb in ("create", "list", "patch", "delete"):
+        yield Right(verb, "configmaps", namespace)
+    for verb in ("create", "list", "watch", "delete"):
+        yield Right(verb, "pods", namespace)
+    yield Right("get", "pods/log", namespace)
+
+
+_MOVES_PODS = (Right("list", "poddisruptionbudgets", group="policy"),)
+_DRAINS = (Right("create", "pods/eviction"),)
+
+
+def _job(namespace: str) -> tuple[Right, ...]:
+    return tuple(Right(verb, "jobs", namespace, "batch") for verb in ("create", "delete"))
+
+
+def _of_plan(plan: Plan, namespace: str) -> Iterator[Right]:
+    if moves_pods(plan):
+        yield from _MOVES_PODS
+    if plan.recover.remediation is not RemediationAction.NONE:
+        yield from _DRAINS
+    if plan.expect.quarantine:
+        yield from _job(namespace)

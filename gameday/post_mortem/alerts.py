@@ -1,0 +1,151 @@
+"""Alerts of a window that has passed, from the samples Prometheus keeps of ALERTS, and the silences in force then."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
+
+from gameday.cluster.alertmanager import NotifiedAlert, Silence
+from gameday.cluster.profile import ClusterProfile
+from gameday.cluster.prometheus import Prometheus, Series
+from gameday.history.events import AlertSeen
+from gameday.post_mortem.incident import Elsewhere, SilenceSeen
+
+_GAP_FACTOR = 3.0
+"""Samples further apart than this many times the usual interval are two episodes; one missed scrape is not."""
+_UNKNOWN_INTERVAL = timedelta(minutes=1)
+"""For a series with one sample: Prometheus' default evaluation interval."""
+_MOST_EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One stretch in which a series had samples. `open_end`: it still had them at the window's end."""
+
+    labels: dict[str, str]
+    start: datetime
+    end: datetime
+    every: timedelta
+    """The usual interval between the series' samples."""
+    open_end: bool
+
+    @property
+    def state(self) -> str:
+        return self.labels.get("alertstate", "")
+
+    @property
+    def until(self) -> datetime:
+        """The end, with the pause after which a sample belongs to another episode."""
+        return self.end + _GAP_FACTOR * self.every
+
+
+def node_alerts(
+    prometheus: Prometheus, profile: ClusterProfile, node: str, start: datetime, end: datetime
+) -> list[AlertSeen]:
+    """What ALERTS says of the node, in order of time; raises AdapterError.
+
+    An alert that was there when the window began is marked `at_baseline`.
+    `resolved` is dated by the last sample that still had it.
+    """
+    found: dict[str, Series] = {}
+    for label in dict.fromkeys((profile.alert_node_label, profile.prometheus_node_label)):
+        selector = f"ALERTS{{{label}={json.dumps(node)}}}"
+        for series in prometheus.stored_samples(selector, end - start, end):
+            found[json.dumps(dict(series.labels), sort_keys=True)] = series
+    return _told(episodes(found.values(), end), node, start)
+
+
+def episodes(series: Iterable[Series], end: datetime) -> list[Episode]:
+    """Each series cut where it pauses, oldest first."""
+    found = []
+    for one in series:
+        times = [at for at, _ in one.points]
+        steps = [(b - a).total_seconds() for a, b in pairwise(times)]
+        every = timedelta(seconds=median(steps)) if steps else _UNKNOWN_INTERVAL
+        begun = 0
+        for i, at in enumerate(times):
+            if i + 1 < len(times) and times[i + 1] - at <= _GAP_FACTOR * every:
+                continue
+            open_end = end - at <= _GAP_FACTOR * every
+            found.append(Episode(dict(one.labels), times[begun], at, every, open_end))
+            begun = i + 1
+    return sorted(found, key=lambda episode: episode.start)
+
+
+def _told(found: Sequence[Episode], node: str, start: datetime) -> list[AlertSeen]:
+    """Episodes as states that began, and a resolution where no other state follows."""
+    lives: dict[str, list[Episode]] = defaultdict(list)
+    for episode in found:
+        if episode.state in ("pending", "firing"):
+            lives[json.dumps(_without_state(episode), sort_keys=True)].append(episode)
+    events = [event for life in lives.values() for event in _life(life, node, start)]
+    return sorted(events, key=lambda event: event.at)
+
+
+def _life(life: Sequence[Episode], node: str, start: datetime) -> Iterator[AlertSeen]:
+    for episode in life:
+        seen = AlertSeen(
+            alert=episode.labels.get("alertname", ""),
+            state="pending" if episode.state == "pending" else "firing",
+            labels=_without_state(episode),
+            node=node,
+            expected=True,
+            at=episode.start,
+            at_baseline=episode.start - start < episode.every,
+        )
+        yield seen
+        followed = any(episode.start < other.start <= episode.until for other in life)
+        if not episode.open_end and not followed:
+            yield seen.model_copy(update={"state": "resolved", "at": episode.end})
+
+
+def _without_state(episode: Episode) -> dict[str, str]:
+    return {key: value for key, value in episode.labels.items() if key != "alertstate"}
+
+
+def with_notifications(events: Sequence[AlertSeen], held: Sequence[NotifiedAlert]) -> list[AlertSeen]:
+    """Receivers and silences for alerts that Alertmanager still holds; it forgets those that are resolved."""
+    known = {json.dumps(dict(alert.labels), sort_keys=True): alert for alert in held}
+    told = []
+    for event in events:
+        alert = known.get(json.dumps(event.labels, sort_keys=True))
+        update = {"receivers": alert.receivers, "annotations": alert.annotations} if alert else {}
+        told.append(event.model_copy(update=update))
+    return told
+
+
+def silences_of(
+    events: Sequence[AlertSeen], silences: Sequence[Silence], start: datetime, end: datetime
+) -> tuple[SilenceSeen, ...]:
+    """Silences of the window that match an alert that fired; expired ones too, as long as Alertmanager keeps them."""
+    fired = {event.alert: event.labels for event in events if event.state == "firing"}
+    return tuple(
+        SilenceSeen(
+            alert=alert, created_by=silence.created_by, comment=silence.comment, start=silence.starts_at,
+            end=silence.ends_at,
+        )
+        for silence in silences
+        if silence.starts_at < end and silence.ends_at > start
+        for alert, labels in fired.items()
+        if all(matcher.matches(labels) for matcher in silence.matchers)
+    )  # fmt: skip
+
+
+def alerts_elsewhere(
+    prometheus: Prometheus, profile: ClusterProfile, node: str, start: datetime, end: datetime
+) -> Elsewhere | None:
+    """How many alert series fired for other nodes (or none) in the window; one query, whatever the fleet's size."""
+    label = profile.alert_node_label
+    selector = f'ALERTS{{alertstate="firing",{label}!={json.dumps(node)}}}'
+    window = f"{max(1, round((end - start).total_seconds()))}s"
+    counted = prometheus.query(f"sort_desc(count by (alertname) (last_over_time({selector}[{window}])))", end)
+    if not counted:
+        return None
+    names = [f"{sample.labels.get('alertname', '?')} ({sample.value:g})" for sample in counted]
+    total = round(sum(sample.value for sample in counted))
+    return Elsewhere(what="alerts of other nodes", count=total, unit="series", examples=tuple(names[:_MOST_EXAMPLES]))

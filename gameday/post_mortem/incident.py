@@ -1,0 +1,92 @@
+"""What an incident's folder says of itself: whose window it is, and what each server could tell of it.
+
+A silent server and one that saw nothing look alike in the data, and mean the
+opposite. So every source says how its reading went.
+"""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+INCIDENT_FILE = "incident.json"
+
+
+class SourceState(StrEnum):
+    READ = "read"
+    EMPTY = "empty"
+    """It answered and has nothing of this window at all: expired, or never recorded. Proves nothing."""
+    FAILED = "failed"
+
+
+class Source(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(description="what was read from which server, e.g. 'alerts (Prometheus)'")
+    state: SourceState
+    detail: str = ""
+
+
+class Elsewhere(BaseModel):
+    """What spoke of other nodes in the window, so that a reader sees whether the node was alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: str
+    count: int = Field(description="nodes for GPU lines, series for alerts")
+    unit: str
+    examples: tuple[str, ...] = ()
+
+
+class SilenceSeen(BaseModel):
+    """A silence that was in force within the window and matches an alert that fired for the node."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    alert: str
+    created_by: str
+    comment: str
+    start: AwareDatetime
+    end: AwareDatetime
+
+
+class Incident(BaseModel):
+    """incident.json. Times are UTC; `sources` are in the order they were read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    node: str
+    start: AwareDatetime
+    end: AwareDatetime
+    collected_at: AwareDatetime
+    operator: str
+    cluster: str = Field(description="profile's name and server, without credentials")
+    cluster_uid: str | None = Field(description="of the kube-system namespace; None where it could not be read")
+    cluster_id: str = Field(default="", description="alike for runs of this cluster; empty where it could not be read")
+    server_version: str | None
+    gameday_version: str
+    command: str
+    quarantine_keys: tuple[str, ...] = Field(description="taints that mean quarantine on this cluster")
+    sources: tuple[Source, ...]
+    elsewhere: tuple[Elsewhere, ...] = ()
+    silences: tuple[SilenceSeen, ...] = ()
+
+    def source(self, name: str) -> Source | None:
+        return next((source for source in self.sources if source.name == name), None)
+
+
+def read_incident(folder: Path) -> Incident:
+    """Raises OSError for a file that cannot be read and ValueError for one that is damaged."""
+    return Incident.model_validate_json((folder / INCIDENT_FILE).read_bytes())
+
+
+def command_line(node: str, start: datetime, end: datetime, profile: str | None) -> str:
+    """The shell line that collects the same again, by instants: `2h ago` is another window tomorrow."""
+    words = ["gameday", "post-mortem", "--node", node, "--from", f"{start:%Y-%m-%dT%H:%M:%SZ}"]
+    words += ["--to", f"{end:%Y-%m-%dT%H:%M:%SZ}", *(["--profile", profile] if profile else [])]
+    return shlex.join(words)

@@ -1,0 +1,123 @@
+"""Which game-day would have caught this: the plan nearest to what an incident showed. Plans and runs are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from gameday.history.events import AlertSeen, KernelLineSeen
+from gameday.plan.models import Plan
+from gameday.report.summary import Summary
+from gameday.xid.catalogue import sxids, xids
+
+
+class Nearest(BaseModel):
+    """`plan` None: no plan comes near, and `why` says what one would have to break. `last` None: never run here.
+
+    `elsewhere`: that run was of another cluster, whose result proves nothing for the incident's.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    plan: str | None
+    title: str = ""
+    why: str
+    command: str
+    last: Summary | None = None
+    elsewhere: bool = False
+
+
+def nearest_plan(
+    line: KernelLineSeen | None,
+    alerts: Sequence[AlertSeen],
+    plans: Sequence[Plan],
+    runs: Sequence[Summary],
+    cluster_id: str,
+) -> Nearest:
+    """By the first fatal line's code, then by codes that NVIDIA answers the same way, then by the alert that fired.
+
+    Its last result is that on the incident's own cluster, and another's only where there is none.
+    """
+    for plan, why in (*_by_code(line, plans), *_by_action(line, plans), *_by_alert(alerts, plans)):
+        of_plan = sorted((run for run in runs if run.plan == plan.name), key=lambda run: run.started)
+        here = [run for run in of_plan if run.cluster_id == cluster_id]
+        return Nearest(
+            plan=plan.name,
+            title=plan.title,
+            why=why,
+            command=f"gameday rehearse {plan.name}",
+            last=next(iter((here or of_plan)[-1:]), None),
+            elsewhere=bool(of_plan) and not here,
+        )
+    if line is None or line.code is None:
+        why = "no line and no alert of this window names a fault that a shipped plan puts in"
+        return Nearest(plan=None, why=why, command="gameday plans")
+    why = f"no plan writes {_named(line.family)} {line.code}: copy one and set its code, and run it with"
+    return Nearest(plan=None, why=why, command="gameday run my-plan.yaml")
+
+
+def _by_code(line: KernelLineSeen | None, plans: Sequence[Plan]) -> list[tuple[Plan, str]]:
+    if line is None or line.code is None:
+        return []
+    name = f"{_named(line.family)} {line.code}"
+    return [
+        (plan, f"it writes exactly this, {name}") for plan in _first(plans) if _code(plan) == (line.family, line.code)
+    ]
+
+
+def _by_action(line: KernelLineSeen | None, plans: Sequence[Plan]) -> list[tuple[Plan, str]]:
+    """Another code of the same family with the same answer: the same chain is exercised."""
+    answer = _answer(line.family, line.code) if line and line.code is not None else None
+    if line is None or answer is None:
+        return []
+    same = [(plan, found[1]) for plan in _first(plans) if (found := _code(plan)) and found[0] == line.family]
+    alike = [(plan, code) for plan, code in same if _answer(line.family, code) == answer]
+    name = _named(line.family)
+    return [
+        (
+            plan,
+            f"no plan writes {name} {line.code}; it writes {name} {code}, which the catalogue answers alike ({answer})",
+        )
+        for plan, code in sorted(alike, key=lambda pair: abs(pair[1] - (line.code or 0)))
+    ]
+
+
+def _by_alert(alerts: Sequence[AlertSeen], plans: Sequence[Plan]) -> list[tuple[Plan, str]]:
+    fired = [alert.alert for alert in alerts if alert.state == "firing"]
+    return [
+        (plan, f"it expects the alert that fired, {expected.name}")
+        for name in dict.fromkeys(fired)
+        for plan in _first(plans)
+        for expected in plan.expect.alerts
+        if expected.name == name
+    ]
+
+
+def _first(plans: Sequence[Plan]) -> list[Plan]:
+    """Those that enter by the kernel log first, as the incident's line did, and of these the plainest."""
+
+    def order(plan: Plan) -> tuple[bool, int, str]:
+        set_by_hand = [*plan.fault.model_dump(exclude_defaults=True), *plan.recover.model_dump(exclude_defaults=True)]
+        return plan.fault.type not in ("xid", "sxid"), len(set_by_hand), plan.name
+
+    return sorted(plans, key=order)
+
+
+def _code(plan: Plan) -> tuple[str, int] | None:
+    """The code a plan's fault shows, whichever layer it enters by."""
+    fault = plan.fault.model_dump()
+    for family in ("xid", "sxid"):
+        if isinstance(fault.get(family), int):
+            return family, fault[family]
+    return None
+
+
+def _answer(family: str, code: int) -> str | None:
+    if family == "xid" and code in xids():
+        return str(xids()[code].immediate) or None
+    return str(sxids()[code].fatal) if family == "sxid" and code in sxids() else None
+
+
+def _named(family: str) -> str:
+    return {"xid": "Xid", "sxid": "SXid"}.get(family, family)

@@ -1,0 +1,102 @@
+"""What Kubernetes still knows of the node: how it stands now, its Events, and its taints as metrics kept them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from kubernetes import client
+
+from gameday.cluster.kubernetes import Kubernetes, decided_at, snapshot, taint_manager, taints_of, taints_written_at
+from gameday.cluster.prometheus import Prometheus
+from gameday.history.events import Event, Hop, HopSeen, KubernetesEventSeen, NodeSeen, Taint, TaintSeen
+from gameday.post_mortem.alerts import episodes
+
+_PAGE = 500
+_NAMESPACE = "default"
+"""Where Events about objects without a namespace live (client-go's EventSinkImpl)."""
+_MOST_EVENTS = 2000
+_LONGEST_MESSAGE = 600
+
+
+def node_now(node: client.V1Node, start: datetime, end: datetime) -> list[Event]:
+    """The node as it stands, and what its own time stamps say of the window."""
+    told: list[Event] = [NodeSeen(phase="after", snapshot=snapshot(node))]
+    decided, written = decided_at(node), taints_written_at(node)
+    if decided and start <= decided <= end:
+        source = "the node-health controller's annotation"
+        told.append(HopSeen(hop=Hop.DECIDED, node=node.metadata.name, at=decided, source=source))
+    if written and decided and written <= decided < written + timedelta(seconds=1):
+        written = decided  # the decision is what set off the write, which Kubernetes stamps to the second
+    if written and start <= written <= end:
+        told += [
+            TaintSeen(node=node.metadata.name, taint=taint, present=True, manager=taint_manager(node), at=written)
+            for taint in taints_of(node)
+        ]
+    return told
+
+
+def node_events(kubernetes: Kubernetes, node: str, start: datetime, end: datetime) -> list[KubernetesEventSeen]:
+    """Events about the node that were last seen within the window or later and first seen before its end."""
+    selector = f"involvedObject.kind=Node,involvedObject.name={node}"
+    found: list[KubernetesEventSeen] = []
+    token: str | None = None
+    with kubernetes.explained(f"list the events of node {node}"):
+        while len(found) < _MOST_EVENTS:
+            page = kubernetes.core.list_namespaced_event(
+                _NAMESPACE, field_selector=selector, limit=_PAGE, _continue=token
+            )
+            found += [seen for event in page.items if (seen := _event(node, event)) and start <= seen.at <= end]
+            token = page.metadata._continue
+            if not token:
+                break
+    return sorted(found, key=lambda event: event.at)
+
+
+def _event(node: str, event: Any) -> KubernetesEventSeen | None:
+    """None for an event without any time. One that is counted is dated by its first occurrence."""
+    at = event.first_timestamp or event.event_time or event.last_timestamp or event.metadata.creation_timestamp
+    if at is None:
+        return None
+    source = event.reporting_component or (event.source.component if event.source else "")
+    return KubernetesEventSeen(
+        node=node,
+        reason=event.reason or "",
+        type=event.type or "",
+        source=source or "",
+        message=(event.message or "")[:_LONGEST_MESSAGE],
+        count=event.count or 1,
+        at=at.astimezone(UTC),
+    )
+
+
+def taint_history(prometheus: Prometheus, node: str, start: datetime, end: datetime) -> list[TaintSeen]:
+    """When taints came and went, by kube-state-metrics; nothing where it is not scraped. Raises AdapterError."""
+    selector = f"kube_node_spec_taint{{node={json.dumps(node)}}}"
+    series = prometheus.stored_samples(selector, end - start, end)
+    told: list[TaintSeen] = []
+    for stretch in episodes(series, end):
+        labels = stretch.labels
+        taint = Taint(key=labels.get("key", ""), value=labels.get("value", ""), effect=labels.get("effect", ""))
+        seen = TaintSeen(node=node, taint=taint, present=True, manager="kube-state-metrics", at=stretch.start)
+        told.append(seen)
+        if not stretch.open_end:
+            told.append(seen.model_copy(update={"present": False, "at": stretch.end}))
+    return told
+
+
+def merged_taints(kept: Sequence[TaintSeen], now: Sequence[Event]) -> list[Event]:
+    """Both accounts of the taints as one: metrics know of every coming, managedFields date the last to the second."""
+    told: list[Event] = list(kept)
+    for event in now:
+        if not isinstance(event, TaintSeen):
+            told.append(event)
+            continue
+        same = [seen for seen in kept if seen.taint == event.taint]
+        if not same:
+            told.append(event)
+        elif same[-1].present and event.at < same[-1].at:
+            told[told.index(same[-1])] = event
+    return told

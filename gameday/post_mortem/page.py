@@ -1,0 +1,262 @@
+"""An incident's folder -> post-mortem.html, .md, .json: the run report's parts that need no plan, and people's words.
+
+Pure: plans and earlier runs are given, so that the page can be made again a year
+later, after the game-day that it asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from gameday.checks.verdict import Status
+from gameday.history.events import AlertSeen, KernelLineSeen, NodeSeen, NodeSnapshot, Problem, TargetsChosen
+from gameday.plan.models import Plan
+from gameday.post_mortem.findings import Finding, findings, first_sign, noticed
+from gameday.post_mortem.incident import Incident, read_incident
+from gameday.post_mortem.nearest import Nearest, nearest_plan
+from gameday.report.markdown import markdown
+from gameday.report.narration import narrate
+from gameday.report.notes import Notes, NotesError, read_notes
+from gameday.report.page import environment
+from gameday.report.render import build_section
+from gameday.report.run import Run, RunFile, load_run
+from gameday.report.sections import actions, chain, cost, gpus, learning, people
+from gameday.report.sections.timeline import MOST_ROWS
+from gameday.report.summary import Noticed, Summary
+
+FORMAT = 1
+"""Of post-mortem.json; counted up when a field that was there before changes its meaning or goes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncidentRun(Run):
+    """A run in which nobody injected anything: T is the first sign, and what is shaded runs from there to the end."""
+
+    incident: Incident
+
+    @property
+    def zero(self) -> datetime:
+        sign = first_sign(self.history)
+        return sign.at if sign else self.incident.start
+
+    def fault_window(self, node: str | None = None) -> tuple[float, float] | None:
+        """Seconds since T+0, from the first sign to when the last alert of the node ended; None without a sign."""
+        if first_sign(self.history) is None:
+            return None
+        ends = [event.at for event in self.history.of(AlertSeen) if event.state == "resolved"]
+        open_still = {event.alert for event in self.history.of(AlertSeen) if event.state == "firing"} - {
+            event.alert for event in self.history.of(AlertSeen) if event.state == "resolved"
+        }
+        end = self.incident.end if open_still or not ends else max(ends)
+        return 0.0, max(0.0, self.offset_s(end))
+
+
+class Line(BaseModel):
+    at: datetime
+    offset_s: float
+    actor: str
+    text: str
+    tone: str
+
+
+class AlertRow(BaseModel):
+    """One alert of the node; times are UTC, None where the state was not seen within the window."""
+
+    alert: str
+    severity: str | None
+    labels: dict[str, str]
+    summary: str
+    stood_before: bool
+    pending_at: datetime | None
+    firing_at: datetime | None
+    resolved_at: datetime | None
+    receivers: tuple[str, ...]
+    silenced: bool
+
+
+class PodRow(BaseModel):
+    pod: str
+    gpus: int
+    first_seen: datetime
+
+
+class Story(BaseModel):
+    """What post-mortem.json holds and the page shows; `notes_problem` says why people's notes are missing."""
+
+    incident: Incident
+    noticed: Noticed
+    headline: str
+    zero: datetime
+    zero_is: str
+    findings: tuple[Finding, ...]
+    alerts: tuple[AlertRow, ...]
+    lines: tuple[Line, ...]
+    lines_left_out: int
+    pods: tuple[PodRow, ...]
+    pods_known: bool
+    node_now: NodeSnapshot | None
+    nearest: Nearest
+    notes: Notes
+    notes_problem: str
+    problems: tuple[str, ...]
+    files: tuple[RunFile, ...]
+
+
+@dataclass(frozen=True)
+class PostMortem:
+    html: Path
+    markdown: Path
+    json: Path
+    story: Story
+
+
+def render_post_mortem(
+    folder: Path, plans: Sequence[Plan], runs: Sequence[Summary], rendered_at: datetime
+) -> PostMortem:
+    """Write the three files into the folder.
+
+    Raises FileNotFoundError without a folder, OSError and ValueError where
+    incident.json cannot be read, and OSError where nothing can be written.
+    """
+    incident = read_incident(folder)
+    run = _load(folder, incident)
+    try:
+        notes, notes_problem = read_notes(folder), ""
+    except NotesError as error:
+        notes, notes_problem = Notes(), str(error)
+    story = _story(run, notes, notes_problem, plans, runs)
+    templates = environment("post_mortem")
+    # What stands under "What happened" is not told twice.
+    told = replace(run, notes=notes.model_copy(update={"summary": None, "impact": None, "authors": ()}))
+    shared = (chain, gpus, people, learning, actions, cost)
+    sections = {module.__name__.rpartition(".")[2]: build_section(module, told, templates) for module in shared}
+    made = PostMortem(folder / "post-mortem.html", folder / "post-mortem.md", folder / "post-mortem.json", story)
+    page = templates.get_template("post_mortem.html").render(story=story, sections=sections, rendered_at=rendered_at)
+    made.html.write_text(page, encoding="utf-8")
+    made.markdown.write_text(markdown("post_mortem", "post_mortem.md", story=story), encoding="utf-8")
+    content = {"format": FORMAT, "rendered_at": rendered_at, **story.model_dump(mode="json")}
+    made.json.write_bytes(to_json(content, indent=1, inf_nan_mode="null") + b"\n")
+    return made
+
+
+def _load(folder: Path, incident: Incident) -> IncidentRun:
+    run = load_run(folder)
+    return IncidentRun(
+        plan=None,
+        plan_text="",
+        history=run.history,
+        frames=run.frames,
+        verdicts=(),
+        result=run.result,
+        files=run.files,
+        problems=tuple(problem for problem in run.problems if not problem.startswith("plan.")),  # it never had one
+        incident=incident,
+    )
+
+
+def _story(run: IncidentRun, notes: Notes, notes_problem: str, plans: Sequence[Plan], runs: Sequence[Summary]) -> Story:
+    history, incident = run.history, run.incident
+    sign = first_sign(history)
+    found = findings(incident, history)
+    fatal = [line for line in history.of(KernelLineSeen) if line.decision == "quarantine"]
+    lines, left_out = _lines(run, notes)
+    alerts = [alert for alert in history.of(AlertSeen) if not alert.at_baseline]
+    seen = history.last(NodeSeen)
+    pods = _pods(run)
+    return Story(
+        incident=incident,
+        noticed=noticed(found),
+        headline=_headline(noticed(found), found),
+        zero=run.zero,
+        zero_is=sign.what if sign else "the window's beginning: nothing in it names a fault",
+        findings=found,
+        alerts=_alerts(history.of(AlertSeen)),
+        lines=lines,
+        lines_left_out=left_out,
+        pods=pods,
+        pods_known=bool(pods),
+        node_now=seen.snapshot if seen else None,
+        nearest=nearest_plan(
+            next(iter(fatal or history.of(KernelLineSeen)), None), alerts, plans, runs, incident.cluster_id
+        ),
+        notes=notes,
+        notes_problem=notes_problem,
+        problems=(*run.problems, *(problem.what for problem in history.of(Problem))),
+        files=run.files,
+    )
+
+
+def _headline(state: Noticed, found: Sequence[Finding]) -> str:
+    words = {
+        Noticed.YES: "The cluster noticed by itself",
+        Noticed.PARTLY: "The cluster noticed in part",
+        Noticed.NO: "The cluster did not notice",
+    }
+    wanted = [finding for finding in found if finding.id in ("alert", "taint")]
+    said = "; ".join(
+        f"{'alert' if one.id == 'alert' else 'quarantine'}: "
+        + ("not known" if one.status is Status.UNKNOWN else one.answer)
+        for one in wanted
+    )
+    return f"{words.get(state, 'Whether the cluster noticed cannot be told')} ({said})."
+
+
+def _alerts(seen: Sequence[AlertSeen]) -> tuple[AlertRow, ...]:
+    """One row per label set, in order of its first sight."""
+    lives: dict[str, list[AlertSeen]] = {}
+    for event in seen:
+        lives.setdefault(repr(sorted(event.labels.items())), []).append(event)
+    return tuple(_alert(life) for life in lives.values())
+
+
+def _alert(life: Sequence[AlertSeen]) -> AlertRow:
+    first = life[0]
+    own = ("alertname", "severity", "node", "Hostname")
+
+    def when(state: str) -> datetime | None:
+        return min((event.at for event in life if event.state == state and not event.at_baseline), default=None)
+
+    return AlertRow(
+        alert=first.alert,
+        severity=first.labels.get("severity"),
+        labels={key: value for key, value in first.labels.items() if key not in own},
+        summary=first.annotations.get("summary") or first.annotations.get("description", ""),
+        stood_before=any(event.at_baseline for event in life),
+        pending_at=when("pending"),
+        firing_at=when("firing"),
+        resolved_at=max((event.at for event in life if event.state == "resolved"), default=None),
+        receivers=tuple(sorted({name for event in life for name in event.receivers})),
+        silenced=any(event.silenced for event in life),
+    )
+
+
+def _lines(run: IncidentRun, notes: Notes) -> tuple[tuple[Line, ...], int]:
+    """Machines' and people's accounts in one order; a long one is cut in the middle, and the count of it is told."""
+    lines = []
+    for record in run.history.records:
+        said = None if isinstance(record.event, TargetsChosen) else narrate(record.event)
+        if said:
+            at = said.at or record.at
+            lines.append(Line(at=at, offset_s=run.offset_s(at), actor=said.actor, text=said.text, tone=said.tone))
+    for human in notes.moments():
+        who = human.who or "somebody"
+        lines.append(Line(at=human.at, offset_s=run.offset_s(human.at), actor=who, text=human.what, tone="mark"))
+    lines.sort(key=lambda line: line.at)
+    head, tail = MOST_ROWS // 2, MOST_ROWS - MOST_ROWS // 2
+    shown = lines if len(lines) <= MOST_ROWS else [*lines[:head], *lines[-tail:]]
+    return tuple(shown), len(lines) - len(shown)
+
+
+def _pods(run: IncidentRun) -> tuple[PodRow, ...]:
+    rows = run.frames.pods.sort_values("time")
+    columns = (rows["namespace"], rows["pod"], rows["gpus"], rows["time"])
+    return tuple(
+        PodRow(pod=f"{namespace}/{pod}", gpus=int(gpus), first_seen=at.to_pydatetime())
+        for namespace, pod, gpus, at in zip(*columns, strict=True)
+    )

@@ -1,0 +1,125 @@
+"""How kubectl writes durations, labels, selectors and containers into the cells of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+Json = dict[str, Any]
+Cell = str | int | bool
+Cells = Callable[[Json], list[Cell]]
+
+NONE = "<none>"
+UNSET = "<unset>"
+UNKNOWN = "<unknown>"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Column titles and what fills them. A leading + marks what only `-o wide` shows, a trailing `:integer`,
+    `:boolean` or `:date` what is no string."""
+
+    titles: tuple[str, ...]
+    cells: Cells
+    marks: Callable[[Json], Json] = lambda obj: {}
+    """What a row says of its object besides the cells: `conditions`."""
+
+    def definitions(self) -> list[Json]:
+        """columnDefinitions of the Table."""
+        return [_definition(title) for title in self.titles]
+
+
+def _definition(title: str) -> Json:
+    name, _, kind = title.lstrip("+").partition(":")
+    return {
+        "name": name,
+        "type": kind or "string",
+        "format": "name" if name == "Name" else "",
+        "description": "",
+        "priority": 1 if title.startswith("+") else 0,
+    }
+
+
+def human(seconds: float) -> str:
+    """A duration as kubectl shows it: 45s, 3m20s, 5h, 12d."""
+    whole = max(int(seconds), 0)
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    # Up to which duration which units are shown (k8s.io/apimachinery/pkg/util/duration, HumanDuration).
+    steps: tuple[tuple[int, str], ...] = (
+        (120, f"{whole}s"),
+        (600, _pair(minutes, "m", whole % 60, "s")),
+        (3 * 3600, f"{minutes}m"),
+        (8 * 3600, _pair(hours, "h", minutes % 60, "m")),
+        (48 * 3600, f"{hours}h"),
+        (8 * 86400, _pair(days, "d", hours % 24, "h")),
+        (730 * 86400, f"{days}d"),
+    )
+    return next((text for limit, text in steps if whole < limit), _pair(days // 365, "y", days % 365, "d"))
+
+
+def _pair(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+
+
+def since(stamp: str | None) -> str:
+    """Age of a timestamp."""
+    if not stamp:
+        return UNKNOWN
+    return human((datetime.now(UTC) - moment(stamp)).total_seconds())
+
+
+def moment(stamp: str) -> datetime:
+    """A metav1.Time or MicroTime."""
+    return datetime.fromisoformat(stamp)
+
+
+def age(obj: Json) -> str:
+    """The cell of an Age column."""
+    return since(obj["metadata"].get("creationTimestamp"))
+
+
+def name(obj: Json) -> str:
+    """The cell of a Name column; a bookmark's object has no name."""
+    return str(obj["metadata"].get("name", ""))
+
+
+def pairs(labels: Json | None) -> str:
+    """Labels: a=b,c=d."""
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
+
+
+def selector(found: Json | None) -> str:
+    """A LabelSelector: a=b,c in (d,e)."""
+    terms = [f"{key}={value}" for key, value in sorted(((found or {}).get("matchLabels") or {}).items())]
+    for item in (found or {}).get("matchExpressions") or []:
+        match item["operator"]:
+            case "Exists":
+                terms.append(item["key"])
+            case "DoesNotExist":
+                terms.append(f"!{item['key']}")
+            case operator:
+                terms.append(f"{item['key']} {operator.lower()} ({','.join(sorted(item.get('values') or []))})")
+    return ",".join(terms) or NONE
+
+
+def containers(spec: Json | None) -> tuple[str, str]:
+    """Names and images of a pod's containers."""
+    found = (spec or {}).get("containers") or []
+    return ",".join(item["name"] for item in found), ",".join(item.get("image", "") for item in found)
+
+
+def some(found: list[str], most: int = 3) -> str:
+    """The first of many, and how many more there are."""
+    shown = ",".join(found[:most])
+    return f"{shown} + {len(found) - most} more..." if len(found) > most else shown
+
+
+def condition(obj: Json, kind: str) -> Json:
+    """The status condition of that type, or {}."""
+    for item in (obj.get("status") or {}).get("conditions") or []:
+        if item.get("type") == kind:
+            found: Json = item
+            return found
+    return {}

@@ -1,0 +1,43 @@
+"""`python -m gameday.rehearsal.lab`: a real control plane; one JSON line on stdout when it serves."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from pathlib import Path
+
+from gameday.rehearsal.children import ChildError
+from gameday.rehearsal.lab.control_plane import ControlPlane
+from gameday.rehearsal.process import die_with_parent
+from gameday.rehearsal.programs import ProgramMissingError
+from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals
+
+
+def main() -> int:
+    """Serve; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m gameday.rehearsal.lab", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True, help="certificates, kubeconfigs, etcd's data and logs")
+    folder: Path = parser.parse_args().data_dir.absolute()
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="lab %(levelname)s %(message)s")
+    plane = ControlPlane(folder)
+    with broken_off_by_signals():
+        die_with_parent()
+        try:
+            plane.start()
+            ready = {"ready": True, "url": plane.url, "kubeconfig": str(folder / "admin.kubeconfig")}
+            print(json.dumps(ready), flush=True)
+            plane.supervise()
+        except (ChildError, ProgramMissingError, OSError) as error:
+            print(f"lab: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            ignore_signals()
+            plane.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

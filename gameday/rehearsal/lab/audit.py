@@ -1,0 +1,36 @@
+"""The API server's own record of who asked for what: evidence of what a game-day costs and which rights it uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        # The cluster's own machinery and the heartbeats of its nodes would drown everybody else.
+        {
+            "level": "None",
+            "users": ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"],
+        },
+        {"level": "None", "userGroups": ["system:nodes", "system:serviceaccounts:kube-system"]},
+        # Not the bodies: logging answers of LISTs costs an API server its memory (research, control-plane.md 2.0).
+        {"level": "Metadata"},
+    ],
+}
+
+
+def audit_flags(folder: Path) -> dict[str, object]:
+    """kube-apiserver's flags; writes the policy. The log is `audit.log` in the folder, one JSON event a line."""
+    policy = folder / "audit-policy.yaml"
+    with policy.open("w", encoding="utf-8") as file:
+        YAML(typ="safe", pure=True).dump(_POLICY, file)
+    return {
+        "audit-policy-file": policy,
+        "audit-log-path": folder / "audit.log",
+        "audit-log-maxsize": 100,  # MB, then one older file is kept
+        "audit-log-maxbackup": 1,
+    }

@@ -1,0 +1,126 @@
+"""Who is who in the lab: every component has the stock identity it has in a cluster that kubeadm made, by certificate.
+
+One masters certificate for all would exempt every component from RBAC and from
+API Priority and Fairness (research, control-plane.md 7.3 "Identity trap").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gameday.rehearsal.certificates import Authority, KeyPair, signing_key
+from gameday.rehearsal.kubeconfig import write_kubeconfig
+
+ADMINS = "gameday:cluster-admins"
+"""Bound to cluster-admin by a ClusterRoleBinding, so that RBAC and APF see the administrator as anybody else."""
+
+NODES_USER = "gameday:virtual-nodes"
+"""All virtual nodes speak through one process and so as one user; the Node authorizer wants one for each node."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    user: str
+    groups: tuple[str, ...] = ()
+
+
+KUBECONFIGS: Mapping[str, Identity] = {
+    "admin": Identity("gameday-admin", (ADMINS,)),
+    "controller-manager": Identity("system:kube-controller-manager"),
+    "scheduler": Identity("system:kube-scheduler"),
+    # The group puts their heartbeats into APF's node-high level, where a real fleet's are.
+    "nodes": Identity(NODES_USER, ("system:nodes",)),
+}
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The files that the components are started with, all in one folder that only its owner may enter."""
+
+    ca: Authority
+    etcd_ca: Authority
+    front_proxy_ca: Authority
+    etcd: KeyPair
+    etcd_client: KeyPair
+    apiserver: KeyPair
+    controller_manager: KeyPair
+    scheduler: KeyPair
+    kubelet: KeyPair
+    kubelet_client: KeyPair
+    front_proxy_client: KeyPair
+    service_accounts: KeyPair
+
+
+def make_secrets(folder: Path) -> Secrets:
+    """Everything but the kubeconfigs, which need the API server's address. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    ca, etcd_ca, front = Authority(folder, "ca"), Authority(folder, "etcd-ca"), Authority(folder, "front-proxy-ca")
+    return Secrets(
+        ca=ca,
+        etcd_ca=etcd_ca,
+        front_proxy_ca=front,
+        etcd=etcd_ca.server("etcd", among_peers=True),
+        etcd_client=etcd_ca.client("apiserver-etcd-client", "kube-apiserver-etcd-client"),
+        apiserver=ca.server("kube-apiserver", ("kubernetes", "kubernetes.default", "kubernetes.default.svc")),
+        controller_manager=ca.server("kube-controller-manager"),
+        scheduler=ca.server("kube-scheduler"),
+        kubelet=ca.server("kubelet"),
+        kubelet_client=ca.client("apiserver-kubelet-client", "kube-apiserver-kubelet-client"),
+        front_proxy_client=front.client("front-proxy-client", "front-proxy-client"),
+        service_accounts=signing_key(folder, "service-accounts"),
+    )
+
+
+def write_kubeconfigs(folder: Path, secrets: Secrets, url: str) -> None:
+    """`<name>.kubeconfig` in `folder` for each of KUBECONFIGS, mode 0600."""
+    for name, identity in KUBECONFIGS.items():
+        pair = secrets.ca.client(f"{name}-client", identity.user, identity.groups)
+        write_kubeconfig(
+            folder / f"{name}.kubeconfig",
+            name,
+            cluster={"server": url, "certificate-authority": str(secrets.ca.certificate)},
+            user={"client-certificate": str(pair.certificate), "client-key": str(pair.key)},
+        )
+
+
+def first_bindings() -> Sequence[tuple[str, dict[str, Any]]]:
+    """(collection, object) of what RBAC needs before the non-masters identities may do their work."""
+    group = "rbac.authorization.k8s.io"
+    roles, bindings = f"/apis/{group}/v1/clusterroles", f"/apis/{group}/v1/clusterrolebindings"
+
+    def binding(name: str, role: str, kind: str, subject: str) -> dict[str, Any]:
+        return {
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": group, "kind": kind, "name": subject}],
+        }
+
+    return (
+        (bindings, binding(ADMINS, "cluster-admin", "Group", ADMINS)),
+        # What an API server may do on kubelets is RBAC's, too: kubeadm binds the same stock role to the same user.
+        (
+            bindings,
+            binding("gameday:apiserver-kubelet", "system:kubelet-api-admin", "User", "kube-apiserver-kubelet-client"),
+        ),
+        (roles, {"metadata": {"name": NODES_USER}, "rules": _NODES_RULES}),
+        (bindings, binding(NODES_USER, NODES_USER, "User", NODES_USER)),
+    )
+
+
+def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+
+
+# What a kubelet does, and no Secret: its pods' volumes are not mounted.
+_NODES_RULES = [
+    _rule("", ["nodes"], ["create", "list", "watch", "patch"]),
+    _rule("", ["nodes/status"], ["patch"]),
+    _rule("", ["pods"], ["list", "watch", "delete"]),
+    _rule("", ["pods/status"], ["patch"]),
+    _rule("", ["events"], ["create", "patch"]),
+    _rule("coordination.k8s.io", ["leases"], ["create", "get", "update"]),
+]

@@ -1,0 +1,97 @@
+"""The lab as one thing to start and end: the control plane, this project's rights in it, and virtual GPU nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from gameday import __version__
+from gameday.rehearsal.children import Child, ChildError
+from gameday.rehearsal.folder import STATE, FolderHeldError, HeldFolder
+from gameday.rehearsal.lab.control_plane import ControlPlane
+from gameday.rehearsal.programs import ProgramMissingError
+from gameday.rehearsal.seed import SeedError, seeding
+
+ACCOUNTS = ("gameday-runner", "gameday-node-health", "gameday-reaper")
+"""Service accounts of deploy/rbac that get a kubeconfig, `<name>.kubeconfig` in the lab's folder."""
+
+# 1,000 nodes on two cores.
+_REGISTERED_WITHIN_S = 180.0
+
+
+class LabError(Exception):
+    """The lab could not be started; the message says which part, why, and where its log is."""
+
+
+class Lab:
+    """`start`, `supervise`, and in any case `end`."""
+
+    def __init__(self, folder: Path, nodes: int, gpus: int, say: Callable[[str], None]) -> None:
+        """`say` gets one line when a component crashed. Without nodes it is the bare control plane."""
+        self.folder = folder.resolve()
+        self.control_plane = ControlPlane(self.folder / "control-plane", say)
+        self.admin_kubeconfig = self.control_plane.folder / "admin.kubeconfig"
+        self._nodes = nodes
+        self._gpus = gpus
+        self._held: HeldFolder | None = None
+
+    def start(self) -> None:
+        """Until everything is ready. Raises LabError."""
+        try:
+            self._held = HeldFolder(self.folder)
+            self.control_plane.start()
+            with seeding(self.admin_kubeconfig) as seeder:
+                seeder.rights()
+                for account in ACCOUNTS:
+                    seeder.service_account_kubeconfig(account, self.folder / f"{account}.kubeconfig")
+                if self._nodes:
+                    self._start_nodes()
+                    seeder.await_schedulable(self._nodes)
+            self._write_state()
+        except (ChildError, ProgramMissingError, SeedError) as error:
+            raise LabError(str(error)) from None
+        except FolderHeldError as error:
+            raise LabError(
+                f"a lab or a rehearsal (process {error.pid}) runs in {self.folder};"
+                f" `gameday lab down --folder {shlex.quote(str(self.folder))}` ends it"
+            ) from None
+        except OSError as error:
+            raise LabError(f"{error.filename or self.folder}: {error.strerror}") from None
+
+    def supervise(self) -> NoReturn:
+        """Start again whatever crashes, for ever: a signal's handler has to raise."""
+        self.control_plane.supervise()
+
+    def end(self) -> None:
+        """End every process; the folder stays for whoever wants to read the logs."""
+        self.control_plane.end()
+        if self._held:
+            self._held.release()
+
+    def _start_nodes(self) -> None:
+        plane = self.control_plane
+        assert plane.ports is not None
+        arguments = {
+            "kubeconfig": plane.folder / "nodes.kubeconfig",
+            "tls-folder": plane.folder,
+            "nodes": self._nodes,
+            "gpus": self._gpus,
+            "port": plane.ports.nodes,
+            "state-dir": self.folder / "pods",
+        }
+        words = [f"--{name}={value}" for name, value in arguments.items()]
+        argv = [sys.executable, "-m", "gameday.rehearsal.nodes", *words]
+        child = Child("nodes", argv, plane.folder / "nodes.log")
+        plane.supervisor.spawn(child, f"http://127.0.0.1:{plane.ports.nodes}/metrics", f"v{__version__}")
+        child.await_ready_line(_REGISTERED_WITHIN_S)
+
+    def _write_state(self) -> None:
+        state = {"pid": os.getpid(), "url": self.control_plane.url, "kubeconfig": str(self.admin_kubeconfig)}
+        part = self.folder / f"{STATE}.part"
+        part.write_text(json.dumps(state), encoding="utf-8")
+        part.replace(self.folder / STATE)

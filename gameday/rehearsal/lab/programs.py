@@ -1,0 +1,137 @@
+"""Which control-plane programs are used: the user's own where their versions fit, else those that `make lab` built.
+
+Only the standard library is imported here: `scripts/build_lab.py` asks this
+module before there is a virtual environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from gameday.rehearsal.programs import TOOLS, ProgramMissingError
+from gameday.shipped import checkout
+
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "etcd": ("etcd",),
+    "kubernetes": ("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+    "kwok": ("kwok",),
+}
+"""The programs that each Go module below `lab/` builds. kwok is for comparison; the lab runs without it."""
+
+# The oldest releases that the lab is meant for. etcd 3.4 and 3.5 answer Kubernetes' consistent reads differently, and
+# of kwok only 0.8 was tried.
+_OLDEST = {"etcd": (3, 6), "kwok": (0, 8), **dict.fromkeys(MODULES["kubernetes"], (1, 35))}
+# Kubernetes' version skew policy: not newer than the API server, and at most one minor release older.
+_SKEW = 1
+_VERSION_WITHIN_S = 20.0
+_SAID = re.compile(r"(?:Kubernetes v|etcd Version: |kwok version v)(\d+)\.(\d+)\.(\S+)")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program file and the version it says it is, `(major, minor, patch and whatever follows)`."""
+
+    path: Path
+    version: tuple[int, int, str]
+
+    @property
+    def minor(self) -> tuple[int, int]:
+        return self.version[:2]
+
+    @property
+    def release(self) -> str:
+        return "v{}.{}.{}".format(*self.version)
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.release})"
+
+
+def find_programs() -> dict[str, Program]:
+    """etcd and the three components by name, from PATH, KUBEBUILDER_ASSETS or the tool folder, in that order.
+
+    Raises ProgramMissingError with what was found and what to do.
+    """
+    folders = [*users_folders(), TOOLS / "bin"]
+    return {**find_module("etcd", folders), **find_module("kubernetes", folders)}
+
+
+def users_folders() -> list[Path]:
+    """The folders of PATH and KUBEBUILDER_ASSETS; the project's own tool folder is none of them."""
+    named = [*os.environ.get("PATH", os.defpath).split(os.pathsep), os.environ.get("KUBEBUILDER_ASSETS", "")]
+    own = (TOOLS / "bin").resolve()
+    return [folder for folder in map(Path, filter(None, dict.fromkeys(named))) if folder.resolve() != own]
+
+
+def find_module(module: str, folders: Sequence[Path]) -> dict[str, Program]:
+    """A module's programs, the first in the folders that fit, also each other; raises ProgramMissingError."""
+    leading, *others = MODULES[module]
+    passed_over: dict[str, None] = {}
+    for leader in _fitting(leading, folders, None, passed_over):
+        found = {leading: leader}
+        for name in others:
+            if follower := next(_fitting(name, folders, leader, passed_over), None):
+                found[name] = follower
+            else:
+                passed_over[f"no {name} that goes with {leader}"] = None
+        if len(found) == len(MODULES[module]):
+            return found
+    seen = f" ({'; '.join(passed_over)})" if passed_over else ""
+    searched, build = (
+        (f"on PATH, in KUBEBUILDER_ASSETS or in {TOOLS / 'bin'}", "run `make lab`, which builds it with Go")
+        if checkout()
+        else ("on PATH or in KUBEBUILDER_ASSETS", "put it there; `make lab` in a checkout of the project builds it")
+    )
+    raise ProgramMissingError(
+        f"the lab needs {', '.join(MODULES[module])}, and none that fits is {searched}{seen}: {build}"
+    )
+
+
+def _fitting(
+    name: str, folders: Sequence[Path], apiserver: Program | None, passed_over: dict[str, None]
+) -> Iterator[Program]:
+    """Those of this name that fit; of the others, `passed_over` gets the reason."""
+    for folder in folders:
+        path = folder.absolute() / name
+        if not (path.is_file() and os.access(path, os.X_OK)):
+            continue
+        program = _ask_version(path)
+        if program is None:
+            passed_over[f"{path} does not say its version"] = None
+        elif why := _unfit(name, program, apiserver):
+            passed_over[f"{program} {why}"] = None
+        else:
+            yield program
+
+
+@cache
+def _ask_version(path: Path) -> Program | None:
+    try:
+        said = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_VERSION_WITHIN_S,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _SAID.search(said)
+    return Program(path, (int(match[1]), int(match[2]), match[3])) if match else None
+
+
+def _unfit(name: str, program: Program, apiserver: Program | None) -> str:
+    if program.minor < _OLDEST[name]:
+        return "is older than {}.{}".format(*_OLDEST[name])
+    if apiserver and not (
+        program.minor[0] == apiserver.minor[0] and 0 <= apiserver.minor[1] - program.minor[1] <= _SKEW
+    ):
+        return f"does not go with {apiserver}"
+    return ""

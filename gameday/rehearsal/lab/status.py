@@ -1,0 +1,64 @@
+"""How a lab's components are, asked now and from outside: what its supervisor wrote, and what each answers."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gameday.rehearsal.lab.supervisor import COMPONENTS_FILE
+
+# The metrics of 1,000 virtual nodes take seconds.
+_ANSWERS_WITHIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class ComponentStatus:
+    name: str
+    pid: int | None
+    """None between a crash and the next start."""
+    version: str
+    ready: bool
+    restarts: int
+    uptime_s: float
+    log: str
+
+
+def ask(folder: Path) -> list[ComponentStatus]:
+    """In the order they were started in; empty where nothing has been started. `folder` is the control plane's."""
+    try:
+        told: Mapping[str, Any] = json.loads((folder / COMPONENTS_FILE).read_text(encoding="utf-8"))
+        tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    except (OSError, ValueError):  # it starts or ends just now
+        return []
+    with (
+        httpx.Client(verify=tls, trust_env=False, timeout=_ANSWERS_WITHIN_S) as http,
+        ThreadPoolExecutor(max(1, len(told))) as pool,
+    ):
+        return list(pool.map(lambda name: _ask(http, name, told[name]), told))
+
+
+def _ask(http: httpx.Client, name: str, told: Mapping[str, Any]) -> ComponentStatus:
+    return ComponentStatus(
+        name,
+        told["pid"],
+        told["version"],
+        told["pid"] is not None and _answers(http, told["ready_url"]),
+        told["restarts"],
+        round(time.time() - told["started_at"], 1) if told["pid"] is not None else 0.0,
+        told["log"],
+    )
+
+
+def _answers(http: httpx.Client, url: str) -> bool:
+    try:
+        return http.get(url).status_code == httpx.codes.OK
+    except httpx.HTTPError:
+        return False

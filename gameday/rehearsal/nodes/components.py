@@ -1,0 +1,122 @@
+"""The pods of one machine as its container runtime and its kernel see them: sandboxes, cgroups, and who is frozen.
+
+What a frozen pod does not do any more is modelled where it would show: the
+exporter does not answer, lines do not leave the node, GPUs are not handed out,
+and the log store's process is stopped for real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gameday.faults.component_pods import Component, component_of
+from gameday.host.base import HostError
+from gameday.rehearsal.apiclient import Object
+
+_ROOT = "/sys/fs/cgroup"
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """One pod's, as CRI tells it. The runtime's id is the UID without dashes, twice, to be 64 digits long."""
+
+    uid: str
+    namespace: str
+    name: str
+    labels: dict[str, str]
+    burstable: bool
+
+    @classmethod
+    def of(cls, pod: Object) -> Sandbox:
+        meta = pod["metadata"]
+        return cls(
+            uid=meta["uid"],
+            namespace=meta["namespace"],
+            name=meta["name"],
+            labels=dict(meta.get("labels") or {}),
+            burstable=any(container.get("resources") for container in pod["spec"]["containers"]),
+        )
+
+    @property
+    def id(self) -> str:
+        return self.uid.replace("-", "") * 2
+
+    @property
+    def slice(self) -> str:
+        """The cgroup's last name with systemd's driver: dashes would nest, so the UID's are underscores."""
+        return f"kubepods-{'burstable' if self.burstable else 'besteffort'}-pod{self.uid.replace('-', '_')}.slice"
+
+    @property
+    def cgroup(self) -> str:
+        above = self.slice.rpartition("-")[0]
+        return f"{_ROOT}/kubepods.slice/{above}.slice/{self.slice}"
+
+
+class Components:
+    """`changed` hears of a component that stopped or went on; `sandboxes` are the machine's pods now."""
+
+    def __init__(self, changed: Callable[[Component, bool], None]) -> None:
+        self._changed = changed
+        self.sandboxes: Callable[[], Iterable[Sandbox]] = tuple
+        self._frozen: dict[str, Component | None] = {}  # by UID
+        self._thawed = asyncio.Event()
+        self._thawed.set()
+
+    def frozen(self, component: Component) -> bool:
+        return component in self._frozen.values()
+
+    def frozen_pods(self) -> list[str]:
+        """Names of those that stand still, for whoever looks for what was left behind."""
+        return sorted(f"{one.namespace}/{one.name}" for one in self.sandboxes() if one.uid in self._frozen)
+
+    async def until_thawed(self, component: Component) -> None:
+        while self.frozen(component):
+            await self._thawed.wait()
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, and its cgroup with it."""
+        if uid in self._frozen:
+            self._set(uid, self._frozen[uid], frozen=False)
+
+    def reboot(self) -> None:
+        for uid in list(self._frozen):
+            self.forget(uid)
+
+    # The kernel's files
+
+    def read(self, path: str) -> str | None:
+        """None: no such file."""
+        found = self._at(path)
+        if found is None:
+            return None
+        sandbox, name = found
+        frozen = sandbox.uid in self._frozen
+        return {"cgroup.freeze": f"{frozen:d}\n", "cgroup.events": f"populated 1\nfrozen {frozen:d}\n"}.get(name)
+
+    def write(self, path: str, content: str) -> None:
+        """Raises HostError, as the kernel would refuse."""
+        found = self._at(path)
+        if found is None or found[1] != "cgroup.freeze":
+            raise HostError(f"{path}: No such file or directory (ENOENT)")
+        if content.strip() not in ("0", "1"):
+            raise HostError(f"{path}: Invalid argument (EINVAL): {content[:20]!r}")
+        sandbox = found[0]
+        self._set(sandbox.uid, component_of(sandbox.labels), frozen=content.strip() == "1")
+
+    def _at(self, path: str) -> tuple[Sandbox, str] | None:
+        folder, _, name = path.rpartition("/")
+        return next(((one, name) for one in self.sandboxes() if one.cgroup == folder), None)
+
+    def _set(self, uid: str, component: Component | None, *, frozen: bool) -> None:
+        if frozen == (uid in self._frozen):
+            return
+        if frozen:
+            self._frozen[uid] = component
+            self._thawed.clear()
+        else:
+            self._frozen.pop(uid)
+            self._thawed.set()
+        if component:
+            self._changed(component, frozen)

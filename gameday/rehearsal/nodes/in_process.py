@@ -1,0 +1,134 @@
+"""A host of the model of GPUs in this very process: to play a fault in an instant, and read what it does.
+
+What `gameday.host.virtual` reaches by HTTP, on a clock that runs on when it is told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from gameday.faults.registry import fault_for
+from gameday.host.base import GpuSample, GpuUser, HostError, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.plan.models import FaultParameters
+from gameday.rehearsal.nodes.dcgm import DcgmCache
+from gameday.rehearsal.nodes.files import read_file, write_file
+from gameday.rehearsal.nodes.gpus import GpuFleet
+from gameday.rehearsal.nodes.machine import Machine
+from gameday.rehearsal.nodes.programs.run import run_program
+from gameday.rehearsal.nodes.work import ModelWork, end_work
+
+# Each look at the GPUs lets so much time pass, so that what follows a change is seen to.
+_A_LOOK_S = 0.1
+
+
+class Clock:
+    """Real time, and what is added to it."""
+
+    def __init__(self) -> None:
+        self._added_s = 1000.0
+
+    def __call__(self) -> float:
+        return self._added_s + time.monotonic()
+
+    def pass_by(self, seconds: float) -> None:
+        self._added_s += seconds
+
+
+class ModelHost:
+    """Implements Host; `did` tells what it was asked to change or run, as a person would type it."""
+
+    def __init__(self, gpus: int = 4) -> None:
+        self.clock = Clock()
+        self.fleet = GpuFleet(["a"], gpus, self.clock)
+        self.machine = Machine(0, "a", self.fleet, DcgmCache(self.fleet, self.clock), lambda *_: None, boot_s=0.01)
+        self.did: list[str] = []
+
+    def write_kernel_log(self, record: str) -> None:
+        self.did.append(f"write to /dev/kmsg: {record}")
+        self.machine.log.write(record)
+
+    def read_kernel_log(self) -> list[str]:
+        return self.machine.log.lines()
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+        self.did.append(f"run: {shlex.join(argv)}")
+        return asyncio.run(run_program(self.machine, list(argv), timeout_s))
+
+    def read_file(self, path: str) -> str:
+        return read_file(self.machine, path)
+
+    def write_file(self, path: str, content: str) -> None:
+        self.did.append(f"write to {path}: {content}")
+        write_file(self.machine, path, content)
+
+    def boot_id(self) -> str:
+        return self.machine.boot_id
+
+    def gpus(self) -> list[GpuSample]:
+        self.clock.pass_by(_A_LOOK_S)
+        return self.machine.samples()
+
+    def measure_load(self, gpu: int, seconds: float) -> LoadResult:
+        return asyncio.run(self.machine.measure_load(gpu, seconds))
+
+    def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
+        if gpu in self.machine.works:
+            raise HostError(f"GPU {gpu} has work already")
+        self.did.append(f"start work on GPU {gpu}: {order.model_dump_json()}")
+        work = ModelWork(self.machine, gpu, order)
+        work.begin()
+        self.clock.pass_by(_A_LOOK_S)
+        return work.report()
+
+    def steer_work(self, gpu: int, utilization: float) -> None:
+        self._work(gpu).steer(utilization)
+
+    def work_report(self, gpu: int) -> WorkReport | None:
+        return self._work(gpu).report() if gpu in self.machine.works else None
+
+    def end_work(self, gpu: int) -> WorkReport | None:
+        self.did.append(f"end our work on GPU {gpu}")
+        last = self.work_report(gpu)
+        end_work(self.machine, gpu)
+        return last
+
+    def work_runs(self, gpu: int) -> bool:
+        return gpu in self.machine.works
+
+    def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
+        return tuple(GpuUser(pid=pid, command=command) for pid, command in self.machine.gpu_users(gpu))
+
+    def _work(self, gpu: int) -> ModelWork:
+        work = self.machine.works[gpu]
+        assert isinstance(work, ModelWork)
+        return work
+
+
+def play(parameters: FaultParameters, gpu: int, gpus: int) -> list[str]:
+    """Every command and write of the fault's way in and out, on a model node of so many GPUs.
+
+    Where the model refuses what a node may not, the last line says so.
+    """
+    host, fault = ModelHost(gpus), fault_for(parameters)
+    lines: list[str] = []
+    state: dict[str, str] = {}
+    try:
+        state = fault.prior(parameters, gpu, host)
+        state |= fault.inject(parameters, gpu, host).undo_state
+        lines += _taken(host, "inject: ")
+        fault.undo(parameters, gpu, host, state)
+        fault.verify_undone(parameters, gpu, host, state)
+        lines += _taken(host, "undo: ")
+    except HostError as error:
+        lines += [*_taken(host, ""), f"the model of a node refuses: {error}"]
+    return lines or ["run and write nothing on the host"]
+
+
+def _taken(host: ModelHost, way: str) -> list[str]:
+    """Each thing once, in the order of its first time; most are reads that come again."""
+    did, host.did = Counter(host.did), []
+    return [f"{way}{what}" + (f" ({times} times)" if times > 1 else "") for what, times in did.items()]

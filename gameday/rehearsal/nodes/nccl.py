@@ -1,0 +1,131 @@
+"""How fast the GPUs of a virtual machine reduce among each other: the path NCCL takes, and what that path yields.
+
+NCCL's own order is followed: the environment before /etc/nccl.conf; peer to
+peer over NVLink, else shared memory, else the network, and there InfiniBand
+before sockets. Every communicator begins with a socket, whatever carries the
+data. Ranks of one node that use sockets talk to an address of their own, which
+Linux carries over `lo`: no queue of a real interface is on that way, so netem
+does not slow it, here as there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gameday.rehearsal.nodes.gpus import NVLINKS
+from gameday.rehearsal.nodes.machine import Machine
+
+CONF = "/etc/nccl.conf"
+_NVSWITCH_GBS = 470.0
+"""Eight H100 SXM: 460 to 480 measured (research/gpu-health.md 5.2)."""
+_NVLINK_GBS = 335.0
+"""Fewer than eight: NVLink peer to peer, the floor of Azure's H100 test (5.2, NDv5)."""
+_SHARED_MEMORY_GBS = 40.0
+"""Through host memory: an H100 without NVLink reaches 35 to 45 (5.2)."""
+_INFINIBAND_GBS = 150.0
+"""Adapters looped back: NVSentinel's preflight default for NVLink-class nodes (5.2)."""
+_SOCKET_GBS = 3.0
+"""Our choice: some TCP streams over `lo`."""
+_HALF = 0.5
+"""What we let GPUDirect RDMA, or the protocol LL, be worth."""
+_TREE = 0.8
+"""Our choice for the tree on one node, where a ring is the better algorithm."""
+_CHANNELS = 16
+_IB_WAIT_US = 4.096
+_IB_ROUND_TRIP_US = 100.0
+"""Our choice: what a loaded adapter needs at times before it acknowledges."""
+_GIDS = 4
+_SMALLEST_RING = 2
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """`gbs`: bus bandwidth, GB/s; `path` in NCCL's own words. `error`: it came to nothing, and why."""
+
+    gbs: float = 0.0
+    path: str = ""
+    error: str = ""
+
+
+def all_reduce(machine: Machine, gpus: list[int], environment: dict[str, str]) -> Reduced:
+    settings = _conf(machine.extra_files.get(CONF, "")) | environment
+    if _socket(machine, settings) is None:
+        wanted = settings.get("NCCL_SOCKET_IFNAME", "any")
+        return Reduced(error=f"Bootstrap : no socket interface found (NCCL_SOCKET_IFNAME={wanted}): internal error")
+    if len(gpus) < _SMALLEST_RING:
+        return Reduced()
+    return _narrowed(_carried(machine, gpus, settings), settings)
+
+
+def _conf(text: str) -> dict[str, str]:
+    """NCCL takes the first line of a variable: it sets what is not set yet."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def _carried(machine: Machine, gpus: list[int], settings: dict[str, str]) -> Reduced:
+    links = min(int(machine.fleet.nvlinks[machine.index, gpu]) for gpu in gpus)
+    apart = settings.get("NCCL_P2P_DISABLE") == "1" or settings.get("NCCL_P2P_LEVEL") in ("LOC", "0")
+    if links and not apart:
+        full = _NVSWITCH_GBS if len(gpus) == len(machine.gpus) else _NVLINK_GBS
+        return Reduced(full * links / NVLINKS, "P2P/CUMEM")
+    if settings.get("NCCL_SHM_DISABLE") != "1":
+        return Reduced(_SHARED_MEMORY_GBS, "SHM/direct")
+    adapters = _adapters(machine, settings)
+    if not adapters:
+        return Reduced(_SOCKET_GBS, "NET/Socket")
+    if error := _infiniband_error(settings):
+        return Reduced(error=error)
+    near = 1.0 if settings.get("NCCL_NET_GDR_LEVEL") not in ("LOC", "0") else _HALF
+    path = "NET/IB/0/GDRDMA" if near == 1.0 else "NET/IB/0"
+    return Reduced(_INFINIBAND_GBS * near * min(1.0, len(adapters) / len(gpus)), path)
+
+
+def _infiniband_error(settings: dict[str, str]) -> str:
+    if int(settings.get("NCCL_IB_GID_INDEX", "-1")) >= _GIDS:
+        return "Call to ibv_modify_qp failed with error Invalid argument: unhandled system error"
+    exponent, again = int(settings.get("NCCL_IB_TIMEOUT", "20")), int(settings.get("NCCL_IB_RETRY_CNT", "7"))
+    finite = 0 < exponent < 32
+    if finite and _IB_WAIT_US * 2**exponent * (again + 1) < _IB_ROUND_TRIP_US:
+        return "NET/IB : Got completion with status=12 (transport retry counter exceeded): remote error"
+    return ""
+
+
+def _narrowed(reduced: Reduced, settings: dict[str, str]) -> Reduced:
+    """What algorithm, protocol and channels leave of a path."""
+    share = 1.0
+    if settings.get("NCCL_PROTO", "").upper() == "LL":
+        share *= _HALF
+    if settings.get("NCCL_ALGO", "").upper() == "TREE":
+        share *= _TREE
+    share *= min(1.0, int(settings.get("NCCL_MAX_NCHANNELS", _CHANNELS)) / _CHANNELS)
+    return Reduced(reduced.gbs * share, reduced.path, reduced.error)
+
+
+def _adapters(machine: Machine, settings: dict[str, str]) -> list[str]:
+    """InfiniBand adapters that NCCL may use: one a rail, whose port is up whatever IP over it does."""
+    if settings.get("NCCL_IB_DISABLE") == "1":
+        return []
+    names = [f"mlx5_{name.removeprefix('ib')}" for name in machine.network.interfaces if name.startswith("ib")]
+    return [name for name in names if _chosen(name, settings.get("NCCL_IB_HCA", ""))]
+
+
+def _socket(machine: Machine, settings: dict[str, str]) -> str | None:
+    """NCCL takes only interfaces that are up and have an address; `lo` and docker* where there is no other."""
+    wanted = settings.get("NCCL_SOCKET_IFNAME", "")
+    up = [one.name for one in machine.network.interfaces.values() if one.up]
+    return next((name for name in (*up, "lo") if _chosen(name, wanted)), None)
+
+
+def _chosen(name: str, wanted: str) -> bool:
+    """NCCL's lists: `a,b` are prefixes, `=a` is exact, `^a` is anything but; a port behind `:` is not looked at."""
+    if not wanted:
+        return True
+    without, exact = wanted.startswith("^"), wanted.lstrip("^").startswith("=")
+    listed = [part.partition(":")[0] for part in wanted.lstrip("^").removeprefix("=").split(",")]
+    found = name in listed if exact else name.startswith(tuple(listed))
+    return found != without

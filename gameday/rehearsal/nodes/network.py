@@ -1,0 +1,201 @@
+"""The network of a virtual machine: interfaces, their queues and routes, and what a packet meets on its way.
+
+One Ethernet interface that the node lives by, and an InfiniBand rail for each
+GPU with IP over it, as an HGX host has them. Only what traffic control and
+links do to the IP stack is modelled: RDMA does not pass here, and the virtual
+kubelet itself does not use this network, so a slow `eth0` does not slow it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+UPLINK = "eth0"
+API_SERVER = "10.64.255.10"
+"""Where the kubelet's connections go to, as `ss` tells them."""
+_GATEWAY = "10.64.255.254"
+_WIRE_MS = 0.08
+"""Round trip to a neighbour: our choice, of the order of an idle data-centre network."""
+_FQ_CODEL = {
+    "limit": 10240,
+    "flows": 1024,
+    "quantum": 1514,
+    "target": 4999,
+    "interval": 99999,
+    "memory_limit": 33554432,
+    "ecn": True,
+    "drop_batch": 64,
+}
+_UPLINK_QUEUES = 4
+
+
+@dataclass
+class Qdisc:
+    """A root qdisc somebody set; `options` in the form of `tc -j`: seconds, shares of one, bytes a second."""
+
+    kind: str
+    handle: str
+    options: dict[str, Any]
+
+
+@dataclass
+class Route:
+    """`source` is set on the kernel's own route to the interface's network."""
+
+    destination: str
+    device: str
+    gateway: str = ""
+    source: str = ""
+
+
+@dataclass
+class Interface:
+    name: str
+    index: int
+    link_type: str
+    mac: str
+    address: str
+    prefix: int
+    mtu: int
+    address6: str = ""
+    up: bool = True
+    qdisc: Qdisc | None = None  # None: the kernel's own default
+    carrier_changes: int = 1
+    packets: int = 1_000_000
+
+    @property
+    def operstate(self) -> str:
+        return "UP" if self.up else "DOWN"
+
+    @property
+    def flags(self) -> list[str]:
+        return ["BROADCAST", "MULTICAST", *(["UP", "LOWER_UP"] if self.up else [])]
+
+    @property
+    def network(self) -> str:
+        return f"{self.address.rsplit('.', 2)[0]}.0.0/{self.prefix}"
+
+    def qdiscs(self) -> list[dict[str, Any]]:
+        """As `tc -j qdisc show dev NAME` lists them."""
+        if self.qdisc:
+            own = {"kind": self.qdisc.kind, "handle": self.qdisc.handle, "root": True, "refcnt": 2}
+            return [own | {"options": self.qdisc.options}]
+        if self.name != UPLINK:
+            return [{"kind": "fq_codel", "handle": "0:", "root": True, "refcnt": 2, "options": _FQ_CODEL}]
+        children = [
+            {"kind": "fq_codel", "handle": "0:", "parent": f":{queue}", "options": _FQ_CODEL}
+            for queue in range(_UPLINK_QUEUES, 0, -1)
+        ]
+        return [{"kind": "mq", "handle": "0:", "root": True, "options": {}}, *children]
+
+
+@dataclass
+class Network:
+    """One machine's, as it is after a boot: everything up, nothing in the queues but the kernel's defaults."""
+
+    interfaces: dict[str, Interface]
+    static: list[Route] = field(default_factory=list)
+
+    @classmethod
+    def booted(cls, machine: int, gpus: int) -> Network:
+        """`machine` numbers the addresses: 10.64.x.y for Ethernet, 10.(128+rail).x.y for the rails."""
+        high, low = divmod(machine, 250)
+        host = f"{high}.{low + 1}"
+        mac = f"{high:02x}:{low + 1:02x}"
+        uplink = Interface(UPLINK, 2, "ether", f"02:42:0a:40:{mac}", f"10.64.{host}", 16, 1500)
+        rails = [
+            Interface(
+                f"ib{rail}",
+                3 + rail,
+                "infiniband",
+                f"00:00:10:49:fe:80:00:00:00:00:00:00:b8:59:9f:03:00:{rail:02x}:{mac}",
+                f"10.{128 + rail}.{host}",
+                16,
+                4092,
+                f"fd00:{128 + rail:x}::{high * 250 + low + 1:x}",
+            )
+            for rail in range(gpus)
+        ]
+        # Storage behind the first rail: a route that goes when the link does, and does not come back with it.
+        storage = [Route("10.200.0.0/16", rails[0].name, "10.128.255.254")] if rails else []
+        return cls({one.name: one for one in (uplink, *rails)}, storage)
+
+    def routes(self, device: str) -> list[Route]:
+        """Of IPv4, the interface's own network first; none while it is down."""
+        interface = self.interfaces[device]
+        if not interface.up:
+            return []
+        own = Route(interface.network, device, source=interface.address)
+        default = [Route("default", device, _GATEWAY)] if device == UPLINK else []
+        return [*default, own, *(route for route in self.static if route.device == device)]
+
+    def route_to(self, address: str) -> Route | None:
+        """The most specific one; None: the network is unreachable."""
+        routes = [route for name in self.interfaces for route in self.routes(name)]
+        fitting = [route for route in routes if route.destination == "default" or _within(address, route.destination)]
+        return max(fitting, key=lambda route: route.destination != "default", default=None)
+
+    def neighbour(self, device: str) -> str:
+        """An address next to ours that answers."""
+        head, low = self.interfaces[device].address.rsplit(".", 1)
+        return f"{head}.{int(low) + 1}"
+
+    def set_link(self, device: str, *, up: bool) -> None:
+        """Down: routes that somebody added and IPv6 addresses are gone, as on a real kernel, and stay so."""
+        interface = self.interfaces[device]
+        if interface.up == up:
+            return
+        interface.up = up
+        interface.carrier_changes += 1
+        if not up:
+            self.static = [route for route in self.static if route.device != device]
+            interface.address6 = ""
+
+
+def round_trips(interface: Interface, count: int, every_s: float, size: int) -> Iterator[float | None]:
+    """Milliseconds of each ping through the interface's queue; None where it is lost. Only the way out is queued."""
+    options = interface.qdisc.options if interface.qdisc else {}
+    dice = random.Random(f"{interface.mac}/{interface.packets}")  # noqa: S311 - a model's noise, not a secret
+    interface.packets += count
+    rate, burst_s, most_s = _shaping(interface, size)
+    free_at = -burst_s
+    for number in range(count):
+        sent = number * every_s
+        start = max(free_at, sent - burst_s)
+        queued = max(0.0, start - sent)
+        if queued > most_s:
+            yield None
+            continue
+        if rate:
+            free_at = start + size / rate
+        waited = max(0.0, free_at - sent) if rate else 0.0
+        delay = options.get("delay", {})
+        jitter = float(delay.get("jitter", 0.0))
+        held = max(0.0, float(delay.get("delay", 0.0)) + dice.uniform(-jitter, jitter))
+        lost = float(options.get("loss-random", {}).get("loss", 0.0))
+        broken = float(options.get("corrupt", {}).get("corrupt", 0.0))
+        if not interface.up or dice.random() < lost or dice.random() < broken:
+            yield None
+        else:
+            yield _WIRE_MS * dice.uniform(0.8, 1.4) + (waited + held) * 1000
+
+
+def _shaping(interface: Interface, size: int) -> tuple[float, float, float]:
+    """(bytes a second, seconds that a burst may go ahead, longest wait before a packet is dropped)."""
+    qdisc = interface.qdisc
+    if qdisc and qdisc.kind == "tbf":
+        rate = float(qdisc.options["rate"])
+        return rate, qdisc.options["burst"] / rate, qdisc.options["lat"] / 1e6
+    if qdisc and "rate" in qdisc.options:
+        rate = float(qdisc.options["rate"]["rate"])
+        return rate, 0.0, qdisc.options["limit"] * size / rate
+    return 0.0, 0.0, math.inf
+
+
+def _within(address: str, network: str) -> bool:
+    """All networks here are /16."""
+    return address.split(".")[:2] == network.split(".")[:2]

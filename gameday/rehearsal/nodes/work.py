@@ -1,0 +1,153 @@
+"""Work that goes on, on the model: the virtual counterpart of gameday.host.worker, with the same reports.
+
+A request that is answered line by line is the work's process: it begins with
+the request and ends with the connection, whoever drops that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+
+from gameday.host.base import Burn, CopyToGpu, HoldMemory, HostError, WorkOrder, WorkReport
+from gameday.host.cpus import parse_cpus
+from gameday.host.work import UNWATCHED_FOR_S
+from gameday.rehearsal.nodes.gpus import FAR_SHARE, NEAR_GBS
+from gameday.rehearsal.nodes.machine import MIB, Machine
+from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
+
+_REPORT_EVERY_S = 0.25
+"""Also how soon a connection that is gone ends the work."""
+_PRODUCTS_PER_S = 10
+_COPY_LOAD = 0.05
+"""Of the GPU: a copy keeps a copy engine busy and no SM."""
+_COMMAND = "python -m gameday.host.worker --gpu={}"
+_FIRST_PID = 2_000_000
+
+
+class ModelWork:
+    """One work on one GPU of a machine, from its beginning to `stop`."""
+
+    def __init__(self, machine: Machine, gpu: int, order: WorkOrder) -> None:
+        self.ended = asyncio.Event()
+        self._machine = machine
+        self._gpu = gpu
+        self._cell = machine.cell(gpu)
+        self._order = order
+        self._boot_id = machine.boot_id
+        self._began = self._watched_at = time.monotonic()
+        self._taken = self._take(order) if isinstance(order, HoldMemory) else 0
+
+    def begin(self) -> None:
+        self._machine.works[self._gpu] = self
+        self._machine.gpu_processes.setdefault(self._gpu, {})[self._pid] = _COMMAND.format(self._gpu)
+        self._machine.fleet.held_mib[self._cell] += self._taken
+        if not isinstance(self._order, HoldMemory):
+            load = self._order.utilization if isinstance(self._order, Burn) else _COPY_LOAD
+            self._machine.fleet.set_work_load(self._cell, load)
+
+    def stop(self) -> None:
+        """Idempotent. After a reboot there is nothing left of it but its name."""
+        if self._machine.works.get(self._gpu) is not self:
+            return
+        del self._machine.works[self._gpu]
+        self.ended.set()
+        self._machine.fleet.set_work_load(self._cell, 0.0)
+        if self._machine.boot_id == self._boot_id:
+            self._machine.gpu_processes.get(self._gpu, {}).pop(self._pid, None)
+            self._machine.fleet.held_mib[self._cell] -= self._taken
+
+    def steer(self, utilization: float) -> None:
+        """Raises HostError for work that is no burn."""
+        if not isinstance(self._order, Burn):
+            raise HostError(f"the work on GPU {self._gpu} is no burn: its load cannot be changed")
+        self._watched_at = time.monotonic()
+        self._machine.fleet.set_work_load(self._cell, utilization)
+
+    def report(self) -> WorkReport:
+        """With `error` where the work can go on no longer."""
+        seconds = round(time.monotonic() - self._began, 3)
+        if not self._machine.powered or self._machine.boot_id != self._boot_id:
+            return WorkReport(seconds=seconds, error="the machine went down")
+        if not self._machine.gpu_serves(self._gpu):
+            return WorkReport(seconds=seconds, error="CUDARuntimeError: cudaErrorDevicesUnavailable")
+        fleet = self._machine.fleet
+        fleet.advance()
+        match self._order:
+            case Burn(precision=precision):
+                if time.monotonic() - self._watched_at > UNWATCHED_FOR_S:
+                    why = f"nobody has watched the temperature for {UNWATCHED_FOR_S:g} s: the load was ended"
+                    return WorkReport(seconds=seconds, error=why)
+                others = max(float(fleet.pod_load[self._cell]), float(fleet.burst_load[self._cell]))
+                rate = fleet.gemm_tflops(self._cell, others) if fleet.work_load[self._cell] else 0.0
+                return WorkReport(
+                    seconds=seconds,
+                    tflops=round(rate if precision == "half" else rate * _SINGLE_SHARE, 1),
+                    products=1 + round(seconds * _PRODUCTS_PER_S),
+                    wrong_results=int(fleet.wrong_results[self._cell]),
+                )
+            case HoldMemory():
+                return self._memory(self._order, seconds)
+            case CopyToGpu(cpus=cpus):
+                near = parse_cpus(CPUS_OF_NODE[numa_node(self._gpu, len(self._machine.gpus))])
+                share = sum(1.0 if cpu in near else FAR_SHARE for cpu in cpus) / len(cpus)
+                return WorkReport(seconds=seconds, copy_gbs=round(NEAR_GBS * share, 2))
+
+    def _memory(self, order: HoldMemory, seconds: float) -> WorkReport:
+        free, held = self._machine.fleet.memory_free_mib(self._cell) * MIB, self._taken * MIB
+        blocks = held // order.block_bytes if order.block_bytes else 0
+        # Every other block is freed, the first one included, and what no block fitted into is free from the start.
+        unused = held - blocks // 2 * (order.block_bytes or 0) if blocks else 0
+        largest = max(free, order.block_bytes or 0)
+        return WorkReport(
+            seconds=seconds, held_bytes=held, unused_bytes=unused, free_bytes=free, largest_block_bytes=largest
+        )
+
+    def _take(self, order: HoldMemory) -> int:
+        """MiB. Raises HostError in the words of the real worker's error."""
+        free, leave = self._machine.fleet.memory_free_mib(self._cell), order.leave_bytes // MIB
+        if (free - leave) * MIB < 4 * (order.block_bytes or MIB):
+            raise HostError(f"MemoryError: {free} MiB are free, {leave} MiB are to be left: nothing to take")
+        return free - leave
+
+    @property
+    def _pid(self) -> int:
+        return _FIRST_PID + self._gpu
+
+
+_SINGLE_SHARE = 67 / 989
+"""FP32 without tensor cores to dense BF16: the H100 SXM data sheet's 67 and 989 TFLOP/s."""
+
+
+async def run_work(machine: Machine, gpu: int, order: WorkOrder) -> AsyncGenerator[WorkReport, None]:
+    """Reports until the work ends by itself, or the generator is closed. Raises HostError where it cannot begin."""
+    if gpu in machine.works:
+        raise HostError(f"GPU {gpu} of {machine.name} has work already")
+    if machine.fleet.lost[machine.cell(gpu)]:
+        raise HostError(f"CUDARuntimeError: GPU {gpu} of {machine.name} is lost")
+    work = ModelWork(machine, gpu, order)
+    work.begin()
+    try:
+        while not work.ended.is_set():
+            report = work.report()
+            yield report
+            if report.error:
+                return
+            await _pause(work)
+    finally:
+        work.stop()
+
+
+async def _pause(work: ModelWork) -> None:
+    try:
+        async with asyncio.timeout(_REPORT_EVERY_S):
+            await work.ended.wait()
+    except TimeoutError:
+        return
+
+
+def end_work(machine: Machine, gpu: int) -> None:
+    """Whoever began it. Idempotent."""
+    if work := machine.works.get(gpu):
+        work.stop()

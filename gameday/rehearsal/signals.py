@@ -1,0 +1,48 @@
+"""Ctrl-C and SIGTERM break off whatever a supervisor does, for certain and once; nothing breaks off the end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# What a handler raises is lost when it happens to run in a finalizer or in an at-fork hook, so it is raised again
+# until somebody says `ignore_signals`. Unwinding to there takes milliseconds.
+_AGAIN_AFTER_S = 1.0
+
+
+@contextmanager
+def broken_off_by_signals() -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM raises KeyboardInterrupt in this block; it has to end with `ignore_signals`."""
+    before = {which: signal.signal(which, _break_off) for which in _SIGNALS}
+    before[signal.SIGALRM] = signal.getsignal(signal.SIGALRM)
+    try:
+        yield
+    finally:
+        ignore_signals()
+        for which, handler in before.items():
+            signal.signal(which, handler)
+
+
+def ignore_signals() -> None:
+    """From here on nothing breaks off the end."""
+    for which in _SIGNALS:
+        signal.signal(which, signal.SIG_IGN)
+    if signal.getsignal(signal.SIGALRM) is _again:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _break_off(number: int, frame: FrameType | None) -> NoReturn:
+    """Only the first one interrupts: a second must not break off the end that the first began."""
+    for which in _SIGNALS:
+        signal.signal(which, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, _again)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER_S, _AGAIN_AFTER_S)
+    raise KeyboardInterrupt
+
+
+def _again(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt

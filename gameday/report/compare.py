@@ -1,0 +1,56 @@
+"""Set a run's durations and verdicts against earlier runs of its plan. Pure: the earlier runs are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from pydantic import BaseModel, Field
+
+from gameday.report.summary import Measure, Number, Summary
+
+FEWEST_RUNS = 3
+"""Earlier runs that measured a duration, below which none is called a regression: two make no peak."""
+OVER_PEAK = 0.05
+"""A duration this share above the slowest earlier one is a regression: the rule OpenShift's release gate uses for
+recovery times (openshift/release#54364, krkn#326)."""
+LEAST_S = 0.5
+"""...and at least this many seconds above it: half the shortest scrape interval of the shipped rules, below which two
+runs differ by when the sample fell."""
+
+
+class Trend(BaseModel):
+    """One duration over the earlier runs, oldest first; None where a run did not measure it."""
+
+    measure: Measure
+    now_s: float | None
+    previous_s: float | None
+    earlier_s: tuple[float | None, ...]
+    median_s: float | None
+    slowest_s: float | None
+    regressed: bool | None = Field(description="None where too few earlier runs, or this one, measured it")
+
+
+def trends(numbers: Sequence[Number], earlier: Sequence[Summary]) -> tuple[Trend, ...]:
+    return tuple(_trend(number, earlier) for number in numbers)
+
+
+def _trend(number: Number, earlier: Sequence[Summary]) -> Trend:
+    past = tuple(summary.seconds_of(number.measure) for summary in earlier)
+    measured = [seconds for seconds in past if seconds is not None]
+    slowest = max(measured, default=None)
+    return Trend(
+        measure=number.measure,
+        now_s=number.seconds,
+        previous_s=past[-1] if past else None,
+        earlier_s=past,
+        median_s=median(measured) if measured else None,
+        slowest_s=slowest,
+        regressed=_regressed(number.seconds, slowest) if len(measured) >= FEWEST_RUNS else None,
+    )
+
+
+def _regressed(now: float | None, slowest: float | None) -> bool | None:
+    if now is None or slowest is None:
+        return None
+    return now > slowest + max(OVER_PEAK * slowest, LEAST_S)

@@ -1,0 +1,99 @@
+"""A run as JUnit XML, so that a pipeline shows each expectation as a test: broken is a failure, unknown an error.
+
+`failure` stands for what was seen not to hold, `error` for what could not be
+judged. Valid by the two schemas that readers go by: Ant's (windyroad's
+JUnit.xsd), which wants more attributes than anybody reads, and that of
+Jenkins' xUnit plugin (junit-10.xsd).
+"""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from gameday.checks.outcome import Outcome
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import Cleanliness
+from gameday.report.run import Run
+from gameday.report.words import visible
+
+
+def junit(run: Run) -> bytes:
+    """One suite named for the plan, one case per verdict, and one for the cluster being left clean."""
+    started, records = run.started, run.history.records
+    cases = [_case(verdict) for verdict in run.verdicts] + [_clean_case(run)]
+    if run.result.outcome in (Outcome.REFUSED, Outcome.ABORTED):
+        cases.append(_ended_case(run))
+    seconds = (records[-1].at - records[0].at).total_seconds() if records else 0.0
+    plan, cluster = (started.plan_name, started.cluster_name) if started else ("", "")
+    suite = Element(
+        "testsuite",
+        name=_text(plan or "unknown plan"),
+        id="0",
+        package="gameday",
+        hostname=_text(cluster or "unknown cluster"),
+        tests=str(len(cases)),
+        failures=str(sum(case.find("failure") is not None for case in cases)),
+        errors=str(sum(case.find("error") is not None for case in cases)),
+        skipped="0",
+        time=f"{max(0.0, seconds):.3f}",
+    )
+    if records:
+        suite.set("timestamp", f"{records[0].at:%Y-%m-%dT%H:%M:%S}")
+    _properties(suite, run)
+    suite.extend(cases)
+    SubElement(suite, "system-out").text = _text(run.result.why)
+    SubElement(suite, "system-err")
+    root = Element("testsuites")
+    root.append(suite)
+    indent(root)
+    made: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
+    return made + b"\n"
+
+
+def _properties(suite: Element, run: Run) -> None:
+    started, properties = run.started, SubElement(suite, "properties")
+    values = {"outcome": str(run.result.outcome), "cluster-state": str(run.result.cleanliness)}
+    if started:
+        values |= {"run": started.run_id, "cluster": started.cluster, "plan-sha256": started.plan_sha256}
+        values |= {"trigger": started.trigger, "gameday-version": started.gameday_version}
+    for name, value in values.items():
+        SubElement(properties, "property", name=name, value=_text(value))
+
+
+def _case(verdict: Verdict) -> Element:
+    where = f" on {verdict.node}" if verdict.node and verdict.node not in verdict.expectation else ""
+    seconds = verdict.seconds or 0.0
+    case = _named(verdict.check, verdict.expectation + where, seconds)
+    bound = f"wanted {verdict.bound}; " if verdict.bound else ""
+    text = f"{bound}measured {verdict.measured or 'nothing'}; {verdict.why}"
+    if verdict.status is Status.BROKEN:
+        SubElement(case, "failure", message=_text(verdict.why or verdict.measured), type="broken").text = _text(text)
+    elif verdict.status is Status.UNKNOWN:
+        SubElement(case, "error", message=_text(verdict.why), type="unknown").text = _text(text)
+    return case
+
+
+def _clean_case(run: Run) -> Element:
+    case = _named("cluster-clean", "The cluster is left as it was found", 0.0)
+    if run.result.cleanliness is Cleanliness.DIRTY:
+        SubElement(case, "failure", message=_text(run.result.why), type="dirty")
+    elif run.result.cleanliness is Cleanliness.UNKNOWN:
+        SubElement(case, "error", message=_text(run.result.why), type="unknown")
+    return case
+
+
+def _ended_case(run: Run) -> Element:
+    """Without it a run that was refused before it judged anything would be a green suite."""
+    case = _named("run", "The run is carried out to its end", 0.0)
+    SubElement(case, "error", message=_text(run.result.why), type=str(run.result.outcome))
+    return case
+
+
+def _named(check: str, name: str, seconds: float) -> Element:
+    return Element("testcase", classname=f"gameday.{_text(check)}", name=_text(name), time=f"{seconds:.3f}")
+
+
+def _text(value: str) -> str:
+    """XML 1.0 cannot hold control characters at all, however they are escaped, nor half a surrogate pair."""
+    shown = visible(value).encode("utf-8", "replace").decode()
+    return "".join(c for c in shown if c not in "\ufffe\uffff")

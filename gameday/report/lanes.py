@@ -1,0 +1,183 @@
+"""The run as lanes on one time axis: the fault, what noticed it, what the nodes showed, and when each was so."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from pydantic import BaseModel
+
+from gameday.checks.residue import NODE_LIFECYCLE_DOMAIN
+from gameday.history.events import (
+    AlertSeen,
+    AllocatableSeen,
+    ConditionSeen,
+    FaultInjected,
+    FaultUndone,
+    Remediated,
+    Step,
+    StepEnded,
+    StepStarted,
+    TaintSeen,
+)
+from gameday.report.run import Run
+
+MOST_LANES = 60
+"""Lanes shown of one run; a cluster-wide upset is for the tables."""
+
+
+class Bar(BaseModel):
+    """From `start_s` to `end_s` after T+0; `open` where no end is on record: it lasted at least that long."""
+
+    start_s: float
+    end_s: float
+    tone: str
+    open: bool = False
+
+
+class Lane(BaseModel):
+    label: str
+    detail: str
+    bars: tuple[Bar, ...]
+
+
+class Lanes(BaseModel):
+    """`first_s` to `last_s` is the axis, seconds since T+0."""
+
+    first_s: float
+    last_s: float
+    lanes: tuple[Lane, ...]
+    left_out: int = 0
+
+
+def story(run: Run) -> Lanes:
+    """The handful of lanes that tell the run: the fault, the expected alerts and taints, repair, QA."""
+    expected = [alert for alert in run.history.of(AlertSeen) if alert.expected and not alert.at_baseline]
+    wanted = {taint.key for taint in run.plan.expect.taints} if run.plan else set()
+    taints = [taint for taint in run.history.of(TaintSeen) if taint.taint.key in wanted]
+    lanes = [*_faults(run), *_alerts(run, expected), *_taints(run, taints), *_remediations(run), *_qa(run)]
+    begin = min((bar.start_s for lane in lanes for bar in lane.bars), default=0.0)
+    end = max((bar.end_s for lane in lanes for bar in lane.bars), default=0.0)
+    return _on_axis(lanes, begin - 0.06 * (end - begin), end)
+
+
+def signals(run: Run) -> Lanes:
+    """Every signal that came or changed on a target, or fired anywhere, over the whole run."""
+    alerts = [alert for alert in run.history.of(AlertSeen) if not alert.at_baseline]
+    lanes = [*_faults(run), *_alerts(run, alerts), *_taints(run, run.history.of(TaintSeen))]
+    lanes += [*_conditions(run), *_allocatable(run)]
+    offsets = [run.offset_s(record.at) for record in run.history.records] or [0.0]
+    return _on_axis(lanes, min(offsets), max(offsets))
+
+
+def _on_axis(lanes: list[Lane], first_s: float, last_s: float) -> Lanes:
+    drawn = [lane for lane in lanes if lane.bars]
+    return Lanes(
+        first_s=first_s,
+        last_s=max(last_s, first_s + 0.001),
+        lanes=tuple(drawn[:MOST_LANES]),
+        left_out=max(0, len(drawn) - MOST_LANES),
+    )
+
+
+def _last_s(run: Run) -> float:
+    return max((run.offset_s(record.at) for record in run.history.records), default=0.0)
+
+
+def _faults(run: Run) -> list[Lane]:
+    lanes = []
+    undone = {event.intent: record.at for record, event in run.history.with_times(FaultUndone)}
+    for fault in run.history.of(FaultInjected):
+        end = undone.get(fault.intent)
+        start_s, end_s = run.offset_s(fault.written_at), run.offset_s(end) if end else _last_s(run)
+        gpu = f" GPU {fault.target.gpu}" if fault.target.gpu is not None else ""
+        bar = Bar(start_s=start_s, end_s=max(end_s, start_s), tone="fault", open=end is None)
+        lanes.append(Lane(label=f"Fault {fault.fault} in", detail=f"{fault.target.node}{gpu}", bars=(bar,)))
+    return lanes
+
+
+def _alerts(run: Run, seen: Iterable[AlertSeen]) -> list[Lane]:
+    by_name: dict[tuple[str, str | None], list[tuple[float, str | None]]] = defaultdict(list)
+    for alert in seen:
+        tone = {"pending": "pending", "firing": "alert"}.get(alert.state)
+        by_name[alert.alert, alert.node].append((run.offset_s(alert.at), tone))
+    return [
+        Lane(label=f"Alert {name}", detail=node or "no node", bars=_spans(changes, _last_s(run)))
+        for (name, node), changes in by_name.items()
+    ]
+
+
+def _taints(run: Run, seen: Iterable[TaintSeen]) -> list[Lane]:
+    by_taint: dict[tuple[str, str, str], list[tuple[float, str | None]]] = defaultdict(list)
+    for event in seen:
+        tone = "quiet" if event.taint.key.startswith(NODE_LIFECYCLE_DOMAIN) else "taint"
+        key = (event.taint.key, str(event.taint), event.node)
+        by_taint[key].append((run.offset_s(event.at), tone if event.present else None))
+    return [
+        Lane(label=f"Taint {key.rpartition('/')[2]}", detail=f"{taint} on {node}", bars=_spans(changes, _last_s(run)))
+        for (key, taint, node), changes in by_taint.items()
+    ]
+
+
+def _conditions(run: Run) -> list[Lane]:
+    """Ready while it is not True; every other condition while it is."""
+    by_condition: dict[tuple[str, str], list[tuple[float, str | None]]] = defaultdict(list)
+    for event in run.history.of(ConditionSeen):
+        wrong = event.status not in (None, "True" if event.condition == "Ready" else "False")
+        by_condition[event.condition, event.node].append((run.offset_s(event.at), "condition" if wrong else None))
+    return [
+        Lane(
+            label="Not Ready" if name == "Ready" else f"Condition {name}",
+            detail=node,
+            bars=_spans(changes, _last_s(run)),
+        )
+        for (name, node), changes in by_condition.items()
+    ]
+
+
+def _allocatable(run: Run) -> list[Lane]:
+    """While the node offers fewer GPUs than it did when the run first saw a change."""
+    by_node: dict[str, list[AllocatableSeen]] = defaultdict(list)
+    for event in run.history.of(AllocatableSeen):
+        by_node[event.node].append(event)
+    lanes = []
+    for node, events in by_node.items():
+        usual = events[0].before or 0
+        changes = [(run.offset_s(e.at), "condition" if (e.gpus or 0) < usual else None) for e in events]
+        lanes.append(Lane(label=f"Fewer than {usual} GPUs offered", detail=node, bars=_spans(changes, _last_s(run))))
+    return lanes
+
+
+def _remediations(run: Run) -> list[Lane]:
+    lanes = []
+    for record, event in run.history.with_times(Remediated):
+        end_s = run.offset_s(record.at)
+        bar = Bar(start_s=end_s - event.seconds, end_s=end_s, tone="good" if event.ok else "bad")
+        lanes.append(Lane(label=f"Repair: {event.action}", detail=event.node, bars=(bar,)))
+    return lanes
+
+
+def _qa(run: Run) -> list[Lane]:
+    start = next((r for r, e in run.history.with_times(StepStarted) if e.step == Step.QA_NODE), None)
+    if start is None:
+        return []
+    end = next(((r, e) for r, e in run.history.with_times(StepEnded) if e.step == Step.QA_NODE), None)
+    start_s, end_s = run.offset_s(start.at), run.offset_s(end[0].at) if end else _last_s(run)
+    tone = "quiet" if end is None else "good" if end[1].outcome == "done" else "bad"
+    bar = Bar(start_s=start_s, end_s=max(start_s, end_s), tone=tone, open=end is None)
+    return [Lane(label="QA and return", detail=", ".join(run.target_names), bars=(bar,))]
+
+
+def _spans(changes: list[tuple[float, str | None]], last_s: float) -> tuple[Bar, ...]:
+    """Bars of (instant, tone from then on; None: nothing) in any order; what never ended is open to the last record."""
+    ordered = sorted(changes, key=lambda change: change[0])
+    bars: list[Bar] = []
+    for place, (at_s, tone) in enumerate(ordered):
+        if tone is None:
+            continue
+        ended = place + 1 < len(ordered)
+        end_s = ordered[place + 1][0] if ended else max(last_s, at_s)
+        repeated = bars and bars[-1].tone == tone and bars[-1].end_s == at_s  # said again without a change
+        start_s = bars.pop().start_s if repeated else at_s
+        bars.append(Bar(start_s=start_s, end_s=end_s, tone=tone, open=not ended))
+    return tuple(bars)

@@ -1,0 +1,44 @@
+"""Text for a wiki: what a page says, as Markdown in which no value can become markup."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+
+from gameday.report.page import TEMPLATES
+from gameday.report.words import clip, duration, number, offset, sentence, size
+
+# What CommonMark, GitHub's tables and raw HTML could take for markup within a line (CommonMark 0.31, 2.4 and 6).
+_MARKUP = re.compile(r"([\\`*_\[\]<>|#~$&!])")
+
+
+def escaped(text: str) -> str:
+    """One line in which every mark that Markdown or HTML knows stands for itself."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split())).replace(r"\<", "&lt;").replace(r"\>", "&gt;")
+
+
+def markdown(folder: str, template: str, **values: object) -> str:
+    """`templates/<folder>/<template>` with every value escaped."""
+    made = Environment(  # noqa: S701 - Markdown: `finalize` escapes every value, for HTML as well
+        loader=FileSystemLoader(TEMPLATES / folder), trim_blocks=True, lstrip_blocks=True, finalize=_value
+    )
+    made.filters.update({one.__name__: one for one in (duration, number, offset, sentence, size)})
+    made.filters["moment"] = _moment
+    made.filters["clock"] = _clock
+    return made.get_template(template).render(**values)
+
+
+def _value(value: Any) -> Any:
+    shown = clip(value)
+    return escaped(str(shown))
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _clock(at: datetime | None) -> str | None:
+    return None if at is None else f"{at.astimezone(UTC):%H:%M:%S.}{at.microsecond // 100_000}"

@@ -1,0 +1,261 @@
+"""What only people know of a run or an incident: notes.yaml beside its report, read whenever that is rendered.
+
+The file is left as a form to fill in, and never overwritten. One model for game-days and post-mortems, so that the
+digest and the next run of a plan read the actions of both alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AwareDatetime, BeforeValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from gameday.plan.explain import explain
+from gameday.plan.fields import PlanModel
+from gameday.plan.load import decode, read
+from gameday.plan.problems import PlanError
+from gameday.plan.yaml_source import parse
+
+NOTES_FILE = "notes.yaml"
+
+FORM = """\
+# What only people know. Fill in what there is, then render again: {command}
+# Everything may stay empty; what it means stands in docs/report.md. Times have date and zone: 2026-03-03T09:12:00Z
+# A list is written as:   went_well: ["first", "second"]   or one `- item` a line.
+summary: ""          # what happened, in two sentences, for somebody who was not there
+impact: ""           # in numbers: GPU hours, jobs, people
+authors: []
+people:              # a name, or a list of names
+  owner:
+  coordinator:
+  observer:
+  reporter:
+acknowledged:        # {at: 2026-03-03T09:12:00Z, who: ada}: somebody took the alert
+first_action:        # {at: 2026-03-03T09:14:00Z, who: ada, what: cordoned the rack}
+runbook:
+  link: ""
+  steps: []
+  # - {step: "read dmesg", followed: true}
+  # - {step: "drain the node", followed: false, why: "the taint had done it"}
+timeline: []         # - {at: 2026-03-03T09:12:00Z, who: ada, what: paged}
+went_well: []
+went_wrong: []
+lucky: []            # where we got lucky
+surprises: []        # what surprised us, and why
+contributors: []     # what had to come together for this to happen
+mitigators: []       # what kept it from being worse
+difficulties: []     # what made it hard to see, to understand or to mend
+actions: []          # open ones come back in the plan's next reports, until they are done or dropped
+# - id: A1
+#   what: Page on Xid 95 within a minute
+#   type: detect       # prevent, detect, mitigate or process
+#   severity: high     # high, medium or low
+#   owner: ada
+#   ticket: OPS-123    # or its address
+#   due: 2026-04-01
+#   retest: 2026-04-15 # when a game-day shows that it helped
+#   state: open        # open, done or dropped
+"""
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}.*([Zz]|[+-]\d{2}:?\d{2})")
+
+
+class NotesError(Exception):
+    """notes.yaml cannot be used; the message names the file, the line and what to do."""
+
+
+def _nothing(value: object) -> object:
+    """A key without a value is an empty one."""
+    return () if value is None else value
+
+
+def _names(value: object) -> object:
+    return (value,) if isinstance(value, str) else _nothing(value)
+
+
+def _moment(value: object) -> object:
+    """Pydantic takes a number for seconds since 1970, which nobody means here."""
+    if (isinstance(value, str) and not _MOMENT.fullmatch(value)) or isinstance(value, int | float):
+        raise PydanticCustomError("moment", "a time is written with date and zone, like 2026-03-03T09:12:00Z")
+    return value
+
+
+def _day(value: object) -> object:
+    if isinstance(value, int | float):
+        raise PydanticCustomError("day", "a day is written like 2026-04-01")
+    return value
+
+
+_Texts = Annotated[tuple[str, ...], BeforeValidator(_nothing)]
+_Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+_Moment = Annotated[AwareDatetime, BeforeValidator(_moment)]
+_Day = Annotated[date, BeforeValidator(_day)]
+
+
+class ActionType(StrEnum):
+    PREVENT = "prevent"
+    DETECT = "detect"
+    MITIGATE = "mitigate"
+    PROCESS = "process"
+
+
+class Severity(StrEnum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class ActionState(StrEnum):
+    OPEN = "open"
+    DONE = "done"
+    DROPPED = "dropped"
+
+
+class Action(PlanModel):
+    """Something to do."""
+
+    id: str | None = None
+    """By which later notes speak of the same action; without one its text stands for it."""
+    what: str = Field(min_length=1)
+    type: ActionType | None = None
+    severity: Severity | None = None
+    owner: str | None = None
+    ticket: str | None = None
+    due: _Day | None = None
+    retest: _Day | None = None
+    """The day a game-day shows that it helped."""
+    state: ActionState = ActionState.OPEN
+
+    @property
+    def key(self) -> str:
+        return self.id or self.what
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is ActionState.OPEN
+
+
+class Carried(PlanModel):
+    """An action that an earlier run of the plan left open."""
+
+    run_id: str
+    action: Action
+
+
+class HumanEvent(PlanModel):
+    """Something a person did or saw."""
+
+    at: _Moment
+    who: str = ""
+    what: str
+
+
+class Acknowledged(PlanModel):
+    """When somebody took the alert."""
+
+    at: _Moment
+    who: str = ""
+
+
+class People(PlanModel):
+    """Who had which part in it."""
+
+    owner: _Names = ()
+    coordinator: _Names = ()
+    observer: _Names = ()
+    reporter: _Names = ()
+
+
+class RunbookStep(PlanModel):
+    step: str = Field(min_length=1)
+    followed: bool | None = None
+    """None: nobody said."""
+    why: str = ""
+
+
+class Runbook(PlanModel):
+    """The runbook that was in use, and which of its steps were."""
+
+    link: str | None = None
+    steps: Annotated[tuple[RunbookStep, ...], BeforeValidator(_nothing)] = ()
+
+    @property
+    def fidelity(self) -> float | None:
+        """Share of the steps judged that were followed, 0 to 1; None where none is judged."""
+        judged = [step.followed for step in self.steps if step.followed is not None]
+        return sum(judged) / len(judged) if judged else None
+
+
+class Notes(PlanModel):
+    """Empty where nobody wrote anything yet."""
+
+    summary: str | None = None
+    impact: str | None = None
+    authors: _Names = ()
+    people: Annotated[People, BeforeValidator(lambda value: People() if value is None else value)] = People()
+    acknowledged: Acknowledged | None = None
+    first_action: HumanEvent | None = None
+    runbook: Annotated[Runbook, BeforeValidator(lambda value: Runbook() if value is None else value)] = Runbook()
+    timeline: Annotated[tuple[HumanEvent, ...], BeforeValidator(_nothing)] = ()
+    went_well: _Texts = ()
+    went_wrong: _Texts = ()
+    lucky: _Texts = ()
+    surprises: _Texts = ()
+    contributors: _Texts = ()
+    mitigators: _Texts = ()
+    difficulties: _Texts = ()
+    actions: Annotated[tuple[Action, ...], BeforeValidator(_nothing)] = ()
+
+    @property
+    def open_actions(self) -> tuple[Action, ...]:
+        return tuple(action for action in self.actions if action.is_open)
+
+    def moments(self) -> Iterator[HumanEvent]:
+        """Everything people dated, for the timeline."""
+        if self.acknowledged:
+            yield HumanEvent(at=self.acknowledged.at, who=self.acknowledged.who, what="Took the alert")
+        if self.first_action:
+            yield self.first_action
+        yield from self.timeline
+
+
+def write_form(folder: Path, command: str) -> None:
+    """Put the empty form into the folder, unless somebody's notes are there already; raises OSError.
+
+    `command` renders the folder's report again, without the folder.
+    """
+    path = folder / NOTES_FILE
+    if not path.exists():
+        path.write_text(FORM.replace("{command}", f"{command} {folder}"), encoding="utf-8")
+
+
+def _says_nothing(text: str) -> bool:
+    """The form as it was left, or comments alone: nothing to parse, which a report with a hundred runs beside it, each
+    with its form, would otherwise do a hundred times."""
+    untouched = text.partition("\n")[2] == FORM.partition("\n")[2]
+    return untouched or all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())
+
+
+def read_notes(folder: Path) -> Notes:
+    """The folder's notes, empty ones where there are none; raises NotesError, with the line, for what is wrong."""
+    path = folder / NOTES_FILE
+    try:
+        if not path.exists():
+            return Notes()
+        text = decode(read(path), str(path))
+        if _says_nothing(text):
+            return Notes()
+        source = parse(text, str(path))
+        try:
+            return Notes.model_validate(source.data)
+        except ValidationError as error:
+            raise PlanError(explain(error, source, str(path), {}, Notes)) from None
+    except OSError as error:  # a folder that may not be looked into
+        raise NotesError(f"{path}: cannot be read ({error.strerror})") from None
+    except PlanError as error:
+        raise NotesError(str(error)) from None

@@ -1,0 +1,46 @@
+"""One self-contained page: the templates' environment, and a policy under which only our own script can run.
+
+Every page of ours (run report, digest, index, post-mortem) extends
+`templates/report/base.html` and is rendered through `environment()`, so that
+escaping, style, script and policy are decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
+from gameday.report.words import clip, filters
+from gameday.shipped import shipped
+
+TEMPLATES = shipped("templates")
+
+
+def environment(*folders: str) -> Environment:
+    """Autoescaping, with the report's filters; finds templates in `templates/<folder>` first, then in the report's.
+
+    Its globals `style`, `script` and `policy` are what base.html puts into the
+    head: nothing is fetched, and no script but ours may run.
+    """
+    made = Environment(
+        loader=FileSystemLoader([TEMPLATES / folder for folder in (*folders, "report")]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=clip,
+    )
+    made.filters.update(filters())
+    script = (TEMPLATES / "report" / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    made.globals |= {
+        "style": Markup((TEMPLATES / "report" / "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own file
+        "script": Markup(script),  # noqa: S704 our own file
+        "policy": (
+            f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+            "base-uri 'none'; form-action 'none'"
+        ),
+    }
+    return made

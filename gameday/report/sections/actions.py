@@ -1,0 +1,42 @@
+"""What is to be done about it, and what earlier runs of the plan left to be done."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from gameday.report.notes import Action
+from gameday.report.run import Run
+
+ORDER = 108
+TITLE = "Actions"
+
+
+class ActionRow(BaseModel):
+    """Dates are held against the day this run began."""
+
+    action: Action
+    run_id: str | None = Field(description="the earlier run that left it open; None: this run's own")
+    overdue: bool = Field(description="open, and due before this run")
+    retested_here: bool = Field(description="open, and this run is on or after the day it was to be tested again")
+
+
+class Actions(BaseModel):
+    problem: str
+    rows: tuple[ActionRow, ...]
+    open: int
+
+
+def build(run: Run) -> Actions:
+    rows = [_row(run, action, None) for action in run.notes.actions]
+    rows += [_row(run, one.action, one.run_id) for one in run.carried]
+    return Actions(problem=run.notes_problem, rows=tuple(rows), open=sum(row.action.is_open for row in rows))
+
+
+def _row(run: Run, action: Action, run_id: str | None) -> ActionRow:
+    day = run.history.records[0].at.date() if run.history.records else None
+    return ActionRow(
+        action=action,
+        run_id=run_id,
+        overdue=bool(action.is_open and day and action.due and action.due < day),
+        retested_here=bool(action.is_open and day and run_id and action.retest and action.retest <= day),
+    )

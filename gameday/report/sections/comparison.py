@@ -1,0 +1,66 @@
+"""This run beside the last ones of its plan: what got slower, and what held before and does not now."""
+
+from __future__ import annotations
+
+import difflib
+
+from pydantic import BaseModel, Field
+
+from gameday.checks.verdict import Status
+from gameday.report.compare import FEWEST_RUNS, LEAST_S, OVER_PEAK, Trend, trends
+from gameday.report.numbers import numbers, summarise
+from gameday.report.run import Run
+from gameday.report.summary import Summary
+
+ORDER = 105
+TITLE = "Comparison"
+
+MOST_PLAN_LINES = 600
+"""Above this two plans are not held against each other: the time of that grows with their product."""
+
+
+class Changed(BaseModel):
+    """A check whose verdict is another one than in the previous run; None: it was not judged there, or is not here."""
+
+    check: str
+    before: Status | None
+    now: Status | None
+
+
+class Comparison(BaseModel):
+    """`runs` are the earlier ones, oldest first, and this one last."""
+
+    runs: tuple[Summary, ...]
+    trends: tuple[Trend, ...]
+    changed: tuple[Changed, ...]
+    plan_changed: bool
+    plan_diff: tuple[str, ...] = Field(description="lines of a unified diff from the previous run's plan to this one's")
+    fewest_runs: int = FEWEST_RUNS
+    over_peak: float = OVER_PEAK
+    least_s: float = LEAST_S
+
+
+def build(run: Run) -> Comparison:
+    now = summarise(run)
+    previous = run.earlier[-1] if run.earlier else None
+    return Comparison(
+        runs=(*run.earlier, *([now] if now else ())),
+        trends=trends(numbers(run), run.earlier),
+        changed=_changed(previous, now) if previous and now else (),
+        plan_changed=bool(previous and now and previous.plan_sha256 != now.plan_sha256),
+        plan_diff=_plan_diff(run.previous_plan_text, run.plan_text),
+    )
+
+
+def _plan_diff(before: str, now: str) -> tuple[str, ...]:
+    """Nothing where one of the two is not known, or is longer than any plan a person wrote."""
+    if not before or not now or max(before.count("\n"), now.count("\n")) > MOST_PLAN_LINES:
+        return ()
+    lines = difflib.unified_diff(before.splitlines(), now.splitlines(), "previous run", "this run", lineterm="", n=2)
+    return tuple(lines)
+
+
+def _changed(before: Summary, now: Summary) -> tuple[Changed, ...]:
+    checks = dict.fromkeys([*now.checks, *before.checks])
+    found = [Changed(check=check, before=before.checks.get(check), now=now.checks.get(check)) for check in checks]
+    return tuple(change for change in found if change.before != change.now)

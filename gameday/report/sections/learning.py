@@ -1,0 +1,37 @@
+"""What people took away from it, in their own words."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from gameday.report.run import Run
+
+ORDER = 107
+TITLE = "Learning"
+
+
+class Learned(BaseModel):
+    title: str
+    items: tuple[str, ...]
+
+
+class Learning(BaseModel):
+    """`parts` holds every heading, also those under which nobody wrote anything."""
+
+    problem: str
+    said: bool
+    parts: tuple[Learned, ...]
+
+
+def build(run: Run) -> Learning:
+    notes = run.notes
+    parts = (
+        Learned(title="What went well", items=notes.went_well),
+        Learned(title="What went wrong", items=notes.went_wrong),
+        Learned(title="Where we got lucky", items=notes.lucky),
+        Learned(title="Surprises", items=notes.surprises),
+        Learned(title="Contributors", items=notes.contributors),
+        Learned(title="Mitigators", items=notes.mitigators),
+        Learned(title="Difficulties", items=notes.difficulties),
+    )
+    return Learning(problem=run.notes_problem, said=any(part.items for part in parts), parts=parts)

@@ -1,0 +1,78 @@
+"""The people in it: who had which part, when somebody took the alert and acted, how far the runbook was followed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text
+from gameday.history.events import AlertSeen
+from gameday.report.notes import Acknowledged, HumanEvent, People, Runbook
+from gameday.report.run import Run
+
+ORDER = 102
+TITLE = "People"
+
+
+class PeopleSection(BaseModel):
+    """Seconds are None where one of the two instants is not known, or the clocks plainly disagree (`doubt`)."""
+
+    problem: str
+    said: bool = Field(description="whether anybody wrote anything of what stands here")
+    summary: str | None
+    impact: str | None
+    authors: tuple[str, ...]
+    people: People
+    alert: str | None = Field(description="the first alert that fired, from which acknowledging is counted")
+    alert_at: datetime | None
+    acknowledged: Acknowledged | None
+    to_acknowledge_s: float | None
+    first_action: HumanEvent | None
+    to_first_action_s: float | None
+    doubt: str
+    runbook: Runbook
+    runbook_of_alert: str | None = Field(description="the alert's own annotation runbook_url")
+    fidelity: float | None = Field(description="share of the judged steps that were followed, 0 to 1")
+
+
+def build(run: Run) -> PeopleSection:
+    notes, alert = run.notes, _first_alert(run)
+    to_acknowledge, late = _since(alert, notes.acknowledged)
+    to_first_action, late_too = _since(alert, notes.first_action)
+    told = (notes.summary, notes.impact, notes.authors, notes.acknowledged, notes.first_action)
+    book = notes.runbook
+    return PeopleSection(
+        problem=run.notes_problem,
+        said=any(told) or any(notes.people.model_dump().values()) or bool(book.link or book.steps),
+        summary=notes.summary or None,
+        impact=notes.impact or None,
+        authors=notes.authors,
+        people=notes.people,
+        alert=alert.alert if alert else None,
+        alert_at=alert.at if alert else None,
+        acknowledged=notes.acknowledged,
+        to_acknowledge_s=to_acknowledge,
+        first_action=notes.first_action,
+        to_first_action_s=to_first_action,
+        doubt=late or late_too,
+        runbook=book,
+        runbook_of_alert=alert.annotations.get("runbook_url") if alert else None,
+        fidelity=book.fidelity,
+    )
+
+
+def _first_alert(run: Run) -> AlertSeen | None:
+    """The first one that could have told somebody; the plan's own before others."""
+    fired = [alert for alert in run.history.of(AlertSeen) if alert.state == "firing" and not alert.at_baseline]
+    return min(fired, key=lambda alert: (not alert.expected, alert.at), default=None)
+
+
+def _since(alert: AlertSeen | None, event: Acknowledged | HumanEvent | None) -> tuple[float | None, str]:
+    """Seconds after the alert, and why they cannot be told."""
+    if alert is None or event is None:
+        return None, ""
+    seconds = (event.at - alert.at).total_seconds()
+    if seconds < -CLOCK_TOLERANCE_S:
+        return None, f"noted {seconds_text(-seconds)} before {alert.alert} fired: one of the two times is wrong"
+    return max(0.0, seconds), ""

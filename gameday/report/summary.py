@@ -1,0 +1,113 @@
+"""A run in a few lines: what the verdict strip shows, and what digest, index and comparison read of other runs.
+
+It stands as `summary` in report.json, so that looking at a hundred earlier runs
+reads a hundred small objects and judges nothing again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from gameday.checks.outcome import Outcome
+from gameday.checks.verdict import Status
+from gameday.history.events import Cleanliness
+
+LARGEST_BYTES = 50_000_000
+"""A report.json above this is no earlier run worth reading: an ordinary one has a tenth of a megabyte."""
+
+
+_HEAD_BYTES = 256 * 1024
+"""Ten times the summary of a run with 500 targets."""
+_HEAD = re.compile(r'\{\s*"format": ?\d+,\s*(?:"rendered_at": ?"[^"]*",\s*)?"summary": ?')
+
+
+class Measure(StrEnum):
+    """The durations of a run that are compared from run to run."""
+
+    ALERT = "time to alert"
+    TAINT = "time to taint"
+    RECOVER = "time to recover"
+    QA = "time to QA pass"
+    RETURN = "time to return"
+
+
+class Number(BaseModel):
+    """One duration in seconds; None where it was not measured. `bound` is the plan's, as shown to people."""
+
+    model_config = ConfigDict(frozen=True)
+
+    measure: Measure
+    seconds: float | None = Field(allow_inf_nan=False)
+    bound: str = ""
+    status: Status | None = None
+
+
+class Noticed(StrEnum):
+    """Whether the cluster saw the fault by itself: every expected alert and taint, some, none."""
+
+    YES = "yes"
+    PARTLY = "partly"
+    NO = "no"
+    UNKNOWN = "unknown"
+    NOT_ASKED = "not asked"
+
+
+class Summary(BaseModel):
+    """Unknown keys are left alone, so that an older program reads a newer one's runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str
+    plan: str
+    title: str
+    plan_sha256: str
+    cluster: str = Field(description="what people call it")
+    cluster_id: str = Field(description="alike for runs of one cluster: the UID of its kube-system, or a given word")
+    rehearsal: bool
+    detector: str | None
+    fault: str | None
+    targets: tuple[str, ...]
+    started: AwareDatetime
+    seconds: float = Field(allow_inf_nan=False, description="from the first record to the last")
+    outcome: Outcome
+    cleanliness: Cleanliness
+    exit_code: int
+    why: str
+    noticed: Noticed
+    numbers: tuple[Number, ...]
+    checks: dict[str, Status] = Field(description="check -> the worst of its verdicts")
+
+    def seconds_of(self, measure: Measure) -> float | None:
+        return next((number.seconds for number in self.numbers if number.measure is measure), None)
+
+
+def read_summary(folder: Path) -> Summary | None:
+    """The summary in a run folder's report.json; None where there is none that can be read. Never raises."""
+    path = folder / "report.json"
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            return None
+        return Summary.model_validate(_at_the_head(path) or json.loads(path.read_bytes())["summary"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, ValidationError):
+        return None
+
+
+def _at_the_head(path: Path) -> object:
+    """The summary by the file's beginning alone, where it stands as we write it: a season's reports are a gigabyte.
+
+    None where it stands elsewhere, or is longer than what was read.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES).decode("utf-8", "ignore")
+    found = _HEAD.match(head)
+    if not found:
+        return None
+    try:
+        return json.JSONDecoder().raw_decode(head, found.end())[0]
+    except ValueError:
+        return None

@@ -1,0 +1,104 @@
+"""Who breaks which node: chosen before anything changes, by the season's seed alone, however fast runs turn out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gameday.plan.models import Plan
+from gameday.run.targets import judges_running_pods, never_fits
+from gameday.season.plans import Chosen, longest
+from gameday.season.record import LeftOut, Place
+
+
+@dataclass(frozen=True)
+class FitNode:
+    """A node that a game-day may break. `busy`: work holds GPUs of it."""
+
+    name: str
+    labels: dict[str, str]
+    busy: bool
+
+
+def seeded_order(names: Sequence[str], seed: int) -> list[str]:
+    """The names in an order that depends on nothing but them and the seed."""
+    ordered = sorted(names)
+    random.Random(seed).shuffle(ordered)  # noqa: S311 - a stated, repeatable choice
+    return ordered
+
+
+def place(season: str, chosen: Sequence[Chosen], nodes: Sequence[FitNode]) -> tuple[list[Place], list[LeftOut]]:
+    """Give each plan its nodes: of those that it may use, the ones with the least to do so far, in the nodes' order.
+
+    So every plan has nodes of its own where there are enough; else some take
+    turns. A plan that judges what becomes of running pods takes nodes that
+    run some before the others, which would prove nothing.
+    """
+    minutes = dict.fromkeys((node.name for node in nodes), 0.0)
+    order = {node.name: number for number, node in enumerate(nodes)}
+    places: list[Place] = []
+    left_out: list[LeftOut] = []
+    for one in chosen:
+        plan = one.plan
+        usable = sorted(
+            _usable(plan, nodes), key=lambda node: (_idle(plan, node), minutes[node.name], order[node.name])
+        )
+        mine = tuple(node.name for node in usable[: plan.targets.nodes])
+        if len(mine) < plan.targets.nodes:
+            why = f"it needs {plan.targets.nodes} nodes, and {len(mine)} that it may use are fit"
+            left_out.append(LeftOut(plan=plan.name, title=plan.title, why=why))
+            continue
+        for name in mine:
+            minutes[name] += longest(plan).total_seconds() / 60
+        run_id = f"{season}-{len(places) + 1:02d}"
+        places.append(Place(run_id=run_id, plan=plan.name, asked_as=one.name, targets=mine))
+    return places, left_out
+
+
+def _usable(plan: Plan, nodes: Sequence[FitNode]) -> list[FitNode]:
+    wanted = plan.targets
+    return [
+        node
+        for node in nodes
+        if (not wanted.names or node.name in wanted.names)
+        and wanted.selector.items() <= node.labels.items()
+        and not never_fits(plan, node.labels)
+    ]
+
+
+def _idle(plan: Plan, node: FitNode) -> bool:
+    return judges_running_pods(plan) and not node.busy
+
+
+class Waiting:
+    """The runs that have not begun, and which may: their nodes are free, and no more than so many broken at once."""
+
+    def __init__(self, places: Sequence[Place], at_once: int, alone: frozenset[str] = frozenset()) -> None:
+        """`alone` names the plans whose fault reaches beyond its node: nothing runs beside one of them."""
+        self._waiting = sorted(places, key=lambda place: place.plan in alone)
+        self._running: dict[str, Place] = {}
+        self._at_once = at_once
+        self._alone = alone
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def startable(self) -> list[Place]:
+        """The next runs to begin, which count as running from now on."""
+        begun: list[Place] = []
+        for one in list(self._waiting):
+            if self._may_begin(one):
+                self._waiting.remove(one)
+                self._running[one.run_id] = one
+                begun.append(one)
+        return begun
+
+    def ended(self, run_id: str) -> None:
+        del self._running[run_id]
+
+    def _may_begin(self, one: Place) -> bool:
+        broken = {node for running in self._running.values() for node in running.targets}
+        if self._running and (one.plan in self._alone or any(r.plan in self._alone for r in self._running.values())):
+            return False
+        return not broken & set(one.targets) and len(broken) + len(one.targets) <= self._at_once

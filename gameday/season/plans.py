@@ -1,0 +1,80 @@
+"""Which plans a season runs, and why the others are left out: nothing dangerous that nobody named, nothing too long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from gameday.detectors.resolve import load_complete_plan
+from gameday.faults.registry import fault_for
+from gameday.plan.catalogue import find_plan, shipped_plans
+from gameday.plan.fields import format_duration
+from gameday.plan.load import LoadedPlan
+from gameday.plan.models import FaultParameters, Plan
+from gameday.season.record import LeftOut
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """`name` is what the plan was asked for by: a shipped plan's name, or a path."""
+
+    name: str
+    loaded: LoadedPlan
+
+    @property
+    def plan(self) -> Plan:
+        return self.loaded.plan
+
+
+def choose_plans(
+    names: Sequence[str],
+    faults: Mapping[str, type[FaultParameters]],
+    *,
+    within: timedelta | None,
+    at_once: int,
+    folders: Sequence[Path] = (),
+) -> tuple[list[Chosen], list[LeftOut]]:
+    """The plans to run, those that take longest first; all shipped ones where none are named.
+
+    A dangerous fault is left out unless its plan was named, one whose own bounds let it last longer than `within`
+    or that aims at more than `at_once` nodes in any case. `folders` hold the team's own detector profiles. Raises
+    PlanError for a plan that cannot be read.
+    """
+    chosen: list[Chosen] = []
+    left_out: list[LeftOut] = []
+    for name in dict.fromkeys(names or shipped_plans()):
+        one = Chosen(name, load_complete_plan(find_plan(name), faults, folders))
+        why = _unfit(one.plan, named=bool(names), within=within, at_once=at_once)
+        if why:
+            left_out.append(LeftOut(plan=one.plan.name, title=one.plan.title, why=why))
+        else:
+            chosen.append(one)
+    return sorted(chosen, key=lambda one: (-longest(one.plan).total_seconds(), one.plan.name)), left_out
+
+
+def longest(plan: Plan) -> timedelta:
+    """How long the plan may have to wait for what it expects: its baseline, then the latest of its bounds."""
+    return plan.baseline.window + plan.longest_bound
+
+
+def _unfit(plan: Plan, *, named: bool, within: timedelta | None, at_once: int) -> str:
+    """Why the season does without this plan; empty where it does not."""
+    if (dangers := plan.dangers()) and not named:
+        what = "; ".join(f"{fault} is dangerous: {why}" for fault, why in dangers.items())
+        return f"{what}. It runs where its plan is named"
+    if plan.targets.nodes > at_once:
+        return f"it aims at {plan.targets.nodes} nodes, and at most {at_once} may be broken at once"
+    if within is not None and longest(plan) > within:
+        return f"it may wait {format_duration(longest(plan))} for its signals, longer than {format_duration(within)}"
+    return ""
+
+
+def reach_beyond(chosen: Sequence[Chosen]) -> frozenset[str]:
+    """Names of the plans whose fault other nodes feel too, so that no other run may stand beside them."""
+    return frozenset(
+        one.plan.name
+        for one in chosen
+        if any(claim.everywhere for claim in fault_for(one.plan.fault).claims(one.plan.fault))
+    )

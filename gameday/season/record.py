@@ -1,0 +1,101 @@
+"""What a season leaves behind beside its runs' own folders: season.json, from which its page can be drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from gameday.checks.outcome import EXIT_CODES, EXIT_DIRTY, EXIT_UNPROVEN, Outcome, RunResult
+from gameday.history.events import Cleanliness
+
+SEASON_FILE = "season.json"
+APPROVAL_FILE = "approval.jsonl"
+"""The question for a person's yes and its answer, as events of a history; only of a season that had to ask."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LeftOut(_Model):
+    """A plan that was not run."""
+
+    plan: str
+    title: str
+    why: str
+
+
+class Place(_Model):
+    """One run of the season: its plan and the nodes chosen for it."""
+
+    run_id: str
+    plan: str = Field(description="the plan's own name")
+    asked_as: str = Field(description="shipped plan's name, or the path of a plan file")
+    targets: tuple[str, ...]
+
+
+class SeasonRecord(_Model):
+    id: str
+    cluster: str
+    trigger: Literal["rehearsal", "manual", "scheduled"]
+    command: str = Field(description="shell line that runs the same again")
+    seed: int
+    at_once: int = Field(description="nodes that might be broken at once")
+    started: AwareDatetime
+    ended: AwareDatetime | None = Field(default=None, description="None while it runs, and of one that was killed")
+    places: tuple[Place, ...]
+    left_out: tuple[LeftOut, ...]
+    stopped: str = Field(default="", description="why it ended before every run had begun; empty where it did not")
+
+    def save(self, folder: Path) -> None:
+        """Write season.json; raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SEASON_FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> SeasonRecord:
+        """Raises OSError, and ValueError for a file that holds something else."""
+        return cls.model_validate_json((folder / SEASON_FILE).read_bytes())
+
+
+class SeasonResult(_Model):
+    exit_code: int
+    why: str
+
+
+def fold_season(results: Sequence[RunResult], stopped: str = "") -> SeasonResult:
+    """The worst of the runs, by the precedence of one run's outcome (gameday.checks.outcome).
+
+    Dirty 4, cleanliness unknown 2, aborted 3, failed 1, unknown 2, passed 0. Refused, 5, promises that nothing was
+    changed: it is the season's only where every run was; one refused run among others is one unknown.
+    """
+    if not results:
+        return SeasonResult(exit_code=EXIT_CODES[Outcome.REFUSED], why=stopped or "No plan was run.")
+    outcomes = {result.outcome for result in results}
+    code = EXIT_CODES[Outcome.UNKNOWN]
+    if any(result.cleanliness is Cleanliness.DIRTY for result in results):
+        code = EXIT_DIRTY
+    elif any(result.cleanliness is Cleanliness.UNKNOWN for result in results):
+        code = EXIT_UNPROVEN
+    elif outcomes == {Outcome.REFUSED}:
+        code = EXIT_CODES[Outcome.REFUSED]
+    elif stopped or Outcome.ABORTED in outcomes:
+        code = EXIT_CODES[Outcome.ABORTED]
+    elif Outcome.FAILED in outcomes:
+        code = EXIT_CODES[Outcome.FAILED]
+    elif outcomes == {Outcome.PASSED}:
+        code = EXIT_CODES[Outcome.PASSED]
+    return SeasonResult(exit_code=code, why=_tally(results, stopped))
+
+
+def _tally(results: Sequence[RunResult], stopped: str) -> str:
+    counts = [(outcome, sum(result.outcome is outcome for result in results)) for outcome in Outcome]
+    said = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
+    dirty = sum(result.cleanliness is not Cleanliness.CLEAN for result in results)
+    left = f"; {dirty} left the cluster dirty, or not provably clean" if dirty else "; the cluster is clean"
+    return f"{len(results)} game-day{'' if len(results) == 1 else 's'}: {said}{left}." + (
+        f" The season was stopped: {stopped}." if stopped else ""
+    )

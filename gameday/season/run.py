@@ -1,0 +1,182 @@
+"""Hold the cluster for a season: its lease, the nodes its runs may break, and the order in which they begin and end.
+
+One season or one game-day per cluster: the season holds the cluster's lease,
+its runs hold leases of their nodes only. Runs are threads of one process, each
+with its own Run; the main thread alone hears signals, and passes them on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import copy_context
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from gameday.checks.outcome import RunResult
+from gameday.cluster.http import AdapterError
+from gameday.cluster.kubernetes import Kubernetes, KubernetesError, snapshot
+from gameday.cluster.profile import ClusterProfile
+from gameday.history.events import Cleanliness
+from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases
+from gameday.ledger.reaper import reap_under
+from gameday.run.stop import Abort, AbortedError, RefusedError
+from gameday.run.targets import judges_running_pods, unfit_because
+from gameday.season.dead import reap_dead
+from gameday.season.places import FitNode, Waiting, seeded_order
+from gameday.season.plans import Chosen
+from gameday.season.record import Place
+
+# How soon a signal reaches the runs; also those that were just opening when it came, so it is asked again and again.
+_PASSED_ON_WITHIN_S = 0.2
+_SAID_CHARACTERS = 200
+# Nodes that are looked at and turn out unfit, before the cluster and not the choice is the problem.
+_UNFIT_AT_MOST = 20
+
+
+class Season:
+    """An open season: the cluster's lease is held."""
+
+    def __init__(self, id: str, kubernetes: Kubernetes, abort: Abort, dirty_nodes: Collection[str] = ()) -> None:
+        """`dirty_nodes`: still have something in that a dead run left, and wait for a person."""
+        self.id = id
+        self.kubernetes = kubernetes
+        self.abort = abort
+        self.dirty_nodes = dirty_nodes
+        self.died: set[str] = set()
+        """Runs that did not end by themselves, and whose history says now what was undone in their place."""
+
+    @property
+    def stopped(self) -> str:
+        """Why no further run may begin; empty while they may."""
+        error = self.abort.requested
+        return f"{error.by}: {error.why}" if isinstance(error, AbortedError) else str(error or "")
+
+
+@contextmanager
+def open_season(id: str, profile: ClusterProfile) -> Iterator[Season]:
+    """The cluster's lease, renewed until the block ends; SIGINT and SIGTERM ask the season's runs to stop.
+
+    Raises RefusedError where another run or season holds it, or the API server cannot be asked.
+    """
+    kubernetes, abort = Kubernetes(profile), Abort()
+    lasts = timedelta(seconds=profile.lease_duration_s)
+    leases = Leases(kubernetes, id, lambda why: abort.request("guard", why), lasts, abort.sleep)
+    with abort.on_signals():
+        try:
+            leases.acquire(CLUSTER_LEASE)
+            leases.keep_renewing()
+            yield Season(id, kubernetes, abort, _reap_first(kubernetes, id))
+        except LeaseHeldError as error:
+            raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
+        except AdapterError as error:
+            raise RefusedError(str(error), error.hint) from None
+        except AbortedError as error:
+            raise RefusedError(f"stopped by {error.by}: {error.why}") from None
+        finally:
+            leases.release()
+            kubernetes.close()
+
+
+def _reap_first(kubernetes: Kubernetes, id: str) -> Collection[str]:
+    """What dead runs left must be out before anything is measured; raises RefusedError where that is not known. The
+    nodes on which it is known to be in still."""
+    result = reap_under(kubernetes, id)
+    left = [one.entry.act for one in result.reaped if one.cleanliness is Cleanliness.UNKNOWN]
+    if left or result.unreadable:
+        what = ", ".join([*left, *result.unreadable])
+        raise RefusedError(f"not proved undone: {what}", "`gameday reap` tries again, and says why it fails")
+    return result.dirty_nodes
+
+
+def fit_nodes(season: Season, chosen: Sequence[Chosen], seed: int) -> list[FitNode]:
+    """As many fit opted-in nodes as the plans need together, in the seed's order; fewer where there are fewer.
+
+    Nodes are listed once for each selector that plans have; each that is looked at is read once, and its pods where a
+    plan judges what becomes of them. Raises KubernetesError.
+    """
+    kubernetes = season.kubernetes
+    key, _, value = kubernetes.profile.opt_in_label.partition("=")
+    ask_pods = any(judges_running_pods(one.plan) for one in chosen)
+    wanted: Counter[tuple[tuple[str, str], ...]] = Counter()
+    for one in chosen:
+        wanted[tuple(sorted(one.plan.targets.selector.items()))] += one.plan.targets.nodes
+    looked_at: dict[str, FitNode | None] = {}
+    named = {name for one in chosen for name in one.plan.targets.names}
+    for selector, count in sorted(wanted.items()):
+        listed = kubernetes.candidates({key: value, **dict(selector)})
+        order = seeded_order([candidate.name for candidate in listed], seed)
+        fit = turned_down = 0
+        for name in dict.fromkeys([*sorted(named & set(order)), *order]):
+            if (fit >= count and name not in named) or turned_down > _UNFIT_AT_MOST:
+                break
+            if name not in looked_at:
+                dirty = name in season.dirty_nodes
+                looked_at[name] = None if dirty else _fit_node(kubernetes, name, {key: value}, ask_pods=ask_pods)
+            fit, turned_down = (fit + 1, turned_down) if looked_at[name] else (fit, turned_down + 1)
+    return [node for node in looked_at.values() if node]
+
+
+def _fit_node(kubernetes: Kubernetes, name: str, opt_in: dict[str, str], *, ask_pods: bool) -> FitNode | None:
+    """None for a node that is gone, or that cannot be a target."""
+    try:
+        seen = snapshot(kubernetes.node(name))
+    except KubernetesError as error:
+        if error.status != 404:
+            raise
+        return None
+    if unfit_because(seen, opt_in, kubernetes.profile.quarantine_taint_keys):
+        return None
+    return FitNode(name, seen.labels, bool(ask_pods and kubernetes.gpu_pods(name)))
+
+
+def carry_out(
+    season: Season, waiting: Waiting, at_once: int, play: Callable[[Place], RunResult], reports: Path
+) -> None:
+    """Play every run, as many at once as may, until all have ended; what each found stands in its own folder.
+
+    What a run left that died is undone at once, and the others go on. No further run begins once the season is
+    stopped: by a signal, by the loss of its lease, by a run after which the cluster is not provably clean, or by one
+    that ended without a result. Those under way are told then, and undo.
+    """
+    running: dict[Future[Cleanliness], Place] = {}
+    to_the_end = partial(_play_to_the_end, season, play, reports)
+    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="run") as threads:
+        while True:
+            if not season.stopped:
+                # Each thread gets the flow run's context, so that Prefect files its run under the season.
+                running |= {threads.submit(copy_context().run, to_the_end, one): one for one in waiting.startable()}
+            if not running:
+                return
+            done, _ = wait(running, _PASSED_ON_WITHIN_S, FIRST_COMPLETED)
+            for future in done:
+                place = running.pop(future)
+                waiting.ended(place.run_id)
+                _stop_the_line(season, place, future)
+            season.abort.pass_on()
+
+
+def _play_to_the_end(season: Season, play: Callable[[Place], RunResult], reports: Path, place: Place) -> Cleanliness:
+    """How the cluster is after the run, and after what the run did not see to itself was undone in its place."""
+    try:
+        left = play(place).cleanliness
+    except Exception:
+        season.died.add(place.run_id)
+        reap_dead(season.kubernetes, place, reports)
+        raise
+    if left is not Cleanliness.UNKNOWN:
+        return left
+    season.died.add(place.run_id)
+    return reap_dead(season.kubernetes, place, reports)
+
+
+def _stop_the_line(season: Season, place: Place, future: Future[Cleanliness]) -> None:
+    error = future.exception()
+    if error is not None:
+        said = next(iter(str(error).splitlines()), "")[:_SAID_CHARACTERS]
+        season.abort.request("guard", f"run {place.run_id} ({place.plan}) broke off: {type(error).__name__}: {said}")
+    elif (left := future.result()) is not Cleanliness.CLEAN:
+        season.abort.request("guard", f"after run {place.run_id} ({place.plan}) the cluster is {left}")

@@ -1,0 +1,368 @@
+"""Build the lab's programs with Go: the real control plane, etcd, and kwok to compare with.
+
+Run by the Makefile with whatever Python 3.11+ the system has; imports only
+the standard library. Each folder of `lab/` is a Go module that pins what it
+builds; the version of Kubernetes is in `lab/kubernetes/go.mod` and nowhere
+else. Programs of the user's own that fit are left to do their work, and what
+was built from the same module files is not built again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from gameday.rehearsal.lab.programs import MODULES, find_module, find_programs, users_folders  # noqa: E402
+from gameday.rehearsal.process import die_with_parent  # noqa: E402
+from gameday.rehearsal.programs import TOOLS, ProgramMissingError  # noqa: E402
+
+LAB = ROOT / "lab"
+BIN = TOOLS / "bin"
+# sysexits.h: CI tells "no Go here" from a build that failed.
+EX_UNAVAILABLE = 69
+_INTERRUPTED = 130
+
+_GO_ENVIRONMENT = {
+    "CGO_ENABLED": "0",
+    "GOTOOLCHAIN": "local",  # nothing downloads another Go
+    "GOWORK": "off",
+    "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
+}
+# The profile that Kubernetes' own releases are built with costs a second compilation of everything.
+_BUILD_FLAGS = ("-pgo=off",)
+_VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+# Measured (docs/lab.md): a compiler takes at most about 1 GiB, the linker of the control plane 3.
+_COMPILER_BYTES = 2 * 1024**3
+_LINKER_BYTES = 3 * 1024**3
+_TRIES = 3
+_PAUSE_S = 5.0
+_OF_NETWORK = 'Get "'
+"""In what Go says of a download that failed, whatever the reason."""
+_CACHES = "set GOCACHE and GOMODCACHE to folders that may be written"
+_LINES = 12
+"""Of Go's complaints: an unreachable proxy makes one for each of a hundred modules."""
+
+
+class LabError(Exception):
+    """The lab cannot be built; the message says why and what to do."""
+
+    status = 1
+
+
+class GoMissingError(LabError):
+    """Go is missing or too old; everything but the lab works without it."""
+
+    status = EX_UNAVAILABLE
+
+
+@dataclass(frozen=True)
+class Product:
+    """What `go build` makes of a module: the package, the file, and the names it also goes by."""
+
+    package: str
+    file: str
+    links: tuple[str, ...] = ()
+
+
+PRODUCTS = {
+    "etcd": Product("go.etcd.io/etcd/server/v3", "etcd"),
+    "kubernetes": Product(".", "kube-control-plane", MODULES["kubernetes"]),
+    "kwok": Product("sigs.k8s.io/kwok/cmd/kwok", "kwok"),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="build_lab.py", description="Build the lab's programs with Go.")
+    actions = parser.add_subparsers(dest="action", required=True)
+    actions.add_parser("build", help="build what is missing into .tools/bin")
+    actions.add_parser("find", help="say which programs the lab would run, or why it cannot; status 1 then")
+    pin = actions.add_parser("pin", help="pin another Kubernetes release in lab/kubernetes/go.mod")
+    pin.add_argument("version", help="such as v1.38.0")
+    chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if chosen.action == "build":
+            build()
+        elif chosen.action == "find":
+            print("\n".join(f"{name}: {program}" for name, program in find_programs().items()))
+        else:
+            pin_version(chosen.version)
+    except (LabError, ProgramMissingError) as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return getattr(error, "status", 1)
+    except OSError as error:
+        print(f"lab: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nlab: interrupted; `make lab` goes on where it stopped", file=sys.stderr)
+        return _INTERRUPTED
+    return 0
+
+
+def build() -> None:
+    """Every module whose programs are missing or outdated; raises LabError, OSError."""
+    go = _installed_go()
+    outdated = [module for module in MODULES if not _users_own(module) and not _is_built(module, go)]
+    if not outdated:
+        say("nothing is left to build")
+        return
+    if go is None:
+        raise GoMissingError(
+            f"{', '.join(outdated)} must be built, and Go is not on PATH: install Go {_go_needed(outdated)} or newer"
+            " (https://go.dev/dl/) and run `make lab` again; everything but the lab works without it"
+        )
+    if _numbers(go.version) < _numbers(needed := _go_needed(outdated)):
+        raise GoMissingError(
+            f"{', '.join(outdated)} must be built with Go {needed} or newer, and {go.path} is {go.version}: install a"
+            " newer one (https://go.dev/dl/) and run `make lab` again; everything but the lab works without it"
+        )
+    BIN.mkdir(parents=True, exist_ok=True)
+    for module in outdated:
+        _build(module, go)
+
+
+@dataclass(frozen=True)
+class Go:
+    path: str
+    version: str
+    """As in go.mod: `1.26.8`."""
+
+
+def _installed_go() -> Go | None:
+    path = shutil.which("go")
+    if path is None:
+        return None
+    said = _go(Go(path, ""), ["env", "GOVERSION"], LAB / "etcd").strip()
+    return Go(path, said.removeprefix("go").split()[0])
+
+
+def _go_needed(modules: Sequence[str]) -> str:
+    """The highest of the modules' `go` lines."""
+    lines = [re.search(r"^go (\S+)$", _go_mod(module), re.MULTILINE) for module in modules]
+    return max((line[1] for line in lines if line), key=_numbers)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
+
+
+def _users_own(module: str) -> bool:
+    try:
+        own = find_module(module, users_folders())
+    except ProgramMissingError:
+        return False
+    for program in own.values():
+        say(f"using {program}")
+    return True
+
+
+def _is_built(module: str, go: Go | None) -> bool:
+    """From these very module files, and by this Go where there is one."""
+    product = PRODUCTS[module]
+    try:
+        digest, built_by = _stamp(module).read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        return False
+    programs = [BIN / name for name in (product.file, *product.links)]
+    return digest == _digest(module) and all(map(Path.exists, programs)) and (go is None or go.version == built_by)
+
+
+def _stamp(module: str) -> Path:
+    return TOOLS / f"lab-{module}.stamp"
+
+
+def _digest(module: str) -> str:
+    """Of all that decides what the build makes, but for Go itself."""
+    total = hashlib.sha256(repr((_GO_ENVIRONMENT, _BUILD_FLAGS, PRODUCTS[module])).encode())
+    for file in sorted((LAB / module).iterdir()):
+        total.update(hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def _build(module: str, go: Go) -> None:
+    product, folder = PRODUCTS[module], LAB / module
+    say(f"{module}: fetching its Go modules")
+    _fetch(go, product.package, folder)
+    say(f"{module}: building {', '.join(product.links or (product.file,))} with {go.path} {go.version}")
+    if module == "kubernetes":
+        say("  the first time about 5 minutes on two cores, 3 GB of memory and 4 GB of Go's cache")
+    part = BIN / f"{product.file}.part"
+    flags = ["-ldflags", " ".join(("-s -w", *_version_flags(module))), "-p", str(_parallel()), "-o", str(part)]
+    try:
+        _go(go, ["build", *_BUILD_FLAGS, *flags, product.package], folder)
+        part.replace(BIN / product.file)
+    finally:
+        part.unlink(missing_ok=True)
+    for name in product.links:
+        part.symlink_to(product.file)
+        part.replace(BIN / name)
+    _stamp(module).write_text(f"{_digest(module)} {go.version}\n", encoding="utf-8")
+
+
+def _fetch(go: Go, package: str, folder: Path) -> None:
+    """A step of its own, because it is the one that fails for others' reasons; Go keeps what it has got."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            _go(go, ["list", "-deps", package], folder)
+            return
+        except LabError as error:
+            if _OF_NETWORK not in str(error):
+                raise
+            if not tries_left:
+                raise LabError(f"{error}\nwhat was fetched is kept: `make lab` goes on where it stopped") from None
+            say(f"  again after {_PAUSE_S:g} s, because {str(error).splitlines()[-1]}")
+            time.sleep(_PAUSE_S)
+
+
+def _version_flags(module: str) -> list[str]:
+    """What Kubernetes says its version is, which its own build scripts put in the same way."""
+    if module != "kubernetes":
+        return []
+    version = pinned_version()
+    major, minor = version.removeprefix("v").split(".")[:2]
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    return [f"-X {package}.{name}={value}" for package in _VERSION_PACKAGES for name, value in values.items()]
+
+
+def _parallel() -> int:
+    """As many compilers at a time as there are cores and memory for."""
+    free = _free_bytes()
+    if free < _LINKER_BYTES:
+        say(f"  only {free / 1024**3:.1f} GB of memory are free; linking Kubernetes takes 3")
+    return max(1, min(os.cpu_count() or 1, free // _COMPILER_BYTES))
+
+
+def _free_bytes() -> int:
+    """proc(5) MemAvailable and SwapFree, or what is left in our control group (v2) where that is less."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+        free = sizes["MemAvailable"] + sizes["SwapFree"]
+    except (OSError, KeyError):
+        return sys.maxsize  # no Linux: Go will see
+    try:
+        group = Path("/sys/fs/cgroup")
+        limit, used = ((group / f"memory.{name}").read_text().strip() for name in ("max", "current"))
+        return min(free, int(limit) - int(used))
+    except (OSError, ValueError):  # no limit is the word `max`
+        return free
+
+
+def pinned_version() -> str:
+    """The Kubernetes release of lab/kubernetes/go.mod, such as v1.38.0."""
+    found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)$", _go_mod("kubernetes"), re.MULTILINE)
+    if found is None:
+        raise LabError(f"{LAB / 'kubernetes' / 'go.mod'} requires no k8s.io/kubernetes")
+    return found[1]
+
+
+def pin_version(version: str) -> None:
+    """Write go.mod and go.sum of lab/kubernetes anew for a release of Kubernetes; raises LabError, OSError."""
+    if not re.fullmatch(r"v1\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?", version):
+        raise LabError(f"{version!r} is no release of Kubernetes; they look like v1.38.0")
+    go = _installed_go()
+    if go is None:
+        raise GoMissingError("Go is not on PATH: install it (https://go.dev/dl/)")
+    folder = LAB / "kubernetes"
+    with tempfile.TemporaryDirectory(prefix=".pin-", dir=LAB) as name:
+        trial = Path(name)
+        for source in folder.glob("*.go"):
+            shutil.copy(source, trial)
+        fetched = json.loads(_go(go, ["mod", "download", "-json", f"k8s.io/kubernetes@{version}"], LAB / "etcd"))
+        upstream = Path(fetched["GoMod"]).read_text(encoding="utf-8")
+        (trial / "go.mod").write_text(go_mod_for(version, upstream), encoding="utf-8")
+        say("resolving the requirements")
+        _go(go, ["mod", "tidy"], trial, {"GOFLAGS": "-mod=mod"})
+        for file in ("go.mod", "go.sum"):
+            (trial / file).replace(folder / file)
+    say(f"lab/kubernetes pins {version}; `make lab` builds it")
+
+
+def go_mod_for(version: str, upstream: str) -> str:
+    """A go.mod that requires this release and, as the release's own does, its staging modules beside it.
+
+    Those are published as v0.MINOR.PATCH; a replace directive counts in the main module only, so ours repeats them.
+    """
+    staging = re.findall(r"^\s*(?:replace )?(\S+) => \./staging/src/\1$", upstream, re.MULTILINE)
+    needs = re.search(r"^go (\S+)$", upstream, re.MULTILINE)
+    if not (staging and needs):
+        raise LabError(f"the go.mod of Kubernetes {version} is not as it used to be: no staging modules in it")
+    published = version.replace("v1.", "v0.", 1)
+    replaced = "".join(f"\t{module} => {module} {published}\n" for module in staging)
+    return (
+        f"module gpu-gameday/lab/kubernetes\n\ngo {needs[1]}\n\nrequire k8s.io/kubernetes {version}\n\n"
+        f"replace (\n{replaced})\n"
+    )
+
+
+def _go_mod(module: str) -> str:
+    return (LAB / module / "go.mod").read_text(encoding="utf-8")
+
+
+def _go(go: Go, arguments: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    """Run Go to its end and return what it printed; raises LabError with what it complained of."""
+    process = subprocess.Popen(
+        [go.path, *arguments],
+        cwd=folder,
+        env={**os.environ, **_GO_ENVIRONMENT, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # its compilers and linker are ended with it
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - it takes no lock and loads nothing
+    )
+    try:
+        out, complaint = process.communicate()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if process.returncode != 0:
+        # Progress is no complaint; with -json, errors are on stdout.
+        lines = [line for line in (complaint or out).splitlines() if not line.startswith("go: downloading")]
+        said = "\n".join(lines[-_LINES:])
+        raise LabError(f"`go {' '.join(arguments[:2])}` failed: {said}{_advice(complaint)}")
+    return out
+
+
+def _advice(complaint: str) -> str:
+    known = {
+        "signal: killed": "something was killed, most likely for memory: the linker needs 3 GB",
+        "no space left on device": "Go's cache takes 4 GB (`go env GOCACHE`), the temporary folder 1 GB",
+        "read-only file system": _CACHES,
+        "permission denied": _CACHES,
+        "build cache": _CACHES,
+        "module cache": _CACHES,
+    }
+    return "".join(f"\n{advice}" for advice in {known[sign]: None for sign in known if sign in complaint})
+
+
+def say(line: str) -> None:
+    print(f"lab: {line}", flush=True)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

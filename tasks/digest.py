@@ -1,0 +1,36 @@
+"""The pages over a whole folder of runs, rendered and linked in the Prefect UI."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from prefect import get_run_logger
+from prefect.artifacts import create_link_artifact
+
+from gameday.digest.digest import digest_of, render_digest
+from gameday.digest.index import render_index
+from gameday.digest.shelf import read_shelf
+from gameday.faults.registry import parameter_models
+from gameday.plan.catalogue import load_shipped
+from gameday.store import StoreError, publish_pages
+from tasks import step_task
+
+
+@step_task(name="digest")
+def render_pages(reports: Path, start: datetime, end: datetime, publish_to: str | None) -> str:
+    """Render both pages and return the digest's headline; raises OSError where the folder cannot be read or written."""
+    shelf = read_shelf(reports)
+    plans = [loaded.plan for loaded in load_shipped(parameter_models())]
+    made = render_digest(reports, digest_of(shelf, plans, start, end), end)
+    index = render_index(reports, shelf, end)
+    link = made.html.resolve().as_uri()
+    if publish_to:
+        try:
+            link = (
+                f"{publish_pages(reports, [made.html.name, made.json.name, index.name], publish_to)}/{made.html.name}"
+            )
+        except StoreError as error:
+            get_run_logger().warning("not published: %s", error)
+    create_link_artifact(key="digest", link=link, link_text="season digest", description=made.digest.headline)
+    return made.digest.headline

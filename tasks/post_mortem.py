@@ -1,0 +1,32 @@
+"""An incident's report, rendered with what the reports folder knows, and linked in the Prefect UI."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from prefect.artifacts import create_link_artifact, create_markdown_artifact
+
+from gameday.digest.shelf import read_shelf
+from gameday.faults.registry import parameter_models
+from gameday.plan.catalogue import load_shipped
+from gameday.post_mortem.page import PostMortem, render_post_mortem
+from gameday.report.notes import write_form
+from tasks import step_task
+from tasks.publish import copy_out
+
+
+@step_task(name="render")
+def render_incident(folder: Path, publish_to: str | None) -> PostMortem:
+    """Raises OSError where the folder cannot be written."""
+    plans = [loaded.plan for loaded in load_shipped(parameter_models())]
+    runs = [run.summary for run in read_shelf(folder.parent).runs]
+    made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
+    write_form(folder, "gameday post-mortem")
+    create_markdown_artifact(
+        key="post-mortem", markdown=made.markdown.read_text(encoding="utf-8"), description=made.story.headline
+    )
+    create_link_artifact(key="post-mortem-report", link=made.html.resolve().as_uri(), link_text=folder.name)
+    if publish_to:
+        copy_out(folder, publish_to, made.html.name)
+    return made

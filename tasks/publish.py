@@ -1,0 +1,99 @@
+"""After the report: copy it where people find it, mark Grafana, tell people. Nothing in here can change a verdict.
+
+Whatever fails is logged and passed over: a chat that is down is no reason to
+call a passed game-day failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from prefect import get_run_logger
+from prefect.artifacts import create_link_artifact
+from prefect.blocks.abstract import NotificationBlock
+from prefect.blocks.core import Block
+
+from gameday.cluster.grafana import Grafana
+from gameday.cluster.http import AdapterError
+from gameday.cluster.profile import ClusterProfile, Endpoint
+from gameday.report.annotation import annotation_of
+from gameday.report.earlier import earlier_than
+from gameday.report.message import Message, message, worth_telling
+from gameday.report.run import load_run
+from gameday.report.summary import read_summary
+from gameday.run.context import Run
+from gameday.store import StoreError, publish
+from tasks import step_task
+
+OUTSIDE_PREFECT = logging.getLogger("gameday.publish")
+"""The same warnings for the command line, which mutes Prefect's log; whoever wants them adds a handler."""
+OUTSIDE_PREFECT.propagate = False
+OUTSIDE_PREFECT.setLevel(logging.WARNING)
+OUTSIDE_PREFECT.addHandler(logging.NullHandler())
+
+
+def _warn(text: str, *values: object) -> None:
+    get_run_logger().warning(text, *values)
+    OUTSIDE_PREFECT.warning(text, *values)
+
+
+@step_task(name="publish")
+def publish_run(run: Run) -> None:
+    """Do what the cluster profile asks for with a rendered run: `publish_to`, `grafana`, `notify`."""
+    try:
+        _publish(run)
+    except Exception as error:  # Prefect's server gone, say; the run itself is over and judged
+        _warn("the run could not be published: %s", type(error).__name__)
+
+
+def _publish(run: Run) -> None:
+    profile, link = run.profile, (run.folder / "report.html").resolve().as_uri()
+    if profile.publish_to:
+        link = copy_out(run.folder, profile.publish_to, "report.html") or link
+    if profile.grafana:
+        _annotate(profile.grafana, run.folder)
+    summary = read_summary(run.folder) if profile.notify else None
+    if summary:
+        before = next(iter(earlier_than(run.folder, summary)[-1:]), None)
+        if worth_telling(summary, before, profile.notify_on):
+            tell(profile, message(summary, before, link))
+
+
+def copy_out(folder: Path, url: str, page: str) -> str | None:
+    """Copy a folder and link its page in the Prefect UI; the page's URL, or None where it could not be copied."""
+    try:
+        link = f"{publish(folder, url)}/{page}"
+    except StoreError as error:
+        _warn("not published: %s", error)
+        return None
+    create_link_artifact(key="published-report", link=link, link_text=f"{folder.name}, published")
+    return link
+
+
+def tell(profile: ClusterProfile, said: Message) -> None:
+    """Send a message through every notification block the profile names."""
+    for name in profile.notify:
+        try:
+            block = Block.load(name)
+            if not isinstance(block, NotificationBlock):
+                _warn("%s is a block, and not one that notifies", name)
+                continue
+            notify: Any = block.notify  # typed as if always awaited; outside a loop it is done when it returns
+            with block.raise_on_failure():
+                notify(said.body, subject=said.subject)
+        except Exception as error:  # its text may hold the webhook's URL, which is a secret
+            _warn("nobody was told through %s (%s)", name, type(error).__name__)
+
+
+def _annotate(grafana: Endpoint, folder: Path) -> None:
+    found = annotation_of(load_run(folder))
+    if found is None:
+        return
+    try:
+        with Grafana(grafana) as server:
+            server.annotate(found.start, max(found.end, found.start + timedelta(seconds=1)), found.text, found.tags)
+    except AdapterError as error:
+        _warn("no annotation in Grafana: %s", error)

@@ -1,0 +1,62 @@
+"""For each fault on a GPU, the QA check that fails while it is in; without one, a node could be returned with it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from gameday.agent.qa.checks import judge
+from gameday.agent.qa.readings import read_node
+from gameday.faults.registry import fault_for, parse_parameters
+from gameday.plan.models import QaFloors
+from tests.faults.gpu_model import ModelHost
+
+FLOORS = QaFloors(
+    gpus=2,
+    gemm_tflops=650,
+    memory_bandwidth_gbs=1905,
+    pcie_generation=5,
+    pcie_width=16,
+    nvlinks=18,
+    memory_free_mib=4096,
+)
+SEEN_BY = [
+    ({"type": "gpu_burn"}, {"gemm-rate"}),
+    ({"type": "gpu_memory", "leave_mib": 256}, {"memory-free", "gemm-rate", "memory-bandwidth"}),
+    ({"type": "gpu_memory", "mode": "fragment", "leave_mib": 256}, {"memory-free", "gemm-rate", "memory-bandwidth"}),
+    ({"type": "power_cap", "watts": 300}, {"power-limit"}),
+    ({"type": "clock_lock", "sm_clock_mhz": 510}, {"sm-clock", "gemm-rate"}),
+    ({"type": "persistence_off"}, {"persistence-mode"}),
+    ({"type": "ecc_off"}, {"ecc-mode"}),
+    ({"type": "gpu_removed"}, {"gpu-count"}),
+    # A copy from far away takes nothing of the GPU that another process would miss.
+    ({"type": "numa"}, set[str]()),
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gameday.agent.qa.readings.LOAD_S", 0.2)
+    monkeypatch.setattr("gameday.agent.qa.readings._SAMPLE_EVERY_S", 0.02)
+
+
+def failed(host: ModelHost) -> set[tuple[str, int | None]]:
+    readings = read_node(host, "20261121-204941-0", None, threading.Event(), load=True)
+    return {(found.check, found.gpu) for found in judge(readings, FLOORS) if not found.ok}
+
+
+@pytest.mark.parametrize(("data", "checks"), SEEN_BY, ids=[" ".join(map(str, data.values())) for data, _ in SEEN_BY])
+def test_qa_fails_for_its_own_reason_while_the_fault_is_in_and_passes_after(
+    data: dict[str, Any], checks: set[str]
+) -> None:
+    host = ModelHost(gpus=2)
+    parameters = parse_parameters(data)
+    fault = fault_for(parameters)
+    state = fault.inject(parameters, 1, host).undo_state
+    found = failed(host)
+    assert {check for check, _ in found} >= checks
+    assert {gpu for _, gpu in found} <= {None, 1}
+    fault.undo(parameters, 1, host, state)
+    assert failed(host) == set()

@@ -1,0 +1,34 @@
+"""The shipped alert rules, read once, and promtool's and amtool's way to look at them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from gameday.rehearsal.programs import find_program
+
+ROOT = Path(__file__).resolve().parents[2]
+ALERTS = ROOT / "deploy" / "alerts"
+RULES = ALERTS / "gpu-faults.rules.yaml"
+COUNTERS = ALERTS / "dcgm-counters.csv"
+INHIBIT = ALERTS / "alertmanager-inhibit.yaml"
+UNIT_TESTS = sorted((ALERTS / "tests").glob("*.test.yaml"))
+
+_yaml = YAML(typ="safe", pure=True)
+
+
+def read_yaml(path: Path) -> dict:
+    return _yaml.load(path.read_text(encoding="utf-8"))
+
+
+GROUPS = read_yaml(RULES)["groups"]
+ALL_RULES = [rule for group in GROUPS for rule in group["rules"]]
+BY_NAME = {rule["alert"]: rule for rule in ALL_RULES if "alert" in rule}
+RECORDED = {rule["record"] for rule in ALL_RULES if "record" in rule}
+
+
+def run_tool(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    argv = [str(find_program(name)), *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=100)

@@ -1,0 +1,50 @@
+"""Everything in deploy/ that `kubectl apply` is given, parsed once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+KUSTOMIZATIONS = sorted(DEPLOY.rglob("kustomization.yaml"))
+FILES = sorted(
+    path
+    for path in DEPLOY.rglob("*.yaml")
+    if path not in KUSTOMIZATIONS and "alerts" not in path.relative_to(DEPLOY).parts
+)
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
+
+
+ALL = [(path, document) for path in FILES for document in documents(path)]
+RBAC = [document for path, document in ALL if path.parent.name == "rbac"]
+
+
+def of(*kinds: str) -> list[dict[str, Any]]:
+    return [document for _, document in ALL if document["kind"] in kinds]
+
+
+def identity(document: dict[str, Any]) -> tuple[str, str, str]:
+    metadata = document["metadata"]
+    return document["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+WORKLOADS = of("Deployment", "DaemonSet", "CronJob")
+
+
+def template_of(workload: dict[str, Any]) -> dict[str, Any]:
+    """The pods' template."""
+    spec = workload["spec"]
+    found: dict[str, Any] = (
+        spec["jobTemplate"]["spec"]["template"] if workload["kind"] == "CronJob" else spec["template"]
+    )
+    return found
+
+
+def named(workload: dict[str, Any]) -> str:
+    return "/".join(identity(workload))

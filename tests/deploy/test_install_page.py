@@ -1,0 +1,115 @@
+"""The image's recipe and docs/install.md: what they name is there, and the kustomization a reader copies builds."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from ruamel.yaml import YAML
+
+from gameday.cluster.profile import load_profile
+from gameday.rehearsal.programs import search
+from tests.deploy.manifests import ROOT, documents
+
+PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+KUBECTL = search("kubectl")
+
+
+def _sources() -> set[str]:
+    """What the Dockerfile copies out of the repository."""
+    lines = re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
+    return {name for line in lines for name in line.split()[:-1]}
+
+
+def _pins(lock: str) -> dict[str, str]:
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, re.MULTILINE))
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> list[dict[str, Any]]:
+    """The page's kustomization, beside a checkout as the page has it."""
+    if KUBECTL is None:
+        pytest.skip("kubectl is not there; `make setup` fetches it")
+    (written,) = re.findall(r"```yaml\n(# kustomization\.yaml\n.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "gpu-gameday").symlink_to(ROOT)
+    (tmp_path / "kustomization.yaml").write_text(written, encoding="utf-8")
+    done = subprocess.run([KUBECTL, "kustomize", tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return list(YAML(typ="safe", pure=True).load_all(done.stdout))
+
+
+def test_the_image_is_given_whatever_goes_into_the_wheel() -> None:
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {*wheel["packages"], *wheel["force-include"], PROJECT["project"]["readme"], "pyproject.toml"} <= _sources()
+
+
+def test_the_builder_is_sent_what_the_image_copies_and_nothing_else() -> None:
+    first, *rest = [
+        line for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+    ]
+    assert first == "*"
+    assert {line.removeprefix("!") for line in rest if line.startswith("!")} == _sources()
+    assert all((ROOT / name).exists() for name in _sources())
+
+
+def test_every_package_of_the_image_is_checked_against_its_hash() -> None:
+    commands = DOCKERFILE.replace("\\\n", "").split("&&")
+    fetching = [one for one in commands if re.search(r"pip (--python \S+ )?(download|install|wheel)", one)]
+    assert len(fetching) == 6
+    assert [one for one in fetching if "--require-hashes" not in one and "--no-index" not in one] == []
+
+
+def test_the_image_starts_the_agent_from_its_arguments_alone() -> None:
+    assert re.search(r'^ENTRYPOINT \["python"\]$', DOCKERFILE, re.MULTILINE)
+
+
+def test_the_build_without_a_target_is_the_lean_one() -> None:
+    assert re.findall(r"^FROM .* AS (\S+)$", DOCKERFILE, re.MULTILINE)[-1] == "lean"
+
+
+def test_the_gpu_extra_is_what_its_lock_locks() -> None:
+    extra = PROJECT["project"]["optional-dependencies"]["gpu"]
+    assert PROJECT["dependency-groups"]["gpu"] == extra
+    pins = _pins("requirements-gpu.lock")
+    for one in map(Requirement, extra):
+        assert one.specifier.contains(pins[one.name])
+
+
+def test_both_locks_agree_where_they_meet() -> None:
+    lean, gpu = _pins("requirements.lock"), _pins("requirements-gpu.lock")
+    assert {name: gpu[name] for name in gpu.keys() & lean.keys()} == {"numpy": lean["numpy"]}
+
+
+def test_the_pages_kustomization_changes_every_image(built: list[dict[str, Any]]) -> None:
+    images = set(re.findall(r'"image": "([^"]+)"', json.dumps(built)))
+    assert images == {"REGISTRY/gameday:0.1.0", "docker.io/library/debian:12-slim"}
+
+
+def test_the_pages_settings_are_a_profile(built: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    (settings,) = (one["data"] for one in built if one["kind"] == "ConfigMap")
+    commented = re.findall(r"^\s+# (GAMEDAY_\w+): '?([^'#\n]+?)'?(?:\s+#.*)?$", PAGE, re.MULTILINE)
+    assert len(commented) == 2
+    for name, value in [*settings.items(), *commented]:
+        monkeypatch.setenv(name, value)
+    profile = load_profile()
+    assert profile.in_cluster
+    assert profile.name == "prod-a"
+    assert profile.agent_runtime_class == "nvidia"
+    assert profile.guardrails.max_nodes == 1
+
+
+def test_the_page_names_every_deployment_with_its_schedule() -> None:
+    (deployments,) = documents(ROOT / "prefect.yaml")
+    told = dict(re.findall(r"^\| `[\w-]+/(\w+)` \| (.+) \|$", PAGE, re.MULTILINE))
+    assert set(told) == {one["name"] for one in deployments["deployments"]}
+    scheduled = {one["name"] for one in deployments["deployments"] if "schedules" in one}
+    assert {name for name, when in told.items() if "somebody" not in when} == scheduled

@@ -1,0 +1,191 @@
+"""What runs in a cluster: as little as each needs of its node, one image, and commands that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from gameday.cluster.profile import ClusterProfile, load_profile
+from gameday.rehearsal.programs import search
+from tests.deploy.manifests import (
+    ALL,
+    DEPLOY,
+    FILES,
+    KUSTOMIZATIONS,
+    ROOT,
+    WORKLOADS,
+    documents,
+    identity,
+    named,
+    of,
+    template_of,
+)
+
+AGENT_IMAGE = str(ClusterProfile.model_fields["agent_image"].default)
+OURS = [one for one in WORKLOADS if one["metadata"]["name"] != "dmesg"]
+(CLUSTER,) = of("ConfigMap")
+KUBECTL = search("kubectl")
+
+
+def _container(workload: dict[str, Any]) -> dict[str, Any]:
+    (container,) = template_of(workload)["spec"]["containers"]
+    return container
+
+
+def _workload(name: str) -> dict[str, Any]:
+    (found,) = (one for one in WORKLOADS if one["metadata"]["name"] == name)
+    return found
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=named)
+def test_workloads_select_their_own_pods_and_name_accounts_that_exist(workload: dict[str, Any]) -> None:
+    template = template_of(workload)
+    if "selector" in workload["spec"]:
+        assert workload["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    account = template["spec"].get("serviceAccountName")
+    accounts = {identity(account)[1:] for account in of("ServiceAccount")}
+    # Who has no account of its own must not have the default one's token either.
+    assert template["spec"].get("automountServiceAccountToken") is False or account
+    assert account is None or (workload["metadata"]["namespace"], account) in accounts
+
+
+@pytest.mark.parametrize("workload", OURS, ids=named)
+def test_what_is_ours_runs_without_privileges(workload: dict[str, Any]) -> None:
+    pod = template_of(workload)["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert _container(workload)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=named)
+def test_every_container_says_what_it_needs_and_may_take(workload: dict[str, Any]) -> None:
+    resources = _container(workload)["resources"]
+    assert {"cpu", "memory"} <= set(resources["requests"])
+    assert "memory" in resources["limits"]
+
+
+@pytest.mark.parametrize("workload", OURS, ids=named)
+def test_what_watches_and_breaks_nodes_does_not_run_on_them(workload: dict[str, Any]) -> None:
+    affinity = template_of(workload)["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {"key": "nvidia.com/gpu.present", "operator": "DoesNotExist"} in term["matchExpressions"]
+
+
+def test_there_is_one_image_and_the_agents_pods_have_it_too() -> None:
+    assert {_container(workload)["image"] for workload in OURS} == {AGENT_IMAGE}
+    assert CLUSTER["data"]["GAMEDAY_AGENT_IMAGE"] == AGENT_IMAGE
+
+
+def test_the_manifests_user_is_the_images() -> None:
+    (user,) = re.findall(r"^USER (\d+):\d+$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {template_of(workload)["spec"]["securityContext"]["runAsUser"] for workload in OURS} == {int(user)}
+
+
+def test_the_clusters_settings_are_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CLUSTER["data"].items():
+        monkeypatch.setenv(name, value)
+    profile = load_profile()
+    assert profile.in_cluster
+    known = {name.upper() for name in ClusterProfile.model_fields}
+    assert {name.removeprefix("GAMEDAY_").partition("__")[0] for name in CLUSTER["data"]} <= known
+
+
+@pytest.mark.parametrize("name", ["gameday-worker", "gameday-reaper", "gameday-node-health"])
+def test_who_reads_a_profile_is_given_the_clusters_settings(name: str) -> None:
+    assert {"configMapRef": {"name": CLUSTER["metadata"]["name"]}} in _container(_workload(name))["envFrom"]
+
+
+def test_the_worker_polls_the_pool_that_prefect_yaml_names() -> None:
+    (deployments,) = documents(ROOT / "prefect.yaml")
+    (pool,) = {one["work_pool"]["name"] for one in deployments["deployments"]}
+    assert f"--pool={pool}" in _container(_workload("gameday-worker"))["command"]
+
+
+def test_the_worker_finds_the_server_and_shows_it_the_password_it_asks_for() -> None:
+    def environment(name: str) -> dict[str, Any]:
+        return {one["name"]: one.get("value") or one["valueFrom"] for one in _container(_workload(name))["env"]}
+
+    worker, server = environment("gameday-worker"), environment("gameday-prefect")
+    (service,) = (one for one in of("Service") if one["metadata"]["name"] == "gameday-prefect")
+    (port,) = service["spec"]["ports"]
+    host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+    assert worker["PREFECT_API_URL"] == f"http://{host}:{port['port']}/api"
+    assert worker["PREFECT_API_AUTH_STRING"] == server["PREFECT_SERVER_API_AUTH_STRING"]
+
+
+def test_only_the_worker_reaches_the_server() -> None:
+    (policy,) = of("NetworkPolicy")
+    (rule,) = policy["spec"]["ingress"]
+    (peer,) = rule["from"]
+    labels = template_of(_workload("gameday-worker"))["metadata"]["labels"]
+    assert peer["podSelector"]["matchLabels"].items() <= labels.items()
+    server = template_of(_workload("gameday-prefect"))["metadata"]["labels"]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= server.items()
+
+
+def test_the_shipper_is_what_log_based_detectors_look_for_and_runs_on_faulty_nodes() -> None:
+    (shipper,) = of("DaemonSet")
+    assert (shipper["metadata"]["namespace"], shipper["metadata"]["name"]) == ("dmesg-logging", "dmesg")
+    pod = shipper["spec"]["template"]["spec"]
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert pod["automountServiceAccountToken"] is False
+    assert _container(shipper)["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+
+
+_PYTHON = [sys.executable, "-m"]
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "subcommands"),
+    [
+        ("gameday-node-health", [*_PYTHON, "gameday.health"], 0),
+        ("gameday-reaper", [*_PYTHON, "gameday.cli"], 1),
+        ("gameday-worker", [*_PYTHON, "prefect"], 2),
+        ("gameday-prefect", [*_PYTHON, "prefect"], 2),
+    ],
+)
+def test_commands_and_their_arguments_exist(name: str, program: list[str], subcommands: int) -> None:
+    container = _container(_workload(name))
+    own = 3 if container["command"][0] == "python" else 1
+    arguments = [*container["command"][own:], *container.get("args", [])]
+    usage = subprocess.run(
+        [*program, *arguments[:subcommands], "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"COLUMNS": "200"},
+    ).stdout
+    flags = {argument.partition("=")[0] for argument in arguments[subcommands:]}
+    assert flags <= set(re.findall(r"--[a-z-]+", usage))
+
+
+def test_every_manifest_is_applied_by_one_kustomization() -> None:
+    applied = [path.parent / name for path in KUSTOMIZATIONS for name in documents(path)[0]["resources"]]
+    assert sorted(applied) == FILES
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not there; `make setup` fetches it")
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS, ids=lambda path: path.parent.name)
+def test_kubectl_builds_each_kustomization(kustomization: Any) -> None:
+    done = subprocess.run([KUBECTL, "kustomize", kustomization.parent], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = len(re.findall(r"^kind:", done.stdout, re.MULTILINE))
+    resources = documents(kustomization)[0]["resources"]
+    assert made == sum(
+        (path.relative_to(kustomization.parent).as_posix() in resources)
+        for path, _ in ALL
+        if path.is_relative_to(kustomization.parent)
+    )
+
+
+def test_the_readme_names_every_folder() -> None:
+    told = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in sorted(DEPLOY.iterdir()) if path.is_dir() and f"`{path.name}/`" not in told] == []

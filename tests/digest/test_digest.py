@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gameday import cli
+from gameday.checks.outcome import Outcome
+from gameday.coverage.matrix import Matrix
+from gameday.coverage.row_file import ROW_FILE, render_run
+from gameday.digest.digest import Digest, digest_of
+from gameday.digest.shelf import read_shelf
+from gameday.history.events import AlertSeen, Cleanliness, RunEnded, RunStarted
+from gameday.report.numbers import summarise
+from gameday.report.run import load_run
+from gameday.report.summary import Measure
+from tests.post_mortem.conftest import USUAL, incident, write_incident
+from tests.report.run_builder import PLAN, START, VARIANTS, Timed, cut_off, passing, replacing, write
+
+WEEK_END = START + timedelta(days=1)
+HOSTILE = "<script>alert(1)</script>"
+
+
+def at_(days: float, events: list[Timed]) -> list[Timed]:
+    """The same events, shifted; what an event says of its own time is shifted with it."""
+    shift = timedelta(days=days)
+    moved = []
+    for timed in events:
+        times = {name: value + shift for name in ("at", "written_at") if (value := getattr(timed.event, name, None))}
+        moved.append(Timed(timed.seconds + shift.total_seconds(), timed.event.model_copy(update=times)))
+    return moved
+
+
+def put(reports: Path, days: float, events: list[Timed], **update: object) -> Path:
+    id = f"run{days:g}"
+    timed = replacing(events, lambda e: isinstance(e, RunStarted), run_id=id, **update)
+    return write(reports / id, at_(days, timed))
+
+
+def digest(reports: Path, days: float = 7) -> Digest:
+    return digest_of(read_shelf(reports), [PLAN], WEEK_END - timedelta(days=days), WEEK_END)
+
+
+def test_only_runs_of_the_window_are_counted(tmp_path: Path) -> None:
+    put(tmp_path, -30, passing())
+    put(tmp_path, -1, VARIANTS["detector-off"]())
+    put(tmp_path, 0, passing())
+    made = digest(tmp_path)
+    assert (made.outcomes[Outcome.PASSED], made.outcomes[Outcome.FAILED]) == (1, 1)
+    assert made.headline == "1 of 2 game-days passed, 1 failed, nothing got slower."
+
+
+def test_a_plans_history_is_oldest_first_and_a_change_is_said(tmp_path: Path) -> None:
+    put(tmp_path, -1, VARIANTS["detector-off"]())
+    put(tmp_path, 0, passing())
+    (row,) = digest(tmp_path).plans
+    assert [mark.outcome for mark in row.history] == [Outcome.FAILED, Outcome.PASSED]
+    assert row.changed
+
+
+def slow_alert(seconds: float) -> list[Timed]:
+    """The alert fires this much later than in the usual run."""
+    late = timedelta(seconds=seconds)
+    return [
+        Timed(timed.seconds, timed.event.model_copy(update={"at": timed.event.at + late}))
+        if isinstance(timed.event, AlertSeen) and timed.event.state == "firing" and not timed.event.at_baseline
+        else timed
+        for timed in passing()
+    ]
+
+
+def test_a_duration_above_every_earlier_one_is_a_regression(tmp_path: Path) -> None:
+    for days in (-4, -3, -2):
+        put(tmp_path, days, passing())
+    put(tmp_path, 0, slow_alert(4))
+    made = digest(tmp_path)
+    trend = next(one for one in made.plans[0].trends if one.measure is Measure.ALERT)
+    assert (trend.now_s, trend.median_s, trend.regressed) == (pytest.approx(9.4), pytest.approx(5.4), True)
+    assert "1 duration regressed" in made.headline
+
+
+def test_two_clusters_are_not_compared_with_each_other(tmp_path: Path) -> None:
+    put(tmp_path, -1, passing(), cluster_uid="a")
+    put(tmp_path, 0, passing(), cluster_uid="b")
+    assert len(digest(tmp_path).plans) == 2
+
+
+def test_an_unclean_cluster_is_told_whatever_its_age(tmp_path: Path) -> None:
+    put(tmp_path, -90, replacing(passing(), lambda e: isinstance(e, RunEnded), cleanliness=Cleanliness.DIRTY))
+    assert [mark.run_id for mark in digest(tmp_path).unclean] == ["run-90"]
+
+
+def test_a_plan_that_was_never_run_is_named(tmp_path: Path) -> None:
+    assert digest(tmp_path).never_run == ((PLAN.name, PLAN.title),)
+
+
+def test_nothing_in_the_window_is_not_a_good_week(tmp_path: Path) -> None:
+    put(tmp_path, -30, passing())
+    assert "nothing is known" in digest(tmp_path).headline
+
+
+def test_open_actions_come_from_the_notes_overdue_first(tmp_path: Path) -> None:
+    folder = write_incident(tmp_path / "incident-x", USUAL, incident())
+    (folder / "notes.yaml").write_text(
+        "actions:\n- {what: later}\n- {what: late, due: 2026-03-01}\n- {what: over, state: done}\n"
+    )
+    made = digest(tmp_path)
+    assert [(one.action.what, one.overdue) for one in made.actions] == [("late", True), ("later", False)]
+    assert made.incidents == 1
+
+
+def test_two_clusters_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    put(tmp_path, -1, passing(), cluster_uid="11111111-a", cluster_name="prod")
+    put(tmp_path, 0, passing(), cluster_uid="22222222-b", cluster_name="prod")
+    assert {row.cluster for row in digest(tmp_path).plans} == {"prod (11111111)", "prod (22222222)"}
+
+
+def test_a_cluster_made_anew_each_time_is_one_cluster(tmp_path: Path) -> None:
+    for days, uid in ((-1, "a"), (0, "b")):
+        put(tmp_path, days, passing(), cluster_uid=uid, cluster_id="gameday-rehearsal", cluster_name="rehearsal")
+    (row,) = digest(tmp_path).plans
+    assert (row.cluster, row.runs) == ("rehearsal", 2)
+
+
+def test_an_action_of_a_run_stays_open_until_a_later_run_of_the_plan_closes_it(tmp_path: Path) -> None:
+    (put(tmp_path, -2, passing()) / "notes.yaml").write_text("actions: [{id: A1, what: page}, {id: A2, what: taint}]")
+    (put(tmp_path, 0, passing()) / "notes.yaml").write_text("actions: [{id: A1, what: page, state: done}]")
+    assert [(one.action.what, one.page) for one in digest(tmp_path).actions] == [("taint", "run-2/report.html")]
+
+
+def test_the_matrix_has_the_newest_run_of_each_plan_on_each_cluster(tmp_path: Path) -> None:
+    put(tmp_path, -2, passing(), cluster_uid="b", cluster_name="other")
+    put(tmp_path, -1, VARIANTS["detector-off"](), cluster_name="prod")
+    put(tmp_path, 0, passing(), cluster_name="prod")
+    coverage = digest(tmp_path).coverage
+    assert [(one.cluster, [row.run_id for row in one.matrix.rows]) for one in coverage] == [
+        ("other", ["run-2"]),
+        ("prod", ["run0"]),
+    ]
+
+
+def test_a_row_that_a_run_left_is_not_judged_again(tmp_path: Path) -> None:
+    run = put(tmp_path, 0, passing())
+    made = json.loads(row_left_by(run))
+    made["rows"][0]["why"] = "as the run's own row has it"
+    (run / ROW_FILE).write_text(json.dumps(made))
+    assert digest(tmp_path).coverage[0].matrix.rows[0].why == "as the run's own row has it"
+
+
+@pytest.mark.parametrize("torn", ["", "{", "[]", '{"rows": [{}], "gaps": []}'])
+def test_a_row_that_cannot_be_read_is_judged_from_the_history(tmp_path: Path, torn: str) -> None:
+    run = put(tmp_path, 0, passing())
+    left = row_left_by(run)
+    (run / ROW_FILE).write_text(torn)
+    assert digest(tmp_path).coverage[0].matrix == Matrix.model_validate_json(left)
+
+
+def row_left_by(run: Path) -> bytes:
+    render_run(run, WEEK_END)
+    return (run / ROW_FILE).read_bytes()
+
+
+def test_a_run_that_was_killed_before_its_report_is_on_the_shelf(tmp_path: Path) -> None:
+    killed = put(tmp_path, 0, cut_off(passing(), 12.5))
+    assert not (killed / "report.json").exists()
+    (run,) = read_shelf(tmp_path).runs
+    assert run.summary == summarise(load_run(killed))
+
+
+def test_a_folder_that_tells_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "history.jsonl").write_bytes(b'{"seq":')
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "incident.json").write_bytes(b"{")
+    assert [one.split(":")[0] for one in read_shelf(tmp_path).unreadable] == ["bad", "torn"]
+
+
+def test_the_pages_hold_every_run_and_escape_what_runs_say(tmp_path: Path) -> None:
+    put(tmp_path, 0, passing(), plan_name=HOSTILE, cluster=HOSTILE)
+    write_incident(tmp_path / "incident-x", USUAL)
+    assert cli.run(["digest", str(tmp_path), "--days", "3660"]) in (0, 2)
+    for page in ("digest.html", "index.html"):
+        text = (tmp_path / page).read_text()
+        assert HOSTILE not in text
+        assert "run0" in text
+        assert "gpu-node-03" in text
+        assert "src=" not in text
+    assert json.loads((tmp_path / "digest.json").read_bytes())["format"] == 1
+
+
+@pytest.mark.parametrize(("variant", "code"), [("passing", 0), ("detector-off", 1)])
+def test_the_exit_code_is_the_worst_of_the_window(tmp_path: Path, variant: str, code: int) -> None:
+    put(tmp_path, 0, VARIANTS[variant]())
+    assert cli.run(["digest", str(tmp_path), "--days", "3660"]) == code
+
+
+def test_an_empty_window_is_unknown(tmp_path: Path) -> None:
+    assert cli.run(["digest", str(tmp_path)]) == 2
+
+
+def test_a_folder_that_is_not_there_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["index", str(tmp_path / "no")]) == 64
+    assert "give the folder" in capsys.readouterr().err

@@ -1,0 +1,32 @@
+"""The page on the faults is what their classes say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gameday.faults.docs import page
+from gameday.faults.registry import known_faults
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "faults.md"
+
+
+def test_the_published_page_is_current() -> None:
+    assert PUBLISHED.read_text(encoding="utf-8") == page(), "run: make docs"
+
+
+@pytest.mark.parametrize("name", sorted(known_faults()))
+def test_a_section_tells_what_a_person_must_know_before_using_the_fault(name: str) -> None:
+    fault = known_faults()[name]
+    section = page().partition(f"### {name}\n")[2].partition("\n### ")[0]
+    assert fault.does_not_reach in section
+    assert all(f"* {one}" in section for one in fault.seen_by)
+    assert ("**Dangerous:**" in section) == bool(fault.parameters.dangerous)
+    for parameter, of in fault.parameters.model_fields.items():
+        if parameter not in ("type", "hold"):
+            row = re.search(rf"^\| `{parameter}` \| .* \| (?P<meaning>.*) \|$", section, re.MULTILINE)
+            assert row, f"no row for {parameter}"
+            assert row["meaning"] == " ".join((of.description or "").split()).replace("|", "\\|")
+            assert row["meaning"], f"{parameter} has no docstring"

@@ -1,0 +1,77 @@
+"""The SXid fault on a host in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from gameday.faults.registry import parse_parameters
+from gameday.faults.sxid import SxidFault, SxidParameters, SxidSeverity
+from gameday.host.base import HostError
+from gameday.xid.catalogue import FatalClass, sxids
+from gameday.xid.decide import Outcome, decide
+from gameday.xid.lines import Kind, Severity, recognise
+from tests.host.fake import FakeHost
+
+FAULT = SxidFault()
+
+
+@pytest.mark.parametrize("code", sorted(sxids()))
+def test_every_code_of_the_catalogue_is_a_line_that_is_read_as_the_guide_classes_it(code: int) -> None:
+    host = FakeHost()
+    evidence = FAULT.inject(SxidParameters(sxid=code), 0, host)
+    event = recognise(host.log[0])
+    assert event
+    assert (event.kind, event.code, event.pci, event.switch, event.link) == (Kind.SXID, code, "0000:c1:00", 0, 0)
+    harmless = sxids()[code].fatal is FatalClass.NO
+    assert event.severity is (Severity.NON_FATAL if harmless else Severity.FATAL)
+    assert decide(event).outcome is (Outcome.EVENT if harmless else Outcome.QUARANTINE)
+    assert evidence.written_at
+
+
+def test_the_line_is_the_drivers() -> None:
+    assert (
+        SxidParameters(sxid=20034, switch=3, link=7).line
+        == "kernel: nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 07 LTSSM Fault Up"
+    )
+    assert (
+        SxidParameters(sxid=22003, form="bare", link=None, pci="0000:03:00", severity=SxidSeverity.NON_FATAL).line
+        == "nvidia-nvswitch0: SXid (PCI:0000:03:00.0): 22003, Non-fatal, Minion Halt"
+    )
+
+
+def test_repeats_are_counted_and_a_swallowed_write_is_an_error() -> None:
+    host = FakeHost()
+    assert FAULT.inject(SxidParameters(sxid=20034, repeat=10), 0, host).lines[2].startswith("after: 10 ")
+    host.write_kernel_log = lambda record: None  # type: ignore[method-assign]
+    with pytest.raises(HostError, match=r"wrote 1 kernel-log record\(s\) and found 0 new"):
+        FAULT.inject(SxidParameters(sxid=20034), 0, host)
+
+
+def test_undo_says_that_a_record_stays() -> None:
+    host = FakeHost()
+    assert "nothing to undo" in FAULT.undo(SxidParameters(sxid=20034), 0, host, {}).lines[0]
+    assert FAULT.verify_undone(SxidParameters(sxid=20034), 0, host, {})
+    assert host.log == []
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ({"sxid": 79}, "greater than or equal to 10000"),
+        ({"sxid": "20034; reboot"}, "valid integer"),
+        ({"sxid": 28002}, "not in the catalogue: say its `severity`"),
+        ({"sxid": 20034, "pci": "0000:C1:00.0); reboot"}, "pattern"),
+        ({"sxid": 20034, "form": "mig"}, "'kernel' or 'bare'"),
+        ({"sxid": 20034, "repeat": 11}, "less than or equal to 10"),
+        ({"sxid": 20034, "link": 144}, "less than or equal to 143"),
+    ],
+)
+def test_what_is_no_sxid_line_is_refused(data: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse_parameters({"type": "sxid"} | data)
+
+
+def test_a_code_that_nobody_lists_goes_in_with_its_severity() -> None:
+    assert SxidParameters(sxid=28002, severity=SxidSeverity.NON_FATAL).line.endswith(
+        "28002, Non-fatal, Link 00 unknown"
+    )

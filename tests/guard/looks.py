@@ -1,0 +1,216 @@
+"""Runs as guardrails see them: real plans, profiles, events and API objects, without a cluster behind."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from kubernetes import client
+
+from gameday.cluster.http import AdapterError, CallCounter
+from gameday.cluster.kubernetes import Candidate, DisruptionBudget
+from gameday.cluster.profile import ClusterProfile
+from gameday.cluster.prometheus import ActiveAlert, AlertingRule, Sample
+from gameday.faults.registry import parameter_models
+from gameday.guard.look import Look
+from gameday.history.events import Event, NodeSnapshot, Step, Target
+from gameday.ledger.lease import seconds_awake_or_not
+from gameday.plan.load import parse_plan
+from gameday.plan.models import Plan
+from gameday.run.member import SeasonMember
+from gameday.run.stop import Abort
+
+OPTED_IN = {"gameday.dev/opt-in": "true", "topology.kubernetes.io/zone": "a"}
+SERVER = {"url": "http://127.0.0.1:9"}
+
+
+def plan(**parts: Any) -> Plan:
+    content: dict[str, Any] = {
+        "apiVersion": "gameday/v1",
+        "name": "quick",
+        "title": "A quick game-day",
+        "hypothesis": "The node is quarantined.",
+        "fault": {"type": "xid", "xid": 95},
+        "expect": {"taints": [{"key": "trainy.konduktor.ai/faulty", "value": "true", "within": "10s"}]},
+        **parts,
+    }
+    return parse_plan(json.dumps(content).encode(), "plan.yaml", parameter_models()).plan
+
+
+def profile(**guardrails: Any) -> ClusterProfile:
+    return ClusterProfile(prometheus=SERVER, alertmanager=SERVER, loki=SERVER, guardrails=guardrails)
+
+
+def node(name: str, labels: dict[str, str] | None = None, gpus: int | None = 8) -> NodeSnapshot:
+    return NodeSnapshot(
+        node=name,
+        resource_version="1",
+        unschedulable=False,
+        taints=(),
+        labels=OPTED_IN if labels is None else labels,
+        annotations={},
+        conditions={"Ready": "True"},
+        boot_id="b",
+        allocatable_gpus=gpus,
+    )
+
+
+def pod(
+    name: str,
+    namespace: str = "training",
+    *,
+    gpus: int = 1,
+    labels: dict[str, str] | None = None,
+    priority: str | None = None,
+    owner: str = "Job",
+) -> client.V1Pod:
+    resources = client.V1ResourceRequirements(limits={"nvidia.com/gpu": str(gpus)} if gpus else {})
+    reference = client.V1OwnerReference(api_version="v1", kind=owner, name="owner", uid="u")
+    return client.V1Pod(
+        metadata=client.V1ObjectMeta(
+            name=name, namespace=namespace, uid=name, labels=labels or {}, owner_references=[reference]
+        ),
+        spec=client.V1PodSpec(
+            containers=[client.V1Container(name="c", resources=resources)], priority_class_name=priority
+        ),
+        status=client.V1PodStatus(phase="Running"),
+    )
+
+
+def firing(name: str, severity: str = "warning", on: str | None = None) -> ActiveAlert:
+    labels = {"alertname": name, "severity": severity, **({"node": on} if on else {})}
+    return ActiveAlert(labels=labels, state="firing", activeAt=datetime.now(UTC), value="1")
+
+
+def budget(name: str, allowed: int, **labels: str) -> DisruptionBudget:
+    return DisruptionBudget(name=name, match_labels=labels, expressions=(), selects_nothing=False, allowed=allowed)
+
+
+class _Followed:
+    def __init__(self, objects: list[Any]) -> None:
+        self._objects = objects
+
+    def objects(self) -> list[Any]:
+        return self._objects
+
+
+@dataclass
+class FakeKubernetes:
+    """Answers from what a test put in; `asked` is every request."""
+
+    pool: list[Candidate] = field(default_factory=list)
+    budgets: dict[str, list[DisruptionBudget]] = field(default_factory=dict)
+    counter: CallCounter = field(default_factory=CallCounter)
+    asked: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    """Nodes whose leases some run holds."""
+
+    @property
+    def coordination(self) -> FakeKubernetes:
+        return self
+
+    def explained(self, act: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def list_namespaced_lease(self, namespace: str) -> Any:
+        self.asked.append(f"leases {namespace}")
+        names = [client.V1ObjectMeta(name=f"gameday-node-{node}") for node in self.held]
+        return client.V1LeaseList(items=[client.V1Lease(metadata=name) for name in names])
+
+    def candidates(self, selector: dict[str, str]) -> list[Candidate]:
+        self.asked.append(f"candidates {selector}")
+        return self.pool
+
+    def disruption_budgets(self, namespace: str) -> list[DisruptionBudget]:
+        self.asked.append(f"budgets {namespace}")
+        return self.budgets.get(namespace, [])
+
+
+def alerting_rule(name: str, last_error: str = "") -> AlertingRule:
+    content = {
+        "type": "alerting",
+        "name": name,
+        "query": "up == 0",
+        "duration": 0,
+        "state": "inactive",
+        "health": "ok",
+        "alerts": [],
+    }
+    return AlertingRule.model_validate({**content, "labels": {}, "lastError": last_error, "annotations": {}})
+
+
+@dataclass
+class FakePrometheus:
+    """`known` are the answers to queries, by a piece of the query; `down`: it does not answer."""
+
+    active: list[ActiveAlert] = field(default_factory=list)
+    known: dict[str, list[Sample]] = field(default_factory=dict)
+    rules: dict[str, AlertingRule | None] = field(default_factory=dict)
+    """By name; one that is not here exists and evaluates."""
+    down: bool = False
+
+    def alerts(self) -> tuple[ActiveAlert, ...]:
+        if self.down:
+            raise AdapterError("http://127.0.0.1:9/api/v1/alerts", "connection refused")
+        return tuple(self.active)
+
+    def rule(self, name: str) -> AlertingRule | None:
+        return self.rules.get(name, alerting_rule(name))
+
+    def query(self, promql: str) -> list[Sample]:
+        if self.down:
+            raise AdapterError("http://127.0.0.1:9/api/v1/query", "connection refused")
+        return next((samples for piece, samples in self.known.items() if piece in promql), [])
+
+
+@dataclass
+class _Servers:
+    prometheus: FakePrometheus
+
+
+class FakeRun:
+    """As much of a Run as guardrails look at; its abort and its events are the real ones."""
+
+    def __init__(self, plan: Plan, profile: ClusterProfile, *nodes: NodeSnapshot) -> None:
+        self.id, self.plan, self.profile = "20260101-000000", plan, profile
+        self.started, self.step, self.member = datetime.now(UTC), Step.AWAIT_ALERT, None
+        self.began_s, self.blind = seconds_awake_or_not(), ""
+        self.targets = tuple(Target(node=one.node, gpu=0) for one in nodes)
+        self.before = {one.node: one for one in nodes}
+        self.now: dict[str, NodeSnapshot | None] = dict(self.before)
+        self.pods: dict[str, list[Any]] = {one.node: [] for one in nodes}
+        self.kubernetes, self.servers = FakeKubernetes(), _Servers(FakePrometheus())
+        self.quarantine_keys = ("trainy.konduktor.ai/faulty",)
+        self.abort, self.events, self.looks = Abort(), list[Event](), 0
+        self.member: SeasonMember | None
+
+    @property
+    def node_pods(self) -> dict[str, _Followed]:
+        return {name: _Followed(pods) for name, pods in self.pods.items()}
+
+    def blind_about(self, node: str) -> str:
+        return self.blind
+
+    def node_now(self, name: str) -> NodeSnapshot | None:
+        self.looks += 1
+        return self.now[name]
+
+    def gpu_pods_on(self, node: str) -> list[Any]:
+        return self.pods[node]
+
+    def asked_often(self) -> bool:
+        """Whether its targets were looked at a few times."""
+        return self.looks > 2
+
+    def note(self, event: Event) -> None:
+        self.events.append(event)
+
+    def look(self) -> Look:
+        return Look(self)  # type: ignore[arg-type]
+
+
+def samples(*nodes: str) -> list[Sample]:
+    return [Sample("", {"node": name}, datetime.now(UTC), 1.0) for name in nodes]

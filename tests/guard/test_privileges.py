@@ -1,0 +1,128 @@
+"""Every fault states what its pod needs of the node, and the pod is given that and no more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gameday.agent.security import security_of
+from gameday.agent.task import InjectTask, MarkTask, UndoTask
+from gameday.cluster.manifests import agent_pod
+from gameday.faults.registry import known_faults, parameter_models
+from gameday.host.privileges import DAEMONS, KERNEL_LOG, UNSTATED, PodSecurity, together
+from gameday.plan.catalogue import load_shipped
+from tests.guard.looks import profile
+
+FAULTS = sorted(known_faults().items())
+SHIPPED = {one.plan.name: one.plan for one in load_shipped(parameter_models())}
+
+
+def injector(name: str) -> dict[str, Any]:
+    """The injector's pod for a shipped plan's fault."""
+    fault = SHIPPED[name].fault.model_dump(mode="json")
+    task = InjectTask(run_id="r", node="n", gpu=0, fault=fault, hold_s=1)
+    return pod_of(security_of(task))
+
+
+def pod_of(security: PodSecurity) -> dict[str, Any]:
+    spec: dict[str, Any] = agent_pod(
+        "p",
+        task="{}",
+        role="inject",
+        run_id="r",
+        node="n",
+        profile=profile(),
+        deadline=timedelta(seconds=1),
+        security=security,
+    )["spec"]
+    return spec
+
+
+@pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[name for name, _ in FAULTS])
+def test_every_fault_states_its_pods_rights(name: str, fault: Any) -> None:
+    says_itself = "security_of" in vars(type(fault))
+    assert says_itself or fault.security is not UNSTATED
+
+
+@pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[name for name, _ in FAULTS])
+def test_no_fault_asks_for_capabilities_beside_all_of_them(name: str, fault: Any) -> None:
+    assert not (fault.security.privileged and fault.security.capabilities)
+
+
+@pytest.mark.parametrize("name", list(SHIPPED))
+def test_an_injectors_pod_is_given_what_its_fault_states(name: str) -> None:
+    fault = SHIPPED[name].fault
+    wanted = security_of(InjectTask(run_id="r", node="n", gpu=0, fault=fault.model_dump(mode="json"), hold_s=1))
+    spec = injector(name)
+    context = spec["containers"][0]["securityContext"]
+    assert spec["hostPID"] is wanted.host_pid
+    assert context.get("privileged", False) is wanted.privileged
+    assert set(context.get("capabilities", {}).get("add", [])) == set(wanted.capabilities)
+
+
+def test_the_agent_is_root_whatever_its_image_says() -> None:
+    """Without being root, a privileged container holds its capabilities for nobody and may not open /dev/kmsg."""
+    assert {injector(name)["containers"][0]["securityContext"]["runAsUser"] for name in SHIPPED} == {0}
+
+
+def test_only_a_pod_that_may_open_every_gpu_asks_nvidias_runtime_for_them() -> None:
+    def asks(name: str) -> bool:
+        return any(one["name"] == "NVIDIA_VISIBLE_DEVICES" for one in injector(name)["containers"][0]["env"])
+
+    assert asks("power-cap")
+    assert not asks("dcgm-pause")
+
+
+def test_what_speaks_to_a_daemon_only_is_not_privileged() -> None:
+    context = injector("dcgm-pause")["containers"][0]["securityContext"]
+    assert "privileged" not in context
+    assert context["capabilities"]["drop"] == ["ALL"]
+    assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_a_line_in_the_kernel_log_needs_no_sight_of_the_hosts_processes() -> None:
+    assert injector("xid-95-uncontained-ecc")["hostPID"] is False
+
+
+def test_the_marker_is_given_what_a_kernel_log_line_needs() -> None:
+    assert security_of(MarkTask(run_id="r", node="n", marker="marker-12")) == KERNEL_LOG
+
+
+def test_who_only_undoes_is_given_what_the_injector_was() -> None:
+    fault = SHIPPED["dcgm-pause"].fault.model_dump(mode="json")
+    assert security_of(UndoTask(run_id="r", node="n", gpu=0, fault=fault)) == DAEMONS
+
+
+def test_parts_together_need_what_each_of_them_does() -> None:
+    both = together([DAEMONS, KERNEL_LOG])
+    assert (both.privileged, both.host_pid, both.capabilities) == (True, True, ())
+    assert DAEMONS.why in both.why
+    assert KERNEL_LOG.why in both.why
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[int]:
+    """The id of a process in other namespaces than those a test enters it from."""
+    process = subprocess.Popen(["sleep", "60"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not all(map(shutil.which, ("setpriv", "unshare", "nsenter"))), reason="root")
+@pytest.mark.parametrize("missing", [None, *DAEMONS.capabilities])
+def test_the_kernel_asks_for_exactly_these_capabilities_to_enter_the_host(elsewhere: int, missing: str | None) -> None:
+    kept = "".join(f",+{name.lower()}" for name in DAEMONS.capabilities if name != missing)
+    apart = ["unshare", "--mount", "--uts", "--ipc", "--net", "--"]
+    limited = ["setpriv", "--inh-caps", "-all", "--bounding-set", f"-all{kept}", "--"]
+    enter = ["nsenter", "--target", str(elsewhere), "--mount", "--uts", "--ipc", "--net", "--pid", "--", "true"]
+    if missing is None and subprocess.run([*apart, *enter], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets nobody enter another process's namespaces")
+    done = subprocess.run([*apart, *limited, *enter], check=False, capture_output=True)
+    assert (done.returncode == 0) is (missing is None), done.stderr

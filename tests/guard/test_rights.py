@@ -1,0 +1,48 @@
+"""What `gameday doctor` asks for is what deploy/rbac/runner.yaml grants, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from gameday.faults.registry import parameter_models
+from gameday.guard.rights import Right, needed, of_every_plan
+from gameday.plan.catalogue import load_shipped
+
+RUNNER = Path(__file__).resolve().parents[2] / "deploy" / "rbac" / "runner.yaml"
+
+
+def granted() -> Iterator[Right]:
+    """Every right of the runner's roles; a role's namespace is where its binding stands."""
+    for role in YAML(typ="safe", pure=True).load_all(RUNNER.read_text(encoding="utf-8")):
+        for rule in role.get("rules", ()):
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for verb in rule["verbs"]:
+                        for name in rule.get("resourceNames", ("",)):
+                            yield Right(verb, resource, role["metadata"].get("namespace", ""), group, name)
+
+
+def test_the_doctor_asks_for_exactly_what_the_manifest_grants() -> None:
+    assert set(of_every_plan("gameday")) == set(granted())
+
+
+def test_every_shipped_plan_needs_only_what_is_granted() -> None:
+    wanted = {right for one in load_shipped(parameter_models()) for right in needed(one.plan, "gameday")}
+    assert wanted <= set(granted())
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("xid-95-uncontained-ecc", {"pods/eviction", "poddisruptionbudgets", "jobs"}),
+        ("xid-13-application-error", set()),
+    ],
+)
+def test_a_plan_asks_for_no_right_that_it_does_not_use(name: str, needs: set[str]) -> None:
+    plan = next(one.plan for one in load_shipped(parameter_models()) if one.plan.name == name)
+    asked = {right.resource for right in needed(plan, "gameday")}
+    assert asked & {"pods/eviction", "poddisruptionbudgets", "jobs"} == needs

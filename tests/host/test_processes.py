@@ -1,0 +1,119 @@
+"""Workers and users of a GPU as /proc shows them; the processes that are killed here are this test's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gameday.host.base import Burn, GpuSample, GpuUser, HostError
+from gameday.host.processes import begin_work, device_users, workers
+from gameday.host.real import RealHost
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    """A /proc with one GPU, minor 3, that two processes have open."""
+    information = tmp_path / "proc/driver/nvidia/gpus/0000:4e:00.0/information"
+    information.parent.mkdir(parents=True)
+    information.write_text("Model: \t\t NVIDIA H100\nDevice Minor: \t 3\nGPU Excluded:\t No\n")
+    for pid, command, opened in (
+        (1, ["/sbin/init"], "/dev/null"),
+        (11, ["/usr/bin/nvidia-persistenced", "--verbose"], "/dev/nvidia3"),
+        (12, ["python", "train.py"], "/dev/nvidia3"),
+        (13, ["nvidia-smi"], "/dev/nvidia30"),
+        (14, ["python", "-m", "gameday.host.worker", "--gpu=1"], "/dev/nvidiactl"),
+    ):
+        folder = tmp_path / "proc" / str(pid)
+        (folder / "fd").mkdir(parents=True)
+        (folder / "cmdline").write_bytes(b"\0".join(part.encode() for part in command) + b"\0")
+        (folder / "fd" / "4").symlink_to(opened)
+    return tmp_path / "proc"
+
+
+def test_users_are_those_that_have_the_very_device_open(proc: Path) -> None:
+    assert device_users(proc, "0000:4e:00") == (
+        GpuUser(pid=11, command="/usr/bin/nvidia-persistenced --verbose"),
+        GpuUser(pid=12, command="python train.py"),
+    )
+
+
+def test_a_process_that_ends_while_it_is_looked_at_is_no_user(proc: Path) -> None:
+    (proc / "12/fd/4").unlink()
+    (proc / "12/fd").rmdir()
+    assert [user.pid for user in device_users(proc, "0000:4e:00")] == [11]
+
+
+def test_users_that_cannot_be_known_are_an_error(proc: Path) -> None:
+    with pytest.raises(HostError, match="is the nvidia module loaded"):
+        device_users(proc, "0000:ff:00")
+    (proc / "driver/nvidia/gpus/0000:4e:00.0/information").write_text("nothing\n")
+    with pytest.raises(HostError, match="names no `Device Minor`"):
+        device_users(proc, "0000:4e:00")
+
+
+def test_the_real_host_asks_by_the_gpus_address(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = RealHost(proc.parent)
+    monkeypatch.setattr(host, "gpus", lambda: [GpuSample(index=0, uuid="", name="", pci_bus_id="0000:4e:00")])
+    assert len(host.gpu_users(0)) == 2
+    with pytest.raises(HostError, match="no GPU 1"):
+        host.gpu_users(1)
+
+
+def test_a_worker_is_known_by_its_command_line_whoever_began_it(proc: Path) -> None:
+    assert workers(proc, 1) == [14]
+    assert workers(proc, 3) == []
+    assert RealHost(proc.parent).work_runs(1)
+
+
+@pytest.fixture
+def stray() -> Iterator[subprocess.Popen[bytes]]:
+    """What an agent that was killed might leave: the worker's own command line, on a GPU that no machine has."""
+    command = ["-c", "import sys, time; time.sleep(60)"]
+    process = subprocess.Popen([sys.executable, *command])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_stray_worker_is_killed_by_another_agents_undo(
+    proc: Path, stray: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = proc / str(stray.pid)
+    folder.mkdir()
+    (folder / "cmdline").write_bytes(b"python\0-m\0gameday.host.worker\0--gpu=3\0")
+    kill = os.kill
+
+    def killed(pid: int, signal: int) -> None:
+        assert pid == stray.pid
+        kill(pid, signal)
+        (folder / "cmdline").unlink()
+
+    monkeypatch.setattr(os, "kill", killed)
+    host = RealHost(proc.parent)
+    assert host.end_work(3) is None
+    assert stray.wait(10) == -9
+    assert not host.work_runs(3)
+
+
+def test_the_worker_without_cupy_is_a_refusal_and_no_process_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "")
+    host = RealHost()
+    try:
+        __import__("cupy")
+    except ImportError:
+        with pytest.raises(HostError, match=r"CuPy cannot be imported .*install gpu-gameday\[gpu\]"):
+            host.start_work(77, Burn())
+    assert host.work_report(77) is None
+    assert host.end_work(77) is None
+    assert not host.work_runs(77)
+
+
+def test_a_worker_that_cannot_be_started_is_a_host_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(HostError, match=r"cannot start gameday.host.worker"):
+        begin_work(0, Burn())

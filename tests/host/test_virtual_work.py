@@ -1,0 +1,125 @@
+"""Work over the virtual host's protocol, against the rehearsal's own server: it lives as long as its connection."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from gameday.host.base import Burn, CopyToGpu, GpuUser, HoldMemory, HostError
+from gameday.host.virtual import VirtualHost
+from gameday.rehearsal.nodes.logship import LogShipper
+from gameday.rehearsal.nodes.machine import Machine
+from gameday.rehearsal.nodes.server import application
+from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
+from tests.nodes.conftest import eventually
+
+
+class Served:
+    """One virtual node on a free port, served by a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._folder = folder
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+        self._thread.start()
+        assert self._ready.wait(20)
+
+    async def _serve(self) -> None:
+        nodes = VirtualNodes(Settings(1, 4, "node", 0.01, self._folder), LogShipper(None))
+        self.machine: Machine = nodes.machines["node-1"]
+        runner = web.AppRunner(application(nodes), access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hosts/node-1"
+        self._ready.set()
+        await self._stop.wait()
+        await runner.cleanup()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(tmp_path_factory.mktemp("node"))
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def host(served: Served) -> Iterator[VirtualHost]:
+    host = VirtualHost(served.url)
+    yield host
+    for gpu in range(4):
+        host.end_work(gpu)
+
+
+def test_a_burn_reports_is_steered_and_ends(served: Served, host: VirtualHost) -> None:
+    first = host.start_work(1, Burn())
+    assert first.tflops is not None
+    assert host.work_runs(1)
+    assert host.gpus()[1].utilization_pct == 100
+    host.steer_work(1, 0.5)
+    assert host.gpus()[1].utilization_pct == 50
+    eventually(lambda: (report := host.work_report(1)) and report.products > first.products, "a later report")
+    last = host.end_work(1)
+    assert last
+    assert last.products > first.products
+    assert not host.work_runs(1)
+    assert host.work_report(1) is None
+
+
+def test_work_dies_with_the_agent_that_began_it(served: Served) -> None:
+    dying = VirtualHost(served.url)
+    dying.start_work(1, HoldMemory(leave_bytes=1 << 30))
+    assert served.machine.samples()[1].memory_used_bytes or 0 > 1 << 33
+    dying._works._works[1].end()  # the connection, and not a word
+    eventually(lambda: not served.machine.works, "the work to end")
+    assert served.machine.samples()[1].memory_used_bytes == 4 << 20
+
+
+def test_another_agent_ends_what_was_left_and_the_first_one_is_told(served: Served, host: VirtualHost) -> None:
+    host.start_work(2, Burn())
+    VirtualHost(served.url).end_work(2)
+    told = eventually(lambda: (report := host.work_report(2)) and report.error, "the end to be told")
+    assert "ended" in told or "broke off" in told
+    assert not host.work_runs(2)
+
+
+def test_work_that_cannot_begin_is_refused_in_the_hosts_words(served: Served, host: VirtualHost) -> None:
+    with pytest.raises(HostError, match="has no GPU 9"):
+        host.start_work(9, Burn())
+    with pytest.raises(HostError, match="nothing to take"):
+        host.start_work(1, HoldMemory(leave_bytes=1 << 40))
+    host.start_work(1, CopyToGpu(cpus=(0,)))
+    with pytest.raises(HostError, match="has work of this agent already"):
+        host.start_work(1, Burn())
+    with pytest.raises(HostError, match="node-1 has work already"):
+        VirtualHost(served.url).start_work(1, Burn())
+    with pytest.raises(HostError, match="is no burn"):
+        host.steer_work(1, 0.5)
+    with pytest.raises(HostError, match="no work of this agent"):
+        host.steer_work(0, 0.5)
+
+
+def test_users_are_the_daemon_the_jobs_and_our_work(served: Served, host: VirtualHost) -> None:
+    (daemon,) = host.gpu_users(3)
+    assert "nvidia-persistenced" in daemon.command
+    host.start_work(3, Burn())
+    assert GpuUser(pid=2_000_003, command="python -m gameday.host.worker --gpu=3") in host.gpu_users(3)
+
+
+def test_nobody_there_is_a_host_error(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.close()
+    with pytest.raises(HostError, match=r"POST /work: .*[Rr]efused"):
+        VirtualHost(served.url).start_work(0, Burn())

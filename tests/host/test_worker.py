@@ -1,0 +1,227 @@
+"""The worker's own work with NumPy in CuPy's place, and the process around it: orders, steering, ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gameday.host.base import Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
+from gameday.host.worker import Worker, _require_watch, largest_block, take_memory
+from tests.host.test_load import FakeCupy
+
+MIB = 1 << 20
+
+
+class OutOfMemoryError(Exception):
+    pass
+
+
+class Pool:
+    """CuPy's memory pool in little: what is freed stays reserved, and a split piece cannot go back to the GPU."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._reserved = 0
+        self._used = 0
+        self._split = 0
+
+    def malloc(self, size: int) -> Piece:
+        if size <= self.free_bytes() and (not self._split or size <= self._split):
+            if size < self._reserved:
+                self._split = self._split or size
+        else:
+            if size > self._device.free:
+                raise OutOfMemoryError(size)
+            self._device.free -= size
+            self._reserved += size
+        self._used += size
+        return Piece(lambda: self._give_back(size))
+
+    def _give_back(self, size: int) -> None:
+        self._used -= size
+
+    def free_all_blocks(self) -> None:
+        if not self._split:
+            self._device.free += self._reserved - self._used
+            self._reserved = self._used
+
+    def total_bytes(self) -> int:
+        return self._reserved
+
+    def free_bytes(self) -> int:
+        return self._reserved - self._used
+
+
+class Piece:
+    def __init__(self, freed: Callable[[], None]) -> None:
+        self._freed = freed
+
+    def __del__(self) -> None:
+        self._freed()
+
+
+class Device:
+    def __init__(self, free: int) -> None:
+        self.free = free
+
+
+class Gpu(FakeCupy):
+    """NumPy, and a GPU of 1 GiB."""
+
+    def __init__(self, flip: bool = False) -> None:
+        super().__init__(flip)
+        device = Device(1024 * MIB)
+        self.pool = Pool(device)
+        self.copies = 0
+        self.cuda.MemoryPool = lambda: self.pool
+        self.cuda.memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
+        self.cuda.runtime = SimpleNamespace(memGetInfo=lambda: (device.free, 1024 * MIB))
+        self.cuda.alloc_pinned_memory = lambda size: SimpleNamespace(ptr=4096)
+        self.cuda.alloc = lambda size: SimpleNamespace(copy_from_host_async=self._copy)
+
+    def _copy(self, *_: Any) -> None:
+        self.copies += 1
+
+
+class Out(io.BytesIO):
+    """Ends the work after some reports."""
+
+    def __init__(self, reports: int) -> None:
+        super().__init__()
+        self.left, self.end = reports, threading.Event()
+
+    def flush(self) -> None:
+        self.left -= 1
+        if not self.left:
+            self.end.set()
+
+
+def work(order: WorkOrder, cupy: Gpu, monkeypatch: pytest.MonkeyPatch, reports: int = 2) -> list[WorkReport]:
+    monkeypatch.setattr("gameday.host.worker.REPORT_EVERY_S", 0.01)
+    out = Out(reports)
+    worker = Worker(cupy, 3, order, out)
+    worker.ended = out.end
+    worker.run()
+    return [WorkReport.model_validate_json(line) for line in out.getvalue().splitlines()]
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker._burn, "__defaults__", (64,))
+    monkeypatch.setattr("gameday.host.worker._SLICE_S", 0.01)
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("precision", ["half", "single"])
+def test_a_burn_multiplies_and_checks(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = work(Burn(precision=precision), Gpu(), monkeypatch)
+    assert all(report.tflops and not report.wrong_results for report in reports)
+    assert reports[1].products > reports[0].products
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_flipped_bit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert work(Burn(), Gpu(flip=True), monkeypatch)[-1].wrong_results >= 2
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_burn_without_a_share_of_the_time_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = work(Burn(utilization=0), Gpu(), monkeypatch)
+    assert [report.tflops for report in reports] == [0.0, 0.0]
+
+
+def test_memory_is_taken_but_for_what_is_to_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    (report,) = work(HoldMemory(leave_bytes=100 * MIB), Gpu(), monkeypatch, reports=1)
+    assert (report.held_bytes, report.unused_bytes) == (924 * MIB, 0)
+    assert (report.free_bytes, report.largest_block_bytes) == (100 * MIB, 100 * MIB)
+
+
+def test_fragmented_memory_is_reserved_and_comes_in_small_pieces_only() -> None:
+    cupy = Gpu()
+    kept = take_memory(cupy, cupy.pool, HoldMemory(leave_bytes=2 * MIB, block_bytes=16 * MIB))
+    assert len(kept) == 31
+    assert cupy.pool.free_bytes() > 500 * MIB
+    assert largest_block(cupy, cupy.pool) == 16 * MIB
+
+
+def test_a_full_gpu_has_nothing_to_take() -> None:
+    with pytest.raises(MemoryError, match="nothing to take"):
+        take_memory(Gpu(), None, HoldMemory(leave_bytes=1022 * MIB))
+
+
+def test_a_copy_runs_on_the_cpus_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[Any] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: bound.append((pid, cpus)))
+    cupy = Gpu()
+    (report,) = work(CopyToGpu(cpus=(4, 5)), cupy, monkeypatch, reports=1)
+    assert bound == [(0, (4, 5))]
+    assert report.copy_gbs
+    assert cupy.copies > 1
+
+
+def test_cpus_that_the_pod_may_not_use_are_an_error_that_says_so() -> None:
+    with pytest.raises(OSError, match="this pod's cpuset holds none of the CPUs 4094-4095"):
+        Worker(Gpu(), 3, CopyToGpu(cpus=(4094, 4095)), io.BytesIO()).run()
+
+
+def process(order: dict[str, Any], script: str = "") -> subprocess.Popen[bytes]:
+    """The worker as the agent starts it; `script` runs before it in the same interpreter."""
+    run = "import sys, runpy; sys.argv = ['w', '--gpu=3']; runpy.run_module('gameday.host.worker', run_name='__main__')"
+    started = subprocess.Popen(
+        [sys.executable, "-c", f"{script}\n{run}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert started.stdin
+    started.stdin.write(json.dumps(order).encode() + b"\n")
+    started.stdin.flush()
+    return started
+
+
+def test_without_cupy_it_says_what_to_install_and_ends() -> None:
+    started = process({"kind": "burn"}, "import sys; sys.modules['cupy'] = None")
+    out, _ = started.communicate(timeout=30)
+    assert started.returncode == 1
+    assert "install gpu-gameday[gpu]" in WorkReport.model_validate_json(out).error
+
+
+_HANGS = """
+import sys, time, types
+hangs = types.ModuleType('cupy')
+hangs.cuda = types.SimpleNamespace(Device=lambda gpu: time.sleep(60))
+sys.modules['cupy'] = hangs
+"""
+
+
+def test_when_standard_input_ends_the_process_ends_in_the_middle_of_its_work() -> None:
+    started = process({"kind": "burn"}, _HANGS)
+    assert started.stdin
+    assert started.stdout
+    started.stdin.close()
+    assert started.wait(30) == 0
+    started.stdout.close()
+
+
+def test_a_burn_that_nobody_watches_ends_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    class Gone(BaseException):
+        pass
+
+    def leave(status: int) -> None:
+        raise Gone(status)
+
+    monkeypatch.setattr("gameday.host.worker.UNWATCHED_FOR_S", 0.0)
+    monkeypatch.setattr(os, "_exit", leave)
+    worker = Worker(Gpu(), 3, Burn(), io.BytesIO())
+    worker.burning = True
+    with pytest.raises(Gone):
+        _require_watch(worker)
+    assert "nobody has watched the temperature" in capfdbinary.readouterr().out.decode()

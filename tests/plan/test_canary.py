@@ -1,0 +1,65 @@
+"""What a plan may expect of a canary, and what its bounds mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gameday.plan.canary import ExpectedCanary
+
+PINGS = {"measure": "round-trip time", "interface": "ib0"}
+
+
+def canary(**given: Any) -> ExpectedCanary:
+    return ExpectedCanary.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("expected", "held", "broken"),
+    [
+        (canary(falls_below="50%"), 49.0, 50.0),
+        (canary(stays_above="90%"), 91.0, 90.0),
+        (canary(**PINGS, rises_above="200%"), 201.0, 200.0),
+        (canary(**PINGS, stays_below="200%"), 199.0, 200.0),
+    ],
+)
+def test_bounds_are_shares_of_the_baseline(expected: ExpectedCanary, held: float, broken: float) -> None:
+    assert expected.during(held, 100.0)
+    assert not expected.during(broken, 100.0)
+
+
+def test_a_value_that_is_what_the_fault_made_of_it_is_not_back() -> None:
+    bandwidth, trip = canary(falls_below="50%"), canary(**PINGS, rises_above="200%")
+    assert (bandwidth.after(40.0, 100.0), bandwidth.after(90.0, 100.0)) == (False, True)
+    assert (trip.after(300.0, 100.0), trip.after(110.0, 100.0)) == (False, True)
+
+
+def test_bounds_are_shown_in_the_measures_unit() -> None:
+    assert canary(falls_below="50%").bound(335.0) == "< 167.5 GB/s (50% of 335)"
+    assert canary(falls_below="50%").expectation == "all-reduce bus bandwidth falls below 50% of its baseline"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "exactly one of"),
+        ({"falls_below": "50%", "stays_above": "40%"}, "exactly one of"),
+        ({"rises_above": "200%"}, "judged by falls_below"),
+        ({**PINGS, "falls_below": "50%"}, "judged by rises_above"),
+        ({"measure": "answered pings", "falls_below": "50%"}, "needs the interface"),
+        ({"falls_below": "half"}, "written in percent"),
+        ({"falls_below": 50}, "written in percent"),
+        ({**PINGS, "rises_above": "200%", "peer": "ib-router; reboot"}, "IPv4 or IPv6"),
+        ({**PINGS, "rises_above": "200%", "interface": "ib0/.."}, "pattern"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        ExpectedCanary.model_validate(given)
+
+
+def test_it_survives_its_own_json() -> None:
+    expected = canary(**PINGS, rises_above="1000.5%")
+    assert ExpectedCanary.model_validate_json(expected.model_dump_json()) == expected

@@ -1,0 +1,115 @@
+"""Three-valued: what a server that was read does not have did not happen; what none could tell is unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from gameday.checks.verdict import Status
+from gameday.history.events import Event, NodeSeen, Record
+from gameday.history.journal import History
+from gameday.post_mortem.findings import Finding, findings, first_sign, noticed
+from gameday.post_mortem.incident import Incident, SilenceSeen, SourceState
+from gameday.report.summary import Noticed
+from tests.post_mortem.conftest import USUAL, alert, at, incident, taint, xid
+from tests.report.run_builder import snapshot
+
+
+def history(*events: Event) -> History:
+    return History(
+        tuple(Record(seq=i, at=getattr(e, "at", at(700)), monotonic=0, boot="b", event=e) for i, e in enumerate(events))
+    )
+
+
+def found(*events: Event, of: Incident | None = None) -> dict[str, Finding]:
+    return {finding.id: finding for finding in findings(of or incident(), history(*events))}
+
+
+def test_everything_that_was_seen_is_held_and_timed_from_the_first_fatal_line() -> None:
+    told = found(*USUAL)
+    assert [told[i].status for i in ("log", "alert", "taint", "back")] == [Status.HELD] * 4
+    assert (told["alert"].seconds, told["taint"].seconds, told["back"].seconds) == (2.0, 1.0, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("id", "source"),
+    [("log", "kernel log (Loki)"), ("alert", "alerts (Prometheus)"), ("taint", "taint history (kube-state-metrics)")],
+)
+def test_nothing_seen_is_broken_only_where_the_source_was_read(id: str, source: str) -> None:
+    kept = xid() if id != "log" else alert()
+    assert found(kept)[id].status is Status.BROKEN
+    for state in (SourceState.EMPTY, SourceState.FAILED):
+        assert found(kept, of=incident({source: state}))[id].status is Status.UNKNOWN
+
+
+def test_a_line_that_calls_for_no_quarantine_asks_for_no_taint() -> None:
+    assert "taint" not in found(xid(decision="workload"), alert())
+
+
+def test_an_alert_that_stood_before_the_window_says_nothing_of_its_time() -> None:
+    told = found(xid(), alert(0, at_baseline=True))["alert"]
+    assert told.status is Status.UNKNOWN
+    assert "begin it earlier" in told.answer
+
+
+def test_a_silenced_alert_reached_nobody() -> None:
+    silence = SilenceSeen(alert="GPUXidCritical", created_by="bob", comment="noise", start=at(0), end=at(600))
+    told = found(xid(), alert(), of=incident(silences=[silence]))["reached"]
+    assert told.status is Status.BROKEN
+    assert "bob" in told.answer
+
+
+def test_a_node_that_is_still_tainted_is_not_back() -> None:
+    told = found(xid(), NodeSeen(phase="after", snapshot=snapshot(tainted=True)))["back"]
+    assert told.status is Status.BROKEN
+
+
+def test_the_first_sign_is_the_first_fatal_line_and_not_the_first_line() -> None:
+    sign = first_sign(history(xid(1, code=13, decision="workload"), xid(10)))
+    assert sign is not None
+    assert sign.at == at(10)
+
+
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        ((xid(), alert(), taint()), Noticed.YES),
+        ((xid(), alert()), Noticed.PARTLY),
+        ((xid(),), Noticed.NO),
+    ],
+)
+def test_noticed_is_folded_from_alert_and_taint(events: tuple[Event, ...], state: Noticed) -> None:
+    assert noticed(findings(incident(), history(*events))) is state
+
+
+def test_a_taint_beside_alerts_that_nobody_could_read_is_not_noticed_in_part() -> None:
+    unread = incident({"alerts (Prometheus)": SourceState.FAILED})
+    assert noticed(findings(unread, history(xid(), taint()))) is Noticed.UNKNOWN
+
+
+def test_without_a_kernel_line_nothing_is_timed() -> None:
+    told = found(alert(), taint(), taint(50, present=False), NodeSeen(phase="after", snapshot=snapshot()))
+    assert {told[id].seconds for id in ("alert", "taint", "back")} == {None}
+    assert told["alert"].answer == "GPUXidCritical, at 09:00:12 UTC"
+
+
+def test_what_came_before_the_first_line_has_no_duration() -> None:
+    told = found(xid(10), taint(5))["taint"]
+    assert (told.status, told.seconds) == (Status.HELD, None)
+    assert "5.0 s before the first sign" in told.answer
+
+
+def test_a_stamp_in_whole_seconds_is_not_before_the_line_of_its_second() -> None:
+    told = found(xid(10.7), taint(10))["taint"]
+    assert (told.seconds, "within a second of" in told.answer) == (0.0, True)
+
+
+def test_a_node_is_called_replaced_only_where_kubernetes_was_asked() -> None:
+    gone = incident({"the node (Kubernetes)": SourceState.EMPTY})
+    unread = incident({"the node (Kubernetes)": SourceState.FAILED})
+    assert "replaced" in found(xid(), of=gone)["back"].answer
+    assert "replaced" not in found(xid(), of=unread)["back"].answer
+
+
+def test_an_unread_taint_history_never_makes_it_not_noticed() -> None:
+    unread = incident({"taint history (kube-state-metrics)": SourceState.EMPTY})
+    assert noticed(findings(unread, history(xid()))) is Noticed.UNKNOWN

@@ -1,0 +1,187 @@
+"""What the page's own script adds, in a real browser with the network cut; and that nothing is missing without it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from gameday.report import render
+from tests.report import around
+from tests.report import run_builder as build
+from tests.report.test_report_browser import browser  # noqa: F401
+
+pytestmark = pytest.mark.browser
+NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory):
+    folder = build.write(tmp_path_factory.mktemp("run"), [*build.passing(), *around.events()], around.frames())
+    (folder / "notes.yaml").write_text(around.NOTES)
+    return render(folder, NOW).html
+
+
+@pytest.fixture
+def tab(browser, html, request):  # noqa: F811
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900}, offline=True, **getattr(request, "param", {})
+    )
+    tab = context.new_page()
+    tab.goto(html.as_uri())
+    yield tab
+    context.close()
+
+
+def chart(tab, metric: str):
+    return tab.locator("figure", has_text=metric)
+
+
+def point(tab, metric: str, share: float) -> None:
+    """Point at this share of the chart's plot."""
+    plot = chart(tab, metric).locator("svg.plot").bounding_box()
+    tab.mouse.move(plot["x"] + plot["width"] * share, plot["y"] + plot["height"] / 2)
+
+
+def readout(tab, metric: str) -> str:
+    return chart(tab, metric).locator(".readout").inner_text()
+
+
+def power(gpu: int, t: float) -> float:
+    """The sample nearest to t seconds after the fault, as the frames have it."""
+    frame = build.frames().metrics
+    rows = frame[(frame["metric"] == "DCGM_FI_DEV_POWER_USAGE") & (frame["gpu"] == str(gpu))]
+    away = ((rows["time"] - build.at(build.FAULT_AT)).dt.total_seconds() - t).abs()
+    return rows.loc[away.idxmin(), "value"]
+
+
+def test_pointing_at_a_chart_shows_the_samples_there(tab):
+    chart(tab, "DCGM_FI_DEV_POWER_USAGE").scroll_into_view_if_needed()
+    point(tab, "DCGM_FI_DEV_POWER_USAGE", 0.25)
+    said = readout(tab, "DCGM_FI_DEV_POWER_USAGE")
+    t = float(re.match(r"T−([\d.]+) s", said)[1])
+    shown = float(re.search(r"GPU 5 ([\d.]+)", said)[1])
+    assert shown == pytest.approx(power(5, -t), rel=1e-5)
+    assert said.endswith(" W")
+    assert readout(tab, "DCGM_FI_DEV_GPU_TEMP").startswith(said[: said.index(":")])  # one cursor over all charts
+
+
+def test_where_no_sample_was_nothing_is_made_up(tab):
+    chart(tab, "DCGM_FI_DEV_POWER_USAGE").scroll_into_view_if_needed()
+    start, end = -69.4, 36.6  # of the samples; the node reboots from T+13.1 s to T+21.6 s
+    point(tab, "DCGM_FI_DEV_POWER_USAGE", (17.4 - start) / (end - start))
+    assert "no sample here" in readout(tab, "DCGM_FI_DEV_POWER_USAGE")
+
+
+def test_dragging_zooms_every_chart_and_a_button_goes_back(tab):
+    chart(tab, "DCGM_FI_DEV_POWER_USAGE").scroll_into_view_if_needed()
+    plots = tab.locator("#gpus svg.plot")
+    views = "all => all.map(one => one.getAttribute('viewBox').split(' ').map(Number))"
+    before = plots.evaluate_all(views)
+    point(tab, "DCGM_FI_DEV_POWER_USAGE", 0.5)
+    tab.mouse.down()
+    point(tab, "DCGM_FI_DEV_POWER_USAGE", 0.75)
+    tab.mouse.up()
+    widths = [width for _, _, width, _ in plots.evaluate_all(views)]
+    assert len(widths) == 6 and len(set(widths)) == 1
+    assert widths[0] == pytest.approx(before[0][2] / 4, rel=0.05)
+    tab.get_by_role("button", name="Whole run").click()
+    assert plots.evaluate_all(views) == before
+
+
+def test_a_series_can_be_switched_off_and_on(tab):
+    curves = tab.locator("path.curve[data-gpu='3']")
+    button = tab.get_by_role("button", name="GPU 3", exact=True)
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert not any(curves.nth(i).is_visible() for i in range(curves.count()))
+    button.click()
+    assert all(curves.nth(i).is_visible() for i in range(curves.count()))
+
+
+def test_charts_work_with_the_keyboard_alone(tab):
+    svg = chart(tab, "DCGM_FI_DEV_POWER_USAGE").locator("svg.chart-svg")
+    svg.focus()
+    tab.keyboard.press("Home")
+    first = readout(tab, "DCGM_FI_DEV_POWER_USAGE")
+    tab.keyboard.press("ArrowRight")
+    assert first.startswith("T−69.4 s") and readout(tab, "DCGM_FI_DEV_POWER_USAGE") != first
+    tab.keyboard.press("+")
+    assert tab.get_by_role("button", name="Whole run").is_visible()
+    tab.keyboard.press("Escape")
+    assert not tab.get_by_role("button", name="Whole run").is_visible()
+
+
+@pytest.mark.parametrize("tab", [{"timezone_id": "Asia/Kolkata", "locale": "en-GB"}], indirect=True)
+def test_times_in_the_readers_own_zone(tab):
+    assert "09:00:00 UTC (3 Mar, 14:30:00 GMT+5:30)" in tab.locator(".byline").inner_text()
+    clocks = tab.locator("#timeline time.clock")
+    assert clocks.first.inner_text() == "08:55:00.0"
+    tab.get_by_role("button", name="Clock times in UTC; show").click()
+    assert clocks.first.inner_text() == "14:25:00.0"
+
+
+def test_a_reader_in_utc_is_asked_nothing(browser, html):  # noqa: F811
+    tab = browser.new_page(timezone_id="UTC")
+    tab.goto(html.as_uri())
+    assert tab.locator("button.zone").count() == 0
+    tab.close()
+
+
+def test_the_events_can_be_filtered(tab):
+    rows = tab.locator("#timeline .events tbody tr")
+    tab.get_by_role("searchbox").fill("taint gpu-node-03 gone")
+    shown = rows.evaluate_all("all => all.filter(row => !row.hidden).map(row => row.textContent)")
+    assert len(shown) == 1 and "gone from gpu-node-03" in shown[0]
+
+
+@pytest.mark.parametrize("tab", [{"java_script_enabled": False}], indirect=True)
+def test_without_scripts_everything_is_there_to_read(tab):
+    assert tab.get_by_role("button").count() == 0 and tab.get_by_role("searchbox").count() == 0
+    assert tab.locator("#gpus svg.chart-svg").count() == 6
+    assert tab.locator("#node-pods svg.chart-svg").count() == 3
+    assert tab.locator("path.curve.target").first.is_visible()
+    assert "83 passed" in tab.locator("#qa").inner_text()
+
+
+def test_paper_holds_every_table(tab):
+    """A4 without its margins is 688 CSS pixels wide; nothing may stick out, and what is folded is unfolded."""
+    tab.set_viewport_size({"width": 688, "height": 900})
+    tab.emulate_media(media="print")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert tab.locator("details:not([open])").count() == 0
+    wide = tab.evaluate(
+        "[...document.querySelectorAll('main table, main svg, main pre')]"
+        ".filter(e => e.getBoundingClientRect().right > 690)"
+        ".map(e => e.className + ' ' + e.getBoundingClientRect().right)"
+    )
+    assert wide == []
+    assert not any(one.is_visible() for one in tab.locator(".controls").all())
+
+
+@pytest.mark.timeout(300)
+def test_nobody_is_shut_out(browser, tmp_path):  # noqa: F811
+    """axe-core's rules, WCAG 2 A and AA among them, in light on a laptop and in dark on a phone."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    build.write(tmp_path, [*build.detector_off(), *around.events()], around.frames())
+    (tmp_path / "notes.yaml").write_text(around.NOTES)
+    html = render(tmp_path, NOW).html
+    for width, scheme in ((1280, "light"), (390, "dark")):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        page = context.new_page()
+        page.goto(html.as_uri())
+        found = axe.run(page).response["violations"]
+        assert [(v["id"], v["impact"], v["nodes"][0]["html"]) for v in found] == []
+        context.close()
+
+
+def test_pointing_at_counts_shows_what_holds_there_and_each_can_be_switched_off(tab):
+    figure = tab.locator("#node-pods figure", has_text="Pods on the node")
+    figure.scroll_into_view_if_needed()
+    plot = figure.locator("svg.plot").bounding_box()
+    tab.mouse.move(plot["x"] + plot["width"] * 0.9, plot["y"] + plot["height"] / 2)
+    assert "Running 2, Pending 0 pods" in figure.locator(".readout").inner_text()
+    tab.locator("#node-pods").get_by_role("button", name="Running", exact=True).click()
+    tab.mouse.move(plot["x"] + plot["width"] * 0.91, plot["y"] + plot["height"] / 2)
+    assert "Running" not in figure.locator(".readout").inner_text()

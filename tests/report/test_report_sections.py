@@ -1,0 +1,202 @@
+"""The sections that set things side by side: lanes, blast radius, heat map, statistics, canary, appendix."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gameday.history.events import (
+    AllocatableSeen,
+    CanaryMeasured,
+    ConditionSeen,
+    KubernetesEventSeen,
+    NodeReturned,
+    QaChecked,
+    RunEnded,
+    TaintSeen,
+)
+from gameday.history.frames import Frames, conform
+from gameday.report import render
+from gameday.report.charts import nice_step, time_ticks
+from gameday.report.lanes import Lanes, signals, story
+from gameday.report.run import load_run
+from gameday.report.samples import robust_z, statistics
+from tests.report import run_builder as build
+from tests.report.page import Page
+
+NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+
+
+def drawn(folder: Path, section: str) -> tuple[Page, dict[str, Any]]:
+    rendered = render(folder, NOW)
+    data = json.loads(rendered.json.read_text())["sections"][section]
+    assert "failure" not in data, data
+    return Page(rendered.html.read_text()), data
+
+
+def lanes_of(chart: Lanes) -> dict[str, list[tuple[float, float, str, bool]]]:
+    return {
+        lane.label: [(round(bar.start_s, 2), round(bar.end_s, 2), bar.tone, bar.open) for bar in lane.bars]
+        for lane in chart.lanes
+    }
+
+
+def test_the_first_screen_tells_the_run_in_five_lanes(tmp_path):
+    lanes = lanes_of(story(load_run(build.write(tmp_path, build.passing()))))
+    assert list(lanes) == ["Fault xid in", "Alert GpuXidCritical", "Taint faulty", "Repair: reboot", "QA and return"]
+    assert lanes["Fault xid in"] == [(0.0, 12.9, "fault", False)]
+    assert lanes["Alert GpuXidCritical"] == [(2.4, 5.4, "pending", False), (5.4, 24.6, "alert", False)]
+    assert lanes["Taint faulty"] == [(0.97, 34.65, "taint", False)]
+
+
+def test_a_lane_of_a_killed_run_is_open(tmp_path):
+    lanes = lanes_of(story(load_run(build.write(tmp_path, build.cut_off(build.passing(), 20.0)))))
+    assert lanes["Fault xid in"][0][3] and lanes["Taint faulty"][0][3]
+    assert "not ended" in Page(render(tmp_path, NOW).html.read_text()).text("verdict")
+
+
+def test_conditions_and_missing_gpus_have_lanes(tmp_path):
+    def condition(status: str | None, s: float) -> build.Timed:
+        return build.Timed(s, ConditionSeen(node=build.NODE, condition="GpuFault", status=status, at=build.at(s)))
+
+    def offered(before: int, gpus: int, s: float) -> build.Timed:
+        return build.Timed(s, AllocatableSeen(node=build.NODE, gpus=gpus, before=before, at=build.at(s)))
+
+    more = [condition("True", 10.4), condition("False", 19.4), offered(8, 7, 11.4), offered(7, 8, 15.4)]
+    lanes = lanes_of(signals(load_run(build.write(tmp_path, [*build.passing(), *more]))))
+    assert lanes["Condition GpuFault"] == [(1.0, 10.0, "condition", False)]
+    assert lanes["Fewer than 8 GPUs offered"] == [(2.0, 6.0, "condition", False)]
+
+
+def test_the_blast_radius_is_set_against_the_plan(tmp_path):
+    page, data = drawn(build.write(tmp_path, build.passing()), "blast-radius")
+    rows = {row["what"]: row for row in data["rows"]}
+    assert (rows["Nodes with a fault"]["planned"], rows["Nodes with a fault"]["actual"]) == ("1", "1")
+    assert rows["GPUs taken out of work"]["actual"] == "8"
+    hours = 8 * (44.0 - (build.FAULT_AT + 0.97)) / 3600
+    assert rows["GPU time out of work"]["actual"] == f"{hours:.3g} GPU-hours"
+    assert "nothing new seen on a node that was no target" in page.text("blast-radius")
+    assert "Pod/gameday/inject-7f3a" in data["made"]
+
+
+def test_a_run_that_was_cut_off_knows_only_the_least(tmp_path):
+    _, data = drawn(build.write(tmp_path, build.cut_off(build.passing(), 20.0)), "blast-radius")
+    rows = {row["what"]: row for row in data["rows"]}
+    assert rows["GPU time out of work"]["actual"].startswith("at least ")
+    assert rows["GPUs taken out of work"]["actual"] == "at least 8"
+    never_back = build.without(build.passing(), lambda e: isinstance(e, (NodeReturned, RunEnded)))
+    _, data = drawn(build.write(tmp_path, never_back), "blast-radius")
+    assert data["rows"][2]["actual"].startswith("at least ")
+
+
+def test_another_node_that_changed_is_named(tmp_path):
+    other = TaintSeen(node="gpu-node-06", taint=build.TAINT, present=True, manager="x", at=build.at(12))
+    page, data = drawn(build.write(tmp_path, [*build.passing(), build.Timed(12, other)]), "blast-radius")
+    assert [c["node"] for c in data["collateral"]] == ["gpu-node-06"]
+    assert "gpu-node-06" in page.text("blast-radius")
+
+
+def test_the_heat_map_is_hot_where_the_gpu_left_its_baseline(tmp_path):
+    page, data = drawn(build.write(tmp_path, build.passing(), build.frames()), "gpus")
+    heat = data["nodes"][0]["heat"]
+    names = [name for name, _, _ in heat["metrics"]]
+    rows = {row["gpu"]: dict(zip(names, row["cells"], strict=True)) for row in heat["rows"]}
+    assert len(rows) == 8
+    assert rows["5"]["DCGM_FI_DEV_POWER_USAGE"]["level"] == -3
+    assert rows["5"]["DCGM_FI_DEV_XID_ERRORS"] == {"during": 79.0, "before": 0.0, "level": 3}
+    assert rows["2"]["DCGM_FI_DEV_POWER_USAGE"]["level"] == 0
+    assert "far below" in page.text("gpus")
+
+
+def test_robust_z_is_in_the_baselines_own_spread():
+    before = pd.Series([10.0, 11.0, 12.0, 13.0, 14.0])  # median 12, MAD 1
+    assert robust_z(before, pd.Series([12.0 + 1.4826 * 3])) == pytest.approx(3.0)
+    assert robust_z(pd.Series([100.0] * 5), pd.Series([104.0])) == pytest.approx(2.0)  # of a constant: by 2 % of it
+    assert robust_z(pd.Series([0.0] * 5), pd.Series([1.0])) is None
+    assert robust_z(pd.Series([0.0] * 5), pd.Series([0.0])) == 0.0
+    assert robust_z(before, before.iloc[:0]) is None
+
+
+def test_statistics_count_gaps_and_seconds_out_of_band():
+    t = [*np.arange(-10.0, 10.0), *np.arange(20.0, 30.0)]
+    rows = pd.DataFrame({"t": t, "value": [50.0 if at < 0 else 90.0 if at < 5 else 50.0 for at in t]})
+    found = statistics("m", "W", "0", rows, (0.0, 5.0))
+    assert (found.interval_s, found.gaps, found.longest_gap_s) == (1.0, 1, 11.0)
+    assert found.out_of_band_s == 5.0
+    assert (found.before.n, found.before.median, found.during.high, found.after.median) == (10, 50.0, 90.0, 50.0)
+
+
+def test_a_gap_is_not_time_out_of_band():
+    rows = pd.DataFrame({"t": [-2.0, -1.0, 0.0, 1.0, 100.0, 101.0], "value": [5.0, 5.0, 5.0, 9.0, 5.0, 5.0]})
+    assert statistics("m", "W", "0", rows, (0.0, 101.0)).out_of_band_s == 3.0  # three intervals of the 99 s
+
+
+def test_what_the_canary_measured_is_set_against_before(tmp_path):
+    def measured(phase: str, value: float | None, ok: bool | None, s: float) -> build.Timed:
+        event = CanaryMeasured(
+            node=build.NODE, measure="all-reduce bus bandwidth", phase=phase, value=value, unit="GB/s",
+            bound=">= 300 GB/s", ok=ok, at=build.at(s),
+        )  # fmt: skip
+        return build.Timed(s, event)
+
+    more = [measured("before", 400.0, True, 5), measured("during", 100.0, False, 12), measured("after", None, None, 40)]
+    page, data = drawn(build.write(tmp_path, [*build.passing(), *more]), "canary")
+    assert data["rows"][0]["change_percent"] == -75.0
+    text = page.text("canary")
+    assert "−75.0 %" in text and "out of bounds" in text and "not measured" in text
+    page, _ = drawn(build.write(tmp_path, build.passing()), "canary")
+    assert "Not measured" in page.text("canary")
+
+
+def test_the_appendix_has_log_lines_and_events(tmp_path):
+    event = KubernetesEventSeen(
+        node=build.NODE, reason="GPUXid79", type="Warning", source="gameday-health", message="<b>lost</b>",
+        count=3, at=build.at(10),
+    )  # fmt: skip
+    lines = [{"time": pd.Timestamp(build.at(n / 10)), "node": build.NODE, "line": f"line {n}"} for n in range(500)]
+    frames = Frames(logs=conform("logs", lines))
+    page, data = drawn(build.write(tmp_path, [*build.passing(), build.Timed(10, event)], frames), "appendix")
+    assert data["lines_left_out"] == 300 and len(data["lines"]) == 200
+    text = page.text("appendix")
+    assert "line 0" in text and "line 499" in text and "line 250" not in text
+    assert "300 lines from the middle are left out" in text
+    assert "GPUXid79" in text and "<b>lost</b>" in text and "3 times" in text
+
+
+def test_a_number_that_is_none_is_null_in_the_json(tmp_path):
+    odd = QaChecked(node=build.NODE, gpu=0, check="odd", value=float("inf"), bound="", ok=None)
+    folder = build.write(tmp_path, build.passing())
+    history = (folder / "history.jsonl").read_text()
+    record = (
+        build.history_of([build.Timed(41, odd)]).records[0].model_dump_json().replace('"value":null', '"value":NaN')
+    )
+    (folder / "history.jsonl").write_text(f"{history}{record}\n")
+    _, data = drawn(folder, "qa")
+    assert [row["cells"][0]["value"] for row in data["tables"][0]["rows"] if row["check"] == "odd"] == [None]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "labels"),
+    [
+        (-12.0, 14.0, ["−10 s", "−5 s", "T", "+5 s", "+10 s"]),
+        (-0.3, 0.9, ["−0.2 s", "T", "+0.2 s", "+0.4 s", "+0.6 s", "+0.8 s"]),
+        (-60.0, 600.0, ["T", "+2 min", "+4 min", "+6 min", "+8 min", "+10 min"]),
+        (0.0, 40000.0, ["T", "+2 h", "+4 h", "+6 h", "+8 h", "+10 h"]),
+        (0.0, 3e6, ["T", "+10 d", "+20 d", "+30 d"]),
+    ],
+)
+def test_time_axes_have_round_labels(start, end, labels):
+    assert [tick.label for tick in time_ticks(start, end)] == labels
+
+
+@pytest.mark.parametrize("width", [1e-9, 0.07, 1.0, 42.0, 9999.0, 1e12])
+def test_a_step_is_round_and_gives_a_few_ticks(width):
+    step = nice_step(width, 4)
+    assert 1.99 < width / step < 5.01
+    assert f"{step:e}"[0] in "125"

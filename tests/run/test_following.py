@@ -1,0 +1,95 @@
+"""What a run follows of its targets, and what it does where the API server will not let it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+from kubernetes import client
+
+from gameday.cluster.watch import WatchRefusedError
+from gameday.history.events import SignalUnwatched, Target
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
+from gameday.ledger.reaper import reap_under
+from gameday.run.context import Run
+from gameday.run.targets import choose_targets
+from tasks.baseline import _lock_nodes
+from tests.kubernetes.world import World, unique
+
+NewRun = Callable[..., Run]
+pytestmark = pytest.mark.timeout(30)
+
+
+@contextmanager
+def without(world: World, resource: str) -> Iterator[None]:
+    """The runner's account may not watch this while the block runs."""
+    rights = client.RbacAuthorizationV1Api(world.core.api_client)
+    roles = {"default": rights.read_namespaced_role("gameday-runner", "default")}
+    cluster = rights.read_cluster_role("gameday-runner")
+    for rule in (*roles["default"].rules, *cluster.rules):
+        if resource in rule.resources:
+            rule.verbs = [verb for verb in rule.verbs if verb != "watch"]
+    before = (
+        rights.read_namespaced_role("gameday-runner", "default").rules,
+        rights.read_cluster_role("gameday-runner").rules,
+    )
+    rights.patch_namespaced_role("gameday-runner", "default", {"rules": roles["default"].rules})
+    rights.patch_cluster_role("gameday-runner", {"rules": cluster.rules})
+    try:
+        yield
+    finally:
+        rights.patch_namespaced_role("gameday-runner", "default", {"rules": before[0]})
+        rights.patch_cluster_role("gameday-runner", {"rules": before[1]})
+
+
+def test_a_forbidden_watch_of_events_is_told_at_once_and_the_run_goes_on(world: World, new_run: NewRun) -> None:
+    group = {"test.example/group": unique("g")}
+    node = world.add_node(labels=group)
+    run = new_run(selector=group)
+    chosen = choose_targets(run)
+    with without(world, "events"):
+        run.follow_targets(chosen.snapshots)
+    (said,) = run.journal.history().of(SignalUnwatched)
+    assert (said.node, said.signal) == (node, "events")
+    assert "watch events in namespace default: 403" in said.why
+    assert "deploy/rbac" in said.why
+    assert run.node_now(node) is not None
+    assert node not in run.node_events
+
+
+def test_a_forbidden_watch_of_nodes_is_told_by_name(world: World, new_run: NewRun) -> None:
+    group = {"test.example/group": unique("g")}
+    world.add_node(labels=group)
+    run = new_run(selector=group)
+    with without(world, "nodes"), pytest.raises(WatchRefusedError, match="watch nodes: 403") as caught:
+        choose_targets(run)
+    assert "deploy/rbac" in caught.value.hint
+
+
+def test_nodes_that_were_not_chosen_are_followed_no_more(world: World, new_run: NewRun) -> None:
+    group = {"test.example/group": unique("g")}
+    names = {world.add_node(labels=group) for _ in range(3)}
+    run = new_run(running_pods="kept", selector=group)
+    chosen = choose_targets(run)
+    assert set(run.nodes) == names, "each was looked at for one that runs GPU pods"
+    run.follow_targets(chosen.snapshots)
+    assert set(run.nodes) == set(run.node_pods) == {chosen.snapshots[0].node}
+    assert run.blind_about(chosen.snapshots[0].node) == ""
+
+
+def test_the_lease_of_a_node_that_a_dead_run_left_alone_is_freed(world: World, new_run: NewRun) -> None:
+    """A run's first look lists no leases where neither ledger nor pod was left: whoever wants the node finds it."""
+    run = new_run()
+    node = unique("node")
+    Leases(run.kubernetes, "dead", lambda _: None).acquire(node_lease(node), timedelta(hours=1))
+    run.leases = Leases(run.kubernetes, run.id, lambda _: None)
+    run.leases.acquire(CLUSTER_LEASE)
+    try:
+        assert reap_under(run.kubernetes, run.id, pods=[]).clean
+        assert world.holders()[node_lease(node)] == "dead"
+        _lock_nodes(run, (Target(node=node, gpu=0),))
+        assert world.holders()[node_lease(node)] == run.id
+    finally:
+        run.leases.release()

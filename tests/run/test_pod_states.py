@@ -1,0 +1,71 @@
+"""Two watches of one pod, told in any order: each change once, and no phase that goes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubernetes.client import V1Container, V1ObjectMeta, V1Pod, V1PodSpec, V1PodStatus, V1ResourceRequirements
+from kubernetes.informer import ADDED, DELETED, MODIFIED
+
+from gameday.cluster.pods import PodSeen, pod_seen
+from gameday.run.pod_states import PodStates
+
+
+def pod(phase: str, node: str | None = "n1", uid: str = "u1", gpus: int = 2) -> V1Pod:
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    container = V1Container(name="c", resources=V1ResourceRequirements(limits=limits))
+    return V1Pod(
+        metadata=V1ObjectMeta(name=f"pod-{uid}", namespace="training", uid=uid, labels={}),
+        spec=V1PodSpec(node_name=node, containers=[container]),
+        status=V1PodStatus(phase=phase),
+    )
+
+
+def seen(phase: str, node: str | None = "n1", *, gone: bool = False) -> PodSeen:
+    return pod_seen(pod(phase, node), gone=gone)
+
+
+def told(states: PodStates) -> list[tuple[Any, ...]]:
+    return [(row["node"], row["phase"], row["gpus"]) for row in states.rows()]
+
+
+def test_every_change_of_phase_is_one_row_and_a_heartbeat_is_none():
+    states = PodStates()
+    for kind, phase in ((ADDED, "Pending"), (MODIFIED, "Running"), (MODIFIED, "Running"), (DELETED, "Running")):
+        states.on_target(kind, pod(phase))
+    assert told(states) == [("n1", "Pending", 2), ("n1", "Running", 2), ("n1", "Deleted", 2)]
+
+
+def test_the_slower_watch_adds_nothing():
+    states = PodStates()
+    states.on_target(ADDED, pod("Running"))
+    states.of_run("training", seen("Pending", None))
+    states.of_run("training", seen("Pending"))
+    states.on_target(DELETED, pod("Running"))
+    states.of_run("training", seen("Running"))
+    states.of_run("training", seen("Running", gone=True))
+    assert told(states) == [("n1", "Running", 2), ("n1", "Deleted", 2)]
+
+
+def test_a_pod_that_waits_to_be_scheduled_has_no_node_until_it_is():
+    states = PodStates()
+    states.of_run("training", seen("Pending", None))
+    states.of_run("training", seen("Pending"))
+    assert [row["node"] for row in states.rows()] == ["", "n1"]
+
+
+def test_a_pod_of_the_same_name_again_is_another_pod():
+    states = PodStates()
+    states.on_target(DELETED, pod("Running"))
+    again = pod("Pending", uid="u2")
+    again.metadata.name = "pod-u1"
+    states.on_target(ADDED, again)
+    assert [row["phase"] for row in states.rows()] == ["Deleted", "Pending"]
+
+
+def test_a_pod_without_a_status_yet_is_unknown_and_not_running():
+    states = PodStates()
+    bare = pod("Running")
+    bare.status = None
+    states.on_target(ADDED, bare)
+    assert [row["phase"] for row in states.rows()] == ["Unknown"]

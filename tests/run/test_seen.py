@@ -1,0 +1,108 @@
+"""What a watch shows of a node becomes an event only where something changed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from kubernetes import client
+
+from gameday.cluster.kubernetes import snapshot
+from gameday.history.events import AllocatableSeen, ConditionSeen, CordonSeen, LabelSeen
+from gameday.run.seen import NodeEvents, changes, view_before, view_of
+
+NOW = datetime(2026, 3, 3, 9, tzinfo=UTC)
+
+
+def node(**changes: Any) -> client.V1Node:
+    given = {"status": "True", "reason": "Ready", "labels": {"a": "1"}, "gpus": "8", "cordoned": False, "beat": 0}
+    given |= changes
+    beat = NOW + timedelta(seconds=given["beat"])
+    ready = client.V1NodeCondition(
+        type="Ready", status=given["status"], reason=given["reason"], last_heartbeat_time=beat
+    )
+    return client.V1Node(
+        metadata=client.V1ObjectMeta(name="n", labels=given["labels"]),
+        spec=client.V1NodeSpec(unschedulable=given["cordoned"]),
+        status=client.V1NodeStatus(conditions=[ready], allocatable={"nvidia.com/gpu": given["gpus"]}),
+    )
+
+
+def seen(before: client.V1Node, now: client.V1Node) -> list[Any]:
+    return list(changes("n", view_of(before), view_of(now), NOW))
+
+
+def test_a_heartbeat_is_no_news() -> None:
+    assert seen(node(), node(beat=60)) == []
+
+
+def test_the_first_look_of_the_watch_is_held_against_the_snapshot() -> None:
+    before = view_before(snapshot(node()))
+    assert list(changes("n", before, view_of(node()), NOW)) == []
+    assert [event.kind for event in changes("n", before, view_of(node(status="False")), NOW)] == ["condition_seen"]
+
+
+def test_a_new_status_and_a_new_reason_are_news() -> None:
+    assert seen(node(), node(status="False", reason="Down")) == [
+        ConditionSeen(node="n", condition="Ready", status="False", reason="Down", at=NOW)
+    ]
+    assert [event.reason for event in seen(node(), node(reason="Other"))] == ["Other"]
+
+
+def test_a_condition_that_is_gone_has_no_status() -> None:
+    bare = node()
+    bare.status.conditions = None
+    assert seen(node(), bare) == [ConditionSeen(node="n", condition="Ready", status=None, at=NOW)]
+
+
+def test_labels_that_come_change_and_go_are_news() -> None:
+    found = seen(node(labels={"a": "1", "b": "2"}), node(labels={"a": "9", "c": "3"}))
+    assert found == [
+        LabelSeen(node="n", label="a", value="9", at=NOW),
+        LabelSeen(node="n", label="b", value=None, at=NOW),
+        LabelSeen(node="n", label="c", value="3", at=NOW),
+    ]
+
+
+def test_gpus_and_cordon_are_news() -> None:
+    assert seen(node(), node(gpus="7", cordoned=True)) == [
+        AllocatableSeen(node="n", gpus=7, before=8, at=NOW),
+        CordonSeen(node="n", cordoned=True, at=NOW),
+    ]
+
+
+def event(uid: str = "u", count: int | None = 1, **fields: Any) -> Any:
+    given: dict[str, Any] = {"series": None, "last_timestamp": NOW, "event_time": None, "first_timestamp": None}
+    given |= {"reason": "R", "type": "Warning", "message": "m", "source": SimpleNamespace(component="c")}
+    given |= {"reporting_component": None, "count": count} | fields
+    return SimpleNamespace(metadata=SimpleNamespace(uid=uid, creation_timestamp=NOW), **given)
+
+
+def test_an_event_is_news_once_and_again_when_it_counts_up() -> None:
+    events = NodeEvents("n")
+    first = events.news(event())
+    assert first is not None
+    assert (first.reason, first.source, first.count, first.at) == ("R", "c", 1, NOW)
+    assert events.news(event()) is None
+    again = events.news(event(count=2))
+    assert again is not None and again.count == 2
+
+
+def test_an_event_that_was_there_before_is_no_news() -> None:
+    events = NodeEvents("n")
+    events.known(event())
+    assert events.news(event()) is None
+
+
+def test_an_event_of_the_newer_api_is_dated_by_its_series() -> None:
+    later = NOW + timedelta(minutes=1)
+    series = SimpleNamespace(count=4, last_observed_time=later)
+    found = NodeEvents("n").news(event(count=None, series=series, last_timestamp=None))
+    assert found is not None
+    assert (found.count, found.at) == (4, later)
+
+
+def test_an_event_without_any_stamp_is_dated_by_its_creation() -> None:
+    found = NodeEvents("n").news(event(last_timestamp=None))
+    assert found is not None and found.at == NOW

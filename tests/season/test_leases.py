@@ -1,0 +1,219 @@
+"""One season or one game-day per cluster; a season's runs live under its lease, and end with it."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gameday.checks.outcome import Outcome, RunResult
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.profile import ClusterProfile
+from gameday.history.events import Aborted, Cleanliness, Refused, Step
+from gameday.history.journal import read_history
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, SeasonGoneError, node_lease
+from gameday.ledger.reaper import reap_under
+from gameday.lifecycle import open_run
+from gameday.run.member import SeasonMember
+from gameday.run.stop import RefusedError
+from gameday.season.places import Waiting
+from gameday.season.record import Place
+from gameday.season.run import Season, carry_out, fit_nodes, open_season
+from tests.kubernetes.world import PATIENCE_S, World
+from tests.run.conftest import plan
+from tests.season.builders import chosen
+
+QUICK = timedelta(seconds=0.2)
+pytestmark = pytest.mark.timeout(60)
+
+
+def profile(world: World) -> ClusterProfile:
+    return world.profile(world.kubeconfig("gameday-runner"))
+
+
+def place_on(node: str, number: int = 1) -> Place:
+    return Place(run_id=f"season-1-{number:02d}", plan=f"plan-{number}", asked_as="x", targets=(node,))
+
+
+def passed(cleanliness: Cleanliness = Cleanliness.CLEAN) -> RunResult:
+    return RunResult(outcome=Outcome.PASSED, cleanliness=cleanliness, exit_code=0, why="")
+
+
+def member(season: str = "season-1") -> SeasonMember:
+    return SeasonMember(season=season, targets=("n1",), seed=1)
+
+
+def test_a_season_holds_the_clusters_lease_and_gives_it_back(world: World) -> None:
+    with open_season("season-1", profile(world)):
+        assert world.holders() == {CLUSTER_LEASE: "season-1"}
+    assert world.holders() == {}
+
+
+def test_a_second_season_is_refused_with_the_first_ones_name(world: World) -> None:
+    with open_season("season-1", profile(world)):
+        with pytest.raises(RefusedError, match="held by run season-1"), open_season("season-2", profile(world)):
+            pytest.fail("two seasons at once")
+        assert world.holders() == {CLUSTER_LEASE: "season-1"}
+
+
+def test_a_game_day_of_its_own_is_refused_while_a_season_runs(world: World, tmp_path: Path) -> None:
+    opened = open_run("other", plan(), profile(world), tmp_path, trigger="manual", command="x")
+    with open_season("season-1", profile(world)), opened as run:
+        run.abort.check()
+        pytest.fail("the run began")
+    refused = read_history(tmp_path / "other" / "history.jsonl").of(Refused)
+    assert "held by run season-1" in refused[0].why
+
+
+def test_a_run_of_the_season_lives_under_its_lease(world: World, tmp_path: Path) -> None:
+    with open_season("season-1", profile(world)):
+        arguments = {"trigger": "manual", "command": "x", "member": member()}
+        with open_run("season-1-01", plan(), profile(world), tmp_path, **arguments) as run:  # type: ignore[arg-type]
+            run.abort.check()
+            run.leases.acquire(node_lease("n1"))
+            assert world.holders() == {CLUSTER_LEASE: "season-1", "gameday-node-n1": "season-1-01"}
+        assert world.holders() == {CLUSTER_LEASE: "season-1"}
+
+
+def test_a_run_whose_season_does_not_hold_the_lease_is_refused(world: World, tmp_path: Path) -> None:
+    arguments = {"trigger": "manual", "command": "x", "member": member("season-9")}
+    with open_run("season-9-01", plan(), profile(world), tmp_path, **arguments) as run:  # type: ignore[arg-type]
+        run.abort.check()
+        pytest.fail("the run began")
+    refused = read_history(tmp_path / "season-9-01" / "history.jsonl").of(Refused)
+    assert refused[0].why == "season season-9 holds no cluster lease: it has ended"
+
+
+def test_a_run_is_told_when_its_season_has_ended(world: World, runner: Kubernetes) -> None:
+    season = Leases(runner, "season-1", lambda _: None)
+    season.acquire(CLUSTER_LEASE)
+    lost: queue.Queue[str] = queue.Queue()
+    ours = Leases(runner, "season-1-01", lost.put, QUICK)
+    ours.rely_on("season-1")
+    season.release()
+    assert lost.get(timeout=PATIENCE_S) == "season season-1 holds no cluster lease: it has ended"
+    ours.release()
+
+
+def test_a_run_is_told_when_its_season_renews_no_more(world: World, runner: Kubernetes) -> None:
+    Leases(runner, "season-1", lambda _: None).acquire(CLUSTER_LEASE)
+    lost: queue.Queue[str] = queue.Queue()
+    ours = Leases(runner, "season-1-01", lost.put, QUICK)
+    ours.rely_on("season-1")
+    assert lost.get(timeout=PATIENCE_S) == "season season-1 renews its cluster lease no more: it is dead"
+    ours.release()
+
+
+def test_another_seasons_run_cannot_rely_on_this_one(world: World, runner: Kubernetes) -> None:
+    Leases(runner, "season-1", lambda _: None).acquire(CLUSTER_LEASE)
+    with pytest.raises(SeasonGoneError, match="run season-1 holds the cluster lease of season season-2"):
+        Leases(runner, "season-2-01", lambda _: None).rely_on("season-2")
+
+
+def test_a_living_seasons_runs_are_not_reaped(world: World, runner: Kubernetes) -> None:
+    with open_season("season-1", profile(world)):
+        Leases(runner, "season-1-01", lambda _: None).acquire(node_lease("n1"))
+        reap_under(runner, "season-1")
+        assert world.holders()["gameday-node-n1"] == "season-1-01"
+        world.coordination.delete_namespaced_lease(node_lease("n1"), "gameday")
+
+
+def test_a_signal_stops_the_runs_of_all_threads_and_no_other_begins(world: World, tmp_path: Path) -> None:
+    open_runs = threading.Barrier(3, timeout=PATIENCE_S)
+
+    def play(one: Place) -> RunResult:
+        arguments = {"trigger": "manual", "command": "x", "member": member()}
+        with open_run(one.run_id, plan(), profile(world), tmp_path, **arguments) as run:  # type: ignore[arg-type]
+            run.step = Step.INJECT
+            open_runs.wait()
+            run.wait("for ever", timedelta(seconds=100), lambda: None, every_s=100)
+        return passed()
+
+    def interrupt() -> None:
+        open_runs.wait()
+        signal.raise_signal(signal.SIGINT)
+
+    places = [place_on("n1", 1), place_on("n2", 2), place_on("n1", 3)]
+    with open_season("season-1", profile(world)) as season:
+        threading.Thread(target=interrupt, daemon=True).start()
+        carry_out(season, Waiting(places, 9), 9, play, tmp_path)
+        assert season.stopped == "operator: SIGINT received"
+    for run_id in ("season-1-01", "season-1-02"):
+        aborted = read_history(tmp_path / run_id / "history.jsonl").of(Aborted)
+        assert [(one.by, one.why) for one in aborted] == [("operator", "SIGINT received")]
+    assert not (tmp_path / "season-1-03").exists()
+    assert world.holders() == {}
+
+
+def season_of(runner: Kubernetes) -> Season:
+    from gameday.run.stop import Abort
+
+    return Season("season-1", runner, Abort())
+
+
+def test_no_run_begins_after_one_that_left_the_cluster_dirty(runner: Kubernetes, tmp_path: Path) -> None:
+    begun: list[str] = []
+
+    def play(one: Place) -> RunResult:
+        begun.append(one.run_id)
+        return passed(Cleanliness.DIRTY)
+
+    season = season_of(runner)
+    carry_out(season, Waiting([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
+    assert begun == ["season-1-01"]
+    assert season.stopped == "guard: after run season-1-01 (plan-1) the cluster is dirty"
+
+
+def test_a_run_that_ends_without_a_result_stops_the_season(runner: Kubernetes, tmp_path: Path) -> None:
+    def play(one: Place) -> RunResult:
+        raise OSError("no space left")
+
+    season = season_of(runner)
+    carry_out(season, Waiting([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
+    assert season.stopped == "guard: run season-1-01 (plan-1) broke off: OSError: no space left"
+
+
+def test_a_failed_run_lets_the_others_begin(runner: Kubernetes, tmp_path: Path) -> None:
+    begun: list[str] = []
+
+    def play(one: Place) -> RunResult:
+        begun.append(one.run_id)
+        return passed().model_copy(update={"outcome": Outcome.FAILED})
+
+    season = season_of(runner)
+    carry_out(season, Waiting([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
+    assert begun == ["season-1-01", "season-1-02"]
+    assert season.stopped == ""
+
+
+def test_nodes_are_chosen_by_the_seed_among_those_that_are_fit(world: World, runner: Kubernetes) -> None:
+    names = [world.add_node() for _ in range(4)]
+    cordoned = world.add_node(unschedulable=True)
+    plans = [chosen(name) for name in "abcd"]
+    first = [node.name for node in fit_nodes(season_of(runner), plans, seed=3)]
+    assert first == [node.name for node in fit_nodes(season_of(runner), plans, seed=3)]
+    assert sorted(first) == sorted(names)
+    assert cordoned not in first
+
+
+def test_an_alert_about_a_siblings_node_is_a_siblings() -> None:
+    ours = member().model_copy(update={"others": frozenset({"n2"}), "their_alerts": frozenset({"Expected"})})
+    assert ours.theirs("Any", "n2")
+    assert not ours.theirs("Any", "n1")
+    assert not ours.theirs("Any", "n7")
+    assert ours.theirs("Expected", None)
+    assert not ours.theirs("Any", None)
+
+
+def test_a_node_on_which_something_is_still_in_is_not_chosen(world: World, runner: Kubernetes) -> None:
+    from gameday.run.stop import Abort
+
+    clean, dirty = world.add_node(), world.add_node()
+    plans = [chosen(str(number)) for number in range(len(world.core.list_node().items))]
+    found = {node.name for node in fit_nodes(Season("season-1", runner, Abort(), {dirty}), plans, seed=3)}
+    assert clean in found
+    assert dirty not in found

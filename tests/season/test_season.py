@@ -1,0 +1,79 @@
+"""A whole season on the rehearsal cluster, as a person would run it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from ruamel.yaml import YAML
+
+from flows.season import season
+from gameday import cli
+from gameday.coverage.page import render_season
+from gameday.history.events import TargetsChosen
+from gameday.history.journal import read_history
+from gameday.season.record import SeasonRecord
+from tests.gameday.conftest import QUICK, QUIET, Arena, changed
+
+pytestmark = [pytest.mark.gameday, pytest.mark.timeout(240)]
+
+
+def plan_file(folder: Path, name: str, **changes: object) -> str:
+    plan = changed(QUICK, "name", name)
+    for path, value in changes.items():
+        plan = changed(plan, path.replace("__", "."), value)
+    YAML(typ="safe", pure=True).dump(plan, folder / f"{name}.yaml")
+    return str(folder / f"{name}.yaml")
+
+
+def test_two_game_days_at_once_have_nodes_of_their_own_and_blame_each_other_for_nothing(
+    clean_arena: Arena, tmp_path: Path
+) -> None:
+    plans = [plan_file(tmp_path, "one"), plan_file(tmp_path, "two")]
+    said, settings = io.StringIO(), {PREFECT_API_URL: f"{clean_arena.cluster.urls['prefect']}/api", **QUIET}
+    arguments = ["--profile", str(clean_arena.cluster.profile), "--reports", str(tmp_path / "r"), "--at-once", "2"]
+    with temporary_settings(settings), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = cli.run(["coverage", *plans, *arguments])
+    assert code == 0, said.getvalue()
+    folder = next((tmp_path / "r").glob("season-*[0-9]/season.json")).parent
+    coverage = json.loads((folder / "coverage.json").read_bytes())
+    rows = {row["plan"]: row for row in coverage["matrix"]["rows"]}
+    assert {row["outcome"] for row in rows.values()} == {"passed"}
+    one, two = (set(rows[name]["targets"]) for name in ("one", "two"))
+    assert one
+    assert not one & two
+    alerts = {cell["state"] for row in rows.values() for cell in row["cells"] if cell["signal"] == "alert"}
+    assert alerts == {"seen"}
+    chosen = [
+        read_history(tmp_path / "r" / row["run_id"] / "history.jsonl").of(TargetsChosen)[0] for row in rows.values()
+    ]
+    assert all(folder.name in choice.rule for choice in chosen)
+    again = render_season(folder, SeasonRecord.load(folder).started)
+    assert again.result.exit_code == 0
+    assert "../" in again.html.read_text()
+
+
+def test_the_prefect_form_takes_a_duration_as_plans_write_it() -> None:
+    assert season.parameters.properties["within"]["anyOf"][0]["type"] == "string"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--within", "soon"], "a duration is written with its unit, like 60s, 5m or 1m30s"),
+        (["no-such-plan"], "no file, and no shipped plan"),
+        (["--rehearse", "--profile", "p.yaml"], "--rehearse brings its own cluster"),
+        (["--again", "nowhere"], "nowhere is no season's folder: No such file or directory"),
+        (["--profile", "nowhere.yaml"], "--rehearse needs no profile"),
+    ],
+)
+def test_a_wrong_command_line_is_answered_with_what_to_do(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["coverage", *arguments]) == 64
+    assert said in capsys.readouterr().err
