@@ -5,22 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 
 from gameday.agent.task import QaResult
-from gameday.cluster.kubernetes import GPU
-from gameday.cluster.manifests import gpu_canary
-from gameday.history.events import Cleanliness, NodeReturned, QaChecked, Step, Target, WorkloadSeen
+from gameday.history.events import Cleanliness, NodeReturned, QaChecked, Step, Target
 from gameday.ledger.entries import Entry, RestoreNode
 from gameday.run.agents import qa_task, run_agent
 from gameday.run.context import Run
 from gameday.run.steps import StepResult, step
 from tasks import step_task
 from tasks.canary import canary_after
-from tasks.way_back import RETURNS_WITHIN, intend_return, never_returned
+from tasks.takes_work import takes_work
+from tasks.way_back import intend_return, never_returned
 
 # A controller that re-taints does so within its own loop; Konduktor's is 5 s (research/gpu-health.md 3.5), ours
 # reacts to new lines only. Medik8s lost such a race (research/gpu-health.md 6, item 42).
 _STAYS_CLEAN_FOR = timedelta(seconds=2)
-# The scheduler's words for a node that it would have taken, had there been room.
-_FULL = f"Insufficient {GPU}"
 
 
 @step_task(name="qa node")
@@ -88,7 +85,8 @@ def _return(run: Run, result: StepResult, target: Target, number: int) -> None:
     keys = run.quarantine_keys
     removed = tuple(taint for taint in tainted.taints if taint.key in keys) if tainted else ()
     run.note(NodeReturned(node=target.node, removed_taints=removed, uncordoned=bool(tainted and tainted.unschedulable)))
-    _takes_work(run, result, target, number, there)
+    in_service = tainted is not None and not removed and not tainted.unschedulable
+    takes_work(run, result, target, number, there, in_service=in_service)
 
     def tainted_again() -> str | None:
         now = run.node_now(target.node)
@@ -98,43 +96,3 @@ def _return(run: Run, result: StepResult, target: Target, number: int) -> None:
     again = run.wait(f"{target.node} to stay clean", _STAYS_CLEAN_FOR, tainted_again)
     if again:
         result.broken(f"{target.node} was tainted again after its return: {again}")
-
-
-def _takes_work(run: Run, result: StepResult, target: Target, number: int, there: frozenset[str]) -> None:
-    """A new pod, not the canary that was kept off: that one may sit in the scheduler's back-off for 10 s.
-
-    On a node whose GPUs were taken before there was room for it, by pods other than those `there` (uids), these prove
-    the same; where nothing new came, nothing is proved.
-    """
-    name = run.name("return", number)
-    entry = intend_return(run, target, number)
-    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node))
-
-    def running() -> tuple[str, str] | None:
-        """Which pod, and where."""
-        pod = run.pods.seen(name)
-        if pod and pod.node and pod.phase == "Running":
-            return name, pod.node
-        others = [one for one in run.gpu_pods_on(target.node) if one.uid not in there and one.phase == "Running"]
-        return (f"{others[0].namespace}/{others[0].name}", target.node) if others and not (pod and pod.node) else None
-
-    found = run.wait(f"a GPU pod to run on {target.node}", RETURNS_WITHIN, running)
-    pod = run.pods.seen(name)
-    detail = "runs" if found else (pod.unschedulable if pod else None) or "was not scheduled"
-    full = _FULL in detail and "taint" not in detail
-    run.note(
-        WorkloadSeen(
-            purpose="return",
-            pod=found[0] if found else name,
-            node=found[1] if found else None,
-            phase="Running" if found else pod.phase if pod else "",
-            wanted=f"runs on {target.node}",
-            ok=True if found else None if full else False,
-            detail=detail,
-        )
-    )
-    if full:
-        result.unknown(f"no new GPU pod came to {target.node}, whose GPUs are all taken: {detail}")
-    elif not found:
-        result.broken(f"no GPU pod runs on {target.node} after its return: {detail}")
-    run.undo(entry)

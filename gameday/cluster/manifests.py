@@ -106,7 +106,7 @@ def gpu_canary(name: str, *, run_id: str, node: str) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": _metadata(name, run_id, "canary"),
-        "spec": _gpu_sleeper({"kubernetes.io/hostname": node}),
+        "spec": _gpu_sleeper() | _only_on(node),
     }
 
 
@@ -115,7 +115,7 @@ def misaligned_pod(name: str, *, run_id: str, node: str, gpus: int, cpus: int) -
 
     It comes through the scheduler: only that keeps apart "no room" and "not from one NUMA node".
     """
-    spec = _gpu_sleeper({"kubernetes.io/hostname": node})
+    spec = _gpu_sleeper() | _only_on(node)
     asked = {GPU: str(gpus), "cpu": str(cpus), "memory": "16Mi"}
     spec["containers"][0]["resources"] = {"limits": asked, "requests": asked}
     return {
@@ -128,7 +128,8 @@ def misaligned_pod(name: str, *, run_id: str, node: str, gpus: int, cpus: int) -
 
 def gpu_job(name: str, *, run_id: str, selector: dict[str, str]) -> dict[str, Any]:
     """A one-pod GPU job any matching node may take: what a user's controller would resubmit."""
-    template = {"metadata": {"labels": _labels(run_id, "resubmitted")}, "spec": _gpu_sleeper(selector)}
+    spec = _gpu_sleeper() | {"nodeSelector": selector}
+    template = {"metadata": {"labels": _labels(run_id, "resubmitted")}, "spec": spec}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -137,14 +138,23 @@ def gpu_job(name: str, *, run_id: str, selector: dict[str, str]) -> dict[str, An
     }
 
 
-def _gpu_sleeper(selector: dict[str, str]) -> dict[str, Any]:
+def _only_on(node: str) -> dict[str, Any]:
+    """As DaemonSet pods are pinned: the scheduler then judges, and speaks of, this node alone.
+
+    With a node selector its message would tell of other nodes' taints too, such as a control plane's.
+    """
+    named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def _gpu_sleeper() -> dict[str, Any]:
     return {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 1,
         # Gone by itself within ten minutes, should everybody who could delete it be dead.
         "activeDeadlineSeconds": 600,
-        "nodeSelector": selector,
         "containers": [
             {
                 "name": "gpu",
