@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,10 +144,21 @@ def test_output_is_bounded_and_the_program_is_not_blocked(root: Path) -> None:
 
 def test_a_program_that_does_not_end_is_killed_with_its_children(root: Path, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    with pytest.raises(HostError, match=r"did not end within 0.3 s"):
-        RealHost(root).run(["sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"], 0.3)
-    state = Path(f"/proc/{pid_file.read_text().strip()}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    with pytest.raises(HostError, match=r"did not end within 2 s"):
+        RealHost(root).run(["sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"], 2)
+    child = pid_file.read_text().strip()
+    # A signal is sent at once, and its target dies when a loaded machine lets it run.
+    deadline = time.monotonic() + 10
+    while runs(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def runs(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_a_program_that_is_not_there(root: Path) -> None:
