@@ -59,9 +59,10 @@ lab-version:
 alerts: setup
 	.venv/bin/python scripts/alert_manifest.py
 
-# What the faults' and plans' own models say, as a page and as a schema; tests tell when this was forgotten.
+# What the faults', profiles' and plans' own models say, as pages and as a schema; tests tell when this was forgotten.
 docs: setup
 	.venv/bin/python -m gameday.faults.docs > docs/faults.md
+	.venv/bin/python -m gameday.cluster.docs > docs/profile.md
 	.venv/bin/gameday schema --output docs/plan.schema.json
 
 # Newer versions: make lock ARGS=--upgrade

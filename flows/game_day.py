@@ -17,6 +17,7 @@ from prefect.context import FlowRunContext
 from prefect.states import Completed, Failed
 
 from flows.approval import approve
+from flows.lateness import refuse_what_was_missed
 from flows.way_out import undo_what_it_left
 from gameday.checks.outcome import Outcome, RunResult
 from gameday.cluster.profile import load_profile
@@ -82,6 +83,7 @@ def game_day(
         carried_by=os.environ.get(_STARTED_FOR) or (this[0] if this else None),
         member=member,
     ) as run:
+        refuse_what_was_missed(trigger)
         baseline(run)
         approve(run, approved_by)
         inject(run)

@@ -11,23 +11,29 @@ from prefect.states import Completed, Failed
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.ledger.reaper import reap
+from tasks.reaped import report_settled_elsewhere, tell_of_reaped
 
 
 @flow(name="reaper", persist_result=False)
 def reaper(
     profile: str | None = None,
+    reports: str = "reports",
 ) -> State[None]:
-    """Undo every open entry of every ledger whose run is dead.
+    """Undo every open entry of every ledger whose run is dead, renew those runs' reports, and tell people.
 
     Args:
         profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        reports: Folder the runs' own folders are in.
     """
-    kubernetes = Kubernetes(load_profile(Path(profile) if profile else None))
+    cluster = load_profile(Path(profile) if profile else None)
+    kubernetes = Kubernetes(cluster)
     try:
         result = reap(kubernetes)
+        for one in result.reaped:
+            get_run_logger().info("%s", one.told())
+        tell_of_reaped(cluster, result, Path(reports))
+        report_settled_elsewhere(kubernetes, Path(reports))
     finally:
         kubernetes.close()
-    for one in result.reaped:
-        get_run_logger().info("run %s: %s: %s", one.run_id, one.entry.act, one.cleanliness)
     message = f"{len(result.reaped)} entries undone, {len(result.alive)} runs alive"
     return Completed(message=message) if result.clean else Failed(message=f"{message}; not everything is clean")

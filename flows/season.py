@@ -19,8 +19,9 @@ from pydantic import Field
 
 from flows.approval import approve_season
 from flows.game_day import game_day
+from flows.lateness import refuse_what_was_missed
 from flows.way_out import undo_what_it_left
-from gameday.checks.outcome import RunResult
+from gameday.checks.outcome import EXIT_CODES, Outcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.faults.registry import parameter_models
 from gameday.lifecycle import Trigger, new_run_id
@@ -75,6 +76,7 @@ def season(
     chosen, left_out = choose_plans(plans, parameter_models(), within=within, at_once=at_once, folders=folders)
     folder = Path(reports) / id
     try:
+        refuse_what_was_missed(trigger)
         with open_season(id, cluster) as opened:
             placed, without = place(id, chosen, fit_nodes(opened, chosen, seed))
             plans_by_name = {one.plan.name: one.plan for one in chosen}
@@ -103,7 +105,10 @@ def season(
             died = [Path(reports) / run_id for run_id in sorted(opened.died)]
             record = record.model_copy(update={"ended": datetime.now(UTC), "stopped": opened.stopped})
     except RefusedError as error:
-        refused = SeasonResult(exit_code=5, why=f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else ""))
+        refused = SeasonResult(
+            exit_code=EXIT_CODES[Outcome.REFUSED],
+            why=f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else ""),
+        )
         return Failed(message=refused.why, data=refused, name="Refused")
     record.save(folder)
     result = coverage(folder, died)

@@ -19,22 +19,26 @@ from prefect.logging.loggers import flow_run_logger
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.ledger.reaper import reap
+from tasks.reaped import tell_of_reaped
 
 
 def undo_what_it_left(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """Undo every open entry of the ledgers of this flow run's process, once their lease shows that it is dead.
 
-    Nothing is undone while a run lives. Raises ProfileError and KubernetesError, which Prefect logs; the reaper stands
+    Its reports are renewed then, and people are told, as the run would have done. Nothing is undone while a run lives.
+    Raises ProfileError and KubernetesError, which Prefect logs; the reaper stands
     behind.
     """
     profile = flow_run.parameters.get("profile")
-    kubernetes = Kubernetes(load_profile(Path(profile) if profile else None))
+    cluster = load_profile(Path(profile) if profile else None)
+    kubernetes = Kubernetes(cluster)
     try:
         result = reap(kubernetes, flow_run=str(flow_run.id))
     finally:
         kubernetes.close()
     log = flow_run_logger(flow_run, flow)
     for one in result.reaped:
-        log.info("run %s: %s: %s", one.run_id, one.entry.act, one.cleanliness)
+        log.info("%s", one.told())
     for held in result.alive:
         log.warning("what this flow run left is not undone by its hook: %s; the reaper does it later", held)
+    tell_of_reaped(cluster, result, Path(flow_run.parameters.get("reports") or "reports"))

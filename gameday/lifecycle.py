@@ -45,14 +45,14 @@ from gameday.ledger.reaper import reap_under
 from gameday.observe.collect import collect
 from gameday.plan.load import LoadedPlan
 from gameday.run.context import Run, Servers
+from gameday.run.late_quarantine import await_late_quarantines
+from gameday.run.left_over import nodes_to_leave_alone
 from gameday.run.member import SeasonMember
+from gameday.run.reaped import note_reaped, undone_by
 from gameday.run.stop import AbortedError, RefusedError, StepFailedError
 from gameday.run.taken_for_dead import settle_what_was_reaped
 
 _SYNCED_WITHIN_S = 10.0
-# A detector that was about to quarantine the node when we stopped is given this long, so that its taint does not
-# come after our restore; with the undo itself it stays below the 30 s Prefect grants (research/prefect.md).
-_LATE_TAINT_WITHIN = timedelta(seconds=8)
 # What could not be undone, because the API server restarts, say, or a pod takes long to end, is tried again for this
 # long; less where a signal ended the run, because then somebody's own limit is running (Prefect's 30 s).
 _UNDO_AGAIN_S = 60.0
@@ -204,22 +204,22 @@ def _follow_our_pods(run: Run) -> None:
 
 def _reap_first(run: Run) -> None:
     """Undo what dead runs left, before anything is measured or changed; raises RefusedError where that is not known to
-    be out. What was found dirty is a person's business: it is told, and its node is no target."""
+    be out.
+
+    The dead runs' own histories hear of it. What was found dirty, or lies on a node that is away, is a person's
+    business: its node is no target.
+    """
     result = reap_under(run.kubernetes, run.id, pods=run.pods.others())
     for one in result.reaped:
         run.problem(
             f"run {one.run_id} left open: {one.entry.act} ({one.entry.object}); reaped, and found {one.cleanliness}"
         )
-    run.dirty_nodes = result.dirty_nodes
-    unknown = [one for one in result.reaped if one.cleanliness is Cleanliness.UNKNOWN]
-    if unknown:
-        left = ", ".join(f"{one.entry.act} of run {one.run_id}" for one in unknown)
-        raise RefusedError(f"not proved undone: {left}", "`gameday reap` tries again, and says why it fails")
-    if result.unreadable:
-        raise RefusedError(
-            f"nobody can tell what these ledgers leave open: {', '.join(result.unreadable)}",
-            f"kubectl -n {run.profile.namespace} get configmap -l gameday.dev/ledger=true -o yaml",
-        )
+    for dead in result.news:
+        try:
+            note_reaped(run.folder.parent / dead, result, undone_by(f"run {run.id}", result, dead))
+        except OSError as error:
+            run.problem(f"the history of run {dead} cannot be written on: {error.strerror}")
+    run.dirty_nodes = nodes_to_leave_alone(run.kubernetes, result)
 
 
 def _allowed_here(run: Run) -> None:
@@ -285,52 +285,39 @@ def _release(run: Run) -> None:
 
 
 def undo_everything(run: Run) -> Cleanliness:
-    """Undo what is still open, newest first; the worst finding of the whole run."""
+    """Undo what is still open, newest first, and give nodes back last; the worst finding of the whole run."""
     if not hasattr(run, "ledger"):
         return Cleanliness.CLEAN
     settle_what_was_reaped(run)
-    deadline = time.monotonic() + (_UNDO_AGAIN_AFTER_SIGNAL_S if run.abort.by_operator else _UNDO_AGAIN_S)
-    entries = run.ledger.open_entries()
-    while entries:
-        failed = {entry.id for entry in entries if not _undo(run, entry)}
-        entries = [entry for entry in run.ledger.open_entries() if entry.id not in failed]
-        if time.monotonic() > deadline or run.abort.hurried or not entries:
-            break
-        time.sleep(_UNDO_PAUSE_S)
+    _undo_all(run, lambda entry: not isinstance(entry.undo, RestoreNode))
+    if await_late_quarantines(run):
+        # It may have been asleep.
+        settle_what_was_reaped(run)
+    _undo_all(run, lambda entry: isinstance(entry.undo, RestoreNode))
     return _worst(run)
 
 
+def _undo_all(run: Run, chosen: Callable[[Entry], bool]) -> None:
+    deadline = time.monotonic() + (_UNDO_AGAIN_AFTER_SIGNAL_S if run.abort.by_operator else _UNDO_AGAIN_S)
+    entries = [entry for entry in run.ledger.open_entries() if chosen(entry)]
+    while entries:
+        failed = {entry.id for entry in entries if not _undo(run, entry)}
+        entries = [entry for entry in run.ledger.open_entries() if chosen(entry) and entry.id not in failed]
+        if time.monotonic() > deadline or run.abort.hurried or not entries:
+            break
+        time.sleep(_UNDO_PAUSE_S)
+
+
 def _undo(run: Run, entry: Entry) -> bool:
-    """Whether it makes sense to look at it again: a bug of ours would only come again."""
+    """Whether it makes sense to look at it again: a bug of ours would only come again, and so would the finding that a
+    node has to stay out of service."""
     try:
-        if isinstance(entry.undo, RestoreNode) and entry.node:
-            _let_late_taint_come(run, entry.node)
         run.undo(entry)
     except Exception as error:
         # An intent of which no undo is told counts as unknown.
         run.problem(f"the undo of {entry.id} failed: {type(error).__name__}: {error}", "`gameday reap` tries again")
         return False
-    return True
-
-
-def _let_late_taint_come(run: Run, node: str) -> None:
-    """After an early stop, wait for the taint the detector is about to set, so that it can be removed."""
-    fault = run.injected().get(node)
-    if fault is None or run.abort.hurried or node not in run.nodes:
-        return
-    keys, expect = run.quarantine_keys, run.plan.expect
-    longest = max([expect.stays_schedulable_for or timedelta(), *(taint.within for taint in expect.taints)])
-    longest = max(longest, expect.cordoned.within if expect.cordoned else timedelta())
-    left = min(_LATE_TAINT_WITHIN, fault.written_at + longest - datetime.now(UTC))
-    follower = run.nodes[node]
-    deadline = datetime.now(UTC) + left
-    with follower.changed:
-        while (remaining := (deadline - datetime.now(UTC)).total_seconds()) > 0 and not run.abort.hurried:
-            now = run.node_now(node)
-            cordoned = now is not None and now.unschedulable and expect.cordoned is not None
-            if cordoned or (now and any(taint.key in keys for taint in now.taints)):
-                return
-            follower.changed.wait(min(remaining, 0.5))
+    return not isinstance(entry.undo, RestoreNode) or run.ledger.fault_on(entry.node) is Cleanliness.CLEAN
 
 
 def _worst(run: Run) -> Cleanliness:

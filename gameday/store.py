@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ import fsspec
 
 from gameday.digest.shelf import Shelf, ShelvedRun
 from gameday.history.events import Cleanliness
+from gameday.report.notes import nobody_wrote
 
 _AGAIN = "What lies here is whole: `gameday export RUN --publish-to` tries again"
 _TAIL_BYTES = 64 * 1024
@@ -86,30 +87,39 @@ class Verdict:
 def retention(shelf: Shelf, keep: int, newer_than: timedelta, now: datetime) -> tuple[Verdict, ...]:
     """What a clean-up would do with each run, newest first. Incidents are people's work and never part of it.
 
-    A run stays while it is among the newest `keep` of its plan or began within
-    `newer_than`; whatever its age, while it is evidence of an unclean cluster or
-    its history was never closed (it may be running).
+    A run stays while it is among the newest `keep` of its plan on its cluster or
+    began within `newer_than`; whatever its age, while it is evidence of an unclean
+    cluster, its history was never closed (it may be running), or people wrote
+    into its notes.
     """
-    seen: Counter[str] = Counter()
+    seen: Counter[tuple[str, str]] = Counter()
     verdicts = []
     for run in shelf.runs:
-        seen[run.summary.plan] += 1
-        verdicts.append(_judge(run, seen[run.summary.plan], keep, now - newer_than))
+        series = run.summary.plan, run.summary.cluster_id
+        seen[series] += 1
+        verdicts.append(_judge(run, seen[series], keep, now - newer_than))
     return tuple(verdicts)
 
 
 def _judge(run: ShelvedRun, place: int, keep: int, oldest: datetime) -> Verdict:
+    stays = next(_reasons_to_stay(run, place, keep, oldest), "")
+    return Verdict(run, not stays, stays or f"older, and not among the newest {keep} of its plan on its cluster")
+
+
+def _reasons_to_stay(run: ShelvedRun, place: int, keep: int, oldest: datetime) -> Iterator[str]:
+    """Those that cost a look into the folder last."""
     if run.summary.cleanliness is not Cleanliness.CLEAN:
-        return Verdict(run, goes=False, why=f"evidence: the cluster was left {run.summary.cleanliness}")
+        yield f"evidence: the cluster was left {run.summary.cleanliness}"
     if run.folder.name != run.summary.run_id:
-        return Verdict(run, goes=False, why="somebody named the folder: it is no longer the run's own")
+        yield "somebody named the folder: it is no longer the run's own"
     if place <= keep:
-        return Verdict(run, goes=False, why=f"among the newest {keep} of its plan")
+        yield f"among the newest {keep} of its plan on its cluster"
     if run.summary.started >= oldest:
-        return Verdict(run, goes=False, why="new enough")
+        yield "new enough"
+    if not nobody_wrote(run.folder):
+        yield "people wrote about it"
     if not _closed(run.folder / "history.jsonl"):
-        return Verdict(run, goes=False, why="its history was never closed")
-    return Verdict(run, goes=True, why=f"older, and not among the newest {keep} of its plan")
+        yield "its history was never closed"
 
 
 def _closed(history: Path) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from gameday.agent.task import MarkTask
 from gameday.cluster.http import AdapterError
 from gameday.cluster.prometheus import AlertingRule
 from gameday.guard.check import guard_before
@@ -20,8 +19,11 @@ from gameday.observe.alerts import note_active_alerts
 from gameday.observe.kernel_log import lines_with
 from gameday.observe.signals import already_there
 from gameday.plan.fields import format_duration
-from gameday.run.agents import AGENT_STARTS_WITHIN, run_agent
+from gameday.plan.models import RemediationAction
+from gameday.report.samples import FEWEST_BEFORE
+from gameday.run.agents import AGENT_STARTS_WITHIN, RESET_FIX, forbids_reset, mark_task, run_agent
 from gameday.run.context import Run
+from gameday.run.leaving import pods_to_drain
 from gameday.run.steps import step
 from gameday.run.stop import RefusedError, StepFailedError
 from gameday.run.targets import choose_targets
@@ -150,9 +152,13 @@ def _log_path_is_alive(run: Run, target: Target, number: int) -> None:
     marker = run.marker(number)
     name = run.name("mark", number)
     within = run.plan.baseline.log_path_within
-    entry, outcome = run_agent(run, name, MarkTask(run_id=run.id, node=target.node, marker=marker), AGENT_STARTS_WITHIN)
+    leaving = {pod.uid for pod in pods_to_drain(run, target.node)}
+    entry, outcome = run_agent(run, name, mark_task(run, target, marker), AGENT_STARTS_WITHIN)
     if not outcome.ok or outcome.written_at is None:
-        raise RefusedError(f"the marker could not be written on {target.node}: {outcome.error or 'no time given'}")
+        raise RefusedError(f"the first look at {target.node} failed: {outcome.error or 'no time given'}")
+    if run.plan.recover.remediation is RemediationAction.GPU_RESET:
+        leaving |= {pod.uid for pod in pods_to_drain(run, target.node)}
+        _gpu_can_be_reset(target, forbids_reset(run.kubernetes.pod_log(name), leaving))
     written = outcome.written_at
 
     def found() -> datetime | None:
@@ -180,14 +186,26 @@ def _log_path_is_alive(run: Run, target: Target, number: int) -> None:
         raise RefusedError(f"marker pod {name} could not be deleted")
 
 
+def _gpu_can_be_reset(target: Target, users: list[str]) -> None:
+    """Otherwise the repair would fail, and a healthy node would stay out of service."""
+    if users:
+        raise RefusedError(
+            f"GPU {target.gpu} of {target.node} could not be reset: {'; '.join(users)} has it open, and does not leave "
+            "when the node is drained",
+            RESET_FIX,
+        )
+
+
 def _window_is_full(run: Run) -> None:
     """The charts need a steady state to compare with: wait until the target is sampled and the window is past."""
     target, label = run.targets[0].node, run.profile.prometheus_node_label
-    query = f'max(count_over_time(DCGM_FI_DEV_GPU_TEMP{{{label}="{target}"}}[5m]))'
+
+    def scrapes(since: str) -> float:
+        query = f'max(count_over_time(DCGM_FI_DEV_GPU_TEMP{{{label}="{target}"}}[{since}]))'
+        return max((found.value for found in run.servers.prometheus.query(query)), default=0.0)
 
     def sampled() -> bool | None:
-        samples = run.servers.prometheus.query(query)
-        return True if samples and samples[0].value >= _SAMPLES else None
+        return scrapes("5m") >= _SAMPLES or None
 
     if run.wait(f"Prometheus to sample {target}", _SAMPLED_WITHIN, sampled, every_s=0.5):
         run.note(SteadyStateChecked(name="metrics of the target", ok=True, detail="sampled by Prometheus", node=target))
@@ -199,3 +217,11 @@ def _window_is_full(run: Run) -> None:
     run.wait(
         f"the baseline window of {format_duration(window)}", run.started + window - datetime.now(UTC), lambda: None
     )
+    since = max(1, round((datetime.now(UTC) - run.started + window).total_seconds()))
+    held = scrapes(f"{since}s")
+    if 0 < held < FEWEST_BEFORE:
+        run.problem(
+            f"{held:g} scrapes of {target} in the {since} s before the fault: fewer than {FEWEST_BEFORE} do not tell "
+            "what is usual, so the report may lack bands and robust z",
+            "a longer baseline.window, or more frequent scrapes of dcgm-exporter",
+        )

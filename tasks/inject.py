@@ -10,6 +10,7 @@ from gameday.run.agents import AGENT_STARTS_WITHIN, put_in_fault
 from gameday.run.context import Run
 from gameday.run.steps import step
 from tasks import step_task
+from tasks.running_pods import remember_running_pods
 
 
 @step_task(name="inject")
@@ -23,17 +24,17 @@ def inject(run: Run) -> None:
 
 def _inject(run: Run, target: Target, number: int) -> None:
     fault = run.plan.fault
-    before = run.before[target.node]
     # The detector's taint is our doing: the way back is written down together with the injector's own intent.
     run.intend(
         id=f"quarantine-{number}" if number else "quarantine",
         act="let the detector quarantine the node",
-        undo=RestoreNode(keys=run.quarantine_keys, unschedulable=before.unschedulable),
+        undo=RestoreNode(keys=run.quarantine_keys, unschedulable=False if run.plan.expect.cordoned else None),
         node=target.node,
         lasts=run.plan.guardrails.max_duration,
         with_next=True,
     )
     run.log_tails[target.node] = KernelLogTail(run, target.node)
+    remember_running_pods(run, target)
     entry, note = put_in_fault(run, target, fault, run.name("inject", number))
     reach = fault_for(fault).reach(fault)
     run.note(

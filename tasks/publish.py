@@ -15,6 +15,8 @@ from prefect import get_run_logger
 from prefect.artifacts import create_link_artifact
 from prefect.blocks.abstract import NotificationBlock
 from prefect.blocks.core import Block
+from prefect.exceptions import MissingContextError
+from prefect.logging import get_logger
 
 from gameday.cluster.grafana import Grafana
 from gameday.cluster.http import AdapterError
@@ -35,8 +37,12 @@ OUTSIDE_PREFECT.setLevel(logging.WARNING)
 OUTSIDE_PREFECT.addHandler(logging.NullHandler())
 
 
-def _warn(text: str, *values: object) -> None:
-    get_run_logger().warning(text, *values)
+def warn(text: str, *values: object) -> None:
+    """Also where no flow runs: a hook and the command line publish too."""
+    try:
+        get_run_logger().warning(text, *values)
+    except MissingContextError:
+        get_logger("gameday").warning(text, *values)
     OUTSIDE_PREFECT.warning(text, *values)
 
 
@@ -44,20 +50,21 @@ def _warn(text: str, *values: object) -> None:
 def publish_run(run: Run) -> None:
     """Do what the cluster profile asks for with a rendered run: `publish_to`, `grafana`, `notify`."""
     try:
-        _publish(run)
+        publish_folder(run.profile, run.folder)
     except Exception as error:  # Prefect's server gone, say; the run itself is over and judged
-        _warn("the run could not be published: %s", type(error).__name__)
+        warn("the run could not be published: %s", type(error).__name__)
 
 
-def _publish(run: Run) -> None:
-    profile, link = run.profile, (run.folder / "report.html").resolve().as_uri()
+def publish_folder(profile: ClusterProfile, folder: Path) -> None:
+    """As `publish_run`, for any run's rendered folder; raises what Prefect's client raises without its server."""
+    link = (folder / "report.html").resolve().as_uri()
     if profile.publish_to:
-        link = copy_out(run.folder, profile.publish_to, "report.html") or link
+        link = copy_out(folder, profile.publish_to, "report.html") or link
     if profile.grafana:
-        _annotate(profile.grafana, run.folder)
-    summary = read_summary(run.folder) if profile.notify else None
+        _annotate(profile.grafana, folder)
+    summary = read_summary(folder) if profile.notify else None
     if summary:
-        before = next(iter(earlier_than(run.folder, summary)[-1:]), None)
+        before = next(iter(earlier_than(folder, summary)[-1:]), None)
         if worth_telling(summary, before, profile.notify_on):
             tell(profile, message(summary, before, link))
 
@@ -67,7 +74,7 @@ def copy_out(folder: Path, url: str, page: str) -> str | None:
     try:
         link = f"{publish(folder, url)}/{page}"
     except StoreError as error:
-        _warn("not published: %s", error)
+        warn("not published: %s", error)
         return None
     create_link_artifact(key="published-report", link=link, link_text=f"{folder.name}, published")
     return link
@@ -79,13 +86,13 @@ def tell(profile: ClusterProfile, said: Message) -> None:
         try:
             block = Block.load(name)
             if not isinstance(block, NotificationBlock):
-                _warn("%s is a block, and not one that notifies", name)
+                warn("%s is a block, and not one that notifies", name)
                 continue
             notify: Any = block.notify  # typed as if always awaited; outside a loop it is done when it returns
             with block.raise_on_failure():
                 notify(said.body, subject=said.subject)
         except Exception as error:  # its text may hold the webhook's URL, which is a secret
-            _warn("nobody was told through %s (%s)", name, type(error).__name__)
+            warn("nobody was told through %s (%s)", name, type(error).__name__)
 
 
 def _annotate(grafana: Endpoint, folder: Path) -> None:
@@ -96,4 +103,4 @@ def _annotate(grafana: Endpoint, folder: Path) -> None:
         with Grafana(grafana) as server:
             server.annotate(found.start, max(found.end, found.start + timedelta(seconds=1)), found.text, found.tags)
     except AdapterError as error:
-        _warn("no annotation in Grafana: %s", error)
+        warn("no annotation in Grafana: %s", error)

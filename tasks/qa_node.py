@@ -25,7 +25,11 @@ def qa_node(run: Run) -> None:
     """QA, return, and a GPU pod that runs there; a node that fails stays out of service, and the ledger says why."""
     with step(run, Step.QA_NODE, run.plan.qa.within) as result:
         for number, target in enumerate(run.targets):
-            if _passes(run, result, target, number):
+            if why := run.not_repaired.get(target.node):
+                result.broken(f"{target.node} stays out of service, for it was not repaired: {why}")
+                never_returned(run, number)
+                _keep_out(run, target.node, why)
+            elif _passes(run, result, target, number):
                 _return(run, result, target, number)
         run.see_nodes_after()
 
@@ -52,11 +56,12 @@ def _passes(run: Run, result: StepResult, target: Target, number: int) -> bool:
 
 
 def _keep_out(run: Run, node: str, why: str) -> None:
-    """A quarantined node that failed stays quarantined, and is called dirty; one that never was is as it was."""
+    """A quarantined node that failed, or was not repaired, stays quarantined, and is called dirty; one that never was
+    is as it was."""
     now = run.node_now(node)
     for quarantine in _quarantine(run, node):
         assert isinstance(quarantine.undo, RestoreNode)
-        if now is None or now.unschedulable or any(map(quarantine.undo.unwanted, now.taints)):
+        if now is None or not quarantine.undo.fits(now):
             run.settle(quarantine, Cleanliness.DIRTY, (why, "the node is kept out of service on purpose"))
         else:
             run.undo(quarantine)
@@ -82,6 +87,8 @@ def _return(run: Run, result: StepResult, target: Target, number: int) -> None:
     for quarantine in _quarantine(run, target.node):
         if run.undo(quarantine) is not Cleanliness.CLEAN:
             result.broken(f"{target.node} could not be returned")
+            never_returned(run, number)
+            return
     keys = run.quarantine_keys
     removed = tuple(taint for taint in tainted.taints if taint.key in keys) if tainted else ()
     run.note(NodeReturned(node=target.node, removed_taints=removed, uncordoned=bool(tainted and tainted.unschedulable)))

@@ -9,24 +9,27 @@ from functools import partial
 
 from gameday.agent.task import RemediateTask
 from gameday.cluster.http import AdapterError
-from gameday.faults.base import NODE
-from gameday.faults.registry import fault_for
-from gameday.history.events import Cleanliness, RecoveryDisturbed, Remediated, Step, Target
-from gameday.ledger.entries import Entry, TakeOutFault
+from gameday.faults.registry import fault_for, takes_node_down
+from gameday.guard.look import few
+from gameday.history.events import Cleanliness, NodeSnapshot, RecoveryDisturbed, Remediated, Step, Target
+from gameday.ledger.entries import DeletePod, Entry, RestoreNode, TakeOutFault
 from gameday.observe.alerts import note_active_alerts
 from gameday.observe.signals import await_cleared
 from gameday.plan.models import ExpectedAlert, RemediationAction
-from gameday.run.agents import AGENT_STARTS_WITHIN, put_in_fault, run_agent
+from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, intent_id, put_in_fault, run_agent
 from gameday.run.context import Run
+from gameday.run.leaving import pods_to_drain
 from gameday.run.steps import StepResult, step
 from gameday.run.stop import StepFailedError
 from tasks import step_task
 from tasks.way_back import intend_way_back
 
 _POLL_S = 0.5
-# What must leave the node before its GPUs can be reset; a reboot takes everything anyway, but politely is better.
+# What must leave the node before its GPUs can be reset, or before a reboot that would kill it.
 _DRAINING = (RemediationAction.GPU_RESET, RemediationAction.DRIVER_RESTART, RemediationAction.REBOOT)
 _DRAINED_WITHIN = timedelta(seconds=60)
+# From the kubelet's last signal to the pod's end in the API.
+_ENDS_WITHIN = timedelta(seconds=30)
 # kubectl drain's own pause after an eviction that a PodDisruptionBudget refused.
 _EVICT_AGAIN_S = 5.0
 
@@ -50,29 +53,43 @@ def recover(run: Run) -> None:
 
 def _await_nodes_that_went_down(run: Run) -> None:
     """A fault that takes its node down comes out when the node is back; before that nobody there hears of an undo."""
-    claims = fault_for(run.plan.fault).claims(run.plan.fault)
-    if not any(claim.what == NODE and not claim.shared for claim in claims):
+    if not takes_node_down(run.plan.fault):
         return
     for target in run.targets:
         run.wait(f"{target.node} to be Ready again", run.plan.recover.within, partial(_ready, run, target.node))
 
 
 def _ready(run: Run, node: str) -> bool | None:
-    now = run.node_now(node)
-    return True if now and now.conditions.get("Ready") == "True" else None
+    return True if _has_its_gpus(run, run.node_now(node)) else None
+
+
+def _has_its_gpus(run: Run, now: NodeSnapshot | None) -> bool:
+    """Whether the node is Ready with all GPUs that it offered before: its device plugin is back later than its
+    kubelet. Those that only a person brings back are not waited for."""
+    falls = run.plan.expect.allocatable_falls
+    if now is None or now.conditions.get("Ready") != "True":
+        return False
+    lost = falls is not None and falls.returns_within is None
+    return lost or now.allocatable_gpus == run.before[now.node].allocatable_gpus
 
 
 def _remediate(run: Run, result: StepResult, target: Target, number: int) -> None:
     action, started = run.plan.recover.remediation, time.monotonic()
     boot = run.before[target.node].boot_id
-    if action in _DRAINING:
-        _drain_gpu_pods(run, target.node)
-    second = _disturb(run, target, number)
     within = run.plan.recover.within + AGENT_STARTS_WITHIN
     intend_way_back(run, target, number, first=within)
+    name = run.name("remediate", number)
+    if action in _DRAINING:
+        # With the cordon's way back, in one write.
+        act, undo = agent_act("remediate", target.node), DeletePod(pod=name)
+        run.intend(intent_id(run, name), act, undo, target.node, within, with_next=True)
+        if left := _drain(run, target.node):
+            _leave_out(run, result, target.node, f"not drained: {few(left)}", time.monotonic() - started)
+            return
+    second = _disturb(run, target, number)
     try:
         task = RemediateTask(run_id=run.id, node=target.node, gpu=target.gpu, action=action)
-        entry, outcome = run_agent(run, run.name("remediate", number), task, within)
+        entry, outcome = run_agent(run, name, task, within)
         ok, detail = outcome.ok, outcome.error or "; ".join(outcome.evidence)
         if ok and action is RemediationAction.REBOOT:
             ok, detail = _came_back(run, target.node, boot)
@@ -86,6 +103,15 @@ def _remediate(run: Run, result: StepResult, target: Target, number: int) -> Non
         result.broken(f"{action} of {target.node} failed: {detail}")
     if second and run.undo(second) is not Cleanliness.CLEAN:
         result.broken(f"the fault during recovery is not provably out of {target.node}")
+
+
+def _leave_out(run: Run, result: StepResult, node: str, why: str, seconds: float) -> None:
+    """What the repair would kill is still there: the node stays as it is, and out of service, until a person has
+    looked."""
+    action = run.plan.recover.remediation
+    run.not_repaired[node] = why
+    run.note(Remediated(node=node, action=action, ok=False, detail=why, seconds=seconds))
+    result.broken(f"{action} of {node} was left out: {why}")
 
 
 def _disturb(run: Run, target: Target, number: int) -> Entry | None:
@@ -125,39 +151,54 @@ def _was_in_to_the_end(run: Run, second: Entry) -> None:
         )
 
 
-def _drain_gpu_pods(run: Run, node: str) -> None:
-    """Cordon, then evict the GPU pods through the eviction API, so that PodDisruptionBudgets are asked.
+def _drain(run: Run, node: str) -> list[str]:
+    """Cordon, then evict what is to leave through the eviction API, so that PodDisruptionBudgets are asked.
 
-    Cordoned, because a node that no detector tainted would get its pods back at
-    once; the way back is in the ledger since before the fault.
+    Returns what has not left after the longest time that one of the pods is given to end, or when the recovery's own
+    time is up. Cordoned, because a node that no detector tainted would get its pods back at once.
     """
-    ours = run.id
-    run.kubernetes.cordon(node)
+    _cordon(run, node)
+    longest = timedelta(seconds=max((pod.grace_s for pod in pods_to_drain(run, node)), default=0))
+    within = min(max(_DRAINED_WITHIN, longest + _ENDS_WITHIN), run.plan.recover.within)
     ask_at: dict[str, float] = {}
 
     def drained() -> bool | None:
-        pods = [pod for pod in run.gpu_pods_on(node) if pod.run != ours]
+        pods = pods_to_drain(run, node)
         for pod in pods:
             if time.monotonic() >= ask_at.get(pod.uid, 0.0):
                 accepted = run.kubernetes.evict(pod.namespace, pod.name)
                 ask_at[pod.uid] = math.inf if accepted else time.monotonic() + _EVICT_AGAIN_S
         return None if pods else True
 
-    if not run.wait(f"GPU pods to leave {node}", _DRAINED_WITHIN, drained):
-        within = f"{_DRAINED_WITHIN.total_seconds():g} s"
-        run.problem(f"GPU pods did not leave {node} within {within}", "a PodDisruptionBudget may forbid it")
+    if run.wait(f"pods to leave {node}", within, drained):
+        return []
+    hint = "a PodDisruptionBudget may forbid it, or recover.within is too short for their grace periods"
+    run.problem(f"pods did not leave {node} within {within.total_seconds():g} s", hint)
+    return [f"{pod.namespace}/{pod.name}" for pod in pods_to_drain(run, node)]
+
+
+def _cordon(run: Run, node: str) -> None:
+    """Unless it is: who cordoned it before us, takes that off again. The ledger knows before that this one is ours."""
+    now = run.node_now(node)
+    if now and now.unschedulable:
+        return
+    for entry in run.ledger.open_entries():
+        if isinstance(entry.undo, RestoreNode) and entry.node == node:
+            run.ledger.learn(entry, entry.undo.model_copy(update={"unschedulable": False}))
+    run.cordoned.add(node)
+    run.kubernetes.cordon(node)
 
 
 def _came_back(run: Run, node: str, boot_before: str) -> tuple[bool, str]:
     def back() -> str | None:
         now = run.node_now(node)
         rebooted = now is not None and now.boot_id and now.boot_id != boot_before
-        return now.boot_id if now and rebooted and now.conditions.get("Ready") == "True" else None
+        return now.boot_id if now and rebooted and _has_its_gpus(run, now) else None
 
-    boot = run.wait(f"{node} to reboot and be Ready", run.plan.recover.within, back)
+    boot = run.wait(f"{node} to reboot and be Ready with its GPUs", run.plan.recover.within, back)
     if boot:
         return True, f"boot id {boot_before} -> {boot}, Ready"
-    return False, f"not Ready with a new boot id within {run.plan.recover.within.total_seconds():g} s"
+    return False, f"not Ready with its GPUs and a new boot id within {run.plan.recover.within.total_seconds():g} s"
 
 
 def _await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node: str) -> None:
@@ -170,7 +211,7 @@ def _await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node:
             f"alert {expected.name} resolved for {node}", expected.resolves_within, silent, every_s=_POLL_S
         ):
             result.broken(
-                f"{expected.name} still fires for {node} after {expected.resolves_within.total_seconds():g} s"
+                f"{expected.name} is still active for {node} after {expected.resolves_within.total_seconds():g} s"
             )
     except AdapterError as error:
         run.problem(f"Prometheus could not be asked whether {expected.name} is resolved: {error}")

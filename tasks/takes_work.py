@@ -22,7 +22,7 @@ def takes_work(
     """
     name = run.name("return", number)
     entry = intend_return(run, target, number)
-    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node))
+    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, probe=run.probe))
 
     def at_work() -> tuple[str, str] | None:
         """Which pod shows it, and how."""
@@ -39,7 +39,7 @@ def takes_work(
     found = run.wait(f"a GPU pod to run on {target.node}", RETURNS_WITHIN, at_work)
     pod = run.pods.seen(name)
     full = found is None and _only_full(run, target, name)
-    shown, detail = found or (name, (pod.unschedulable if pod else None) or "was not scheduled")
+    shown, detail = found or (name, (pod.why_not_running if pod else "") or "was not scheduled")
     run.note(
         WorkloadSeen(
             purpose="return",

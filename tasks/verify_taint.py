@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from gameday.cluster.kubernetes import GPU
 from gameday.cluster.manifests import gpu_canary, gpu_job
 from gameday.history.events import Step, Target, WorkloadSeen
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry
@@ -11,10 +12,11 @@ from gameday.observe.signals import await_cordon, await_signals, signal_bounds
 from gameday.plan.models import ExpectedTaint
 from gameday.run.context import Run
 from gameday.run.steps import StepResult, step
-from gameday.run.targets import opt_in
+from gameday.run.targets import healthy_places
 from tasks import step_task
 from tasks.canary import canary_during
 from tasks.misaligned import misaligned_pod_is_rejected
+from tasks.running_pods import running_pods
 
 # The scheduler decides about a new pod within this, on a cluster that schedules at all; one that lost its API server
 # comes back to it after client-go's longest back-off, 30 s with jitter on top.
@@ -40,7 +42,7 @@ def verify_taint(run: Run) -> None:
                 canary, job = _intend_workloads(run, target, number)
                 _canary_is_kept_off(run, result, target, canary)
                 _resubmitted_job_lands_elsewhere(run, result, job)
-            _running_pods(run, target)
+            running_pods(run, target)
             await_signals(run, result, target.node)
         run.see_nodes_during()
 
@@ -87,7 +89,7 @@ def _intend_workloads(run: Run, target: Target, number: int) -> tuple[Entry, Ent
 def _canary_is_kept_off(run: Run, result: StepResult, target: Target, entry: Entry) -> None:
     assert isinstance(entry.undo, DeletePod)
     name, kept_for = entry.undo.pod, run.plan.expect.workloads.canary_kept_off_for
-    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node))
+    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, probe=run.probe))
 
     def placed() -> str | None:
         pod = run.pods.seen(name)
@@ -126,15 +128,21 @@ def _canary_is_kept_off(run: Run, result: StepResult, target: Target, entry: Ent
 def _resubmitted_job_lands_elsewhere(run: Run, result: StepResult, entry: Entry) -> None:
     assert isinstance(entry.undo, DeleteJob)
     name, within = entry.undo.job, run.plan.expect.workloads.resubmitted_within
-    run.kubernetes.create_job(gpu_job(name, run_id=run.id, selector=opt_in(run)))
+    places = healthy_places(run)
+    run.kubernetes.create_job(gpu_job(name, run_id=run.id, selector=places, probe=run.probe))
 
     def running() -> str | None:
         pods = [pod for pod in run.pods.present() if pod.owner_job == name and pod.phase == "Running"]
         return pods[0].node if pods else None
 
     node = run.wait(f"resubmitted job {name} to run", within, running)
-    elsewhere = node is not None and node not in {t.node for t in run.targets}
-    detail = f"runs on {node}" if node else f"did not run within {within.total_seconds():g} s: {_why_not(run, name)}"
+    targets = {target.node for target in run.targets}
+    ok: bool | None
+    if node:
+        ok, detail = node not in targets, f"runs on {node}"
+    else:
+        ok, why = _why_not(run, name, places, targets)
+        detail = f"did not run within {within.total_seconds():g} s: {why}"
     run.note(
         WorkloadSeen(
             purpose="resubmitted",
@@ -142,35 +150,24 @@ def _resubmitted_job_lands_elsewhere(run: Run, result: StepResult, entry: Entry)
             node=node,
             phase="Running" if node else "Pending",
             wanted="runs on a healthy node",
-            ok=elsewhere,
+            ok=ok,
             detail=detail,
         )
     )
-    if not elsewhere:
+    if ok is None:
+        result.unknown(f"no healthy node had room for the resubmitted job, which {detail}")
+    elif not ok:
         result.broken(f"the resubmitted job {detail}")
     run.undo(entry)
 
 
-def _why_not(run: Run, job: str) -> str:
-    messages = [pod.unschedulable for pod in run.pods.present() if pod.owner_job == job and pod.unschedulable]
-    return messages[0] if messages else "no pod of it was seen"
-
-
-def _running_pods(run: Run, target: Target) -> None:
-    """Which of the GPU pods that ran there when the fault went in still do; the check judges it."""
-    still = {pod.uid for pod in run.gpu_pods_on(target.node)}
-    wanted = run.plan.expect.workloads.running_pods
-    for pod in run.ran_before.get(target.node, ()):
-        kept = pod.uid in still
-        ok = wanted == "any" or kept == (wanted == "kept")
-        run.note(
-            WorkloadSeen(
-                purpose="running",
-                pod=f"{pod.namespace}/{pod.name}",
-                node=target.node if kept else None,
-                phase=pod.phase if kept else "gone",
-                wanted=wanted,
-                ok=ok,
-                detail="kept" if kept else "evicted or gone",
-            )
-        )
+def _why_not(run: Run, job: str, places: dict[str, str], targets: set[str]) -> tuple[bool | None, str]:
+    """False and why it ran nowhere; None in place of False where there was no other node that could have taken it."""
+    messages = [pod.why_not_running for pod in run.pods.present() if pod.owner_job == job and pod.why_not_running]
+    why = messages[0] if messages else "no pod of it was seen"
+    if f"Insufficient {GPU}" in why:
+        return None, why
+    if not {node.name for node in run.kubernetes.candidates(places)} - targets:
+        labels = ",".join(f"{key}={value}" for key, value in places.items())
+        return None, f"no other node carries {labels} ({why})"
+    return False, why

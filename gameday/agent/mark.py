@@ -6,7 +6,8 @@ import time
 from datetime import UTC, datetime
 
 from gameday.agent.context import Context
-from gameday.agent.task import MarkTask, Outcome, SampledNote, SampleTask
+from gameday.agent.task import GpuUserNote, MarkTask, Outcome, SampledNote, SampleTask
+from gameday.faults.gpu import answering, smi
 from gameday.history.events import Cleanliness
 
 _PRIORITY = "<6>"
@@ -18,11 +19,15 @@ def marker_line(marker: str) -> str:
 
 
 def mark(task: MarkTask, context: Context) -> Outcome:
-    """Write `gameday: marker ID` to the kernel log and read it back. Raises HostError."""
+    """Write `gameday: marker ID` to the kernel log and read it back; look at the GPU to be reset. Raises HostError."""
     text = marker_line(task.marker)
     written_at = datetime.now(UTC)
     context.host.write_kernel_log(_PRIORITY + text)
     found = any(line.endswith(text) for line in context.host.read_kernel_log())
+    if task.reset_gpu is not None:
+        smi(context.host, answering(task.reset_gpu, context.host), "--query-gpu=uuid", "--format=csv,noheader")
+        for user in context.host.gpu_users(task.reset_gpu):
+            context.say(GpuUserNote(user=user))
     return Outcome(
         role=task.role,
         ok=found,

@@ -1,8 +1,10 @@
 """Role remediate: reset a GPU, restart the driver's service, or reboot, and prove that it happened.
 
-* gpu-reset: `nvidia-smi --gpu-reset -i UUID`, refused by us or by the tool
-  while anything uses the GPU. Afterwards a kernel-log line says so, in the
-  form the node-health controller takes as the end of what a reset heals.
+* gpu-reset: `nvidia-smi --gpu-reset -i UUID`, with persistence mode off
+  meanwhile; refused by us or by the tool while any process has the GPU open,
+  monitors like the device plugin and DCGM included. Afterwards a kernel-log
+  line says so, in the form the node-health controller takes as the end of what
+  a reset heals.
 * driver-restart: `systemctl restart nvidia-persistenced`. With the daemon gone
   and no client left, the driver lets go of every GPU, and initialises it anew
   when the daemon comes back; a full module reload would need every client of
@@ -14,9 +16,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 
 from gameday.agent.context import Context
 from gameday.agent.task import Outcome, RemediateTask
+from gameday.faults.gpu import PERSISTENCE_DAEMON, ready_for_reset
+from gameday.faults.systemd import state_of
 from gameday.history.events import Cleanliness
 from gameday.host.base import GpuSample, Host, HostError
 from gameday.plan.models import RemediationAction
@@ -25,7 +30,6 @@ _RESET_WITHIN_S = 120.0
 """NVSentinel's own objective for one reset (research/gpu-health.md 4.3, ADR-019)."""
 _BACK_WITHIN_S = 30.0
 _QUERY_WITHIN_S = 20.0
-_UNIT = "nvidia-persistenced"
 
 
 def remediate(task: RemediateTask, context: Context) -> Outcome:
@@ -59,12 +63,22 @@ def _reset_gpu(index: int | None, host: Host) -> Outcome:
         return _outcome((), f"gpu-reset: GPU {index} is not among those NVML knows; name one in the task's `gpu`")
     name = before.uuid or str(before.index)
     evidence = [f"before: GPU {before.index} {name} {'lost' if before.lost else 'answers'}"]
-    if users := _users(host, name):
-        return _outcome((*evidence, *users), f"gpu-reset: GPU {before.index} is in use by {'; '.join(users)}")
+    # NVML tells no persistence mode of a lost GPU, and nvidia-smi says best what to do about one.
+    prepared = nullcontext() if before.lost else ready_for_reset(host, before, evidence)
+    try:
+        with prepared:
+            why = _reset(host, before, name, evidence)
+    except HostError as error:
+        why = str(error)
+    return _outcome(tuple(evidence), f"gpu-reset of GPU {before.index}: {why}" if why else "")
+
+
+def _reset(host: Host, before: GpuSample, name: str, evidence: list[str]) -> str:
+    """Why it did not succeed; empty where it did. Raises HostError."""
     reset = host.run(["nvidia-smi", "--gpu-reset", "-i", name], _RESET_WITHIN_S)
     said = " ".join((reset.stdout + " " + reset.stderr).split())[:500]
     evidence.append(f"nvidia-smi --gpu-reset -i {name}: exit {reset.exit_status}: {said}")
-    after = _wait_until_back(host, before) if reset.exit_status == 0 else _gpu(host, index)
+    after = _wait_until_back(host, before) if reset.exit_status == 0 else _gpu(host, before.index)
     success = reset.exit_status == 0 and after is not None and not after.lost
     evidence.append(f"after: GPU {before.index} {'answers' if after and not after.lost else 'does not answer'}")
     pci = before.pci_bus_id or (after.pci_bus_id if after else "")
@@ -73,22 +87,12 @@ def _reset_gpu(index: int | None, host: Host) -> Outcome:
         host.write_kernel_log(record)
         evidence.append(f"written: {record}")
     if success:
-        return _outcome(tuple(evidence))
-    why = f"nvidia-smi refused: {said}" if reset.exit_status else f"not back within {_BACK_WITHIN_S:g} s"
-    return _outcome(tuple(evidence), f"gpu-reset of GPU {before.index}: {why}")
+        return ""
+    return f"nvidia-smi refused: {said}" if reset.exit_status else f"not back within {_BACK_WITHIN_S:g} s"
 
 
 def _gpu(host: Host, index: int | None) -> GpuSample | None:
     return next((gpu for gpu in host.gpus() if gpu.index == index), None)
-
-
-def _users(host: Host, name: str) -> tuple[str, ...]:
-    """`pid, program` of each compute process; empty also where the tool cannot tell: the reset itself refuses then."""
-    query = ["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader", "-i", name]
-    listed = host.run(query, _QUERY_WITHIN_S)
-    if listed.exit_status:
-        return ()
-    return tuple(line.strip()[:100] for line in listed.stdout.splitlines() if line.strip()[:1].isdigit())
 
 
 def _wait_until_back(host: Host, before: GpuSample) -> GpuSample | None:
@@ -102,17 +106,24 @@ def _wait_until_back(host: Host, before: GpuSample) -> GpuSample | None:
 
 
 def _restart_driver(host: Host) -> Outcome:
-    restarted = host.run(["systemctl", "restart", _UNIT], _RESET_WITHIN_S)
-    active = host.run(["systemctl", "is-active", _UNIT], _QUERY_WITHIN_S)
+    found = state_of(host, PERSISTENCE_DAEMON)
+    if found.load != "loaded":
+        why = (
+            f"{PERSISTENCE_DAEMON} is {found.load} on this host, as where the GPU operator runs the driver in a "
+            "container: the driver cannot be restarted there; use remediation: reboot"
+        )
+        return _outcome((f"{PERSISTENCE_DAEMON}: {found}",), f"driver-restart: {why}")
+    restarted = host.run(["systemctl", "restart", PERSISTENCE_DAEMON], _RESET_WITHIN_S)
+    active = host.run(["systemctl", "is-active", PERSISTENCE_DAEMON], _QUERY_WITHIN_S)
     gpus = host.gpus()
     lost = [gpu.index for gpu in gpus if gpu.lost]
     success = restarted.exit_status == 0 and active.exit_status == 0 and bool(gpus) and not lost
-    record = f"<6>gameday-agent: driver restart executed: {_UNIT}, success: {str(success).lower()}"
+    record = f"<6>gameday-agent: driver restart executed: {PERSISTENCE_DAEMON}, success: {str(success).lower()}"
     host.write_kernel_log(record)
     said = " ".join(restarted.stderr.split())[:500]
     evidence = (
-        f"systemctl restart {_UNIT}: exit {restarted.exit_status} {said}".rstrip(),
-        f"systemctl is-active {_UNIT}: {active.stdout.strip()[:60] or 'no answer'}",
+        f"systemctl restart {PERSISTENCE_DAEMON}: exit {restarted.exit_status} {said}".rstrip(),
+        f"systemctl is-active {PERSISTENCE_DAEMON}: {active.stdout.strip()[:60] or 'no answer'}",
         f"after: {len(gpus)} GPU(s), lost: {lost or 'none'}",
         f"written: {record}",
     )

@@ -22,9 +22,11 @@ def security_of(task: Task) -> PodSecurity:
             return fault_for(parameters).security_of(parameters)
         case RemediateTask():
             return GPU_PROGRAMS
-        case QaTask() | CanaryTask():
+        case QaTask():
             return GPU_WORK
         case CanaryTask(measure=measure):
             return _PINGS if measure.pings else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
+        case MarkTask(reset_gpu=int()):
+            return GPU_PROGRAMS
         case MarkTask() | SampleTask():
             return KERNEL_LOG

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from gameday.history.events import Cleanliness
-from gameday.host.base import GpuSample
+from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
 from gameday.plan.models import QaFloors, RemediationAction
 
@@ -57,6 +57,9 @@ class MarkTask(_Model):
     run_id: str
     node: str
     marker: Marker
+    reset_gpu: int | None = Field(
+        default=None, description="a GPU that is to be reset: also ask nvidia-smi of it, and tell who has it open"
+    )
 
 
 class RemediateTask(_Model):
@@ -117,6 +120,13 @@ class InjectedNote(_Model):
     written_at: AwareDatetime
     evidence: tuple[str, ...]
     undo_state: dict[str, str]
+
+
+class GpuUserNote(_Model):
+    """A process that has the GPU open which is to be reset, printed as a JSON line."""
+
+    note: Literal["gpu-user"] = "gpu-user"
+    user: GpuUser
 
 
 class PriorNote(_Model):

@@ -1,4 +1,5 @@
-"""The alerts the plan names must fire for the target node in time and resolve in time; no others may fire."""
+"""The alerts the plan names must fire for the target node in time and resolve in time; the fault may set off no
+others."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ from gameday.checks.facts import (
     injected,
     remediation_end,
     seconds_text,
+    some,
     stopped_because,
     target_nodes,
+    unnamed_alerts,
 )
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AlertSeen, Record, RunEnded, Step
@@ -37,6 +40,22 @@ def sightings(history: History, alert: str, node: str | None, state: str) -> lis
         for record, seen in history.about(AlertSeen, node)
         if (seen.alert, seen.state) == (alert, state) and not seen.at_baseline
     ]
+
+
+def endings(history: History, alert: str, node: str | None) -> list[Seen | None]:
+    """For each label set of the alert that fired, what ended its last firing; None for one that fires still.
+
+    An alert may flap: only what no later firing takes back is an end. A set that is pending again does not fire.
+    """
+    lives: dict[str, list[Seen]] = {}
+    for record, seen in history.about(AlertSeen, node):
+        if seen.alert == alert and not seen.at_baseline:
+            lives.setdefault(seen.label_set, []).append((record, seen))
+    found: list[Seen | None] = []
+    for life in lives.values():
+        if firing := [place for place, (_, seen) in enumerate(life) if seen.state == "firing"]:
+            found.append(next(iter(life[firing[-1] + 1 :]), None))
+    return found
 
 
 def label_gaps(expected: ExpectedAlert, labels: dict[str, str]) -> list[str]:
@@ -80,24 +99,21 @@ def _whom(expected: ExpectedAlert, node: str | None) -> str:
 
 def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
     start = remediation_end(history, node)
-    fired = sightings(history, expected.name, expected.about(node), "firing")
-    # An alert may flap: only a resolution that no later firing takes back is the end of it.
-    resolved = [
-        x
-        for x in sightings(history, expected.name, expected.about(node), "resolved")
-        if fired and x[1].at >= fired[-1][1].at
-    ]
+    ends = endings(history, expected.name, expected.about(node))
+    ended = sorted((end for end in ends if end), key=lambda end: end[1].at)
     status, why, seconds = Status.UNKNOWN, "", None
-    if not fired:
+    if not ends:
         why = "not reached: the alert was not seen firing"
     elif start is None:
         why = f"not reached: {stopped_because(history)}"
-    elif resolved:
-        early = resolved[0][1].at < start.at
-        status, seconds, why = bounded(start.at, max(resolved[0][1].at, start.at), expected.resolves_within)
-        why = "resolved before remediation had ended" if early else why
+    elif len(ended) == len(ends):
+        slowest = ended[-1][1].at
+        status, seconds, why = bounded(start.at, max(slowest, start.at), expected.resolves_within)
+        why = "resolved before remediation had ended" if slowest < start.at else why
     else:
         status, why = absence(history, Step.RECOVER, f"{expected.name} resolving for {node}")
+        if ended:
+            why = f"{len(ends) - len(ended)} of its {len(ends)} label sets did not resolve: {why}"
     return Verdict(
         check="alert-resolves",
         expectation=f"Alert {expected.name} resolves for {_whom(expected, node)} after remediation",
@@ -106,7 +122,7 @@ def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Ve
         status=status,
         why=why,
         seconds=seconds,
-        evidence=tuple(record.seq for record, _ in resolved[:1]) + ((start.seq,) if start else ()),
+        evidence=tuple(record.seq for record, _ in ended[-1:]) + ((start.seq,) if start else ()),
         node=node,
     )
 
@@ -114,12 +130,8 @@ def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Ve
 def _no_others(plan: Plan, history: History) -> list[Verdict]:
     if plan.expect.allow_other_alerts:
         return []
-    others = [
-        (record, seen)
-        for record, seen in history.with_times(AlertSeen)
-        if seen.state == "firing" and not seen.expected and not seen.at_baseline
-    ]
-    names = sorted({f"{seen.alert} ({seen.node or 'no node'})" for _, seen in others})
+    others, background = unnamed_alerts(history)
+    names = _named(others)
     status, why = Status.BROKEN, ", ".join(names)
     if not others:
         status, why = absence(history, Step.AWAIT_ALERT, "the window's end")
@@ -130,11 +142,23 @@ def _no_others(plan: Plan, history: History) -> list[Verdict]:
     return [
         Verdict(
             check="no-other-alerts",
-            expectation="No alert fires that the plan does not name",
+            expectation="The fault sets off no alert that the plan does not name",
             bound="0 alerts",
-            measured="" if status is Status.UNKNOWN else f"{len(names)} alert{'' if len(names) == 1 else 's'}",
+            measured="" if status is Status.UNKNOWN else _counted(names) + _beside(_named(background)),
             status=status,
             why=why,
             evidence=tuple(record.seq for record, _ in others),
         )
     ]
+
+
+def _named(alerts: list[Seen]) -> list[str]:
+    return sorted({f"{seen.alert} ({seen.node or 'no node'})" for _, seen in alerts})
+
+
+def _counted(names: list[str]) -> str:
+    return f"{len(names)} alert{'' if len(names) == 1 else 's'}"
+
+
+def _beside(names: list[str]) -> str:
+    return f"; beside it {_counted(names)} of other origin: {some(names)}" if names else ""

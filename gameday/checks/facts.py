@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from gameday.checks.verdict import Status
 from gameday.history.events import (
     Aborted,
+    AlertSeen,
     FaultInjected,
     FaultUndone,
     Problem,
@@ -57,6 +58,24 @@ def target_nodes(history: History) -> tuple[str | None, ...]:
 def injected(history: History, node: str | None) -> tuple[Record, FaultInjected] | None:
     """The first fault that went into the node, with its record."""
     return next(iter(history.about(FaultInjected, node)), None)
+
+
+def unnamed_alerts(history: History) -> tuple[list[tuple[Record, AlertSeen]], list[tuple[Record, AlertSeen]]]:
+    """Alerts that fired and that the plan does not name: what the fault may have set off, and what else the cluster
+    told of meanwhile.
+
+    The fault's may be those of a target, or of no node, whose condition began after the first fault was written.
+    """
+    nodes = {None, *target_nodes(history)}
+    written = min((fault.written_at for fault in history.of(FaultInjected)), default=None)
+    ours: list[tuple[Record, AlertSeen]] = []
+    background: list[tuple[Record, AlertSeen]] = []
+    for record, seen in history.with_times(AlertSeen):
+        if seen.state != "firing" or seen.expected or seen.at_baseline:
+            continue
+        early = written is None or (seen.since or seen.at) < written - timedelta(seconds=CLOCK_TOLERANCE_S)
+        (background if early or seen.background or seen.node not in nodes else ours).append((record, seen))
+    return ours, background
 
 
 def remediation_end(history: History, node: str | None) -> Record | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, target_nodes
+from gameday.checks.facts import absence, target_nodes, unnamed_alerts
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import AlertSeen, Step
+from gameday.history.events import Step
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
@@ -20,11 +20,8 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 def _none_of(forbidden: tuple[str, ...], history: History, node: str | None) -> Verdict:
     fired = [
         (record, seen)
-        for record, seen in history.with_times(AlertSeen)
-        if seen.node == node
-        and seen.state == "firing"
-        and not (seen.expected or seen.at_baseline)
-        and seen.labels.get("severity") in forbidden
+        for record, seen in unnamed_alerts(history)[0]
+        if seen.node == node and seen.labels.get("severity") in forbidden
     ]
     status, why = Status.BROKEN, ", ".join(sorted({seen.alert for _, seen in fired}))
     if not fired:

@@ -4,7 +4,7 @@ Outcome, first that applies:
 
 1. refused: a guard said no and no fault went in;
 2. aborted: an operator or a guard stopped it;
-3. failed: any expectation is broken, or the cluster is dirty;
+3. failed: any expectation is broken, or the cluster is dirty, or all held and yet a step ended broken;
 4. unknown: any expectation could not be judged, the history was not closed
    (a killed run), or cleanliness was not proved;
 5. passed.
@@ -14,12 +14,12 @@ Broken beats unknown, in a killed run too: what was seen to break stays broken.
 Exit code, first that applies: dirty 4; cleanliness unknown 2; then by outcome
 refused 5, aborted 3, failed 1, unknown 2, passed 0. Codes 0, 1, 3 and 5
 promise a clean cluster (DESIGN section 4), so none of them is given without
-proof of one.
+proof of one; 2 promises nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
@@ -36,6 +36,8 @@ from gameday.history.events import (
     IntentRecorded,
     Refused,
     RunEnded,
+    StepEnded,
+    StepOutcome,
 )
 from gameday.history.journal import History
 
@@ -74,6 +76,23 @@ def exit_code(outcome: Outcome, state: Cleanliness) -> int:
     if state is Cleanliness.DIRTY:
         return EXIT_DIRTY
     return EXIT_UNPROVEN if state is Cleanliness.UNKNOWN else EXIT_CODES[outcome]
+
+
+def worst(runs: Iterable[tuple[Outcome, Cleanliness]]) -> int:
+    """One exit code for many runs, first that applies: dirty 4; cleanliness unknown 2; aborted 3, failed 1, unknown 2,
+    passed 0. Refused, 5, promises that nothing was changed: it is only given where every run was refused; one refused
+    run among others is one unknown, and so are no runs at all.
+    """
+    ended = set(runs)
+    states, outcomes = {state for _, state in ended}, {outcome for outcome, _ in ended}
+    if Cleanliness.DIRTY in states:
+        return EXIT_DIRTY
+    if Cleanliness.UNKNOWN in states:
+        return EXIT_UNPROVEN
+    for outcome in (Outcome.ABORTED, Outcome.FAILED):
+        if outcome in outcomes:
+            return EXIT_CODES[outcome]
+    return EXIT_CODES[outcomes.pop() if len(outcomes) == 1 else Outcome.UNKNOWN]
 
 
 def cleanliness(history: History) -> tuple[Cleanliness, str]:
@@ -130,6 +149,8 @@ def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness)
         return Outcome.UNKNOWN, f"{len(unknown)} of {len(verdicts)} expectations could not be judged: {_named(unknown)}"
     if not verdicts or state is Cleanliness.UNKNOWN:
         return Outcome.UNKNOWN, "" if verdicts else "Nothing was judged"
+    if step := next((ended for ended in history.of(StepEnded) if ended.outcome is StepOutcome.BROKEN), None):
+        return Outcome.FAILED, f"{step.step.capitalize()} ended broken: {step.why}"
     return Outcome.PASSED, f"All {len(verdicts)} expectations held and the cluster was left as it was found"
 
 

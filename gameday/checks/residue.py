@@ -8,6 +8,9 @@ from gameday.history.events import IntentRecorded, NodeSeen, NodeSnapshot, Refus
 from gameday.history.journal import History
 
 OUR_DOMAIN = "gameday.dev/"
+GFD_TIMESTAMP_LABEL = "nvidia.com/gfd.timestamp"
+"""GPU feature discovery writes the time of its own start here (NVIDIA/k8s-device-plugin, internal/lm): after a reboot,
+or a restart of its pod, another one, and nothing of the node is another for it."""
 NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
 """Taints of the node lifecycle controller: they come and go by themselves with the node's conditions."""
 
@@ -39,7 +42,8 @@ def snapshot(history: History, node: str | None, phase: str) -> NodeSnapshot | N
 
 
 def differences(before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
-    """Taints, labels, our annotations and cordon. A new boot id or resource version is no residue."""
+    """Taints, labels, our annotations and cordon. A new boot id, resource version or start of GPU feature discovery is
+    no residue."""
     found = []
     for taint in sorted(set(before.taints) ^ set(after.taints), key=str):
         added = taint in after.taints
@@ -81,7 +85,7 @@ def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -
             after.get(key, ""),
             ours=key.startswith(OUR_DOMAIN) and key not in before,
         )
-        for key in sorted(before.keys() | after.keys())
+        for key in sorted((before.keys() | after.keys()) - {GFD_TIMESTAMP_LABEL})
         if before.get(key) != after.get(key)
     ]
 

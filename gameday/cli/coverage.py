@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,11 +12,13 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.exit_codes import CommandError, ExitCode
-from gameday.cli.game_day import Reports, check_plan, check_reports
+from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
 from gameday.cli.rehearsal import Cluster, Gpus, Watcher, check_fit, embedded
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from gameday.cluster.profile import ClusterProfile
 
 _AT_ONCE = 4
 # What two cores carry: docs/coverage.md has the figures.
@@ -38,9 +39,7 @@ def coverage(
         list[str] | None,
         typer.Argument(help="Shipped plans' names or plan files; none: every shipped one that is not dangerous."),
     ] = None,
-    profile: Annotated[
-        Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")
-    ] = None,
+    profile: Profile = None,
     rehearse: Annotated[bool, typer.Option("--rehearse", help="On an embedded cluster, started for this.")] = False,
     seed: Annotated[int, typer.Option(help="Chooses the nodes: the same seed, the same choice.")] = 1,
     at_once: Annotated[
@@ -74,6 +73,7 @@ def coverage(
     Exit code: the worst of its runs.
     """
     from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
+    from gameday.rehearsal.prefect_server import quieten  # noqa: PLC0415
 
     out, asked = console(), plans or []
     if again is not None:
@@ -84,13 +84,14 @@ def coverage(
         within = within or (None if asked else _REHEARSED_WITHIN)
     at_once = at_once or (_REHEARSED_AT_ONCE if rehearse else _AT_ONCE)
     season = _Asked(tuple(asked), seed, at_once, _duration(within), approved_by, reports)
-    checked = [check_plan(name) for name in asked or shipped_plans()]
+    detector_profiles = () if rehearse else _load(profile).detector_profiles
+    checked = [check_plan(name, detector_profiles) for name in asked or shipped_plans()]
     check_reports(reports)
     command = ["gameday", "coverage", *asked, "--seed", str(seed), "--at-once", str(at_once)]
     command += ["--within", within] if within else []
     if not rehearse:
         command += ["--profile", str(profile)] if profile else []
-        _set_quiet(profile)
+        quieten()
         return _play(out, season, profile, shlex.join(command), "manual")
     for plan in checked:
         check_fit(plan, nodes, gpus)
@@ -126,17 +127,13 @@ def _duration(written: str | None) -> timedelta | None:
     return parsed
 
 
-def _set_quiet(profile: Path | None) -> None:
-    """Refuse a profile that cannot be used, and keep Prefect from talking over our own words."""
+def _load(profile: Path | None) -> ClusterProfile:
     from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
-    from gameday.rehearsal.prefect_server import QUIET  # noqa: PLC0415
 
     try:
-        load_profile(profile)
+        return load_profile(profile)
     except ProfileError as error:
         raise CommandError(f"{error}\n--rehearse needs no profile: it starts a cluster of its own") from None
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
 
 
 def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigger: str) -> ExitCode:

@@ -30,11 +30,11 @@ def digest(
 ) -> int:
     """The season in one page: verdicts, regressions, the coverage matrix, open actions; also renews the index.
 
-    Exit code 0 when every run of the window passed, 1 when one failed, 2 when there was none or one told nothing,
-    4 when a cluster was left dirty.
+    Exit code: the worst of the window's runs, as a season's; 2 when there was none.
     """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - see the package's docstring
 
+    from gameday.checks.outcome import worst  # noqa: PLC0415
     from gameday.digest.digest import digest_of, render_digest  # noqa: PLC0415
     from gameday.digest.index import render_index  # noqa: PLC0415
     from gameday.faults.registry import parameter_models  # noqa: PLC0415
@@ -52,22 +52,13 @@ def digest(
     out.print(printable(made.headline), style="bold", soft_wrap=True)
     for mark in made.unclean:
         out.print(f"cluster {mark.cleanliness}: {printable(mark.run_id)}", style="red", soft_wrap=True)
+    for mark in made.unclean_before:
+        out.print(f"never proved clean, before this window: {printable(mark.run_id)}", soft_wrap=True)
     for problem in made.problems:
         out.print(f"could not be read: {printable(problem)}", style="yellow", soft_wrap=True)
     out.print(f"digest: {rendered.html}", soft_wrap=True)
-    return _exit_code(shelf, now - timedelta(days=days))
-
-
-def _exit_code(shelf: Shelf, start: object) -> int:
-    """The worst of the window, by the same precedence as a run's."""
-    from gameday.checks.outcome import EXIT_DIRTY  # noqa: PLC0415
-
-    codes = {run.summary.exit_code for run in shelf.runs if run.summary.started >= start}  # type: ignore[operator]
-    if EXIT_DIRTY in codes:
-        return ExitCode.DIRTY
-    if ExitCode.BROKEN in codes:
-        return ExitCode.BROKEN
-    return ExitCode.HELD if codes == {0} else ExitCode.UNKNOWN
+    window = [run.summary for run in shelf.runs if run.summary.started >= now - timedelta(days=days)]
+    return worst((run.outcome, run.cleanliness) for run in window)
 
 
 def index(reports: Reports = Path("reports")) -> int:

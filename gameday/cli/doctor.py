@@ -12,7 +12,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.exit_codes import CommandError, ExitCode
-from gameday.cli.game_day import DEFAULT_PLAN, checked_plan
+from gameday.cli.game_day import DEFAULT_PLAN, Profile, checked_plan
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,9 +32,7 @@ def doctor(
     plans: Annotated[
         list[str] | None, typer.Argument(metavar="[PLAN...]", help=f"Plans to look after; none: {DEFAULT_PLAN}.")
     ] = None,
-    profile: Annotated[
-        Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")
-    ] = None,
+    profile: Profile = None,
     send_pod: Annotated[
         bool,
         typer.Option(

@@ -6,18 +6,19 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """DIRTY beats every other outcome: whatever else a run found, something is left in the cluster."""
+    """DIRTY beats every other outcome: whatever else a run found, something is left in the cluster. HELD, BROKEN,
+    ABORTED and REFUSED promise that nothing is; UNKNOWN does not."""
 
     HELD = 0
     """The hypothesis held and the cluster is clean; for other commands: done."""
     BROKEN = 1
     """An expectation was broken; the cluster is clean."""
     UNKNOWN = 2
-    """Data was missing to tell; the cluster is clean."""
+    """Something could not be told: an expectation, or whether all is undone."""
     ABORTED = 3
     """Stopped by a guard or by the operator (Ctrl-C included); the cluster is clean."""
     DIRTY = 4
-    """Something this run did could not be undone, or could not be proved undone."""
+    """Something is known to be left in the cluster."""
     REFUSED = 5
     """The cluster was not fit for the run; nothing was changed."""
     USAGE = 64

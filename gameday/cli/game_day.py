@@ -6,7 +6,8 @@ import logging
 import os
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,9 @@ from gameday.cli.exit_codes import CommandError, ExitCode
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gameday.cluster.kubernetes import Kubernetes
+    from gameday.cluster.profile import ClusterProfile
+    from gameday.ledger.reaper import ReapResult
     from gameday.plan.load import LoadedPlan
     from gameday.plan.models import Plan
 
@@ -27,6 +31,7 @@ DEFAULT_PLAN = "gpu-fell-off-the-bus"
 # In the words of Prefect 3.8's flow engine and of its temporary server.
 _NO_PREFECT = ("Failed to reach API", "connect to ephemeral Prefect API")
 
+Profile = Annotated[Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")]
 Reports = Annotated[Path, typer.Option(help="Folder the run's own folder is made in.")]
 
 
@@ -39,9 +44,7 @@ def register(app: typer.Typer) -> None:
 
 def run(
     plan: Annotated[str, typer.Argument(help="A shipped plan's name, or a plan file.")],
-    profile: Annotated[
-        Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")
-    ] = None,
+    profile: Profile = None,
     reports: Reports = Path("reports"),
     approved_by: Annotated[
         str | None, typer.Option(help="Your name: says yes to a plan or cluster that needs somebody's approval.")
@@ -53,7 +56,7 @@ def run(
     """Run a game-day on a real cluster (or on a running rehearsal), by its profile."""
     from gameday.cli.dry_run import dry_run as print_dry_run  # noqa: PLC0415
     from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
-    from gameday.rehearsal.prefect_server import QUIET  # noqa: PLC0415
+    from gameday.rehearsal.prefect_server import quieten  # noqa: PLC0415
 
     try:
         cluster = load_profile(profile)
@@ -63,9 +66,7 @@ def run(
     if dry_run:
         return print_dry_run(loaded, cluster)
     check_reports(reports)
-    # Before Prefect is imported, which reads them then.
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
+    quieten()
     _check_approval(loaded.plan.approval.required or cluster.approval.required, approved_by)
     command = ["gameday", "run", plan, *(["--profile", str(profile)] if profile else [])]
     return play(console(), plan, profile, reports, "manual", shlex.join(command), approved_by)
@@ -117,21 +118,23 @@ def report(
 
 
 def reap(
-    profile: Annotated[
-        Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")
-    ] = None,
+    profile: Profile = None,
     wait: Annotated[
         bool, typer.Option(help="Wait until a run that stopped renewing its lease may be taken for dead.")
     ] = True,
+    reports: Annotated[Path, typer.Option(help="Folder the dead runs' own folders are in.")] = Path("reports"),
 ) -> int:
-    """Undo what dead runs left in the cluster."""
+    """Undo what dead runs left in the cluster, and renew their reports.
+
+    Exit code 0 when all of it is undone, 2 when that cannot be told, 4 when something is known to be left.
+    """
     from gameday.cluster.http import AdapterError  # noqa: PLC0415
     from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
     from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
 
     try:
-        kubernetes = Kubernetes(load_profile(profile))
-        return _reap(console(), kubernetes, wait)
+        cluster = load_profile(profile)
+        return _reap(console(), Kubernetes(cluster), wait, reports)
     except ProfileError as error:
         raise CommandError(str(error)) from None
     except AdapterError as error:
@@ -153,41 +156,34 @@ def play(
     from gameday.cli.live import LiveView  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
     from gameday.lifecycle import new_run_id  # noqa: PLC0415
-    from gameday.plan.problems import printable  # noqa: PLC0415
-    from tasks.publish import OUTSIDE_PREFECT  # noqa: PLC0415
 
     run_id = new_run_id()
     folder = reports / run_id
     result: object
-    untold = MemoryHandler(capacity=100, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
-    OUTSIDE_PREFECT.addHandler(untold)
-    with LiveView(folder / "history.jsonl", out):
-        try:
-            state = game_day(
-                plan=plan,
-                profile=str(profile) if profile else None,
-                reports=str(reports),
-                trigger=trigger,
-                run_id=run_id,
-                command=command,
-                approved_by=approved_by,
-                return_state=True,
-            )
-            result = state.result(raise_on_failure=False)
-        except Exception as error:  # Prefect's own, say; what the run did stands in its history
-            result = error
-    OUTSIDE_PREFECT.removeHandler(untold)
-    if isinstance(result, Exception):
-        return _after(result, out, folder)
-    if isinstance(result, BaseException):
-        raise result
-    assert isinstance(result, RunResult)
-    if not (folder / "report.html").exists():
-        raise CommandError(result.why, ExitCode(result.exit_code))
-    code = print_result(out, folder)
-    for record in untold.buffer:
-        out.print(printable(record.getMessage()), style="yellow", soft_wrap=True)
-    return code
+    with _warnings_of_publishing(out):
+        with LiveView(folder / "history.jsonl", out):
+            try:
+                state = game_day(
+                    plan=plan,
+                    profile=str(profile) if profile else None,
+                    reports=str(reports),
+                    trigger=trigger,
+                    run_id=run_id,
+                    command=command,
+                    approved_by=approved_by,
+                    return_state=True,
+                )
+                result = state.result(raise_on_failure=False)
+            except Exception as error:  # Prefect's own, say; what the run did stands in its history
+                result = error
+        if isinstance(result, Exception):
+            return _after(result, out, folder)
+        if isinstance(result, BaseException):
+            raise result
+        assert isinstance(result, RunResult)
+        if not (folder / "report.html").exists():
+            raise CommandError(result.why, ExitCode(result.exit_code))
+        return print_result(out, folder)
 
 
 def _after(error: Exception, out: Console, folder: Path) -> int:
@@ -221,17 +217,18 @@ def _prefect_is_gone(error: Exception) -> str:
     return f"the Prefect server {where} does not answer; start it, or unset PREFECT_API_URL for one that lasts a run"
 
 
-def _reap(out: Console, kubernetes: object, wait: bool) -> int:
+def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> int:
+    from gameday.history.events import Cleanliness  # noqa: PLC0415
     from gameday.ledger.reaper import reap as reap_once  # noqa: PLC0415
 
-    result = reap_once(kubernetes, wait=False)  # type: ignore[arg-type]
+    result = reap_once(kubernetes, wait=False)
     if result.alive and wait:
         held = result.alive[0]
         within = f"{held.duration.total_seconds():g} s"
         out.print(f"{held}; watching for {within} whether it is renewed (--no-wait does not)", soft_wrap=True)
-        result = reap_once(kubernetes)  # type: ignore[arg-type]
+        result = reap_once(kubernetes)
     for one in result.reaped:
-        out.print(f"{one.run_id}  {one.entry.act}: {one.cleanliness}", soft_wrap=True)
+        out.print(one.told(), soft_wrap=True)
     for key in result.unreadable:
         out.print(f"{key} in the ledger cannot be read; look at it with kubectl", style="yellow")
     for held in result.alive:
@@ -239,7 +236,47 @@ def _reap(out: Console, kubernetes: object, wait: bool) -> int:
         out.print(f"{held}: {lives}", soft_wrap=True)
     if not (result.reaped or result.alive or result.unreadable):
         out.print("nothing to reap")
-    return ExitCode.HELD if result.clean else ExitCode.DIRTY
+    if result.news:
+        _renew_reports(out, kubernetes.profile, result, reports)
+    if any(one.cleanliness is Cleanliness.DIRTY for one in result.reaped):
+        return ExitCode.DIRTY
+    return ExitCode.HELD if result.clean else ExitCode.UNKNOWN
+
+
+def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
+    here = {run_id for run_id in result.news if (reports / run_id / "history.jsonl").is_file()}
+    if here:  # the CronJob's pod has neither reports nor Prefect's home
+        from gameday.rehearsal.prefect_server import quieten  # noqa: PLC0415
+
+        quieten()
+        from tasks.reaped import report_reaped  # noqa: PLC0415
+
+        with _warnings_of_publishing(out):
+            report_reaped(profile, result, reports)
+    for run_id in result.news:
+        if run_id not in here:
+            told = (
+                f"run {run_id} has no history in {reports}, and its report was not renewed; --reports names the folder"
+            )
+            out.print(told, style="yellow", soft_wrap=True)
+        else:
+            out.print(f"report: {reports / run_id / 'report.html'}", soft_wrap=True)
+
+
+@contextmanager
+def _warnings_of_publishing(out: Console) -> Iterator[None]:
+    """Printed behind whatever the block prints."""
+    from gameday.plan.problems import printable  # noqa: PLC0415
+    from tasks.publish import OUTSIDE_PREFECT  # noqa: PLC0415
+
+    untold = MemoryHandler(capacity=100, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
+    OUTSIDE_PREFECT.addHandler(untold)
+    try:
+        yield
+    finally:
+        OUTSIDE_PREFECT.removeHandler(untold)
+    for record in untold.buffer:
+        out.print(printable(record.getMessage()), style="yellow", soft_wrap=True)
 
 
 def check_plan(plan: str, detector_profiles: Sequence[Path] = ()) -> Plan:

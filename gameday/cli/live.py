@@ -114,6 +114,9 @@ class LiveView(BackgroundView):
             case WaitStarted() as event:
                 self._waiting = (record, event)
         line = _line(record)
+        if isinstance(record.event, WaitStarted) and record.event.step in self._ended:
+            # The table shows what running steps wait for.
+            line = Text(printable(f"waits for {record.event.what}"), style="yellow")
         if line is not None:
             offset = (record.at - self._first.at).total_seconds()
             self._console.print(Text.assemble((f"{offset:6.1f} s  ", "dim"), line), soft_wrap=True, highlight=False)

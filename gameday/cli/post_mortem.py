@@ -9,6 +9,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.cli.game_day import Profile
 from gameday.plan.problems import printable
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ def post_mortem(
         str | None, typer.Option("--from", help="Beginning of the window: 2026-03-03T09:00Z, `2h ago`.")
     ] = None,
     end: Annotated[str, typer.Option("--to", help="End of the window; the same forms, or `now`.")] = "now",
-    profile: Annotated[
-        Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")
-    ] = None,
+    profile: Profile = None,
     reports: Annotated[Path, typer.Option(help="Folder the incident's own folder is made in.")] = Path("reports"),
 ) -> int:
     """Report a real incident from Prometheus, Loki, Alertmanager and Kubernetes; nothing is injected or changed.
@@ -56,7 +55,12 @@ def _collect(node: str, start: str, end: str, profile: Path | None, reports: Pat
     from gameday.cli.game_day import check_reports  # noqa: PLC0415
     from gameday.cluster.http import AdapterError  # noqa: PLC0415
     from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
-    from gameday.post_mortem.collect import NothingReadError, UnknownNodeError, collect_incident  # noqa: PLC0415
+    from gameday.post_mortem.collect import (  # noqa: PLC0415
+        CollectedAlreadyError,
+        NothingReadError,
+        UnknownNodeError,
+        collect_incident,
+    )
     from gameday.post_mortem.incident import command_line  # noqa: PLC0415
     from gameday.post_mortem.times import WindowError, parse_window  # noqa: PLC0415
 
@@ -65,7 +69,7 @@ def _collect(node: str, start: str, end: str, profile: Path | None, reports: Pat
         check_reports(reports)
         command = command_line(node, first, last, str(profile) if profile else None)
         return collect_incident(load_profile(profile), node, first, last, reports, command)
-    except (WindowError, UnknownNodeError, ProfileError) as error:
+    except (WindowError, CollectedAlreadyError, UnknownNodeError, ProfileError) as error:
         raise CommandError(printable(str(error))) from None
     except (AdapterError, NothingReadError) as error:
         raise CommandError(printable(str(error)), ExitCode.REFUSED) from None

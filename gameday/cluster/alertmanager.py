@@ -31,7 +31,6 @@ class _AlertStatus(_Answer):
 class NotifiedAlert(_Answer):
     """An alert as Alertmanager holds it. `ends_at` lies in the future while it is active."""
 
-    fingerprint: str
     labels: dict[str, str]
     annotations: dict[str, str] = {}
     starts_at: AwareDatetime = Field(alias="startsAt")
@@ -51,6 +50,11 @@ class NotifiedAlert(_Answer):
     @property
     def silenced(self) -> bool:
         return bool(self.status.silenced_by)
+
+    @property
+    def inhibited(self) -> bool:
+        """Another alert mutes it by an inhibition rule: it is held, and nobody is told."""
+        return bool(self.status.inhibited_by)
 
 
 class Matcher(_Answer):
@@ -122,16 +126,12 @@ class Alertmanager:
         """Alerts that match all of `matchers`, silenced and inhibited ones included; resolved ones are not kept."""
         return self.http.get_as(list[NotifiedAlert], "api/v2/alerts", _filter(matchers))
 
-    def silences(self, matchers: Sequence[Matcher] = ()) -> list[Silence]:
-        """Silences whose own matchers agree with `matchers`, expired ones included."""
-        return self.http.get_as(list[Silence], "api/v2/silences", _filter(matchers))
+    def silences(self) -> list[Silence]:
+        """All silences, expired ones included as long as the server keeps them."""
+        return self.http.get_as(list[Silence], "api/v2/silences")
 
     def status(self) -> AlertmanagerStatus:
         return self.http.get_as(AlertmanagerStatus, "api/v2/status")
-
-    def check_ready(self) -> None:
-        """Returns when the server says it is ready."""
-        self.http.get("-/ready")
 
 
 def _filter(matchers: Sequence[Matcher]) -> dict[str, list[str]]:

@@ -24,6 +24,10 @@ from gameday.cluster.profile import ClusterProfile
 from gameday.history.events import NodeSnapshot, Taint
 
 GPU = "nvidia.com/gpu"
+# The device plugin's names for shares of time (nvidia.com/gpu.shared) and, under the mixed strategy, for MIG slices.
+_PARTS_OF_GPUS = (f"{GPU}.", "nvidia.com/mig-")
+# What the API server sets where a pod does not say.
+_DEFAULT_GRACE_S = 30
 MANAGER = "gameday"
 REASON_ANNOTATION = "gameday.dev/faulty-reason"
 # Candidates are chosen among the first page of opted-in nodes: 500 rows of a table are about 150 KB.
@@ -62,7 +66,22 @@ class GpuPod(BaseModel):
     uid: str
     phase: str
     gpus: int
+    """Whole ones: what the node's allocatable nvidia.com/gpu counts."""
+    partial: bool
+    """Whether it has MIG slices or shares of GPUs, which are resources of other names."""
+    claims: bool
+    """Whether it has ResourceClaims: with dynamic resource allocation GPUs are no resource of its containers."""
     run: str | None
+    grace_s: int
+    """terminationGracePeriodSeconds."""
+    terminating: bool
+    disruption: str
+    """The reason of its condition DisruptionTarget: evicted, preempted, or deleted for a taint; empty without."""
+
+    @property
+    def holds_gpu(self) -> bool:
+        """What a ResourceClaim is for only the claim tells: it is taken for GPUs."""
+        return bool(self.gpus or self.partial or self.claims)
 
 
 class DisruptionBudget(BaseModel):
@@ -164,7 +183,7 @@ class Kubernetes:
         running = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         with self.explained(f"list the pods of node {node}"):
             pods = self.core.list_pod_for_all_namespaces(field_selector=running).items
-        return [found for found in map(gpu_pod, pods) if found.gpus]
+        return [found for found in map(gpu_pod, pods) if found.holds_gpu]
 
     def disruption_budgets(self, namespace: str) -> list[DisruptionBudget]:
         with self.explained(f"list the PodDisruptionBudgets of {namespace}"):
@@ -186,11 +205,11 @@ class Kubernetes:
             status = client.AuthorizationV1Api(self.api).create_self_subject_access_review(body).status
         return None if status.allowed else status.reason or "no rule grants it"
 
-    def create_pod(self, manifest: dict[str, Any]) -> str:
-        """The new pod's uid."""
-        name = manifest["metadata"]["name"]
+    def create_pod(self, manifest: dict[str, Any], *, dry_run: bool = False) -> str:
+        """The new pod's uid. `dry_run`: ask only whether it would be admitted."""
+        name, only = manifest["metadata"]["name"], {"dry_run": "All"} if dry_run else {}
         with self.explained(f"create pod {name}"):
-            pod = self.core.create_namespaced_pod(self.profile.namespace, manifest, field_manager=MANAGER)
+            pod = self.core.create_namespaced_pod(self.profile.namespace, manifest, field_manager=MANAGER, **only)
         uid: str = pod.metadata.uid
         return uid
 
@@ -265,11 +284,15 @@ class Kubernetes:
         )
 
     def restore_node(
-        self, name: str, unwanted: Callable[[Taint], bool], unschedulable: bool, known: client.V1Node | None = None
+        self,
+        name: str,
+        unwanted: Callable[[Taint], bool],
+        unschedulable: bool | None,
+        known: client.V1Node | None = None,
     ) -> tuple[NodeSnapshot, NodeSnapshot]:
         """Remove the unwanted taints and no others, set the cordon; the node as read before and as stored after.
 
-        `known` as for `change_node`.
+        `unschedulable` None leaves the cordon as it is. `known` as for `change_node`.
         """
         seen: list[NodeSnapshot] = []
 
@@ -279,7 +302,7 @@ class Kubernetes:
             if any(map(unwanted, taints_of(node))):
                 kept = [taint for taint in node.spec.taints or [] if not unwanted(_taint(taint))]
                 spec["taints"] = [self.api.sanitize_for_serialization(taint) for taint in kept] or None
-            if bool(node.spec.unschedulable) != unschedulable:
+            if unschedulable not in (None, bool(node.spec.unschedulable)):
                 spec["unschedulable"] = unschedulable or None
             return {"spec": spec} if spec else None
 
@@ -393,18 +416,42 @@ def decided_at(node: client.V1Node) -> datetime | None:
 
 
 def gpu_pod(pod: client.V1Pod) -> GpuPod:
-    gpus = 0
-    for container in pod.spec.containers:
-        limits = (container.resources.limits if container.resources else None) or {}
-        gpus += int(limits.get(GPU, 0))
+    conditions = (pod.status.conditions if pod.status else None) or []
+    disrupted = [one.reason for one in conditions if one.type == "DisruptionTarget" and one.status == "True"]
     return GpuPod(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         phase=(pod.status.phase if pod.status else None) or "Unknown",
-        gpus=gpus,
+        gpus=_gpus_of(pod.spec),
+        partial=any(map(_asks_parts, [*pod.spec.containers, *(pod.spec.init_containers or [])])),
+        claims=bool(pod.spec.resource_claims),
         run=(pod.metadata.labels or {}).get("gameday.dev/run"),
+        grace_s=_DEFAULT_GRACE_S
+        if pod.spec.termination_grace_period_seconds is None
+        else pod.spec.termination_grace_period_seconds,
+        terminating=pod.metadata.deletion_timestamp is not None,
+        disruption=(disrupted[0] or "DisruptionTarget") if disrupted else "",
     )
+
+
+def _gpus_of(spec: client.V1PodSpec) -> int:
+    """As the scheduler counts: init containers run one after the other, before the rest; sidecars beside it."""
+    first = spec.init_containers or []
+    sidecars = [one for one in first if one.restart_policy == "Always"]
+    return max(sum(map(_gpus_asked, [*spec.containers, *sidecars])), *map(_gpus_asked, first), 0)
+
+
+def _gpus_asked(container: client.V1Container) -> int:
+    return int(_limits(container).get(GPU, 0))
+
+
+def _asks_parts(container: client.V1Container) -> bool:
+    return any(name.startswith(_PARTS_OF_GPUS) for name in _limits(container))
+
+
+def _limits(container: client.V1Container) -> dict[str, str]:
+    return (container.resources.limits if container.resources else None) or {}
 
 
 def reason_of(error: ApiException) -> str:

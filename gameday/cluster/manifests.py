@@ -6,6 +6,7 @@ become syntax.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -16,8 +17,6 @@ from gameday.host.privileges import PodSecurity
 RUN_LABEL = "gameday.dev/run"
 ROLE_LABEL = "gameday.dev/role"
 _STATE_DIR = "/run/gameday"
-# A pod that only asks for a GPU and sleeps; the pause image is on every node.
-_CANARY_IMAGE = "registry.k8s.io/pause:3.10"
 # Everything, so that the agent reaches a node whatever taint it carries.
 _TOLERATE_ALL = [{"operator": "Exists"}]
 # What NVIDIA's container runtime goes by to bring NVML and CUDA into a pod whose GPUs no device plugin gave it.
@@ -28,6 +27,18 @@ _ALL_GPUS = (
 # Seconds an agent gets to undo after SIGTERM before the kubelet kills it: three attempts, each with host calls of
 # up to 10 s (gameday/agent/inject.py), and the pauses between them.
 AGENT_GRACE_S = 60
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What our GPU pods that go through the scheduler need of one cluster; they only ask for GPUs and sleep."""
+
+    image: str
+    priority_class: str
+    """One that preempts nobody: on a full node the scheduler would else delete a user's pod of lower priority."""
+    tolerates: tuple[str, ...]
+    """Keys of the taints that every GPU node of the cluster may carry. What asks for GPUs tolerates these by
+    itself only where the admission plugin ExtendedResourceToleration is on, which it is not by default."""
 
 
 def agent_pod(
@@ -63,6 +74,8 @@ def agent_pod(
                 {
                     "name": "agent",
                     "image": profile.agent_image,
+                    # The agent that undoes must not need the registry: the first one brought the image.
+                    "imagePullPolicy": "IfNotPresent",
                     "args": ["-m", "gameday.agent"],
                     "env": [
                         {"name": "GAMEDAY_TASK", "value": task},
@@ -100,22 +113,22 @@ def _security_context(security: PodSecurity) -> dict[str, Any]:
     }
 
 
-def gpu_canary(name: str, *, run_id: str, node: str) -> dict[str, Any]:
-    """A pod that asks for one GPU on exactly this node, through the scheduler, with no toleration of ours."""
+def gpu_canary(name: str, *, run_id: str, node: str, probe: Probe) -> dict[str, Any]:
+    """A pod that asks for one GPU on exactly this node, through the scheduler."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": _metadata(name, run_id, "canary"),
-        "spec": _gpu_sleeper() | _only_on(node),
+        "spec": _gpu_sleeper(probe) | _only_on(node),
     }
 
 
-def misaligned_pod(name: str, *, run_id: str, node: str, gpus: int, cpus: int) -> dict[str, Any]:
+def misaligned_pod(name: str, *, run_id: str, node: str, probe: Probe, gpus: int, cpus: int) -> dict[str, Any]:
     """A pod of QoS Guaranteed for exactly this node, with whole CPUs, so that a static CPU Manager has a say in it.
 
     It comes through the scheduler: only that keeps apart "no room" and "not from one NUMA node".
     """
-    spec = _gpu_sleeper() | _only_on(node)
+    spec = _gpu_sleeper(probe) | _only_on(node)
     asked = {GPU: str(gpus), "cpu": str(cpus), "memory": "16Mi"}
     spec["containers"][0]["resources"] = {"limits": asked, "requests": asked}
     return {
@@ -126,9 +139,9 @@ def misaligned_pod(name: str, *, run_id: str, node: str, gpus: int, cpus: int) -
     }
 
 
-def gpu_job(name: str, *, run_id: str, selector: dict[str, str]) -> dict[str, Any]:
+def gpu_job(name: str, *, run_id: str, selector: dict[str, str], probe: Probe) -> dict[str, Any]:
     """A one-pod GPU job any matching node may take: what a user's controller would resubmit."""
-    spec = _gpu_sleeper() | {"nodeSelector": selector}
+    spec = _gpu_sleeper(probe) | {"nodeSelector": selector}
     template = {"metadata": {"labels": _labels(run_id, "resubmitted")}, "spec": spec}
     return {
         "apiVersion": "batch/v1",
@@ -148,9 +161,11 @@ def _only_on(node: str) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": required}}
 
 
-def _gpu_sleeper() -> dict[str, Any]:
+def _gpu_sleeper(probe: Probe) -> dict[str, Any]:
     return {
         "restartPolicy": "Never",
+        "priorityClassName": probe.priority_class,
+        "tolerations": [{"key": key, "operator": "Exists"} for key in probe.tolerates],
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 1,
         # Gone by itself within ten minutes, should everybody who could delete it be dead.
@@ -158,7 +173,7 @@ def _gpu_sleeper() -> dict[str, Any]:
         "containers": [
             {
                 "name": "gpu",
-                "image": _CANARY_IMAGE,
+                "image": probe.image,
                 "resources": {"limits": {GPU: "1"}, "requests": {"cpu": "10m", "memory": "16Mi"}},
                 "securityContext": {"allowPrivilegeEscalation": False, "runAsNonRoot": True, "runAsUser": 65534},
             }

@@ -35,10 +35,19 @@ class PodSeen:
     termination: str | None
     owner_job: str | None
     gpus: int = 0
+    waiting: str = ""
+    """What its container waits for, as the kubelet says: ContainerCreating, ImagePullBackOff and the like."""
 
     @property
     def ended(self) -> bool:
         return self.gone or self.phase in ("Succeeded", "Failed") or self.termination is not None
+
+    @property
+    def why_not_running(self) -> str:
+        """The scheduler's words, or the kubelet's; empty before either said any."""
+        if self.unschedulable or not self.node:
+            return self.unschedulable or ""
+        return f"{self.phase} on {self.node}: {self.waiting or self.reason or 'the kubelet says nothing of it'}"
 
 
 class PodFollower:
@@ -87,7 +96,8 @@ class PodFollower:
 
     def on(self, node: str) -> list[GpuPod]:
         """The run's pods that hold GPUs of a node now, as last seen."""
-        return [found for pod in self._objects(own=True) if (found := gpu_pod(pod)).gpus and pod.spec.node_name == node]
+        found = [gpu_pod(pod) for pod in self._objects(own=True) if pod.spec.node_name == node]
+        return [pod for pod in found if pod.holds_gpu]
 
     def others(self) -> list[Any]:
         """Pods (V1Pod) of other runs, as last seen."""
@@ -158,7 +168,15 @@ def pod_seen(pod: Any, *, gone: bool) -> PodSeen:
         termination=_termination(status),
         owner_job=owners[0] if owners else None,
         gpus=gpu_pod(pod).gpus,
+        waiting=_waiting(status),
     )
+
+
+def _waiting(status: Any) -> str:
+    for container in (status.container_statuses if status else None) or []:
+        if container.state and container.state.waiting:
+            return ": ".join(filter(None, (container.state.waiting.reason, container.state.waiting.message)))
+    return ""
 
 
 def _termination(status: Any) -> str | None:

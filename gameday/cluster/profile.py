@@ -50,7 +50,9 @@ class Endpoint(BaseModel):
     username: str | None = None
     """User of HTTP basic authentication."""
     password_file: Path | None = None
+    """File holding that user's password."""
     password_env: str | None = None
+    """Name of the environment variable holding it."""
     tenant: str | None = None
     """Value of X-Scope-OrgID, where Loki or Mimir serve several tenants."""
     ca_file: Path | None = None
@@ -97,6 +99,7 @@ class Freeze(BaseModel):
     end: date | datetime
     """The last day, that day included; or the moment at which it ends."""
     zone: TimeZone = "UTC"
+    """IANA time zone, like Europe/Berlin."""
     why: str = Field(min_length=1, max_length=200)
     """What people are told, e.g. `quarter end`."""
 
@@ -175,8 +178,11 @@ class ClusterProfile(BaseSettings):
     namespace: str = Field(default="gameday", pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)
     """Where our pods and our ledger live."""
     prometheus: Endpoint
+    """Prometheus, or what speaks its query API: rules, alerts over time, GPU and node metrics."""
     alertmanager: Endpoint
+    """Alertmanager: what it was sent, to whom it would go, and silences."""
     loki: Endpoint
+    """Loki, where the GPU nodes' kernel logs go."""
     loki_selector: str = '{k8s_daemonset_name="dmesg"}'
     """LogQL stream selector of the kernel log."""
     loki_node_label: str = "k8s_node_name"
@@ -188,6 +194,9 @@ class ClusterProfile(BaseSettings):
     """The node's label on dcgm-exporter's series."""
     alert_node_label: str = "node"
     """The node's label on alerts."""
+    background_alerts: tuple[str, ...] = ("Watchdog", "InfoInhibitor")
+    """Names of alerts without a node that come and go whatever a game-day does, and are never blamed on one; as it
+    stands kube-prometheus' own two. Alerts of other nodes are not blamed on it anyway."""
     opt_in_label: str = Field(default="gameday.dev/opt-in=true", pattern=r"^[^=\s]+=[^=\s]*$")
     """key=value a node must carry before a game-day may touch it."""
     detector: str = "gameday"
@@ -197,12 +206,23 @@ class ClusterProfile(BaseSettings):
     quarantine_taint_keys: tuple[str, ...] = ("trainy.konduktor.ai/faulty",)
     """Keys of the taints this cluster's detectors set. A node that carries one is no target, and one that a game-day
     provoked, expected or not, is removed again."""
+    ordinary_taint_keys: tuple[str, ...] = ("nvidia.com/gpu",)
+    """Keys of the taints that healthy GPU nodes carry to keep other work off. A node that carries one may be a target,
+    and our GPU pods tolerate them."""
+    canary_image: str = "registry.k8s.io/pause:3.10"
+    """Image of the pods that only ask for a GPU and sleep, to show where GPU work lands; nodes must be able to pull
+    it."""
+    canary_priority_class: str = Field(default="gameday-probe", min_length=1, max_length=253)
+    """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it. One of your own must have
+    `preemptionPolicy: Never`: else the scheduler may delete users' pods to make room for them."""
     allow_dangerous: tuple[str, ...] = ()
     """Types of dangerous faults that may be used on this cluster, by plans that allow them as well (docs/faults.md)."""
     lease_duration_s: float = Field(default=30.0, ge=1, le=600)
     """Seconds after which a run that renews its lease no more is taken for dead: what a crash keeps the next run
     waiting for, and what an outage of the API server may last without ending a run."""
     agent_image: str = "ghcr.io/gpu-gameday/agent:latest"
+    """Image of the agent's pods, which the `Dockerfile` builds; name it by a digest or a tag that you never move, for a
+    node that has it asks the registry no more."""
     agent_runtime_class: str | None = None
     """RuntimeClass of the agent's pods, `nvidia` where NVIDIA's runtime is not the nodes' default; without that runtime
     the agent finds no driver library, and NVML is not measured."""

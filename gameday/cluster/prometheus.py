@@ -1,4 +1,4 @@
-"""Prometheus' HTTP API v1, as far as a game-day asks it: queries, rules, targets, readiness.
+"""Prometheus' HTTP API v1, as far as a game-day asks it: queries, rules, alerts, its build.
 
 Returns plain frozen models; the frames are made in `gameday.observe.metrics`.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Generic, Literal, Self, TypeVar
+from typing import Generic, Literal, Self, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from gameday.cluster.http import CallCounter, open_http
 from gameday.cluster.profile import Endpoint
@@ -22,14 +22,6 @@ class _Answer(BaseModel):
     """Servers add keys over time: unknown ones are ignored, known ones are checked."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
-
-
-def _never(value: object) -> object:
-    """Go writes its zero time for what has not happened."""
-    return None if isinstance(value, str) and value.startswith("0001-01-01") else value
-
-
-_MaybeTime = Annotated[AwareDatetime | None, BeforeValidator(_never)]
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,6 @@ class AlertingRule(_Answer):
     state: Literal["inactive", "pending", "firing"] = "inactive"
     health: str
     last_error: str = Field(default="", alias="lastError")
-    last_evaluation: _MaybeTime = Field(default=None, alias="lastEvaluation")
     alerts: tuple[ActiveAlert, ...] = ()
 
 
@@ -88,23 +79,8 @@ class RuleGroup(_Answer):
     rules: tuple[AlertingRule, ...]
 
 
-class ScrapeTarget(_Answer):
-    """`health` is unknown before the first scrape."""
-
-    labels: dict[str, str]
-    scrape_url: str = Field(alias="scrapeUrl")
-    health: Literal["up", "down", "unknown"]
-    last_error: str = Field(default="", alias="lastError")
-    last_scrape: _MaybeTime = Field(default=None, alias="lastScrape")
-
-    @property
-    def job(self) -> str:
-        return self.labels.get("job", "")
-
-
 class BuildInfo(_Answer):
     version: str
-    revision: str = ""
 
 
 class _Envelope(_Answer, Generic[T]):
@@ -149,10 +125,6 @@ class _Rules(_Answer):
 
 class _Alerts(_Answer):
     alerts: tuple[ActiveAlert, ...]
-
-
-class _Targets(_Answer):
-    active: tuple[ScrapeTarget, ...] = Field(alias="activeTargets")
 
 
 class Prometheus:
@@ -211,16 +183,8 @@ class Prometheus:
         """Every alert that is pending or firing now."""
         return self.http.get_as(_Envelope[_Alerts], "api/v1/alerts").data.alerts
 
-    def targets(self) -> tuple[ScrapeTarget, ...]:
-        """The active scrape targets with their health."""
-        return self.http.get_as(_Envelope[_Targets], "api/v1/targets", {"state": "active"}).data.active
-
     def build_info(self) -> BuildInfo:
         return self.http.get_as(_Envelope[BuildInfo], "api/v1/status/buildinfo").data
-
-    def check_ready(self) -> None:
-        """Returns when the server says it is ready."""
-        self.http.get("-/ready")
 
 
 def _series(matrix: _Matrix) -> list[Series]:

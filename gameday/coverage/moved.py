@@ -8,7 +8,8 @@ fault going in until it came out:
   by the band's own width, and by a tenth of its median at least; samples at which half of the node's GPUs or more are
   outside theirs do not count: that is a job that pauses (a checkpoint, say), and no fault of one GPU;
 * only ever rising before the fault (a counter that counts on): it is not looked at;
-* samples before and none for the last third of the fault's time: it has ended, at its last sample.
+* samples before and none for the last third of the fault's time, nor for three of its usual intervals: it has ended, at
+  its last sample.
 
 A series needs 3 samples before the fault, since two could not tell a value that stands from one that moves.
 """
@@ -21,6 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+
+from gameday.report.samples import GAP_FACTOR
 
 FEWEST = 3
 _WIDEST_SHARE = 0.1
@@ -74,12 +77,12 @@ def _of_metric(metric: str, table: pd.DataFrame, fault: pd.Timestamp, end: pd.Ti
         alone = row & ~together
         counts = alone[:-1] & alone[1:] if values.any() else row
         middle, places = float(np.median(values)), np.flatnonzero(~np.isnan(column))
-        last = times[places[-1]]
+        last, every = times[places[-1]], pd.Series([times[place] for place in places]).diff().median()
         if counts.any():
             place = first + int(counts.argmax())
             at = times[place].to_pydatetime()
             yield Move(at, metric, gpus[number], middle, float(column[place]))
-        elif end - last > _GONE_FOR * (end - fault):
+        elif end - last > max(_GONE_FOR * (end - fault), GAP_FACTOR * every):
             yield Move(max(last, fault).to_pydatetime(), metric, gpus[number], middle, None)
 
 

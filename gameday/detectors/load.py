@@ -158,8 +158,3 @@ def _problem(parsed: Source, file: str, at: Where, value: object, message: str, 
 def _close(name: str, choices: list[str]) -> str | None:
     near = difflib.get_close_matches(name[:64], choices, n=1, cutoff=0.5)
     return f"did you mean `{near[0]}`?" if near else None
-
-
-def shipped_profiles() -> Mapping[str, DetectorProfile]:
-    """Every shipped profile by its name; raises PlanError when one is broken."""
-    return {name: read_detector(path) for name, path in known_detectors().items()}

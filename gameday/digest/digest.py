@@ -24,6 +24,7 @@ from gameday.history.events import Cleanliness
 from gameday.plan.models import Plan
 from gameday.report.beside import carried_actions
 from gameday.report.compare import Trend, trends
+from gameday.report.earlier import MOST_RUNS
 from gameday.report.notes import Action, Notes
 from gameday.report.page import environment
 from gameday.report.summary import Measure
@@ -48,7 +49,7 @@ class Mark(_Model):
 
 
 class PlanRow(_Model):
-    """One plan on one cluster; `history` oldest first. `trends` are the newest run's against those before it."""
+    """One plan on one cluster; `history` oldest first. `trends` are the newest run's, as its own report has them."""
 
     plan: str
     title: str
@@ -87,7 +88,9 @@ class Digest(_Model):
     headline: str
     outcomes: dict[Outcome, int]
     unclean: tuple[Mark, ...]
-    """Runs that left the cluster dirty or unproven, of any age."""
+    """Runs of the window that left the cluster dirty or unproven."""
+    unclean_before: tuple[Mark, ...]
+    """The same of older runs: nothing may ever prove them clean, so they are listed and colour nothing."""
     plans: tuple[PlanRow, ...]
     never_run: tuple[tuple[str, str], ...]
     """Name and title of known plans of which no run is on the shelf."""
@@ -108,12 +111,14 @@ def digest_of(shelf: Shelf, plans: Sequence[Plan], start: datetime, end: datetim
     actions, unread = _actions(shelf, groups.values(), end)
     coverage, unjudged = _coverage(shelf, [group[-1] for group in groups.values()])
     ran = {run.summary.plan for run in past}
+    unclean = [_mark(run) for run in past if run.summary.cleanliness is not Cleanliness.CLEAN]
     return Digest(
         start=start,
         end=end,
         headline=_headline(window, rows),
         outcomes={outcome: Counter(run.summary.outcome for run in window)[outcome] for outcome in Outcome},
-        unclean=tuple(_mark(run) for run in past if run.summary.cleanliness is not Cleanliness.CLEAN),
+        unclean=tuple(mark for mark in unclean if mark.started >= start),
+        unclean_before=tuple(mark for mark in unclean if mark.started < start),
         plans=rows,
         never_run=tuple((plan.name, plan.title) for plan in plans if plan.name not in ran),
         coverage=coverage,
@@ -151,7 +156,7 @@ def _row(shelf: Shelf, group: Sequence[ShelvedRun], start: datetime) -> PlanRow:
         why=newest.summary.why,
         history=tuple(_mark(run) for run in group[-MOST_MARKS:]),
         changed=bool(before) and before[-1].outcome is not newest.summary.outcome,
-        trends=trends(numbers, before),
+        trends=trends(numbers, before[-MOST_RUNS:]),
     )
 
 
@@ -195,13 +200,17 @@ def _headline(window: Sequence[ShelvedRun], rows: Sequence[PlanRow]) -> str:
     failed = sum(run.summary.outcome is Outcome.FAILED for run in window)
     other = sum(run.summary.outcome not in (Outcome.FAILED, Outcome.PASSED) for run in window)
     unclean = sum(run.summary.cleanliness is not Cleanliness.CLEAN for run in window)
-    slower = sum(bool(trend.regressed) for row in rows if row.in_window for trend in row.trends)
+    compared = [trend.regressed for row in rows if row.in_window for trend in row.trends if trend.regressed is not None]
+    slower = sum(compared)
     held = len(window) - failed - other
     said = [f"{held} of {len(window)} game-days passed"]
     said += [f"{failed} failed"] if failed else []
     said += [f"{other} ended without a verdict"] if other else []
     said += [f"{unclean} left the cluster unclean or unproven"] if unclean else []
-    said += [f"{slower} duration{'' if slower == 1 else 's'} regressed"] if slower else ["nothing got slower"]
+    if slower:
+        said.append(f"{slower} duration{'' if slower == 1 else 's'} regressed")
+    else:
+        said.append("nothing got slower" if compared else "durations not compared yet")
     return ", ".join(said) + "."
 
 
@@ -216,7 +225,9 @@ def render_digest(reports: Path, digest: Digest, rendered_at: datetime) -> Rende
     """Write digest.html and digest.json into the reports folder; raises OSError."""
     made = RenderedDigest(reports / "digest.html", reports / "digest.json", digest)
     templates = environment("digest", "coverage")
-    page = templates.get_template("digest.html").render(digest=digest, rendered_at=rendered_at, measures=_MEASURES)
+    page = templates.get_template("digest.html").render(
+        digest=digest, rendered_at=rendered_at, measures=_MEASURES, most_runs=MOST_RUNS
+    )
     made.html.write_text(page, encoding="utf-8")
     content = {"format": FORMAT, "rendered_at": rendered_at, **digest.model_dump(mode="json")}
     made.json.write_bytes(to_json(content, indent=1, inf_nan_mode="null") + b"\n")

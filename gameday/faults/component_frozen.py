@@ -30,7 +30,7 @@ _SEEN_BY: tuple[tuple[tuple[Component, ...], str], ...] = (
     ((Component.LOG_STORE,), "KernelLogPipelineSilent, as the node-health controller loses its tail"),
     (
         (Component.SHIPPER, Component.COLLECTOR),
-        "nobody, on a single node, but the marker line of a game-day's baseline: other nodes' lines go on",
+        "KernelLogSilent, six minutes after the node's last line; sooner only the marker line of a game-day's baseline",
     ),
     ((Component.DEVICE_PLUGIN,), "new GPU pods, which hang while they are admitted; allocatable stays what it was"),
 )

@@ -72,6 +72,19 @@ class PodSandbox:
         return f"{self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True)
+class Container:
+    """A running container, with the command line and environment that the runtime gave its first process."""
+
+    id: str
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+
+
+class NoCrictlError(HostError):
+    """Pods cannot be found on this node."""
+
+
 def component_of(labels: dict[str, str]) -> Component | None:
     """Which component a pod of these labels is; None for every other pod."""
     return next((component for component, known in LABELS.items() if set(known) & set(labels.items())), None)
@@ -79,10 +92,7 @@ def component_of(labels: dict[str, str]) -> Component | None:
 
 def find(host: Host, component: Component, namespace: str | None) -> PodSandbox:
     """The one pod of this component on the node. Raises HostError where there is none, several, or a wrong one."""
-    known = set(LABELS[component])
-    found = [
-        pod for pod in _sandboxes(host) if known & pod.labels and (namespace is None or pod.namespace == namespace)
-    ]
+    found = [pod for pod in pods_of(host, component) if namespace is None or pod.namespace == namespace]
     if not found:
         labels = " or ".join(f"{key}={value}" for key, value in LABELS[component])
         where = f" in namespace {namespace}" if namespace else ""
@@ -96,6 +106,27 @@ def find(host: Host, component: Component, namespace: str | None) -> PodSandbox:
     if pod.labels & set(_CONTROL_PLANE):
         raise HostError(f"pod {pod} belongs to the control plane: that is never frozen")
     return pod
+
+
+def pods_of(host: Host, component: Component) -> list[PodSandbox]:
+    """All ready pods of this component on the node, our own included. Raises HostError."""
+    return [pod for pod in _sandboxes(host) if set(LABELS[component]) & pod.labels]
+
+
+def containers_of(host: Host, pod: PodSandbox) -> list[Container]:
+    """Raises HostError."""
+    listed = _at(_crictl(host, "ps", "--pod", pod.id, "--state", "running"), "containers")
+    if not isinstance(listed, list):
+        raise HostError(f"`crictl ps` does not list the containers of pod {pod}")
+    return [_container(host, str(_at(one, "id"))) for one in listed]
+
+
+def _container(host: Host, id: str) -> Container:
+    process = _at(_crictl(host, "inspect", id), "info", "runtimeSpec", "process")
+    argv, environment = _at(process, "args"), _at(process, "env")
+    if not isinstance(argv, list) or not isinstance(environment, list):
+        raise HostError(f"`crictl inspect {id[:13]}` does not tell the container's command line and environment")
+    return Container(id, tuple(map(str, argv)), dict(str(one).partition("=")[::2] for one in environment))
 
 
 def cgroup_of(host: Host, pod: PodSandbox) -> str:
@@ -140,20 +171,21 @@ def _sandboxes(host: Host) -> list[PodSandbox]:
     return pods
 
 
-def _crictl(host: Host, *arguments: str) -> Any:
+def _crictl(host: Host, verb: str, *arguments: str) -> Any:
     """What it printed as JSON. Raises HostError."""
-    done = host.run(["crictl", *arguments, "-o", "json"], _WITHIN_S)
+    # Options stand first: crictl (urfave/cli v2) takes whatever follows an ID for another ID.
+    done = host.run(["crictl", verb, "-o", "json", *arguments], _WITHIN_S)
     said = " ".join(f"{done.stderr} {done.stdout}".split())[:_SAID_CHARACTERS]
     if done.exit_status == _NOT_FOUND:
-        raise HostError(
+        raise NoCrictlError(
             f"no crictl on this node ({said or 'not found'}): pods can only be found through it; install cri-tools"
         )
     if done.exit_status:
-        raise HostError(f"`crictl {' '.join(arguments)}`: exit {done.exit_status}: {said or 'no word'}")
+        raise HostError(f"`crictl {verb} {' '.join(arguments)}`: exit {done.exit_status}: {said or 'no word'}")
     try:
         return json.loads(done.stdout)
     except ValueError:
-        raise HostError(f"`crictl {' '.join(arguments)}` printed no JSON: {said}") from None
+        raise HostError(f"`crictl {verb} {' '.join(arguments)}` printed no JSON: {said}") from None
 
 
 def _at(data: Any, *path: str) -> Any:

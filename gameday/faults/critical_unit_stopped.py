@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.systemd import cancel, running, schedule, scheduled, start, state_of
+from gameday.faults.systemd import cancel, resting, running, schedule, scheduled, start, state_of, stopped_with
 from gameday.host.base import Host, HostError
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -40,9 +40,13 @@ class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
     """Has the host stop a service in five seconds, and start it again when the hold is over.
 
     Both are timers of the host's systemd, the start ordered before the stop: it
-    comes whether or not an agent lives that could ask for it. Without a kubelet
-    the injector pod hears neither of its deletion nor of its deadline; its own
-    clock and the host's timer are what ends the fault, so choose a short `hold`.
+    comes whether or not an agent lives that could ask for it. What systemd stops
+    along, like a kubelet whose unit requires containerd, is started again by the
+    same timer, and read back.
+
+    Without a kubelet the injector pod hears neither of its deletion nor of its
+    deadline; its own clock and the host's timer are what ends the fault, so
+    choose a short `hold`.
     """
 
     parameters: ClassVar[type[FaultParameters]] = CriticalUnitStoppedParameters
@@ -70,18 +74,20 @@ class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
         return ("the injector cannot be called off early: the fault stays in for the whole hold",)
 
     def prior(self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host) -> dict[str, str]:
-        return {"before": str(running(host, parameters.unit))}
+        before = str(running(host, parameters.unit))
+        return {"before": before, "with": " ".join(stopped_with(host, parameters.unit))}
 
     def inject(self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host) -> Evidence:
         before = self.prior(parameters, gpu, host)
         unit, back_in_s = parameters.unit, IN_S + parameters.hold.total_seconds()
+        units = " ".join(_units(parameters, before))
         written_at = datetime.now(UTC)
-        schedule(host, _start_timer(unit), back_in_s, "systemctl", "start", unit)
+        schedule(host, _start_timer(unit), back_in_s, "systemctl", "start", *units.split())
         schedule(host, _stop_timer(unit), IN_S, "systemctl", "stop", unit)
         lines = (
             f"before: {unit} {before['before']}",
             f"host timer: systemctl stop {unit} in {IN_S:g} s",
-            f"host timer: systemctl start {unit} in {back_in_s:g} s",
+            f"host timer: systemctl start {units} in {back_in_s:g} s",
         )
         return Evidence(lines=lines, written_at=written_at, undo_state=before)
 
@@ -105,17 +111,21 @@ class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
     ) -> Evidence:
         unit = parameters.unit
         lines = [f"{timer}.timer cancelled" for timer in _timers(unit) if cancel(host, timer)]
-        if not state_of(host, unit).runs:
-            start(host, unit)
-            lines.append(f"systemctl start {unit}")
+        if down := resting(host, *_units(parameters, undo_state)):
+            start(host, *down)
+            lines.append(f"systemctl start {' '.join(down)}")
         return Evidence(lines=tuple(lines) or (f"{unit} runs, and no timer of ours is left",))
 
     def verify_undone(
         self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host, undo_state: dict[str, str]
     ) -> bool:
-        return state_of(host, parameters.unit).runs and not any(
-            map(lambda t: scheduled(host, t), _timers(parameters.unit))
-        )
+        timers = any(scheduled(host, timer) for timer in _timers(parameters.unit))
+        return not timers and not resting(host, *_units(parameters, undo_state))
+
+
+def _units(parameters: CriticalUnitStoppedParameters, undo_state: dict[str, str]) -> tuple[str, ...]:
+    """The unit itself, and what systemd stops with it."""
+    return (parameters.unit, *undo_state.get("with", "").split())
 
 
 def _stop_timer(unit: NeededUnit) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 
+from gameday.faults.component_pods import Component, Container, NoCrictlError, containers_of, pods_of
 from gameday.host.base import Host, HostError, ProgramResult
 
 BLANK = "9223372036854775792"
@@ -23,10 +24,35 @@ DECIMALS = 3
 """What `dmon` prints of a floating-point field."""
 _WITHIN_S = 15.0
 """One call: it connects to its host engine, which answers at once or is down. dmon waits for one real sample."""
+_REMOTE_ENGINE = "DCGM_REMOTE_HOSTENGINE_INFO"
+_REMOTE_ENGINE_OPTIONS = {"-r", "--remote-hostengine-info"}
 _NOT_FOUND = 127
 _INJECTED = "Successfully injected field info."
 _ROW = re.compile(r"^GPU +(?P<gpu>\d+) +(?P<value>\S+)", re.MULTILINE)
 _SAID_CHARACTERS = 300
+
+
+def refuse_embedded_engine(host: Host) -> None:
+    """Raises HostError where dcgm-exporter is a pod of this node that runs a host engine of its own.
+
+    It does so unless it is told of another (NVIDIA's reference of dcgm-exporter), and then nothing that is done to
+    the node's host engine is in its metrics. An exporter that is no pod is believed to ask the node's.
+    """
+    try:
+        pods = pods_of(host, Component.EXPORTER)
+    except NoCrictlError:
+        return
+    for pod in pods:
+        if not any(_asks_another(container) for container in containers_of(host, pod)):
+            raise HostError(
+                f"pod {pod} runs a DCGM host engine of its own, which nobody else reaches: what is injected into the "
+                f"node's would not be in its metrics. Set {_REMOTE_ENGINE} for it (GPU operator: dcgm.enabled=true)"
+            )
+
+
+def _asks_another(container: Container) -> bool:
+    options = {argument.partition("=")[0] for argument in container.argv}
+    return bool(container.environment.get(_REMOTE_ENGINE) or options & _REMOTE_ENGINE_OPTIONS)
 
 
 def inject(host: Host, gpu: int, field: int, value: str, offset_s: int) -> None:
@@ -78,17 +104,33 @@ def _switch(host: Host, option: str) -> str:
 
 def _dcgmi(host: Host, *arguments: str) -> ProgramResult:
     done = host.run(["dcgmi", *arguments], _WITHIN_S)
+    if done.exit_status != _NOT_FOUND and not _unreachable(_said(done)):
+        return done
+    if container := _engine_in_a_pod(host):
+        return host.run(["crictl", "exec", container.id, "dcgmi", *arguments], _WITHIN_S)
     if done.exit_status == _NOT_FOUND:
         raise HostError(
-            f"no dcgmi on this node ({_said(done) or 'not found'}): install DCGM's package (datacenter-gpu-manager) "
-            "on the host; a host engine in a pod cannot be reached from there"
+            f"no dcgmi on this node ({_said(done) or 'not found'}), and no pod of a host engine that would have it: "
+            "install DCGM's package (datacenter-gpu-manager) on the host"
         )
     return done
 
 
+def _engine_in_a_pod(host: Host) -> Container | None:
+    """Raises HostError."""
+    try:
+        return next((one for pod in pods_of(host, Component.HOST_ENGINE) for one in containers_of(host, pod)), None)
+    except NoCrictlError:
+        return None
+
+
+def _unreachable(said: str) -> bool:
+    return "connect to host engine" in said or "establish a connection" in said
+
+
 def _refused(done: ProgramResult) -> HostError:
     said = _said(done)
-    if "connect to host engine" in said or "establish a connection" in said:
+    if _unreachable(said):
         return HostError(f"dcgmi cannot reach the node's host engine: is nvidia-dcgm running? {said}")
     return HostError(f"`{_line(done)}`: exit {done.exit_status}: {said or 'no word'}")
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, inject, read
+from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, inject, read, refuse_embedded_engine
 from gameday.faults.gpu import GpuParameters, target
 from gameday.host.base import Host, HostError
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
@@ -206,7 +206,8 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     host engine clears everything that was ever injected.
 
     The GPU is counted as NVML counts it, which is how DCGM numbers GPUs when its
-    host engine starts.
+    host engine starts. dcgmi is the host's own; where the host has none, or no
+    host engine answers it, that of the host engine's pod.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmFieldParameters
@@ -215,7 +216,7 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     summary: ClassVar[str] = "Puts a value for one GPU into DCGM's cache and keeps it there against real samples"
     does_not_reach: ClassVar[str] = (
         "NVML (nvidia-smi, the device plugin, gpud) and the kernel log: the GPU itself is well; and a dcgm-exporter "
-        "that runs a host engine of its own instead of asking the node's"
+        "that runs a host engine of its own instead of asking the node's: one that is a pod is refused"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "dcgm-exporter's metric of the field's name, where its counters file lists it",
@@ -241,6 +242,7 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
 
     def prior(self, parameters: DcgmFieldParameters, gpu: int, host: Host) -> dict[str, str]:
         index = target(parameters, gpu, host).index
+        refuse_embedded_engine(host)
         before = read(host, index, parameters.bounds.id)
         if before == parameters.injected:
             raise HostError(f"{parameters.field} of GPU {index} is {before} already: nothing would change")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.dcgm import collection_paused, pause, resume
+from gameday.faults.dcgm import collection_paused, pause, refuse_embedded_engine, resume
 from gameday.host.base import Host, HostError
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -40,7 +40,7 @@ class DcgmPauseFault(Fault[DcgmPauseParameters]):
     summary: ClassVar[str] = "Stops DCGM's sampling on a node: its metrics stand still, and look alive"
     does_not_reach: ClassVar[str] = (
         "NVML, the kernel log, running work; rules on absent series, as none goes away; a dcgm-exporter that runs a "
-        "host engine of its own"
+        "host engine of its own: one that is a pod is refused"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "alerts on values that do not change (DcgmHostengineFrozen)",
@@ -51,6 +51,7 @@ class DcgmPauseFault(Fault[DcgmPauseParameters]):
         return (Claim("DCGM's sampling"), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
 
     def prior(self, parameters: DcgmPauseParameters, gpu: int, host: Host) -> dict[str, str]:
+        refuse_embedded_engine(host)
         if collection_paused(host):
             raise HostError(
                 "DCGM's collection is paused already, by somebody who will want to resume it (a `dcgmi diag`?); "

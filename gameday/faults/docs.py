@@ -15,6 +15,7 @@ from gameday.faults.base import Fault
 from gameday.faults.registry import known_faults, parameter_models
 from gameday.plan.models import FaultParameters
 from gameday.plan.schema import plan_schema
+from gameday.plan.schema_words import key_table
 
 _HEAD = """\
 # The faults
@@ -25,14 +26,6 @@ reaches NVML. So each fault says what it does *not* reach, and who can see it.
 
 This page is made from the faults' own classes by `make docs`. Every fault has `hold` as well, see [plans](plans.md).
 """
-_BOUNDS = {
-    "minimum": "at least {}",
-    "exclusiveMinimum": "above {}",
-    "maximum": "at most {}",
-    "exclusiveMaximum": "below {}",
-    "pattern": "`{}`",
-}
-_MANY_CHOICES = 10
 
 
 def page() -> str:
@@ -84,42 +77,11 @@ def _prose(fault: Fault[Any]) -> str:
 
 
 def _parameters(model: type[FaultParameters], schema: Mapping[str, Any]) -> Iterator[str]:
-    own = {name: of for name, of in schema[model.__name__]["properties"].items() if name not in ("type", "hold")}
-    if not own:
+    common = ("type", "hold")
+    if model.model_fields.keys() <= set(common):
         yield "No parameters of its own."
-        return
-    required = schema[model.__name__].get("required", [])
-    yield "| parameter | default | takes | meaning |"
-    yield "|---|---|---|---|"
-    for name, of in own.items():
-        default = "required" if name in required else _value(of.get("default"))
-        yield f"| `{name}` | {default} | {_takes(of, schema)} | {_cell(of.get('description', ''))} |"
-
-
-def _takes(of: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """A JSON schema's type and bounds in words."""
-    if "$ref" in of:
-        return _takes(schema[of["$ref"].rpartition("/")[2]], schema)
-    if "anyOf" in of:
-        return " or ".join(_takes(one, schema) for one in of["anyOf"] if one.get("type") != "null")
-    if "oneOf" in of:
-        return "a fault, with its `type`"
-    if of.get("type") == "array" and "$ref" in of.get("items", {}):
-        return f"a list, each {_takes(of['items'], schema)}"
-    if choices := of.get("enum"):
-        return "one of those below" if len(choices) > _MANY_CHOICES else ", ".join(f"`{choice}`" for choice in choices)
-    bounds = [words.format(of[key]) for key, words in _BOUNDS.items() if key in of]
-    named = {"60s": "duration", "50%": "share, like 50%"}
-    said = next((name for example, name in named.items() if example in of.get("examples", ())), None)
-    return _cell(said or ", ".join([str(of.get("type", "value")), *bounds]))
-
-
-def _value(default: object) -> str:
-    return "none" if default is None else f"`{str(default).lower() if isinstance(default, bool) else default}`"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    else:
+        yield from key_table(schema[model.__name__], schema, title="parameter", without=common)
 
 
 if __name__ == "__main__":

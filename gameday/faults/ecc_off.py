@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.gpu import GpuParameters, again, smi, target
+from gameday.faults.gpu import GpuParameters, again, ready_for_reset, refuse_reset, smi, target
 from gameday.host.base import GpuSample, Host, HostError
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -57,6 +57,8 @@ class EccOffFault(Fault[EccOffParameters]):
             )
         if not (sample.ecc_mode and sample.ecc_mode_pending):
             raise HostError(f"ECC of GPU {sample.index} is {_mode(sample)}: there is nothing to turn off")
+        if parameters.reset:
+            refuse_reset(host, sample)
         return {"uuid": sample.uuid}
 
     def inject(self, parameters: EccOffParameters, gpu: int, host: Host) -> Evidence:
@@ -66,7 +68,7 @@ class EccOffFault(Fault[EccOffParameters]):
         lines = [f"before: ECC of GPU {sample.index} {sample.uuid} is {_mode(sample)}"]
         lines.append(f"nvidia-smi -e 0: {smi(host, sample, '-e', '0')}")
         if parameters.reset:
-            lines.append(f"nvidia-smi --gpu-reset: {smi(host, sample, '--gpu-reset')}")
+            _reset(host, sample, lines)
         after = again(parameters, gpu, host, before)
         if after.ecc_mode_pending is not False or (parameters.reset and after.ecc_mode is not False):
             raise HostError(f"{'; '.join(lines[1:])}; and ECC of GPU {sample.index} reads {_mode(after)}")
@@ -76,7 +78,7 @@ class EccOffFault(Fault[EccOffParameters]):
         sample = again(parameters, gpu, host, undo_state)
         lines = [f"nvidia-smi -e 1: {smi(host, sample, '-e', '1')}"]
         if sample.ecc_mode is False and parameters.reset:
-            lines.append(f"nvidia-smi --gpu-reset: {smi(host, sample, '--gpu-reset')}")
+            _reset(host, sample, lines)
         elif sample.ecc_mode is False:
             lines.append("somebody reset the GPU meanwhile, and ECC is off: a GPU reset or a reboot turns it on")
         return Evidence(lines=tuple(lines))
@@ -84,6 +86,12 @@ class EccOffFault(Fault[EccOffParameters]):
     def verify_undone(self, parameters: EccOffParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
         sample = again(parameters, gpu, host, undo_state)
         return sample.ecc_mode is True and sample.ecc_mode_pending is True
+
+
+def _reset(host: Host, sample: GpuSample, lines: list[str]) -> None:
+    """Raises HostError."""
+    with ready_for_reset(host, sample, lines):
+        lines.append(f"nvidia-smi --gpu-reset: {smi(host, sample, '--gpu-reset')}")
 
 
 def _mode(sample: GpuSample) -> str:

@@ -1,6 +1,10 @@
-"""What the faults on a GPU share: which one, its reading, and nvidia-smi with its refusals told."""
+"""What the faults on a GPU share: which one, its reading, who has it open, nvidia-smi with its refusals told."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pydantic import Field
 
@@ -9,7 +13,12 @@ from gameday.plan.models import FaultParameters
 
 SMI_WITHIN_S = 60.0
 """Without persistence mode every call initialises each GPU first, some seconds on a node of eight."""
+PERSISTENCE_DAEMON = "nvidia-persistenced"
+_SETTLES_WITHIN_S = 10.0
+"""The driver initialises a GPU that comes back in a second or two; an undo as a whole has 15."""
+_POLL_S = 0.2
 _SAID_CHARACTERS = 300
+_RESET = "nvidia-smi resets no GPU that is in use"
 
 
 class GpuParameters(FaultParameters):
@@ -19,7 +28,11 @@ class GpuParameters(FaultParameters):
 
 def target(parameters: GpuParameters, gpu: int, host: Host) -> GpuSample:
     """The reading of the GPU that is meant, which answers. Raises HostError."""
-    index = gpu if parameters.gpu is None else parameters.gpu
+    return answering(gpu if parameters.gpu is None else parameters.gpu, host)
+
+
+def answering(index: int, host: Host) -> GpuSample:
+    """The reading of the GPU of this index. Raises HostError where there is none, or it is lost."""
     gpus = {sample.index: sample for sample in host.gpus()}
     if index not in gpus:
         raise HostError(f"no GPU {index} on this node; NVML knows {sorted(gpus) or 'none'}")
@@ -56,3 +69,54 @@ def smi_watts(host: Host, gpu: GpuSample, *fields: str) -> dict[str, float]:
         return dict(zip(fields, map(float, values), strict=True))
     except ValueError:
         raise HostError(f"nvidia-smi tells {printed[:100]!r} for {', '.join(fields)} of GPU {gpu.index}") from None
+
+
+def refuse_users(host: Host, gpu: GpuSample, otherwise: str, *, but: str | None) -> None:
+    """Raises HostError while any process, or any but one of that name, has the GPU open; `otherwise`: why that is bad.
+
+    NVML's list of compute processes does not tell: a monitor that only reads has the device open too.
+    """
+
+    def users() -> list[str]:
+        return [f"{u.pid} {u.command}" for u in host.gpu_users(gpu.index) if but is None or but not in u.command]
+
+    # The daemon closes a GPU a moment after it was told to; nobody else is waited for.
+    if (but is None and settles(lambda: not users())) or not (found := users()):
+        return
+    raise HostError(
+        f"GPU {gpu.index} is open in {len(found)} process(es): {'; '.join(found[:3])}; {otherwise}: stop them first, "
+        "monitors and the device plugin included"
+    )
+
+
+def refuse_reset(host: Host, gpu: GpuSample) -> None:
+    """Raises HostError while a process has the GPU open that does not let go of it when persistence mode ends."""
+    refuse_users(host, gpu, _RESET, but=PERSISTENCE_DAEMON)
+
+
+@contextmanager
+def ready_for_reset(host: Host, gpu: GpuSample, lines: list[str]) -> Iterator[None]:
+    """Persistence mode, in which the driver or its daemon keeps the GPU open, is off meanwhile, where it was on.
+
+    `nvidia-smi --gpu-reset` refuses "in use by another client" otherwise. What was done goes into `lines`.
+    Raises HostError, naming them, while other processes have the GPU open, and where nvidia-smi refuses.
+    """
+    refuse_reset(host, gpu)
+    if gpu.persistence_mode:
+        lines.append(f"nvidia-smi -pm 0: {smi(host, gpu, '-pm', '0')}")
+    try:
+        refuse_users(host, gpu, _RESET, but=None)
+        yield
+    finally:
+        if gpu.persistence_mode:
+            lines.append(f"nvidia-smi -pm 1: {smi(host, gpu, '-pm', '1')}")
+
+
+def settles(reached: Callable[[], bool]) -> bool:
+    """Whether it is so within ten seconds."""
+    deadline = time.monotonic() + _SETTLES_WITHIN_S
+    while not reached():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.gpu import GpuParameters, smi, target
+from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters, refuse_users, settles, smi, target
 from gameday.host.base import GpuSample, Host, HostError
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _PCI = "/sys/bus/pci/devices/{}"
 _RESCAN = "/sys/bus/pci/rescan"
-_SETTLES_WITHIN_S = 10.0
-"""The driver initialises a GPU that comes back in a second or two; an undo as a whole has 15."""
-_POLL_S = 0.2
-_PERSISTENCE_DAEMON = "nvidia-persistenced"
+_OTHERWISE = "the removal would hang until they end"
 
 
 class GpuRemovedParameters(GpuParameters):
@@ -68,7 +63,7 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
     def prior(self, parameters: GpuRemovedParameters, gpu: int, host: Host) -> dict[str, str]:
         chosen = _chosen(parameters, gpu, host)
         for sample in chosen:
-            _refuse_users(host, sample, but=_PERSISTENCE_DAEMON)
+            refuse_users(host, sample, _OTHERWISE, but=PERSISTENCE_DAEMON)
         return {
             "pci": ",".join(f"{sample.pci_bus_id}.0" for sample in chosen),
             "persistent": ",".join(f"{sample.pci_bus_id}.0" for sample in chosen if sample.persistence_mode),
@@ -82,7 +77,7 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
             if sample.persistence_mode:
                 lines.append(f"GPU {sample.index}: nvidia-smi -pm 0: {smi(host, sample, '-pm', '0')}")
         for sample in chosen:
-            _refuse_users(host, sample, but=None)
+            refuse_users(host, sample, _OTHERWISE, but=None)
         written_at = datetime.now(UTC)
         for sample in chosen:
             path = _PCI.format(f"{sample.pci_bus_id}.0")
@@ -97,7 +92,7 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
         host.write_file(_RESCAN, "1")
         lines = [f"written: 1 to {_RESCAN}"]
         wanted = set(filter(None, undo_state.get("pci", "").split(",")))
-        back = _wait(lambda: wanted <= _answering(host).keys())
+        back = settles(lambda: wanted <= _answering(host).keys())
         lines.append(f"{len(wanted)} GPU(s) {'answer again' if back else 'do not all answer'}; {_nvml_count(host)}")
         found = _answering(host)
         for address in filter(None, undo_state.get("persistent", "").split(",")):
@@ -129,21 +124,6 @@ def _chosen(parameters: GpuRemovedParameters, gpu: int, host: Host) -> list[GpuS
     return chosen
 
 
-def _refuse_users(host: Host, sample: GpuSample, but: str | None) -> None:
-    """Raises HostError while any process, or any but one of that name, has the GPU open."""
-
-    def users() -> list[str]:
-        return [f"{u.pid} {u.command}" for u in host.gpu_users(sample.index) if but is None or but not in u.command]
-
-    # The daemon closes a GPU a moment after it was told to; nobody else is waited for.
-    if (but is None and _wait(lambda: not users())) or not (found := users()):
-        return
-    raise HostError(
-        f"GPU {sample.index} is open in {len(found)} process(es): {'; '.join(found[:3])}; the removal would hang until "
-        "they end: stop them first, monitors and the device plugin included"
-    )
-
-
 def _on_bus(host: Host, address: str) -> bool:
     try:
         host.read_file(f"{_PCI.format(address)}/vendor")
@@ -166,12 +146,3 @@ def _nvml_count(host: Host) -> str:
         return f"NVML counts {len(host.gpus())} GPUs"
     except HostError as error:
         return f"NVML says: {error}"
-
-
-def _wait(reached: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + _SETTLES_WITHIN_S
-    while not reached():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_S)
-    return True

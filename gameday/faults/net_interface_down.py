@@ -17,9 +17,11 @@ _UP_WITHIN_S = 20.0
 """Links train and the subnet manager answers within seconds; a switch port with spanning tree needs longer, and then
 the next of the agent's three attempts finds it."""
 _POLL_S = 0.2
-_KNOWN_ROUTE = {"dst", "gateway", "protocol", "scope", "prefsrc", "metric", "flags", "pref", "type"}
+_KNOWN_ROUTE = {"dst", "gateway", "table", "protocol", "scope", "prefsrc", "metric", "flags", "pref", "type"}
 _OF_THE_KERNEL = ("kernel", "ra")
 """Come back by themselves: with the address, and with the router's next advertisement."""
+_OF_AN_ADDRESS = ("local", "broadcast", "multicast", "anycast")
+"""Types of route that an address brings along, also where an older kernel names no protocol for them."""
 
 
 class InterfaceDownParameters(InterfaceParameters):
@@ -116,9 +118,19 @@ def _is_up(found: dict[str, Any]) -> bool:
 
 
 def _routes(host: Host, name: str, family: str) -> list[dict[str, Any]]:
-    """Those that somebody added; the kernel's own come with the addresses."""
-    shown = ask(host, "ip", "-j", family, "route", "show", "dev", name)
-    return [route for route in shown if route.get("protocol") not in _OF_THE_KERNEL]
+    """Those that somebody added, in every table; the kernel's own come with the addresses.
+
+    Those to a neighbour come first, as a gateway has to be reachable before a route may name it.
+    """
+    shown = ask(host, "ip", "-j", family, "route", "show", "table", "all", "dev", name)
+    added = [
+        route
+        for route in shown
+        if route.get("protocol") not in _OF_THE_KERNEL
+        and route.get("type") not in _OF_AN_ADDRESS
+        and route.get("table") != "local"
+    ]
+    return sorted(added, key=lambda route: "gateway" in route)
 
 
 def _addresses6(host: Host, name: str) -> list[str]:
@@ -135,19 +147,24 @@ def _missing(host: Host, name: str, before: dict[str, Any]) -> list[tuple[str, .
         ("ip", "-6", "addr", "add", one, "dev", name) for one in before.get("addresses", ()) if one not in now
     ]
     for family, routes in before.get("routes", {}).items():
-        there = [(route["dst"], route.get("gateway")) for route in _routes(host, name, family)]
+        there = [_identity(route) for route in _routes(host, name, family)]
         commands += [
             ("ip", family, "route", "replace", *_written(route, name))
             for route in routes
-            if (route["dst"], route.get("gateway")) not in there
+            if _identity(route) not in there
         ]
     return commands
+
+
+def _identity(route: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(route.get(key) for key in ("table", "dst", "gateway", "metric"))
 
 
 def _written(route: dict[str, Any], name: str) -> tuple[str, ...]:
     kind = (str(route["type"]),) if "type" in route else ()
     via = ("via", str(route["gateway"])) if "gateway" in route else ()
-    words = {"proto": "protocol", "scope": "scope", "src": "prefsrc", "metric": "metric", "pref": "pref"}
+    words = {"table": "table", "proto": "protocol", "scope": "scope", "src": "prefsrc"}
+    words |= {"metric": "metric", "pref": "pref"}
     rest = [word for option, key in words.items() if key in route for word in (option, str(route[key]))]
     onlink = ("onlink",) if "onlink" in route.get("flags", ()) else ()
     return (*kind, str(route["dst"]), *via, "dev", name, *rest, *onlink)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field
@@ -20,13 +19,17 @@ from gameday.plan.models import FaultParameters
 _WITHIN_S = 10.0
 _SAID_CHARACTERS = 300
 _LOOPBACK = "lo"
+_KUBELETS_PORT = "10250"
+"""Where others connect to the kubelet (KubeletConfiguration's default for `port`)."""
+_ALLOW = "set control_plane: true and allow the danger"
 
 
 class InterfaceParameters(FaultParameters):
     interface: str = Field(pattern=INTERFACE_NAME)
     """Name of the interface on the node, like ib0, bond0 or eth0."""
     control_plane: bool = False
-    """Also if the node lives by this interface: its default route or its kubelet's way to the API server."""
+    """Also if the node lives by this interface (its default route or its kubelet's way to the API server), or if nobody
+    can tell by which it does."""
 
     def dangers(self) -> dict[str, str]:
         why = f"{self.interface} may carry the node's own way to the API server, and so the order to end the fault"
@@ -65,11 +68,11 @@ def link(host: Host, name: str) -> dict[str, Any]:
 def target(parameters: InterfaceParameters, host: Host) -> dict[str, Any]:
     """The interface's link, where the fault may go in. Raises HostError where the node lives by it, and says why."""
     found = link(host, parameters.interface)
-    why = lifelines(host).get(parameters.interface)
-    if why and not parameters.control_plane:
+    why = None if parameters.control_plane else lifelines(host).get(parameters.interface)
+    if why:
         raise HostError(
             f"{parameters.interface} is not touched: {why}, so the order to end the fault would come through it too; "
-            "choose another interface, or set control_plane: true and allow the danger"
+            f"choose another interface, or {_ALLOW}"
         )
     return found
 
@@ -88,20 +91,29 @@ def lifelines(host: Host) -> dict[str, str]:
     for peer in _kubelets_peers(host):
         for route in ask(host, "ip", "-j", "route", "get", peer):
             found.setdefault(str(route.get("dev")), f"it carries the kubelet's connection to {peer}")
-    for name in [name for name in found if name != _LOOPBACK]:
-        below = [link(host, name).get("link"), *_members(host, name)]
-        for lower in filter(None, below):
-            found.setdefault(str(lower), f"{name} lies on it, and {found[name]}")
+    for top in [name for name in found if name != _LOOPBACK]:
+        below = [top]
+        for name in below:  # it grows: a VLAN on a bond on two ports
+            lower = [one for one in _directly_below(host, name) if one not in found]
+            found |= dict.fromkeys(lower, f"{top} lies on it, and {found[top]}")
+            below += lower
     return found
 
 
-def _members(host: Host, name: str) -> list[str]:
-    return [str(one.get("ifname")) for one in ask(host, "ip", "-j", "link", "show", "master", name)]
+def _directly_below(host: Host, name: str) -> list[str]:
+    """A VLAN's parent, a bond's or bridge's members."""
+    parent = link(host, name).get("link")
+    members = ask(host, "ip", "-j", "link", "show", "master", name)
+    return [*([str(parent)] if parent else []), *(str(one.get("ifname")) for one in members)]
 
 
-def _kubelets_peers(host: Host) -> Iterator[str]:
-    """Addresses that the kubelet is connected to, but for the machine's own."""
-    seen: set[str] = set()
+def _kubelets_peers(host: Host) -> list[str]:
+    """Addresses that the kubelet is connected to, but for the machine's own.
+
+    Raises HostError where it has connected to none: its way to the API server is then unknown.
+    """
+    peers: dict[str, None] = {}
+    connects = False
     for line in run(host, "ss", "-Htnp", "state", "established").splitlines():
         columns = line.split()
         if len(columns) < 5 or '"kubelet"' not in columns[4]:
@@ -111,6 +123,13 @@ def _kubelets_peers(host: Host) -> Iterator[str]:
         except ValueError:
             raise HostError(f"ss tells of a connection of the kubelet to {columns[3][:60]!r}, no address") from None
         mapped = getattr(peer, "ipv4_mapped", None) or peer
-        if not mapped.is_loopback and str(mapped) not in seen:
-            seen.add(str(mapped))
-            yield str(mapped)
+        if not mapped.is_loopback:
+            peers[str(mapped)] = None
+            connects = connects or columns[2].rpartition(":")[2] != _KUBELETS_PORT
+    if not connects:
+        raise HostError(
+            "no connection of a process `kubelet` to the API server is seen (ss): it runs within another program, as "
+            "k3s' does, or goes by way of a proxy on this node, so nobody knows which interface the node lives by; "
+            f"where it is another than the plan's, {_ALLOW}"
+        )
+    return list(peers)

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, get_args
 
 import gameday.faults
-from gameday.faults.base import Fault
+from gameday.faults.base import NODE, Fault
 from gameday.plan.models import FaultParameters
 
 
@@ -47,6 +47,11 @@ def parameter_models() -> dict[str, type[FaultParameters]]:
 def fault_for(parameters: FaultParameters) -> Fault[Any]:
     """Raises ValueError for a type nobody defines."""
     return _known(parameters.type)
+
+
+def takes_node_down(parameters: FaultParameters) -> bool:
+    """Whether the agent does not outlive the fault or cannot end it early, nor then any other pod of the node."""
+    return any(claim.what == NODE and not claim.shared for claim in fault_for(parameters).claims(parameters))
 
 
 def parse_parameters(data: dict[str, Any]) -> FaultParameters:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gameday.faults.base import NODE, CanaryJob, Claim, Evidence, Fault, Layer, Reach
-from gameday.faults.registry import fault_for
+from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
+from gameday.faults.registry import fault_for, takes_node_down
 from gameday.host.base import Host, HostError
 from gameday.host.privileges import PodSecurity
 from gameday.plan.fields import Duration, conflict, format_duration
@@ -34,7 +34,7 @@ class RepeatedParameters(FaultParameters):
             raise conflict(("type",), f"a fault of type {fault.type} cannot be repeated: repeat its parts instead")
         if "hold" in fault.model_fields_set and fault.hold != type(fault).model_fields["hold"].default:
             raise conflict(("hold",), "it stays in for half of `every` each time: write `hold` only outside")
-        if any(claim.what == NODE and not claim.shared for claim in fault_for(fault).claims(fault)):
+        if takes_node_down(fault):
             raise conflict(("type",), f"{fault.type} takes the agent down with it, which could not put it in again")
         return fault
 

@@ -8,6 +8,9 @@ from gameday.host.base import Host, HostError, ProgramResult
 
 _WITHIN_S = 120.0
 """systemd gives a unit 90 s to stop before it kills it (DefaultTimeoutStopSec)."""
+_STOPPED_WITH = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf")
+"""Reverses of Requires=, Requisite=, BindsTo= and PartOf=, each of which takes a unit down with the one it names
+(systemd.unit(5)); only WantedBy= does not."""
 _NOT_FOUND = 127
 _SAID_CHARACTERS = 300
 
@@ -29,10 +32,9 @@ class UnitState:
 
 def state_of(host: Host, unit: str) -> UnitState:
     """Raises HostError."""
-    done = _run(host, "systemctl", "show", unit, "--property=LoadState,ActiveState")
-    told = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
+    told = _show(host, unit, "LoadState", "ActiveState")
     if "LoadState" not in told or "ActiveState" not in told:
-        raise HostError(f"`systemctl show {unit}` does not tell the unit's state: {_said(done)}")
+        raise HostError(f"`systemctl show {unit}` does not tell the unit's state, only {told}")
     return UnitState(told["LoadState"], told["ActiveState"])
 
 
@@ -46,12 +48,27 @@ def running(host: Host, unit: str) -> UnitState:
     return found
 
 
+def stopped_with(host: Host, unit: str) -> tuple[str, ...]:
+    """The active units that systemd stops with this one, and does not start with it again. Raises HostError."""
+    found = [unit]
+    for one in found:  # it grows: what those that go take along goes too
+        told = _show(host, one, *_STOPPED_WITH)
+        others = dict.fromkeys(other for relation in _STOPPED_WITH for other in told.get(relation, "").split())
+        found += [other for other in others if other not in found and state_of(host, other).runs]
+    return tuple(found[1:])
+
+
+def resting(host: Host, *units: str) -> list[str]:
+    """Those that do not run. Raises HostError."""
+    return [unit for unit in units if not state_of(host, unit).runs]
+
+
 def stop(host: Host, unit: str) -> None:
     _run(host, "systemctl", "stop", unit)
 
 
-def start(host: Host, unit: str) -> None:
-    _run(host, "systemctl", "start", unit)
+def start(host: Host, *units: str) -> None:
+    _run(host, "systemctl", "start", *units)
 
 
 def going_down(host: Host) -> bool:
@@ -85,6 +102,11 @@ def cancel(host: Host, timer: str) -> bool:
         return False
     stop(host, f"{timer}.timer")
     return True
+
+
+def _show(host: Host, unit: str, *properties: str) -> dict[str, str]:
+    done = _run(host, "systemctl", "show", unit, f"--property={','.join(properties)}")
+    return dict(line.partition("=")[::2] for line in done.stdout.splitlines())
 
 
 def _run(host: Host, *argv: str) -> ProgramResult:

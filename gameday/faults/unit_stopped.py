@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.systemd import running, start, state_of, stop
+from gameday.faults.systemd import resting, running, start, state_of, stop, stopped_with
 from gameday.host.base import Host, HostError
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -35,7 +35,8 @@ class UnitStoppedFault(Fault[UnitStoppedParameters]):
     A unit that is not loaded or does not run is refused, so "running" is always
     what there was before. Stopping the host engine forgets what was injected
     into DCGM's cache and ends a pause; stopping nvidia-persistenced takes
-    persistence mode off the GPUs that it had put into it.
+    persistence mode off the GPUs that it had put into it. Units that systemd
+    stops along, because they require this one, are started again with it.
     """
 
     parameters: ClassVar[type[FaultParameters]] = UnitStoppedParameters
@@ -58,7 +59,8 @@ class UnitStoppedFault(Fault[UnitStoppedParameters]):
         return (Claim(taken.get(parameters.unit, parameters.unit)), Claim(NODE, shared=True))
 
     def prior(self, parameters: UnitStoppedParameters, gpu: int, host: Host) -> dict[str, str]:
-        return {"before": str(running(host, parameters.unit))}
+        before = str(running(host, parameters.unit))
+        return {"before": before, "with": " ".join(stopped_with(host, parameters.unit))}
 
     def inject(self, parameters: UnitStoppedParameters, gpu: int, host: Host) -> Evidence:
         before = self.prior(parameters, gpu, host)
@@ -69,7 +71,7 @@ class UnitStoppedFault(Fault[UnitStoppedParameters]):
             raise HostError(f"systemctl stop {parameters.unit} said yes, and the unit is {after}")
         lines = (
             f"before: {parameters.unit} {before['before']}",
-            f"systemctl stop {parameters.unit}",
+            f"systemctl stop {parameters.unit}" + (f", and with it {before['with']}" if before["with"] else ""),
             f"after: {after}",
         )
         return Evidence(lines=lines, written_at=written_at, undo_state=before)
@@ -80,12 +82,18 @@ class UnitStoppedFault(Fault[UnitStoppedParameters]):
                 raise HostError(f"{parameters.unit} runs again: somebody started it")
 
     def undo(self, parameters: UnitStoppedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        if state_of(host, parameters.unit).runs:
+        down = resting(host, *_units(parameters, undo_state))
+        if not down:
             return Evidence(lines=(f"{parameters.unit} runs already",))
-        start(host, parameters.unit)
-        return Evidence(lines=(f"systemctl start {parameters.unit}",))
+        start(host, *down)
+        return Evidence(lines=(f"systemctl start {' '.join(down)}",))
 
     def verify_undone(
         self, parameters: UnitStoppedParameters, gpu: int, host: Host, undo_state: dict[str, str]
     ) -> bool:
-        return state_of(host, parameters.unit).runs
+        return not resting(host, *_units(parameters, undo_state))
+
+
+def _units(parameters: UnitStoppedParameters, undo_state: dict[str, str]) -> tuple[str, ...]:
+    """The unit itself, and what systemd stops with it."""
+    return (parameters.unit, *undo_state.get("with", "").split())

@@ -11,12 +11,16 @@ from gameday.guard.look import Look
 
 @dataclass(frozen=True)
 class Finding:
-    """`ok` None: it could not be measured, and `why` says what was missing. `hint`: what a person can do."""
+    """`ok` None: it could not be measured, and `why` says what was missing. `hint`: what a person can do.
+
+    `nodes` are those that `why` may name beside the targets, so that a report can hide them.
+    """
 
     ok: bool | None
     measured: str
     why: str = ""
     hint: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 class Guardrail(ABC):

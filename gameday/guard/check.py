@@ -80,6 +80,7 @@ def note(run: Run, checked: Checked, phase: str, looks: int = 1) -> None:
             measured=finding.measured,
             ok=finding.ok,
             why=finding.why,
+            nodes=finding.nodes,
             looks=looks,
         )
     )

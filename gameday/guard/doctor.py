@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gameday.agent.security import security_of
-from gameday.agent.task import MarkTask
 from gameday.cluster.http import AdapterError
-from gameday.cluster.manifests import agent_pod
+from gameday.cluster.kubernetes import KubernetesError
+from gameday.cluster.manifests import agent_pod, gpu_canary
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
 from gameday.guard.check import check_all
@@ -26,8 +26,9 @@ from gameday.ledger.lease import CLUSTER_LEASE, holder_of, read_lease
 from gameday.ledger.ledger import stored_ledgers
 from gameday.ledger.undo import last_word
 from gameday.plan.models import ExpectedAlert
-from gameday.run.agents import AGENT_STARTS_WITHIN
+from gameday.run.agents import AGENT_STARTS_WITHIN, RESET_FIX, forbids_reset, mark_task
 from gameday.run.context import Run
+from gameday.run.leaving import pods_to_drain
 from gameday.run.stop import RefusedError
 
 # A kernel log may be silent for long, but a node that wrote nothing for a day into the store has no shipper.
@@ -53,6 +54,7 @@ def examine(run: Run, *, send_pod: bool) -> Iterator[Check]:
     parts: list[tuple[str, Callable[[Run], Iterator[Check]]]] = [
         ("kubernetes", _cluster),
         ("rights", _rights),
+        ("kubernetes", _canaries),
         ("prometheus", _prometheus),
         ("alertmanager", _alertmanager),
         ("targets", _targets),
@@ -79,9 +81,13 @@ def _cluster(run: Run) -> Iterator[Check]:
     yield Check("kubernetes", "no other game-day", held is None, str(held) if held else "nobody holds the lease", fix)
     ledgers = stored_ledgers(run.kubernetes)
     open_runs = [ledger.header.run_id for ledger in ledgers.ledgers if ledger.open_entries()]
-    left = [*open_runs, *ledgers.unreadable]
-    detail = f"open: {', '.join(left)}" if left else "no ledger holds an open entry"
-    yield Check("kubernetes", "nothing left to undo", not left, detail, "gameday reap" if left else "")
+    left = [f"open: {', '.join(open_runs)}"] if open_runs else []
+    left += [f"unreadable: {', '.join(ledgers.unreadable_parts)}"] if ledgers.unreadable_parts else []
+    fix = "gameday reap, which says what is in its way" if left else ""
+    yield Check("kubernetes", "nothing left to undo", not left, "; ".join(left) or "no ledger holds an open entry", fix)
+    fix = f"take it out, then kubectl -n {run.profile.namespace} delete that configmap; until then it is no target"
+    for node, why in ledgers.dirty_nodes.items():
+        yield Check("kubernetes", f"{node} is clean", None, why, fix)
 
 
 def _lease(run: Run) -> Any | None:
@@ -99,6 +105,20 @@ def _rights(run: Run) -> Iterator[Check]:
         why_not = run.kubernetes.may(right.verb, right.group, resource, subresource, right.namespace, right.name)
         fix = "kubectl apply -f deploy/rbac, and run as gameday-runner" if why_not else ""
         yield Check("rights", str(right), why_not is None, why_not or "granted", fix)
+
+
+def _canaries(run: Run) -> Iterator[Check]:
+    """Whether admission takes the GPU pods that a run sends through the scheduler; the first comes after the fault."""
+    manifest = gpu_canary(run.name("canary"), run_id=run.id, node="any", probe=run.probe)
+    ok: bool | None = True
+    detail, fix = f"PriorityClass {run.probe.priority_class}, image {run.probe.image}", ""
+    try:
+        run.kubernetes.create_pod(manifest, dry_run=True)
+    except KubernetesError as error:
+        # Anything else may be a webhook's that does not take part in dry runs.
+        ok, detail = False if error.status == 403 else None, error.cause
+        fix = "kubectl apply -f deploy/rbac, or set canary_priority_class in the cluster profile"
+    yield Check("kubernetes", "canaries are admitted", ok, detail, fix)
 
 
 def _prometheus(run: Run) -> Iterator[Check]:
@@ -211,7 +231,7 @@ def _agent_by_pod(run: Run) -> Iterator[Check]:
     if not run.targets:
         return
     node, name = run.targets[0].node, run.name("doctor")
-    task = MarkTask(run_id=run.id, node=node, marker=f"doctor-{run.id}")
+    task = mark_task(run, run.targets[0], f"doctor-{run.id}")
     manifest = agent_pod(
         name,
         task=task.model_dump_json(),
@@ -231,6 +251,7 @@ def _agent_by_pod(run: Run) -> Iterator[Check]:
                 lambda: (seen := pods.seen(name)) is not None and seen.ended, AGENT_STARTS_WITHIN.total_seconds()
             )
             seen_at, outcome, pod = datetime.now(UTC), last_word(pods, name), pods.seen(name)
+            log = run.kubernetes.pod_log(name) if outcome and task.reset_gpu is not None else ""
         finally:
             uid = run.kubernetes.delete_pod(name)
             pods.wait_gone(name, uid, _SYNCED_WITHIN_S)
@@ -241,6 +262,11 @@ def _agent_by_pod(run: Run) -> Iterator[Check]:
         yield Check("agent", "image", False, f"pod {name} on {node} left no word: {state}", fix)
         return
     yield Check("agent", "image", outcome.ok, outcome.error or f"{image} ran on {node}", "see the agent's own error")
+    if task.reset_gpu is not None and outcome.ok:
+        users = forbids_reset(log, {pod.uid for pod in pods_to_drain(run, node)})
+        said = "; ".join(users) or "nobody that stays when the node is drained"
+        fix = RESET_FIX if users else ""
+        yield Check("agent", f"GPU {task.reset_gpu} can be reset", not users, f"open in: {said}", fix)
     if outcome.written_at:
         early, late = (sent - outcome.written_at).total_seconds(), (outcome.written_at - seen_at).total_seconds()
         ahead = max(late, 0.0) - max(early, 0.0)

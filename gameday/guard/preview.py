@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from gameday.agent.task import InjectTask, MarkTask, RemediateTask
+from gameday.agent.task import InjectTask, RemediateTask
 from gameday.cluster.manifests import gpu_canary, gpu_job, misaligned_pod
 from gameday.faults.registry import fault_for
 from gameday.history.events import Step, Target
-from gameday.ledger.entries import RestoreNode
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
 from gameday.plan.fields import format_duration
 from gameday.plan.models import FaultParameters, RemediationAction
-from gameday.run.agents import AGENT_STARTS_WITHIN, DEADLINE_MARGIN, SentTask, agent_manifest, qa_task
+from gameday.run.agents import AGENT_STARTS_WITHIN, SentTask, agent_manifest, injector_deadline, mark_task, qa_task
 from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task, free_gpus
 from gameday.run.context import Run
-from gameday.run.targets import opt_in
+from gameday.run.leaving import pods_to_drain
+from gameday.run.targets import healthy_places
 
 Json = dict[str, Any]
 
@@ -66,7 +66,7 @@ def _object(version: str, kind: str, run: Run, name: str, content: Json) -> Json
 
 def _of_target(run: Run, target: Target, number: int) -> Iterator[Act]:
     plan, node = run.plan, target.node
-    marker = MarkTask(run_id=run.id, node=node, marker=run.marker(number))
+    marker = mark_task(run, target, run.marker(number))
     yield _agent(run, Step.BASELINE, "mark", number, marker, AGENT_STARTS_WITHIN, "a harmless line in the kernel log")
     yield from _canary(run, Step.BASELINE, "before", node, number)
     yield _injector(run, Step.INJECT, "inject", target, number, plan.fault)
@@ -74,14 +74,14 @@ def _of_target(run: Run, target: Target, number: int) -> Iterator[Act]:
     asks = plan.expect.topology_manager_rejects
     if asks and free_gpus(run, node) >= asks.gpus:
         name, why = run.name("misaligned", number), "a pod that no NUMA node can serve alone: to be rejected"
-        manifest = misaligned_pod(name, run_id=run.id, node=node, gpus=asks.gpus, cpus=asks.cpus)
+        manifest = misaligned_pod(name, run_id=run.id, node=node, probe=run.probe, gpus=asks.gpus, cpus=asks.cpus)
         yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
     if plan.expect.quarantine:
         name, why = run.name("canary", number), "a GPU pod that the quarantine must keep off this node"
-        manifest = gpu_canary(name, run_id=run.id, node=node)
+        manifest = gpu_canary(name, run_id=run.id, node=node, probe=run.probe)
         yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
         name, why = run.name("resubmit", number), "a GPU job that must run on a healthy node"
-        manifest = gpu_job(name, run_id=run.id, selector=opt_in(run))
+        manifest = gpu_job(name, run_id=run.id, selector=healthy_places(run), probe=run.probe)
         yield Act(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
     if plan.recover.remediation is not RemediationAction.NONE:
         yield from _repair(run, target, number)
@@ -104,10 +104,10 @@ def _repair(run: Run, target: Target, number: int) -> Iterator[Act]:
     recover, node = run.plan.recover, target.node
     cordoned = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"unschedulable": True}}
     yield Act(Step.RECOVER, "patch", f"node/{node}", "cordon it", node, cordoned)
-    for pod in run.gpu_pods_on(node):
+    for pod in pods_to_drain(run, node):
         metadata = {"name": pod.name, "namespace": pod.namespace}
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-        why = "its GPUs are to be repaired; its PodDisruptionBudgets are asked"
+        why = "its node is to be repaired; its PodDisruptionBudgets are asked"
         yield Act(Step.RECOVER, "evict", f"pod/{pod.namespace}/{pod.name}", why, node, eviction)
     if recover.fault_during:
         yield _injector(run, Step.RECOVER, "disturb", target, number, recover.fault_during)
@@ -117,12 +117,12 @@ def _repair(run: Run, target: Target, number: int) -> Iterator[Act]:
 
 
 def _return(run: Run, target: Target, number: int) -> Iterator[Act]:
-    before = run.before[target.node]
-    restore = RestoreNode(keys=run.quarantine_keys, unschedulable=before.unschedulable)
-    why = f"take off taints {', '.join(restore.keys)} if they came meanwhile; unschedulable: {restore.unschedulable}"
+    cordoned = run.plan.expect.cordoned or run.plan.recover.remediation is not RemediationAction.NONE
+    what = f"taints {', '.join(run.quarantine_keys)}" + (" and the cordon" if cordoned else "")
+    why = f"take off {what} if they came meanwhile"
     yield Act(Step.QA_NODE, "patch", f"node/{target.node}", why, target.node)
     name, why = run.name("return", number), "a GPU pod that must run there again"
-    manifest = gpu_canary(name, run_id=run.id, node=target.node)
+    manifest = gpu_canary(name, run_id=run.id, node=target.node, probe=run.probe)
     yield Act(Step.QA_NODE, "create", f"pod/{name}", why, target.node, manifest)
 
 
@@ -134,8 +134,7 @@ def _injector(run: Run, step: Step, purpose: str, target: Target, number: int, f
         fault=fault.model_dump(mode="json"),
         hold_s=fault.hold.total_seconds(),
     )
-    deadline = fault.hold + DEADLINE_MARGIN
-    return _agent(run, step, purpose, number, task, deadline, f"put in fault {fault.type}")
+    return _agent(run, step, purpose, number, task, injector_deadline(fault), f"put in fault {fault.type}")
 
 
 def _agent(

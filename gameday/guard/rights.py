@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gameday.guard.rails.disruption_budgets import moves_pods
 from gameday.plan.models import Plan, RemediationAction
+from gameday.run.leaving import moves_pods
 
 
 @dataclass(frozen=True)

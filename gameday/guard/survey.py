@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gameday.cluster.profile import ClusterProfile
 from gameday.history.journal import Journal
+from gameday.ledger.ledger import stored_ledgers
 from gameday.plan.load import LoadedPlan
 from gameday.run.context import Run, Servers
 from gameday.run.targets import choose_targets
@@ -35,6 +36,7 @@ def surveying(run_id: str, loaded: LoadedPlan, profile: ClusterProfile) -> Itera
 
 def choose(run: Run) -> None:
     """Choose the targets as the run would, and follow them. Raises RefusedError and AdapterError."""
+    run.dirty_nodes = stored_ledgers(run.kubernetes).dirty_nodes
     chosen = choose_targets(run)
     run.targets = chosen.targets
     run.follow_targets(chosen.snapshots)

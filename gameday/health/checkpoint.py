@@ -35,6 +35,9 @@ MOST_BYTES = 512 * 1024
 # How far back a first start reads, and the farthest a later one does: older faults need a person's judgement.
 _FIRST_LOOK_BACK_NS = 60 * 10**9
 LONGEST_LOOK_BACK_NS = 3600 * 10**9
+# How late one node's lines may reach the store and still be read after a start: the cursor is that of the fastest node.
+# What each node is done with is known of each (Seen).
+LATE_NS = 600 * 10**9
 _SAVE_EVERY_S = 10.0
 
 
@@ -72,7 +75,7 @@ class Checkpoint:
                 self._complain(error)
         if not self._saved_ns:
             return now - _FIRST_LOOK_BACK_NS
-        return min(max(self._saved_ns, now - LONGEST_LOOK_BACK_NS), now)
+        return min(max(self._saved_ns - LATE_NS, now - LONGEST_LOOK_BACK_NS), now)
 
     def seen(self, node: str) -> Seen:
         return read_seen(self._nodes.get(node))

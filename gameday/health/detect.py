@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gameday.cluster.loki import Follower, LogLine, LogStore
-from gameday.xid.lines import KernelEvent, recognise
+from gameday.xid.lines import KernelEvent, beat_uptime_s, recognise
 
-# Everything `recognise` can see, and the game-day's harmless markers, by which the log's lag is known in quiet times.
-_WANTED = r"(?i)(Xid|fallen off the bus|nvidia-peermem|gameday-agent: |gameday: marker )"
+# Everything `recognise` can see, and what tells in quiet times that the log goes on: the shipper's beat, and the
+# markers of game-days.
+_WANTED = r"(?i)(Xid|fallen off the bus|nvidia-peermem|gameday-agent: |gameday: (marker|beat))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class Detection:
     node: str
     line: LogLine
     event: KernelEvent | None
+    beat_s: float | None = None
+    """Where the line is the shipper's beat: seconds since the node's boot."""
 
 
 class Detector:
@@ -34,4 +37,5 @@ class Detector:
     def detections(self) -> Iterator[Detection]:
         """Blocks between lines. Raises AdapterError for a selector the store cannot parse."""
         for line in self._follower.entries():
-            yield Detection(line.label(self._node_label) or "", line, recognise(line.text))
+            node = line.label(self._node_label) or ""
+            yield Detection(node, line, recognise(line.text), beat_uptime_s(line.text))

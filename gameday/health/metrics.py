@@ -9,6 +9,8 @@ from gameday.xid.catalogue import sxids, xids
 from gameday.xid.lines import KernelEvent, Kind
 
 _PREFIX = "gameday_health"
+UNKNOWN_NODE = "unknown node"
+"""Why a line is ignored that is of no node of this cluster, as far as its label says."""
 # From a tail's own latency to the ceiling NVIDIA's acceptance tests allow for a cordon, 120 s (research 0, fact 9).
 _DECISION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
@@ -35,13 +37,27 @@ class Metrics:
             registry=registry,
         )
         self.log_lag = Gauge(
-            f"{_PREFIX}_log_lag_seconds", "From the newest followed line's time to its arrival here", registry=registry
+            f"{_PREFIX}_log_lag_seconds",
+            "From the time of the last line that is younger than this process to its arrival here",
+            registry=registry,
         )
         self.stream_connected = Gauge(
             f"{_PREFIX}_log_stream_connected", "1 while the log store's tail is followed", registry=registry
         )
         self.ignored_lines = Counter(
             f"{_PREFIX}_ignored_lines", "Recognised lines not acted upon", ["why"], registry=registry
+        )
+        self.ignored_lines.labels(UNKNOWN_NODE)  # a counter that begins at 1 has no increase
+        self.last_line = Gauge(
+            f"{_PREFIX}_last_line_timestamp_seconds",
+            "The time of the node's newest line, or when one began to be awaited, where shippers beat; Unix seconds",
+            ["node"],
+            registry=registry,
+        )
+        self.withheld = Counter(
+            f"{_PREFIX}_withheld_quarantines",
+            "Quarantining lines of nodes left untainted, as too many others had just been tainted",
+            registry=registry,
         )
         self.write_failures = Counter(
             f"{_PREFIX}_write_failures",
@@ -68,6 +84,11 @@ class Metrics:
             self._shown[node] = wanted
         else:
             self._shown.pop(node, None)
+
+    def forget(self, node: str) -> None:
+        """Of a node that is gone."""
+        self.show_active(node, [])
+        self.last_line.remove(node)
 
 
 def _kind_label(kind: Kind) -> str:

@@ -20,7 +20,11 @@ REASON = "gameday.dev/faulty-reason"
 LONGEST_ANNOTATION = 2048
 _LONGEST_WHY = 160
 MOST_FAULTS = 64
-_MOST_SEEN_LINES = 16
+MOST_SEEN_LINES = 16
+DISORDER_S = 1.0
+"""How far a line's stamp may be behind that of the line before it: printk takes the clock before it takes its place in
+the ring buffer (kernel/printk/printk.c, vprintk_store), so lines of two CPUs can change places. Milliseconds; a second
+is ample."""
 _LONGEST_BOOT = 64  # a bootID is a UUID, 36 characters
 _DIGEST_BYTES = 8
 _Digest = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * _DIGEST_BYTES}}}$")]
@@ -31,23 +35,37 @@ class _Note(BaseModel):
 
 
 class Seen(_Note):
-    """Which lines were acted upon; needed after the taint is gone, as a shipper that starts again repeats its log."""
+    """How far a node's kernel log is done with; a shipper that starts again ships all of it again."""
 
     boot: str = Field(default="", max_length=_LONGEST_BOOT)
-    """The bootID under which the newest of `lines` was acted upon."""
+    """The bootID under which the newest line was seen."""
     until_ns: int = 0
-    """Lines before this are done with; Unix ns."""
-    lines: tuple[_Digest, ...] = Field(default=(), max_length=_MOST_SEEN_LINES)
-    """Digests of the newest quarantining lines."""
+    """Lines that the log store has up to this are done with; Unix ns."""
+    until_uptime_s: float = 0.0
+    """The highest stamp of that boot's recognised lines: the log is in order but for DISORDER_S."""
+    lines: tuple[_Digest, ...] = Field(default=(), max_length=MOST_SEEN_LINES)
+    """Digests of the newest quarantining lines: by these, lines within DISORDER_S of the highest stamp are known."""
 
-    def plus(self, boot: str, until_ns: int, line: str) -> Seen:
-        lines = (*self.lines, line)[-_MOST_SEEN_LINES:]
-        return Seen(boot=boot[:_LONGEST_BOOT], until_ns=max(self.until_ns, until_ns), lines=lines)
+    def past(self, boot: str, until_ns: int, uptime_s: float | None) -> Seen:
+        """After a line of this boot; `uptime_s` None where it bears no stamp, or one that may be another boot's."""
+        boot = boot[:_LONGEST_BOOT]
+        mark, lines = (self.until_uptime_s, self.lines) if boot == self.boot else (0.0, ())
+        if uptime_s is not None and uptime_s > mark:
+            lines = lines if uptime_s - DISORDER_S <= mark else ()
+            mark = uptime_s
+        return Seen(boot=boot, until_ns=max(self.until_ns, until_ns), until_uptime_s=mark, lines=lines)
 
-    def merged(self, newer: Seen) -> Seen:
-        lines = (*(line for line in self.lines if line not in newer.lines), *newer.lines)
-        until_ns = max(self.until_ns, newer.until_ns)
-        return Seen(boot=newer.boot or self.boot, until_ns=until_ns, lines=lines[-_MOST_SEEN_LINES:])
+    def plus(self, line: str) -> Seen:
+        return self.model_copy(update={"lines": (*self.lines, line)[-MOST_SEEN_LINES:]})
+
+    def merged(self, other: Seen) -> Seen:
+        """Both, where one was saved later than the other."""
+        newer, older = (self, other) if self.until_ns >= other.until_ns else (other, self)
+        if newer.boot != older.boot:
+            return newer
+        lines = (*(line for line in older.lines if line not in newer.lines), *newer.lines)
+        mark = max(newer.until_uptime_s, older.until_uptime_s)
+        return newer.model_copy(update={"until_uptime_s": mark, "lines": lines[-MOST_SEEN_LINES:]})
 
 
 class Fault(_Note):
@@ -149,6 +167,8 @@ class NodeView:
     taints: tuple[tuple[tuple[str, str], ...], ...]
     """Whole and in order, so that writing them back loses nothing."""
     reason: str | None
+    has_gpus: bool
+    """By the label for which deploy/dmesg-shipper runs there."""
 
     @classmethod
     def of(cls, node: dict[str, object]) -> NodeView:
@@ -162,6 +182,7 @@ class NodeView:
             boot_id=str(_mapping(status.get("nodeInfo")).get("bootID", "")),
             taints=tuple(tuple(sorted(taint.items())) for taint in taints) if isinstance(taints, list) else (),
             reason=_text(annotations.get(REASON)),
+            has_gpus=_mapping(meta.get("labels")).get("nvidia.com/gpu.present") == "true",
         )
 
     def taints_with(self, key: str) -> list[Taint]:
@@ -186,9 +207,19 @@ class NodeState:
     """Oldest first; empty unless the node is, or is about to be, quarantined."""
     seen: Seen = field(default_factory=Seen)
     old_until_ns: int = 0
-    """Lines before this were handled by an earlier process."""
+    """Lines up to this were handled by an earlier process."""
+    mark_ns: int = 0
+    """The store's time of the line with the highest stamp, where this process read it."""
+    boot_known_ns: int = 0
+    """Since when the node is known under its boot; lines from before may be those of the boot before."""
     boot_since: datetime | None = None
     """The last moment the node was still known under its previous boot."""
+    past_unknown: bool = False
+    """Nothing is known of the lines that this boot had before this process saw the node."""
+    history_until_s: float | None = None
+    """Lines with stamps up to this are from before anything was known of the node."""
+    quarantined_at: datetime | None = None
+    """When its present quarantine was decided."""
     last_seen_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     recent: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """Digests of the newest recognised lines of this boot."""

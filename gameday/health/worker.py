@@ -12,7 +12,7 @@ import random
 import time
 from collections import deque
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import urllib3
 from kubernetes.client.exceptions import ApiException
@@ -22,8 +22,8 @@ from gameday.health.api import Api, reason_of
 from gameday.health.checkpoint import Checkpoint
 from gameday.health.detect import Detection
 from gameday.health.events import NodeEvents
-from gameday.health.metrics import Metrics
-from gameday.health.model import Fault, NodeState, NodeView, Taint
+from gameday.health.metrics import UNKNOWN_NODE, Metrics
+from gameday.health.model import Fault, NodeState, NodeView, Seen, Taint
 from gameday.health.quarantine import Quarantine, Written
 from gameday.xid.decide import Decision, Outcome, Policy, decide
 from gameday.xid.lines import KernelEvent, Kind
@@ -34,6 +34,11 @@ RETRY_S = (0.25, 10.0)
 """The pause after a first failure, and the longest; doubled in between."""
 
 _HELD = 1000
+# The brake: half of the cluster's nodes within five minutes, as NVSentinel's breaker (research 1.2). So many at once
+# are a wrong log more often than broken GPUs. Four are always allowed (our choice), as half of a few is soon reached.
+_BRAKE_WINDOW = timedelta(minutes=5)
+_BRAKE_SHARE = 0.5
+_BRAKE_LEAST = 4
 # How long what a watch says may be older than our own last write; later, a lower resourceVersion means the
 # API server was restored from a backup, and the watch is right.
 _STALE_S = 5.0
@@ -62,16 +67,18 @@ class Worker:
         self._events = NodeEvents(api)
         self._quarantine = Quarantine(api, options.taint, options.policy)
         self._checkpoint = Checkpoint(api, options.namespace)
+        self._started_ns = time.time_ns()
         self._handled_ns = 0
-        self._repeated_until_ns = 0
+        self._all_known = False
+        self._beating = False
 
     def load(self) -> int:
         """Where to begin reading the log, Unix ns; to be called first. Raises as Checkpoint.load does."""
-        self._repeated_until_ns = self._checkpoint.load()
-        return self._repeated_until_ns
+        return self._checkpoint.load()
 
     def all_nodes_known(self) -> None:
         """Every node there is has been given to `node`: what is remembered of others is of no use."""
+        self._all_known = True
         self._checkpoint.keep_only(self._states.keys())
 
     def due_in(self) -> float:
@@ -99,63 +106,89 @@ class Worker:
         if state is None:
             noted = self._checkpoint.seen(view.name)
             state = self._states[view.name] = nodes.first_seen(view, noted, self._options.taint.key, now)
+            state.past_unknown = not self._all_known and state.seen == Seen()
             self._refresh(view.name, state)
-            held = [detection for detection in self._held if detection.node == view.name]
-            for detection in held:
-                self._held.remove(detection)
-                self.line(detection)
-            return
-        if _is_stale(view, state):
-            return
-        ended = nodes.seen_again(state, view, self._options.taint.key, now)
-        self._refresh(view.name, state)
-        self._tell_ended(view.name, state, ended)
+            if self._beating and view.has_gpus:
+                self._metrics.last_line.labels(view.name).set(time.time())
+        else:
+            if _is_stale(view, state):
+                return
+            ended = nodes.seen_again(state, view, self._options.taint.key, now)
+            self._refresh(view.name, state)
+            self._tell_ended(view.name, state, ended)
+        for detection in [detection for detection in self._held if detection.node == view.name]:
+            self._held.remove(detection)
+            self._handle(detection)
 
     def node_gone(self, name: str) -> None:
         self._states.pop(name, None)
         self._unwritten.discard(name)
         self._checkpoint.forget(name)
-        self._metrics.show_active(name, [])
+        self._metrics.forget(name)
         self._count_quarantined()
 
     def line(self, detection: Detection) -> None:
-        line, event = detection.line, detection.event
-        self._metrics.log_lag.set(max(0.0, time.time() - line.ns / 1e9))
-        self._handled_ns = max(self._handled_ns, min(line.ns, time.time_ns()))
-        if event is None:
-            return
+        ns = detection.line.ns
+        if ns >= self._started_ns:
+            self._metrics.log_lag.set(max(0.0, time.time() - ns / 1e9))
+        self._handled_ns = max(self._handled_ns, min(ns, time.time_ns()))
         state = self._states.get(detection.node)
         if state is None:
-            # A node the watch has not shown yet; it may have joined while the API server was away.
-            self._metrics.ignored_lines.labels("unknown node").inc()
+            self._metrics.ignored_lines.labels(UNKNOWN_NODE).inc()
+        else:
+            self._hear(detection, state)
+        if detection.event is not None:
+            self._handle(detection)
+
+    def _hear(self, detection: Detection, state: NodeState) -> None:
+        """Of shippers that do not beat nobody can say when they should have sent a line."""
+        if detection.beat_s is not None:
+            nodes.beat(state, detection.beat_s)
+            if not self._beating:
+                self._beating = True
+                for name, other in self._states.items():
+                    if other.view and other.view.has_gpus:
+                        self._metrics.last_line.labels(name).set(time.time())
+        if self._beating:
+            self._metrics.last_line.labels(detection.node).set(detection.line.ns / 1e9)
+
+    def _handle(self, detection: Detection) -> None:
+        line, event = detection.line, detection.event
+        assert event
+        state = self._states.get(detection.node)
+        # A node that the watch does not show yet may have joined while the API server was away; so may a boot.
+        if state is None or nodes.may_be_of_next_boot(state, line, event):
             self._held.append(detection)
             return
         if why := nodes.why_ignored(state, line, event):
             self._metrics.ignored_lines.labels(why).inc()
             return
         self._metrics.count(detection.node, event)
+        self._obey(detection, event, state)
+        if not state.unwritten:
+            # Else it would be done with before the node says what it led to; `_write` notes it.
+            self._checkpoint.note(detection.node, state.seen)
+
+    def _obey(self, detection: Detection, event: KernelEvent, state: NodeState) -> None:
         if event.kind is Kind.GPU_RESET:
             if event.success:
-                ended = nodes.gpu_was_reset(state, event.pci, line.at, datetime.now(UTC))
+                ended = nodes.gpu_was_reset(state, event.pci, detection.line.at, datetime.now(UTC))
                 self._refresh(detection.node, state)
                 self._tell_ended(detection.node, state, ended)
             return
         self._act(detection, event, state, decide(event, self._options.policy))
 
     def _act(self, detection: Detection, event: KernelEvent, state: NodeState, decision: Decision) -> None:
-        if decision.outcome is Outcome.NOTHING:
-            return
-        if decision.outcome is Outcome.QUARANTINE:
-            nodes.accept(state, detection.line, event, decision)
-            self._refresh(detection.node, state)
-        elif detection.line.ns <= self._repeated_until_ns:
-            return  # an earlier process has told of it
+        match decision.outcome:
+            case Outcome.NOTHING:
+                return
+            case Outcome.QUARANTINE:
+                act = self._quarantine_it(detection, event, state, decision)
+            case Outcome.WORKLOAD:
+                act = "the workload's own error, node kept"
+            case Outcome.EVENT:
+                act = "recorded only"
         where = f" on {event.pci}" if event.pci else ""
-        act = {
-            Outcome.QUARANTINE: f"node quarantined, remedy: {decision.remedy}",
-            Outcome.WORKLOAD: "the workload's own error, node kept",
-            Outcome.EVENT: "recorded only",
-        }[decision.outcome]
         self._tell(
             detection.node,
             state,
@@ -164,6 +197,27 @@ class Worker:
             detection.line.at,
             warning=decision.outcome is not Outcome.WORKLOAD,
         )
+
+    def _quarantine_it(self, detection: Detection, event: KernelEvent, state: NodeState, decision: Decision) -> str:
+        """What was done, in words."""
+        now = datetime.now(UTC)
+        nodes.remember(state, detection.line, event)
+        if nodes.is_history(state, event):
+            return "from before anything was known of this node, so it is recorded only"
+        if not state.faults and self._is_braked(now):
+            self._metrics.withheld.inc()
+            return "NOT quarantined, as too many nodes were within five minutes: taint it by hand if this is true"
+        nodes.accept(state, detection.line, event, decision, now)
+        self._refresh(detection.node, state)
+        return f"node quarantined, remedy: {decision.remedy}"
+
+    def _is_braked(self, now: datetime) -> bool:
+        newly = [
+            state.quarantined_at
+            for state in self._states.values()
+            if state.faults and state.quarantined_at and state.quarantined_at > now - _BRAKE_WINDOW
+        ]
+        return len(newly) >= max(_BRAKE_LEAST, _BRAKE_SHARE * len(self._states))
 
     def _write(self, name: str) -> None:
         state = self._states[name]

@@ -8,6 +8,7 @@ for durations; `monotonic` is only comparable within one `boot`.
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -222,9 +223,19 @@ class AlertSeen(_Event):
     node: str | None
     expected: bool
     at: AwareDatetime
+    since: AwareDatetime | None = Field(
+        default=None, description="when its condition began to hold (Prometheus' activeAt); None where nobody told"
+    )
     at_baseline: bool = Field(default=False, description="already there before the fault; never blamed on it")
+    background: bool = Field(default=False, description="one that the cluster profile calls background")
     silenced: bool = False
+    inhibited: bool = Field(default=False, description="muted by another alert: held, and nobody is told")
     receivers: tuple[str, ...] = ()
+
+    @property
+    def label_set(self) -> str:
+        """What tells it from its like, its name among it: a rule by GPU and code fires for one node several times."""
+        return json.dumps(self.labels, sort_keys=True)
 
 
 class TaintSeen(_Event):
@@ -234,6 +245,7 @@ class TaintSeen(_Event):
     present: bool
     manager: str | None = Field(description="managedFields manager that owns it; None where the server tells none")
     at: AwareDatetime
+    at_baseline: bool = Field(default=False, description="of an incident: it stood when the window began")
 
 
 class ConditionSeen(_Event):
@@ -414,6 +426,7 @@ class GuardChecked(_Event):
     measured: str = Field(description="empty where it could not be measured")
     ok: bool | None = Field(description="None where it could not be measured")
     why: str = Field(default="", description="what is wrong, or why it could not be measured")
+    nodes: tuple[str, ...] = Field(default=(), description="nodes that `why` speaks of, beside the targets")
     looks: int = Field(default=1, description="how often it was looked at in this phase, this time included")
 
 

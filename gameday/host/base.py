@@ -140,6 +140,7 @@ class GpuUser(BaseModel):
 
     pid: int
     command: str
+    pod: str = Field(default="", description="UID of its pod; empty: of the host's own processes")
 
 
 class Host(Protocol):

@@ -20,6 +20,8 @@ _MODULE = "gameday.host.worker"
 _GONE_WITHIN_S = 10.0
 """A killed process is gone once the driver has freed its memory: 80 GiB take about a second."""
 _COMMAND_CHARACTERS = 100
+_POD = re.compile(r"[-/]pod([0-9a-f][0-9a-f_-]{31,35})\b")
+"""In a cgroup's path, by either cgroup driver; systemd's writes `_` for `-`. A static pod's UID has no dashes."""
 _MINOR = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
 
 
@@ -86,10 +88,18 @@ def device_users(proc: Path, pci: str) -> tuple[GpuUser, ...]:
         raise HostError(f"{information} names no `Device Minor`, so nobody knows who uses the GPU")
     device = f"/dev/nvidia{minor[1]}"
     return tuple(
-        GpuUser(pid=pid, command=" ".join(argv)[:_COMMAND_CHARACTERS])
+        GpuUser(pid=pid, command=" ".join(argv)[:_COMMAND_CHARACTERS], pod=_pod_of(proc / str(pid)))
         for pid, argv in _processes(proc)
         if _has_open(proc / str(pid) / "fd", device)
     )
+
+
+def _pod_of(process: Path) -> str:
+    try:
+        found = _POD.search((process / "cgroup").read_text())
+    except OSError:
+        return ""  # it ended meanwhile
+    return found[1].replace("_", "-") if found else ""
 
 
 def _has_open(descriptors: Path, device: str) -> bool:

@@ -25,6 +25,8 @@ _MAX_FILE_BYTES = 1024 * 1024
 _FOLDERS = ("sys", "proc/sys")
 _PLAIN_FILES = ("/etc/nccl.conf",)
 """All that faults may read and write: kernel settings, and NCCL's host-wide configuration."""
+_DRIVER = "/run/nvidia/driver"
+"""Where the GPU operator mounts the root of its driver container, which then holds nvidia-smi and the host does not."""
 _NAMESPACES = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pid", "--")
 
 
@@ -76,8 +78,7 @@ class RealHost:
     def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
         from gameday.host.program import run_program  # noqa: PLC0415 - few roles run programs
 
-        wrapper = _NAMESPACES if self._in_container() else ()
-        return run_program([*wrapper, *argv], timeout_s, shown=argv)
+        return run_program([*self._way_in(argv[0]), *argv], timeout_s, shown=argv)
 
     def read_file(self, path: str) -> str:
         descriptor = self._open(path, os.O_RDONLY)
@@ -149,6 +150,13 @@ class RealHost:
         if not pci:
             raise HostError(f"no GPU {gpu} whose PCI address NVML tells, so nobody knows who uses it")
         return device_users(self._root / "proc", pci)
+
+    def _way_in(self, program: str) -> tuple[str, ...]:
+        """What stands before a program's name so that it is the host's, or the driver container's."""
+        if not self._in_container():
+            return ()
+        in_driver = program == "nvidia-smi" and (self._root / f"proc/1/root{_DRIVER}/usr/bin/nvidia-smi").exists()
+        return (*_NAMESPACES, "chroot", _DRIVER) if in_driver else _NAMESPACES
 
     def _in_container(self) -> bool:
         """Whether process 1 lives in another mount namespace: then it is the host's init, seen through hostPID."""

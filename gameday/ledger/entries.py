@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from gameday.history.events import Cleanliness, Taint
+from gameday.history.events import Cleanliness, NodeSnapshot, Taint
 
 
 class _Model(BaseModel):
@@ -45,10 +45,16 @@ class RestoreNode(_Model):
 
     kind: Literal["restore-node"] = "restore-node"
     keys: tuple[str, ...]
-    unschedulable: bool
+    unschedulable: bool | None = Field(
+        description="what the cordon is set to; None leaves it alone: neither the plan nor we cordon this node"
+    )
 
     def unwanted(self, taint: Taint) -> bool:
         return taint.key in self.keys
+
+    def fits(self, node: NodeSnapshot) -> bool:
+        """Whether the node is as this would have it."""
+        return self.unschedulable in (None, node.unschedulable) and not any(map(self.unwanted, node.taints))
 
 
 Undo = Annotated[DeletePod | DeleteJob | TakeOutFault | RestoreNode, Field(discriminator="kind")]

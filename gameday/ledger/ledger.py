@@ -10,7 +10,7 @@ from typing import Any
 
 from gameday.cluster.kubernetes import Kubernetes, KubernetesError
 from gameday.history.events import Cleanliness
-from gameday.ledger.entries import Entry, Header, Undo
+from gameday.ledger.entries import Entry, Header, TakeOutFault, Undo
 
 LEDGER_LABEL = "gameday.dev/ledger"
 _HEADER = "run.json"
@@ -26,12 +26,33 @@ def ledger_name(run_id: str) -> str:
     return f"gameday-run-{run_id}"
 
 
+def still_in(run_id: str, entry: Entry) -> str:
+    """Of a node on which an entry was found dirty, why nothing may begin there, and whose record says so."""
+    return f"still has what run {run_id} left and nobody took out: {entry.act} (ConfigMap {ledger_name(run_id)})"
+
+
 @dataclass(frozen=True)
 class StoredLedgers:
     """Every ledger of the cluster. `unreadable` names ConfigMaps that are labelled as one and do not say whose."""
 
     ledgers: tuple[StoredLedger, ...]
     unreadable: tuple[str, ...]
+
+    @property
+    def dirty_nodes(self) -> dict[str, str]:
+        """By node: what was found still in it and waits for a person, so that nothing may begin there."""
+        return {
+            entry.node: still_in(ledger.header.run_id, entry)
+            for ledger in self.ledgers
+            for entry in ledger.entries
+            if entry.node and entry.settled is Cleanliness.DIRTY
+        }
+
+    @property
+    def unreadable_parts(self) -> tuple[str, ...]:
+        """The unreadable ConfigMaps and, as `<run>/<key>`, the unreadable entries of the others."""
+        keys = (f"{ledger.header.run_id}/{key}" for ledger in self.ledgers for key in ledger.unreadable)
+        return (*self.unreadable, *keys)
 
 
 @dataclass(frozen=True)
@@ -93,7 +114,9 @@ class Ledger:
         goes: whoever finds it open before undoes it again, which changes
         nothing. Anything else is written at once.
         """
-        self._keep(entry.model_copy(update={"settled": cleanliness, "by": by, "evidence": _cut(evidence)}))
+        # What was learned since the caller took the entry is kept.
+        known = self._entries.get(entry.id, entry)
+        self._keep(known.model_copy(update={"settled": cleanliness, "by": by, "evidence": _cut(evidence)}))
         if cleanliness is not Cleanliness.CLEAN:
             self.flush()
 
@@ -136,6 +159,13 @@ class Ledger:
 
     def open_entries(self) -> list[Entry]:
         return StoredLedger(self.header, tuple(self._entries.values())).open_entries()
+
+    def fault_on(self, node: str | None) -> Cleanliness:
+        """What is known of the faults on a node: clean once each was read back as out."""
+        found = [e.settled for e in self._entries.values() if isinstance(e.undo, TakeOutFault) and e.node == node]
+        if Cleanliness.DIRTY in found:
+            return Cleanliness.DIRTY
+        return Cleanliness.CLEAN if set(found) <= {Cleanliness.CLEAN} else Cleanliness.UNKNOWN
 
     def all_clean(self) -> bool:
         return all(entry.settled is Cleanliness.CLEAN for entry in self._entries.values())

@@ -22,10 +22,12 @@ from gameday.cluster.pods import PodFollower
 from gameday.history.events import Cleanliness
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, TakeOutFault, Undo
 from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases, delete_lease, is_ours, lives_under
-from gameday.ledger.ledger import Ledger, StoredLedger, StoredLedgers, stored_ledgers
+from gameday.ledger.ledger import Ledger, StoredLedger, StoredLedgers, still_in, stored_ledgers
 from gameday.ledger.undo import undo_entry
 
 _SYNCED_WITHIN_S = 10.0
+STRAY = "stray"
+"""The entry of a pod that no ledger names."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,13 @@ class Reaped:
     entry: Entry
     cleanliness: Cleanliness
     evidence: tuple[str, ...]
+
+    def told(self) -> str:
+        """In one line; of what is not clean, on which node it is and why nothing better can be said."""
+        said = f"run {self.run_id}: {self.entry.act}: {self.cleanliness}"
+        if self.cleanliness is Cleanliness.CLEAN:
+            return said
+        return f"{said} (node {self.entry.node or 'none'}; {'; '.join(self.evidence) or 'no evidence'})"
 
 
 @dataclass(frozen=True)
@@ -52,10 +61,20 @@ class ReapResult:
         return not self.unreadable and all(one.cleanliness is Cleanliness.CLEAN for one in self.reaped)
 
     @property
+    def news(self) -> dict[str, list[Reaped]]:
+        """By run: what was found otherwise than it stood in the ledger. What a clean run's late pod was is no news."""
+        found: dict[str, list[Reaped]] = {}
+        for one in self.reaped:
+            swept = one.entry.id == STRAY and one.cleanliness is Cleanliness.CLEAN
+            if one.entry.settled is not one.cleanliness and not swept:
+                found.setdefault(one.run_id, []).append(one)
+        return found
+
+    @property
     def dirty_nodes(self) -> dict[str, str]:
         """By node: what is still in it and waits for a person, so that nothing may begin there."""
         return {
-            one.entry.node: f"still has what run {one.run_id} left and nobody took out: {one.entry.act}"
+            one.entry.node: still_in(one.run_id, one.entry)
             for one in self.reaped
             if one.entry.node and one.cleanliness is Cleanliness.DIRTY
         }
@@ -184,7 +203,7 @@ def _sweep(kubernetes: Kubernetes, run_id: str, pod: Any) -> Reaped:
     """Delete a pod, or its job, whose request reached the server after its ledger had gone: a request may be under way
     for long when its sender sleeps or dies."""
     now, node, undo = datetime.now(UTC), pod.spec.node_name, _undo_of_stray(pod)
-    entry = Entry(id="stray", seq=0, act="make what no ledger names", node=node, undo=undo, expires=now)
+    entry = Entry(id=STRAY, seq=0, act="make what no ledger names", node=node, undo=undo, expires=now)
     with PodFollower(kubernetes, run_id) as followed:
         followed.wait_synced(_SYNCED_WITHIN_S)
         done = undo_entry(kubernetes, entry, run_id, followed)
@@ -219,7 +238,7 @@ def _reap_one(kubernetes: Kubernetes, stored: StoredLedger, lost: list[str] | tu
 def _undo(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollower) -> Reaped:
     """A ledger that cannot be written costs the next entry nothing: this one stays open and is undone again."""
     run_id = ledger.header.run_id
-    done = undo_entry(kubernetes, entry, run_id, pods)
+    done = undo_entry(kubernetes, entry, run_id, pods, ledger=ledger)
     try:
         ledger.settle(entry, done.cleanliness, "reaper", done.evidence)
         ledger.flush()

@@ -15,17 +15,20 @@ from pydantic import TypeAdapter
 
 from gameday.agent.security import security_of
 from gameday.agent.task import InjectedNote, Outcome, PriorNote, UndoTask
-from gameday.cluster.kubernetes import Kubernetes, KubernetesError
+from gameday.cluster.kubernetes import Kubernetes, KubernetesError, snapshot
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodFollower
 from gameday.history.events import Cleanliness
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault
+from gameday.ledger.ledger import Ledger
 
-# An undo must end inside the 30 s Prefect grants a cancelled run (research/prefect.md). An agent that needs longer
-# goes on by itself (its grace is 60 s), the entry stays open, and the reaper looks at it later.
+# After a signal an undo has to end inside the 30 s Prefect grants a cancelled run (research/prefect.md). An agent that
+# needs longer goes on by itself (its grace is 60 s), the entry stays open, and the reaper looks at it later.
 _GONE_WITHIN_S = 15.0
 _SECOND_AGENT_DEADLINE = timedelta(seconds=60)
-_SECOND_AGENT_WITHIN_S = 10.0
+# As long as the first agent had to start (run/agents.py), for it may have to wait for its image as well.
+_SECOND_AGENT_WITHIN_S = 60.0
+_SECOND_AGENT_AFTER_SIGNAL_S = 10.0
 _NOTES: TypeAdapter[PriorNote | InjectedNote] = TypeAdapter(PriorNote | InjectedNote)
 
 
@@ -37,11 +40,20 @@ class Undone:
 
 
 def undo_entry(
-    kubernetes: Kubernetes, entry: Entry, run_id: str, pods: PodFollower, known: Any | None = None
+    kubernetes: Kubernetes,
+    entry: Entry,
+    run_id: str,
+    pods: PodFollower,
+    known: Any | None = None,
+    *,
+    ledger: Ledger | None = None,
+    after_signal: bool = False,
 ) -> Undone:
     """Undo one entry; never raises for a cluster that does not answer, but says unknown and why.
 
-    `known`: the entry's node as a watch last saw it, which saves a reading before the write.
+    `known`: the entry's node as a watch last saw it, which saves a reading before the write. `ledger`: the entry's,
+    which learns what a second agent has to know, and says whether the faults on a node are out; a stray has none.
+    `after_signal`: somebody's own limit is running, so that a second agent is waited for less long.
     """
     try:
         match entry.undo:
@@ -50,8 +62,11 @@ def undo_entry(
             case DeleteJob(job=name):
                 return _delete_job(kubernetes, name, pods)
             case TakeOutFault() as fault:
-                return _take_out(kubernetes, entry, fault, run_id, pods)
+                return _take_out(kubernetes, entry, fault, run_id, pods, ledger, after_signal=after_signal)
             case RestoreNode() as restore:
+                fault_is = ledger.fault_on(entry.node) if ledger else Cleanliness.CLEAN
+                if fault_is is not Cleanliness.CLEAN:
+                    return _keep_out(kubernetes, entry.node or "", restore, fault_is)
                 return _restore(kubernetes, entry.node or "", restore, known)
     except KubernetesError as error:
         return Undone(Cleanliness.UNKNOWN, (str(error),))
@@ -84,11 +99,24 @@ def _verified(ok: bool, done: str, left: str) -> Undone:
     return Undone(Cleanliness.CLEAN, (done,)) if ok else Undone(Cleanliness.UNKNOWN, (left,))
 
 
-def _take_out(kubernetes: Kubernetes, entry: Entry, fault: TakeOutFault, run_id: str, pods: PodFollower) -> Undone:
+def _take_out(
+    kubernetes: Kubernetes,
+    entry: Entry,
+    fault: TakeOutFault,
+    run_id: str,
+    pods: PodFollower,
+    ledger: Ledger | None,
+    *,
+    after_signal: bool,
+) -> Undone:
     before = pods.seen(fault.pod)
     by_deadline = before is not None and before.reason == "DeadlineExceeded"
     word = last_word(pods, fault.pod)
     told = {} if word is not None or before is None or not before.ended else _told_before_death(kubernetes, fault.pod)
+    state = {**told, **fault.undo_state}
+    if ledger and state != fault.undo_state:
+        # The log goes with its pod: what it said has to stand where the next attempt finds it.
+        ledger.learn(entry, fault.model_copy(update={"undo_state": state}))
     uid = kubernetes.delete_pod(fault.pod)
     if not pods.wait_gone(fault.pod, uid, _GONE_WITHIN_S):
         return Undone(Cleanliness.UNKNOWN, (f"injector pod {fault.pod} is still undoing after {_GONE_WITHIN_S:g} s",))
@@ -96,8 +124,13 @@ def _take_out(kubernetes: Kubernetes, entry: Entry, fault: TakeOutFault, run_id:
     if outcome is not None and outcome.cleanliness is Cleanliness.CLEAN:
         return Undone(Cleanliness.CLEAN, outcome.evidence, by_deadline)
     why = f"injector said {outcome.cleanliness}: {outcome.error}" if outcome else "injector left no last word"
-    state = {**told, **fault.undo_state, **(outcome.undo_state if outcome else {})}
-    return _second_agent(kubernetes, entry, fault, run_id, pods, state, why)
+    if outcome and ledger and outcome.undo_state.items() - state.items():
+        # A ledger that cannot be written does not hold up the second agent, who is told all the same.
+        with suppress(KubernetesError):
+            ledger.learn(entry, fault.model_copy(update={"undo_state": state | outcome.undo_state}))
+    state |= outcome.undo_state if outcome else {}
+    within_s = _SECOND_AGENT_AFTER_SIGNAL_S if after_signal else _SECOND_AGENT_WITHIN_S
+    return _second_agent(kubernetes, entry, fault, run_id, pods, state, why, within_s)
 
 
 def _told_before_death(kubernetes: Kubernetes, pod: str) -> dict[str, str]:
@@ -120,8 +153,11 @@ def _second_agent(
     pods: PodFollower,
     state: dict[str, str],
     why: str,
+    within_s: float,
 ) -> Undone:
     node, name = entry.node or "", f"{fault.pod}-undo"
+    if kubernetes.node_or_none(node) is None:
+        return Undone(Cleanliness.UNKNOWN, (why, f"node {node} is no longer there, and no second agent can run"))
     task = UndoTask(run_id=run_id, node=node, gpu=fault.gpu, fault=fault.fault, undo_state=state)
     manifest = agent_pod(
         name,
@@ -145,7 +181,7 @@ def _second_agent(
         seen = pods.seen(name)
         return seen is not None and seen.ended and uid in (None, seen.uid)
 
-    pods.wait(ended, _SECOND_AGENT_WITHIN_S)
+    pods.wait(ended, within_s)
     pods.wait_gone(name, kubernetes.delete_pod(name), _GONE_WITHIN_S)
     outcome = last_word(pods, name) if ended() else None
     if outcome is None:
@@ -158,16 +194,30 @@ def _restore(kubernetes: Kubernetes, node: str, restore: RestoreNode, known: Any
         before, after = kubernetes.restore_node(node, restore.unwanted, restore.unschedulable, known)
     except KubernetesError as error:
         if error.status == 404:
-            return Undone(Cleanliness.CLEAN, (f"node {node} is no longer there",))
+            return _no_longer_there(node)
         raise
-    left = [str(taint) for taint in after.taints if restore.unwanted(taint)]
     lines = (
         f"read before: taints {_names(before.taints)}, unschedulable {before.unschedulable}",
         f"removed: {_names(taint for taint in before.taints if restore.unwanted(taint))}",
         f"read after: taints {_names(after.taints)}, unschedulable {after.unschedulable}",
     )
-    clean = not left and after.unschedulable == restore.unschedulable
-    return Undone(Cleanliness.CLEAN if clean else Cleanliness.DIRTY, lines)
+    return Undone(Cleanliness.CLEAN if restore.fits(after) else Cleanliness.DIRTY, lines)
+
+
+def _keep_out(kubernetes: Kubernetes, node: str, restore: RestoreNode, fault: Cleanliness) -> Undone:
+    """A node whose fault may still be in keeps its quarantine, which is as open as the fault: dirty or unknown."""
+    found = kubernetes.node_or_none(node)
+    if found is None:
+        return _no_longer_there(node)
+    now = snapshot(found)
+    read = f"read: taints {_names(now.taints)}, unschedulable {now.unschedulable}"
+    if restore.fits(now):
+        return Undone(Cleanliness.CLEAN, ("nothing to remove", read))
+    return Undone(fault, ("kept out of service: the fault is not provably out", read))
+
+
+def _no_longer_there(node: str) -> Undone:
+    return Undone(Cleanliness.CLEAN, (f"node {node} is no longer there",))
 
 
 def _names(taints: Any) -> str:

@@ -31,7 +31,7 @@ def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen
     Raises AdapterError when Prometheus cannot be asked.
     """
     targets = {target.node for target in run.targets}
-    wanted = {(expected.name, expected.about(node)) for expected in run.plan.expect.alerts for node in targets}
+    wanted = wanted_of(run)
     active: dict[str, AlertSeen] = {}
     for alert in run.servers.prometheus.alerts():
         key = json.dumps(alert.labels, sort_keys=True)
@@ -48,9 +48,12 @@ def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen
             node=node,
             expected=expected,
             at=alert.active_at if alert.state == "pending" else known.at if _fires(known) else _fired_at(run, alert),
+            since=alert.active_at,
             at_baseline=at_baseline or (known is not None and known.at_baseline),
+            background=is_background(run, alert.name, node),
             receivers=known.receivers if known else (),
             silenced=known.silenced if known else False,
+            inhibited=known.inhibited if known else False,
         )
         if known is None or known.state != alert.state:
             run.note(active[key])
@@ -59,6 +62,18 @@ def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen
             run.note(known.model_copy(update={"state": "resolved", "at": datetime.now(UTC)}))
     run.alerts = active
     return list(active.values())
+
+
+def wanted_of(run: Run) -> set[tuple[str, str | None]]:
+    """Name and node of every alert that the plan expects; node None for one of the cluster."""
+    return {
+        (expected.name, expected.about(target.node)) for expected in run.plan.expect.alerts for target in run.targets
+    }
+
+
+def is_background(run: Run, alert: str, node: str | None) -> bool:
+    """Whether the profile says of an alert without a node that it comes and goes, whatever a game-day does."""
+    return node is None and alert in run.profile.background_alerts
 
 
 def siblings_alert(run: Run, alert: str, node: str | None) -> bool:
@@ -82,16 +97,27 @@ def _fired_at(run: Run, alert: ActiveAlert) -> datetime:
 
 
 def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
-    """Whether Alertmanager holds the alert that this target was to set off; the first time is a hop of the chain."""
+    """Whether Alertmanager holds the alert that this target was to set off.
+
+    The first that nothing mutes is a hop of the chain; one that is silenced or inhibited reaches nobody.
+    """
     held = run.servers.alertmanager.alerts([Matcher(name="alertname", value=expected.name)])
     ours = [one for one in held if node_of(run, one.labels) == expected.about(node)]
-    if not ours:
-        return False
-    one = min(ours, key=lambda held_alert: held_alert.updated_at)
-    run.hop(Hop.NOTIFIED, node, one.updated_at, f"Alertmanager, receivers {', '.join(one.receivers) or 'none'}")
-    key = json.dumps(one.labels, sort_keys=True)
-    known = run.alerts.get(key)
-    if known is not None and (known.receivers != one.receivers or known.silenced != one.silenced):
-        run.alerts[key] = known.model_copy(update={"receivers": one.receivers, "silenced": one.silenced})
-        run.note(run.alerts[key])
-    return True
+    sent = [one for one in ours if not one.silenced and not one.inhibited]
+    if sent:
+        one = min(sent, key=lambda held_alert: held_alert.updated_at)
+        run.hop(Hop.NOTIFIED, node, one.updated_at, f"Alertmanager, receivers {', '.join(one.receivers) or 'none'}")
+    for one in ours:
+        known = _known_by(run, one.labels)
+        told = {"receivers": one.receivers, "silenced": one.silenced, "inhibited": one.inhibited}
+        if known is not None and known.model_copy(update=told) != known:
+            run.alerts[known.label_set] = known.model_copy(update=told)
+            run.note(run.alerts[known.label_set])
+    return bool(ours)
+
+
+def _known_by(run: Run, labels: Mapping[str, str]) -> AlertSeen | None:
+    """The alert that Alertmanager calls by these labels: Prometheus adds its external_labels only when it sends one, as
+    the operator's `prometheus`, and /api/v1/alerts is without them."""
+    known = [seen for seen in run.alerts.values() if seen.labels.items() <= labels.items()]
+    return max(known, key=lambda seen: len(seen.labels), default=None)

@@ -1,4 +1,4 @@
-"""Range queries as rows of the `metrics` frame."""
+"""What Prometheus told as rows of the `metrics` frame."""
 
 from __future__ import annotations
 

@@ -44,8 +44,11 @@ class TimeWindow(PlanModel):
     days: tuple[Weekday, ...] = tuple(Weekday)
     """Days on which the window opens."""
     start: Annotated[str, Field(pattern=TIME_OF_DAY.removesuffix("|^24:00$"))] = "00:00"
+    """Time of day at which it opens."""
     end: TimeOfDay = "24:00"
+    """Time of day at which it closes; not after `start`: on the next day."""
     zone: TimeZone = "UTC"
+    """IANA time zone of both, like Europe/Berlin."""
 
 
 class Limits(PlanModel):

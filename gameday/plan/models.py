@@ -263,7 +263,7 @@ class Expectations(PlanModel):
     workloads: ExpectedWorkloads = ExpectedWorkloads()
     """Where work may run while the target is quarantined. A negative control only uses `running_pods`."""
     allow_other_alerts: bool = False
-    """Whether alerts nobody named may fire in the window without breaking the run."""
+    """Whether the fault may set off alerts that nobody named: for a target or for no node, begun after the fault."""
     forbidden_severities: tuple[str, ...] = ()
     """`severity` labels that no unnamed alert for the target may carry, even where other alerts are allowed."""
 
@@ -328,16 +328,22 @@ class Recovery(PlanModel):
 
 
 class QaFloors(PlanModel):
-    """What a node must show before it takes work again. None switches a check off."""
+    """What a node must show before it takes work again.
+
+    None leaves a floor out: `gpus`, `power_limit_w`, `pcie_generation` and `pcie_width` are then held to what the node
+    and its GPUs say of themselves, all others are not checked.
+    """
 
     gpus: int | None = Field(default=None, ge=1, le=64)
-    """GPUs NVML must count; None means the node's nvidia.com/gpu capacity."""
+    """GPUs NVML must count; None means nvidia.com/gpu.count, or what the node offered before the fault."""
     gemm_tflops: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """BF16 dense GEMM rate, TFLOP/s per GPU."""
     memory_bandwidth_gbs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Device-to-device copy rate, GB/s per GPU."""
     pcie_generation: int | None = Field(default=None, ge=1, le=7)
+    """PCIe generation of each GPU's link; None means the GPU's own maximum."""
     pcie_width: int | None = Field(default=None, ge=1, le=32)
+    """Lanes of each GPU's link; None means the GPU's own maximum."""
     nvlinks: int | None = Field(default=None, ge=0, le=72)
     """NVLinks that must be active per GPU."""
     power_limit_w: float | None = Field(default=None, gt=0, allow_inf_nan=False)

@@ -20,8 +20,8 @@ from gameday.plan.models import FaultParameters, Plan
 SCHEMA_ID = "urn:gameday:v1:plan"
 
 
-class _PlanJsonSchema(GenerateJsonSchema):
-    """Without made-up titles, and with durations as plans write them."""
+class AsWritten(GenerateJsonSchema):
+    """A model's schema without made-up titles, and with durations as people write them."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -37,7 +37,7 @@ def plan_schema(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[
     same names, what each fault does.
     """
     models: list[type[BaseModel]] = [Plan, *(faults[name] for name in sorted(faults))]
-    refs, schema = models_json_schema([(model, "validation") for model in models], schema_generator=_PlanJsonSchema)
+    refs, schema = models_json_schema([(model, "validation") for model in models], schema_generator=AsWritten)
     definitions: dict[str, Any] = schema["$defs"]
     plan = definitions.pop(Plan.__name__)
     alternatives = {name: refs[(faults[name], "validation")]["$ref"] for name in sorted(faults)}

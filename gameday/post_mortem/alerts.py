@@ -43,6 +43,10 @@ class Episode:
         """The end, with the pause after which a sample belongs to another episode."""
         return self.end + _GAP_FACTOR * self.every
 
+    def stood_at(self, start: datetime) -> bool:
+        """Whether it was there already when the window began: no sample of before it was read."""
+        return self.start - start < self.every
+
 
 def node_alerts(
     prometheus: Prometheus, profile: ClusterProfile, node: str, start: datetime, end: datetime
@@ -57,24 +61,30 @@ def node_alerts(
         selector = f"ALERTS{{{label}={json.dumps(node)}}}"
         for series in prometheus.stored_samples(selector, end - start, end):
             found[json.dumps(dict(series.labels), sort_keys=True)] = series
-    return _told(episodes(found.values(), end), node, start)
+    return _told(episodes(([series] for series in found.values()), end), node, start)
 
 
-def episodes(series: Iterable[Series], end: datetime) -> list[Episode]:
-    """Each series cut where it pauses, oldest first."""
+def episodes(told: Iterable[Sequence[Series]], end: datetime) -> list[Episode]:
+    """What one or several series tell of one thing, cut where all of them pause; oldest first, with the first's labels.
+
+    The usual interval is the longest among the series': two that are scraped by turns have none in common.
+    """
     found = []
-    for one in series:
-        times = [at for at, _ in one.points]
-        steps = [(b - a).total_seconds() for a, b in pairwise(times)]
-        every = timedelta(seconds=median(steps)) if steps else _UNKNOWN_INTERVAL
+    for of_one in told:
+        times = sorted({at for one in of_one for at, _ in one.points})
+        every = max((_interval(one) for one in of_one if len(one.points) > 1), default=_UNKNOWN_INTERVAL)
         begun = 0
         for i, at in enumerate(times):
             if i + 1 < len(times) and times[i + 1] - at <= _GAP_FACTOR * every:
                 continue
             open_end = end - at <= _GAP_FACTOR * every
-            found.append(Episode(dict(one.labels), times[begun], at, every, open_end))
+            found.append(Episode(dict(of_one[0].labels), times[begun], at, every, open_end))
             begun = i + 1
     return sorted(found, key=lambda episode: episode.start)
+
+
+def _interval(series: Series) -> timedelta:
+    return timedelta(seconds=median((b - a).total_seconds() for (a, _), (b, _) in pairwise(series.points)))
 
 
 def _told(found: Sequence[Episode], node: str, start: datetime) -> list[AlertSeen]:
@@ -96,7 +106,7 @@ def _life(life: Sequence[Episode], node: str, start: datetime) -> Iterator[Alert
             node=node,
             expected=True,
             at=episode.start,
-            at_baseline=episode.start - start < episode.every,
+            at_baseline=episode.stood_at(start),
         )
         yield seen
         followed = any(episode.start < other.start <= episode.until for other in life)
@@ -108,22 +118,40 @@ def _without_state(episode: Episode) -> dict[str, str]:
     return {key: value for key, value in episode.labels.items() if key != "alertstate"}
 
 
-def with_notifications(events: Sequence[AlertSeen], held: Sequence[NotifiedAlert]) -> list[AlertSeen]:
-    """Receivers and silences for alerts that Alertmanager still holds; it forgets those that are resolved."""
-    known = {json.dumps(dict(alert.labels), sort_keys=True): alert for alert in held}
+def with_notifications(
+    events: Sequence[AlertSeen], held: Sequence[NotifiedAlert], silences: Sequence[Silence]
+) -> list[AlertSeen]:
+    """Which silence was in force as each fired, and, for alerts that Alertmanager still holds, to whom they go and
+    whether another alert mutes them; it forgets those that are resolved.
+
+    It calls them by more labels than ALERTS has: Prometheus adds its external_labels when it sends one.
+    """
     told = []
     for event in events:
-        alert = known.get(json.dumps(event.labels, sort_keys=True))
-        update = {"receivers": alert.receivers, "annotations": alert.annotations} if alert else {}
+        its = [alert for alert in held if event.labels.items() <= alert.labels.items()]
+        alert, fires = min(its, key=lambda one: len(one.labels), default=None), event.state == "firing"
+        update: dict[str, object] = {"silenced": fires and any(_mutes(silence, event) for silence in silences)}
+        if alert:
+            update |= {"receivers": alert.receivers, "annotations": alert.annotations}
+            update["inhibited"] = fires and alert.inhibited
         told.append(event.model_copy(update=update))
     return told
+
+
+def _mutes(silence: Silence, event: AlertSeen) -> bool:
+    in_force = silence.starts_at <= event.at < silence.ends_at
+    return in_force and all(matcher.matches(event.labels) for matcher in silence.matchers)
 
 
 def silences_of(
     events: Sequence[AlertSeen], silences: Sequence[Silence], start: datetime, end: datetime
 ) -> tuple[SilenceSeen, ...]:
-    """Silences of the window that match an alert that fired; expired ones too, as long as Alertmanager keeps them."""
-    fired = {event.alert: event.labels for event in events if event.state == "firing"}
+    """Silences of the window that match an alert that fired, before it or after; expired ones too, as long as
+    Alertmanager keeps them."""
+    fired: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for event in events:
+        if event.state == "firing":
+            fired[event.alert].append(event.labels)
     return tuple(
         SilenceSeen(
             alert=alert, created_by=silence.created_by, comment=silence.comment, start=silence.starts_at,
@@ -131,8 +159,8 @@ def silences_of(
         )
         for silence in silences
         if silence.starts_at < end and silence.ends_at > start
-        for alert, labels in fired.items()
-        if all(matcher.matches(labels) for matcher in silence.matchers)
+        for alert, label_sets in fired.items()
+        if any(all(matcher.matches(labels) for matcher in silence.matchers) for labels in label_sets)
     )  # fmt: skip
 
 

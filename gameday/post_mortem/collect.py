@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ from gameday.history.events import (
     AlertSeen,
     ApiCost,
     Event,
+    FrameRead,
     Hop,
     HopSeen,
     KernelLineSeen,
@@ -39,15 +41,13 @@ from gameday.history.events import (
 from gameday.history.frames import Frames, conform
 from gameday.observe.dcgm import METRICS
 from gameday.observe.metrics import metrics_frame
+from gameday.observe.stored import Stored, stored
 from gameday.post_mortem.alerts import alerts_elsewhere, node_alerts, silences_of, with_notifications
 from gameday.post_mortem.incident import INCIDENT_FILE, Elsewhere, Incident, SilenceSeen, Source, SourceState
 from gameday.post_mortem.kernel_log import NodeLog, lines_elsewhere, node_log
 from gameday.post_mortem.node import merged_taints, node_events, node_now, taint_history
 from gameday.run.context import Servers
 
-_POINTS = 300
-"""Points of a metric over the window: as wide as a page's chart."""
-_FINEST = timedelta(seconds=1)
 _STAMP = timedelta(seconds=1)
 """Kubernetes' time stamps have whole seconds."""
 
@@ -63,6 +63,16 @@ T = TypeVar("T")
 
 class UnknownNodeError(Exception):
     """No server knows anything of such a node: most likely a slip of the pen."""
+
+
+class CollectedAlreadyError(Exception):
+    """The window was collected before. Servers forget: reading it again would replace the evidence by less."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"{folder} holds this window as it was collected: `{shlex.join(['gameday', 'post-mortem', str(folder)])}` "
+            "renders it again; to collect it a second time, name another folder with --reports"
+        )
 
 
 class NothingReadError(Exception):
@@ -102,11 +112,16 @@ def collect_incident(
 ) -> Path:
     """Read everything, write the incident's folder and return it.
 
-    Before anything is written it raises UnknownNodeError where nobody knows the
-    node, NothingReadError where no server could be read, and AdapterError where
-    no client can be made at all; OSError for a folder that cannot be written.
-    Sends nothing but reads.
+    Before any server is asked it raises CollectedAlreadyError where the folder
+    holds the same window of the node. Before anything is written it raises
+    UnknownNodeError where nobody knows the node, NothingReadError where no server
+    could be read, and AdapterError where no client can be made at all; OSError
+    for a folder that cannot be written. Sends nothing but reads.
     """
+    name = f"incident-{start:%Y%m%d-%H%M%S}-{end:%H%M%S}-{re.sub('[^A-Za-z0-9.-]', '_', node)[:60]}"
+    folder = reports / name
+    if (folder / INCIDENT_FILE).exists():
+        raise CollectedAlreadyError(folder)
     collected_at = datetime.now(UTC)
     servers = Servers(profile)
     try:
@@ -123,7 +138,7 @@ def collect_incident(
     if not _knows_node(reading):
         raise UnknownNodeError(f"no server knows a node {node!r} in this window: is it spelled as Kubernetes has it?")
     incident = Incident(
-        id=f"incident-{start:%Y%m%d-%H%M%S}-{re.sub('[^A-Za-z0-9.-]', '_', node)[:60]}",
+        id=name,
         node=node,
         start=start,
         end=end,
@@ -140,7 +155,8 @@ def collect_incident(
         elsewhere=tuple(reading.elsewhere),
         silences=reading.silences,
     )
-    return _write(reports / incident.id, incident, reading)
+    _write(folder, incident, reading)
+    return folder
 
 
 def _knows_node(reading: _Reading) -> bool:
@@ -167,16 +183,25 @@ def _kernel_log(reading: _Reading) -> None:
 def _metrics(reading: _Reading) -> None:
     label = reading.profile.prometheus_node_label
     node = reading.node.replace("\\", r"\\").replace('"', r"\"")
-    query = f'{{__name__=~"{"|".join(METRICS)}",{label}="{node}"}}'
-    step = max(_FINEST, (reading.end - reading.start) / _POINTS)
 
-    def ask() -> list[Series]:
-        return reading.servers.prometheus.query_range(query, reading.start, reading.end, step)
+    def ask() -> Stored:
+        return stored(reading.servers.prometheus, METRICS, f'{label}="{node}"', reading.start, reading.end)
 
-    series = reading.read(METRICS_SOURCE, ask, lambda found: f"{len(found)} series" if found else "")
-    if series:
-        reading.frames.metrics = metrics_frame(series, node_label=label)
-        reading.frames.pods = _pods(series, reading.node)
+    found = reading.read(METRICS_SOURCE, ask, lambda found: f"{len(found.series)} series" if found.series else "")
+    if found and found.series:
+        reading.frames.metrics = metrics_frame(found.series, node_label=label)
+        reading.frames.pods = _pods(found.series, reading.node)
+        reading.events.append(
+            FrameRead(
+                frame="metrics",
+                server="Prometheus",
+                query=found.query,
+                start=reading.start,
+                end=reading.end,
+                step_s=found.step_s,
+                rows=len(reading.frames.metrics),
+            )
+        )
 
 
 def _pods(series: list[Series], node: str) -> pd.DataFrame:
@@ -242,10 +267,7 @@ def _told_by_alertmanager(reading: _Reading, seen: list[AlertSeen]) -> list[Aler
     )
     if silences:
         reading.silences = silences_of(seen, silences, reading.start, reading.end)
-    muted = {silence.alert for silence in reading.silences}
-    return [
-        event.model_copy(update={"silenced": event.alert in muted}) for event in with_notifications(seen, held or ())
-    ]
+    return with_notifications(seen, held or (), silences or ())
 
 
 def _alerts_frame(seen: list[AlertSeen]) -> pd.DataFrame:
@@ -300,14 +322,13 @@ def _identity(reading: _Reading) -> ClusterIdentity | None:
         return None  # said already, by the node's own source
 
 
-def _write(folder: Path, incident: Incident, reading: _Reading) -> Path:
-    """Collected again, an incident's data is replaced; what people wrote beside it is not touched."""
+def _write(folder: Path, incident: Incident, reading: _Reading) -> None:
+    """incident.json comes last: a folder without it was not collected to the end."""
     folder.mkdir(parents=True, exist_ok=True)
     reading.frames.save(folder / "frames")
     lines = [RECORD.dump_json(record) for record in _records(incident, reading.events)]
     (folder / "history.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     (folder / INCIDENT_FILE).write_text(incident.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return folder
 
 
 def _records(incident: Incident, events: list[Event]) -> list[Record]:
@@ -331,7 +352,10 @@ def _records(incident: Incident, events: list[Event]) -> list[Record]:
     hops += [
         HopSeen(hop=Hop.TAINTED, node=event.node, at=event.at, source=event.manager or "Kubernetes")
         for event in events
-        if isinstance(event, TaintSeen) and event.present and event.taint.key in incident.quarantine_keys
+        if isinstance(event, TaintSeen)
+        and event.present
+        and not event.at_baseline
+        and event.taint.key in incident.quarantine_keys
     ]
     dated = [(_at(event, incident), event) for event in (chosen, *events, *_since(written, hops))]
     dated.sort(key=lambda pair: pair[0])
@@ -365,7 +389,7 @@ def _since(written: list[HopSeen], hops: list[HopSeen]) -> list[HopSeen]:
 def _at(event: Event, incident: Incident) -> datetime:
     if isinstance(event, TargetsChosen):
         return incident.start
-    if isinstance(event, ApiCost | Problem):
+    if isinstance(event, ApiCost | FrameRead | Problem):
         return incident.collected_at
     at = getattr(event, "at", None)
     return at if isinstance(at, datetime) else incident.collected_at

@@ -3,6 +3,7 @@ taken out, is it back. Three-valued, because what nobody recorded is not what di
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -140,23 +141,37 @@ def _reached(incident: Incident, history: History) -> Finding | None:
     if not fired:
         return None
     question = "Did the alert reach somebody?"
-    if incident.silences:
-        one = incident.silences[0]
-        answer = f"{one.alert} was silenced by {one.created_by}: {one.comment or 'no comment'}"
-        return Finding(id="reached", question=question, status=Status.BROKEN, answer=answer)
-    receivers = sorted({name for alert in fired for name in alert.receivers})
+    sent = [alert for alert in fired if not alert.silenced and not alert.inhibited]
+    receivers = sorted({name for alert in sent for name in alert.receivers})
     if receivers:
-        answer = f"Alertmanager routes it to {', '.join(receivers)}; who read it, only people know"
-        return Finding(id="reached", question=question, status=Status.HELD, answer=answer)
-    answer = "Alertmanager no longer holds it (it forgets what is resolved), or could not be read"
-    return Finding(id="reached", question=question, status=Status.UNKNOWN, answer=answer)
+        status, answer = Status.HELD, f"Alertmanager routes it to {', '.join(receivers)}; who read it, only people know"
+    elif sent:
+        status = Status.UNKNOWN
+        answer = "Alertmanager no longer holds it (it forgets what is resolved), or could not be read"
+    else:
+        status, answer = Status.BROKEN, "not sent"
+    return Finding(id="reached", question=question, status=status, answer="; ".join((answer, *_muted(incident, fired))))
+
+
+def _muted(incident: Incident, fired: Sequence[AlertSeen]) -> Iterator[str]:
+    """In words what was silenced or inhibited, and by whom; a silence set after the alert had fired muted nothing."""
+    for silence in incident.silences:
+        times = [alert.at for alert in fired if alert.alert == silence.alert]
+        by = f"by {silence.created_by}: {silence.comment or 'no comment'}"
+        if any(silence.start <= at < silence.end for at in times):
+            yield f"{silence.alert} was silenced {by}"
+        elif silence.start > min(times, default=silence.start):
+            yield f"{silence.alert} was silenced later, at {silence.start:%H:%M:%S} UTC, {by}"
+    for name in sorted({alert.alert for alert in fired if alert.inhibited}):
+        yield f"{name} was inhibited: another alert muted it when Alertmanager was read"
 
 
 def _taint(incident: Incident, history: History) -> Finding | None:
     """Whether the node was taken out of scheduling; not asked where no line calls for it."""
     keys, question = incident.quarantine_keys, "Was the node quarantined?"
     sign = first_sign(history)
-    came = [taint for taint in history.of(TaintSeen) if taint.present and taint.taint.key in keys]
+    there = [taint for taint in history.of(TaintSeen) if taint.present and taint.taint.key in keys]
+    came = [taint for taint in there if not taint.at_baseline]
     if came:
         seconds, when = _since(sign, came[0].at)
         answer = f"{came[0].taint} by {came[0].manager or 'somebody'}, {when}"
@@ -164,6 +179,9 @@ def _taint(incident: Incident, history: History) -> Finding | None:
     lines = history.of(KernelLineSeen)
     if lines and not any(line.decision == "quarantine" for line in lines):
         return None
+    if there:
+        answer = f"{there[0].taint} stood when the window began; begin it earlier to see when it came"
+        return Finding(id="taint", question=question, status=Status.UNKNOWN, answer=answer)
     if _read(incident, "taint history"):
         answer = f"no taint {', '.join(keys)} in kube-state-metrics' samples of the window"
         return Finding(id="taint", question=question, status=Status.BROKEN, answer=answer)

@@ -43,7 +43,8 @@ class Elsewhere(BaseModel):
 
 
 class SilenceSeen(BaseModel):
-    """A silence that was in force within the window and matches an alert that fired for the node."""
+    """A silence that was in force at some time of the window and matches an alert that fired for the node, perhaps at
+    another time."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -86,7 +87,7 @@ def read_incident(folder: Path) -> Incident:
 
 
 def command_line(node: str, start: datetime, end: datetime, profile: str | None) -> str:
-    """The shell line that collects the same again, by instants: `2h ago` is another window tomorrow."""
+    """The shell line that collects this window, by instants: `2h ago` is another one tomorrow."""
     words = ["gameday", "post-mortem", "--node", node, "--from", f"{start:%Y-%m-%dT%H:%M:%SZ}"]
     words += ["--to", f"{end:%Y-%m-%dT%H:%M:%SZ}", *(["--profile", profile] if profile else [])]
     return shlex.join(words)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kubernetes import client
 
 from gameday.cluster.kubernetes import Kubernetes, decided_at, snapshot, taint_manager, taints_of, taints_written_at
-from gameday.cluster.prometheus import Prometheus
+from gameday.cluster.prometheus import Prometheus, Series
 from gameday.history.events import Event, Hop, HopSeen, KubernetesEventSeen, NodeSeen, Taint, TaintSeen
 from gameday.post_mortem.alerts import episodes
 
@@ -73,18 +74,33 @@ def _event(node: str, event: Any) -> KubernetesEventSeen | None:
 
 
 def taint_history(prometheus: Prometheus, node: str, start: datetime, end: datetime) -> list[TaintSeen]:
-    """When taints came and went, by kube-state-metrics; nothing where it is not scraped. Raises AdapterError."""
+    """When taints came and went, by kube-state-metrics; nothing where it is not scraped. Raises AdapterError.
+
+    One that was there when the window began is marked `at_baseline`. A restart of
+    kube-state-metrics begins new series, which are the same taints.
+    """
     selector = f"kube_node_spec_taint{{node={json.dumps(node)}}}"
-    series = prometheus.stored_samples(selector, end - start, end)
+    of_taint: dict[Taint, list[Series]] = defaultdict(list)
+    for series in prometheus.stored_samples(selector, end - start, end):
+        of_taint[_taint(series.labels)].append(series)
     told: list[TaintSeen] = []
-    for stretch in episodes(series, end):
-        labels = stretch.labels
-        taint = Taint(key=labels.get("key", ""), value=labels.get("value", ""), effect=labels.get("effect", ""))
-        seen = TaintSeen(node=node, taint=taint, present=True, manager="kube-state-metrics", at=stretch.start)
+    for stretch in episodes(of_taint.values(), end):
+        seen = TaintSeen(
+            node=node,
+            taint=_taint(stretch.labels),
+            present=True,
+            manager="kube-state-metrics",
+            at=stretch.start,
+            at_baseline=stretch.stood_at(start),
+        )
         told.append(seen)
         if not stretch.open_end:
-            told.append(seen.model_copy(update={"present": False, "at": stretch.end}))
+            told.append(seen.model_copy(update={"present": False, "at": stretch.end, "at_baseline": False}))
     return told
+
+
+def _taint(labels: Mapping[str, str]) -> Taint:
+    return Taint(key=labels.get("key", ""), value=labels.get("value", ""), effect=labels.get("effect", ""))
 
 
 def merged_taints(kept: Sequence[TaintSeen], now: Sequence[Event]) -> list[Event]:

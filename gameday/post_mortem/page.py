@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from gameday.checks.verdict import Status
-from gameday.history.events import AlertSeen, KernelLineSeen, NodeSeen, NodeSnapshot, Problem, TargetsChosen
+from gameday.history.events import AlertSeen, KernelLineSeen, NodeSeen, NodeSnapshot, Problem, TaintSeen, TargetsChosen
 from gameday.plan.models import Plan
 from gameday.post_mortem.findings import Finding, findings, first_sign, noticed
 from gameday.post_mortem.incident import Incident, read_incident
@@ -49,11 +49,9 @@ class IncidentRun(Run):
         """Seconds since T+0, from the first sign to when the last alert of the node ended; None without a sign."""
         if first_sign(self.history) is None:
             return None
-        ends = [event.at for event in self.history.of(AlertSeen) if event.state == "resolved"]
-        open_still = {event.alert for event in self.history.of(AlertSeen) if event.state == "firing"} - {
-            event.alert for event in self.history.of(AlertSeen) if event.state == "resolved"
-        }
-        end = self.incident.end if open_still or not ends else max(ends)
+        newest = {event.label_set: event for event in self.history.of(AlertSeen) if event.state != "pending"}
+        ends = [event.at for event in newest.values() if event.state == "resolved"]
+        end = max(ends) if ends and len(ends) == len(newest) else self.incident.end
         return 0.0, max(0.0, self.offset_s(end))
 
 
@@ -78,6 +76,7 @@ class AlertRow(BaseModel):
     resolved_at: datetime | None
     receivers: tuple[str, ...]
     silenced: bool
+    inhibited: bool
 
 
 class PodRow(BaseModel):
@@ -233,6 +232,7 @@ def _alert(life: Sequence[AlertSeen]) -> AlertRow:
         resolved_at=max((event.at for event in life if event.state == "resolved"), default=None),
         receivers=tuple(sorted({name for event in life for name in event.receivers})),
         silenced=any(event.silenced for event in life),
+        inhibited=any(event.inhibited for event in life),
     )
 
 
@@ -240,7 +240,9 @@ def _lines(run: IncidentRun, notes: Notes) -> tuple[tuple[Line, ...], int]:
     """Machines' and people's accounts in one order; a long one is cut in the middle, and the count of it is told."""
     lines = []
     for record in run.history.records:
-        said = None if isinstance(record.event, TargetsChosen) else narrate(record.event)
+        event = record.event
+        stood = isinstance(event, TaintSeen) and event.at_baseline
+        said = None if stood or isinstance(event, TargetsChosen) else narrate(event)
         if said:
             at = said.at or record.at
             lines.append(Line(at=at, offset_s=run.offset_s(at), actor=said.actor, text=said.text, tone=said.tone))

@@ -45,6 +45,7 @@ _PLURALS = {
     "RoleBinding": "rolebindings",
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
+    "PriorityClass": "priorityclasses",
 }
 
 
@@ -61,7 +62,7 @@ class Seeder:
         self._cluster = cluster
 
     def rights(self) -> None:
-        """Create the namespaces, service accounts, roles and bindings that deploy/rbac describes; raises SeedError."""
+        """Create what deploy/rbac describes: namespaces, accounts, rights, a priority class; raises SeedError."""
         for manifest in sorted(RBAC.glob("*.yaml"), key=lambda path: (path.stem != "namespace", path.stem)):
             self._apply(manifest)
         self._create("/api/v1/namespaces", {"metadata": {"name": _TRAINING}})
@@ -176,7 +177,10 @@ def collection_of(document: dict[str, Any]) -> str:
 
 def _component(namespace: str, name: str, labels: dict[str, str], selector: dict[str, str]) -> dict[str, Any]:
     """A pod that only looks like one: what it would do, the virtual node does, and stops doing while it is frozen."""
-    container = {"name": name, "image": f"ghcr.io/example/{name}:1", "resources": {"requests": {"cpu": "10m"}}}
+    image, resources = f"ghcr.io/example/{name}:1", {"requests": {"cpu": "10m"}}
+    container: dict[str, Any] = {"name": name, "image": image, "resources": resources}
+    if name == "nvidia-dcgm-exporter":  # without it an exporter runs a host engine of its own
+        container["env"] = [{"name": "DCGM_REMOTE_HOSTENGINE_INFO", "value": "localhost:5555"}]
     pod = {
         "nodeSelector": selector,
         "tolerations": [{"operator": "Exists"}],

@@ -7,10 +7,12 @@ from statistics import median
 
 from pydantic import BaseModel, Field
 
+from gameday.checks.outcome import Outcome
+from gameday.checks.verdict import Status
 from gameday.report.summary import Measure, Number, Summary
 
 FEWEST_RUNS = 3
-"""Earlier runs that measured a duration, below which none is called a regression: two make no peak."""
+"""Sound earlier measurements of a duration, below which none is called a regression: two make no peak."""
 OVER_PEAK = 0.05
 """A duration this share above the slowest earlier one is a regression: the rule OpenShift's release gate uses for
 recovery times (openshift/release#54364, krkn#326)."""
@@ -20,15 +22,19 @@ runs differ by when the sample fell."""
 
 
 class Trend(BaseModel):
-    """One duration over the earlier runs, oldest first; None where a run did not measure it."""
+    """One duration over the earlier runs, oldest first; None where a run did not measure it.
+
+    It is set against the `sound` ones alone, those of runs that passed: a failure's bad time is no measure.
+    """
 
     measure: Measure
     now_s: float | None
     previous_s: float | None
     earlier_s: tuple[float | None, ...]
-    median_s: float | None
+    sound: int = Field(description="how many of the earlier runs passed and measured it within its bound")
+    median_s: float | None = Field(description="of the sound ones, as is the slowest")
     slowest_s: float | None
-    regressed: bool | None = Field(description="None where too few earlier runs, or this one, measured it")
+    regressed: bool | None = Field(description="None where too few are sound, or this run did not measure it")
 
 
 def trends(numbers: Sequence[Number], earlier: Sequence[Summary]) -> tuple[Trend, ...]:
@@ -37,16 +43,23 @@ def trends(numbers: Sequence[Number], earlier: Sequence[Summary]) -> tuple[Trend
 
 def _trend(number: Number, earlier: Sequence[Summary]) -> Trend:
     past = tuple(summary.seconds_of(number.measure) for summary in earlier)
-    measured = [seconds for seconds in past if seconds is not None]
-    slowest = max(measured, default=None)
+    sound = [
+        one.seconds
+        for summary in earlier
+        if summary.outcome is Outcome.PASSED
+        for one in summary.numbers
+        if one.measure is number.measure and one.seconds is not None and one.status is not Status.BROKEN
+    ]
+    slowest = max(sound, default=None)
     return Trend(
         measure=number.measure,
         now_s=number.seconds,
         previous_s=past[-1] if past else None,
         earlier_s=past,
-        median_s=median(measured) if measured else None,
+        sound=len(sound),
+        median_s=median(sound) if sound else None,
         slowest_s=slowest,
-        regressed=_regressed(number.seconds, slowest) if len(measured) >= FEWEST_RUNS else None,
+        regressed=_regressed(number.seconds, slowest) if len(sound) >= FEWEST_RUNS else None,
     )
 
 

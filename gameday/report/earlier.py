@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gameday.report.numbers import summarise
-from gameday.report.run import Run
 from gameday.report.summary import Summary, read_summary
 
 MOST_RUNS = 10
@@ -14,18 +12,12 @@ MOST_FOLDERS = 400
 """Folders looked into, newest name first (a run id starts with its date), so that years of runs cost no more."""
 
 
-def earlier_runs(folder: Path, run: Run) -> tuple[Summary, ...]:
+def earlier_than(folder: Path, now: Summary) -> tuple[Summary, ...]:
     """The newest runs of the same plan on the same cluster that began before this one, oldest first.
 
     Read from the `summary` of the report.json in each folder beside this one; a
     folder without a readable one is passed over. Never raises.
     """
-    now = summarise(run)
-    return earlier_than(folder, now) if now else ()
-
-
-def earlier_than(folder: Path, now: Summary) -> tuple[Summary, ...]:
-    """The same, where the run's summary is at hand."""
     return tuple(summary for _, summary in earlier_folders(folder, now))[-MOST_RUNS:]
 
 

@@ -21,7 +21,8 @@ def junit(run: Run) -> bytes:
     """One suite named for the plan, one case per verdict, and one for the cluster being left clean."""
     started, records = run.started, run.history.records
     cases = [_case(verdict) for verdict in run.verdicts] + [_clean_case(run)]
-    if run.result.outcome in (Outcome.REFUSED, Outcome.ABORTED):
+    stopped = run.result.outcome in (Outcome.REFUSED, Outcome.ABORTED)
+    if stopped or (run.result.outcome is not Outcome.PASSED and not any(len(case) for case in cases)):
         cases.append(_ended_case(run))
     seconds = (records[-1].at - records[0].at).total_seconds() if records else 0.0
     plan, cluster = (started.plan_name, started.cluster_name) if started else ("", "")
@@ -83,9 +84,10 @@ def _clean_case(run: Run) -> Element:
 
 
 def _ended_case(run: Run) -> Element:
-    """Without it a run that was refused before it judged anything would be a green suite."""
+    """Without it a run that was refused before it judged anything, or whose step broke, would be a green suite."""
     case = _named("run", "The run is carried out to its end", 0.0)
-    SubElement(case, "error", message=_text(run.result.why), type=str(run.result.outcome))
+    element = "failure" if run.result.outcome is Outcome.FAILED else "error"
+    SubElement(case, element, message=_text(run.result.why), type=str(run.result.outcome))
     return case
 
 

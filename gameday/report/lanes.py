@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel
 
@@ -97,14 +97,32 @@ def _faults(run: Run) -> list[Lane]:
 
 
 def _alerts(run: Run, seen: Iterable[AlertSeen]) -> list[Lane]:
-    by_name: dict[tuple[str, str | None], list[tuple[float, str | None]]] = defaultdict(list)
+    """One lane for each label set: of an alert that fires for two GPUs, one may stay."""
+    lives: dict[str, list[AlertSeen]] = defaultdict(list)
     for alert in seen:
-        tone = {"pending": "pending", "firing": "alert"}.get(alert.state)
-        by_name[alert.alert, alert.node].append((run.offset_s(alert.at), tone))
-    return [
-        Lane(label=f"Alert {name}", detail=node or "no node", bars=_spans(changes, _last_s(run)))
-        for (name, node), changes in by_name.items()
-    ]
+        lives[alert.label_set].append(alert)
+    apart = told_apart([life[0] for life in lives.values()])
+    lanes = []
+    for life in lives.values():
+        tones = {"pending": "pending", "firing": "alert"}
+        changes = [(run.offset_s(alert.at), tones.get(alert.state)) for alert in life]
+        detail = ", ".join(filter(None, (life[0].node or "no node", apart[life[0].label_set])))
+        lanes.append(Lane(label=f"Alert {life[0].alert}", detail=detail, bars=_spans(changes, _last_s(run))))
+    return lanes
+
+
+def told_apart(alerts: Sequence[AlertSeen]) -> dict[str, str]:
+    """For each label set, the labels in which those of the same alert and node differ; empty where it is alone."""
+    alike: dict[tuple[str, str | None], dict[str, dict[str, str]]] = defaultdict(dict)
+    for alert in alerts:
+        alike[alert.alert, alert.node][alert.label_set] = alert.labels
+    told = {}
+    for group in alike.values():
+        names = sorted({name for labels in group.values() for name in labels})
+        differing = [name for name in names if len({labels.get(name) for labels in group.values()}) > 1]
+        for label_set, labels in group.items():
+            told[label_set] = ", ".join(f"{name}={labels[name]}" for name in differing if name in labels)
+    return told
 
 
 def _taints(run: Run, seen: Iterable[TaintSeen]) -> list[Lane]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -44,6 +45,11 @@ def message(run: Summary, before: Summary | None, link: str) -> Message:
         lines.append(f"Measured: {', '.join(measured)}.")
     lines.append(_line(f"{run.plan} on {run.cluster}, run {run.run_id}, targets {', '.join(run.targets) or 'none'}"))
     return Message(subject=_line(subject), body="\n".join([*lines, link]))
+
+
+def notice(subject: str, lines: Sequence[str]) -> Message:
+    """What people are told that is no run's verdict, in the same plain text."""
+    return Message(subject=_line(subject), body="\n".join(map(_line, lines)))
 
 
 def _line(text: str) -> str:

@@ -117,8 +117,9 @@ def _hop(event: HopSeen) -> Said | None:
 
 
 def _alert(event: AlertSeen) -> Said:
-    notes = [n for n, on in (("at baseline", event.at_baseline), ("silenced", event.silenced)) if on]
-    notes += [] if event.expected or event.at_baseline else ["unexpected"]
+    marks = {"at baseline": event.at_baseline, "silenced": event.silenced, "inhibited": event.inhibited}
+    notes = [mark for mark, on in marks.items() if on]
+    notes += [] if event.expected or event.at_baseline or event.background else ["unexpected"]
     text = f"Alert {event.alert} {event.state} for {event.node or 'no node'}"
     tone = "mark" if event.expected and event.state == "firing" else "bad" if "unexpected" in notes else ""
     return Said("Prometheus", text + (f" ({', '.join(notes)})" if notes else ""), tone, event.at)

@@ -234,11 +234,26 @@ def write_form(folder: Path, command: str) -> None:
         path.write_text(FORM.replace("{command}", f"{command} {folder}"), encoding="utf-8")
 
 
+def nobody_wrote(folder: Path) -> bool:
+    """Whether the folder's notes are the form as it was left, or there are none; never raises.
+
+    A comment is a person's word too; a file that cannot be read, or another version's form, may hold one.
+    """
+    path = folder / NOTES_FILE
+    try:
+        return not path.exists() or _untouched(decode(read(path), str(path)))
+    except (OSError, PlanError):
+        return False
+
+
+def _untouched(text: str) -> bool:
+    return text.partition("\n")[2] == FORM.partition("\n")[2]
+
+
 def _says_nothing(text: str) -> bool:
     """The form as it was left, or comments alone: nothing to parse, which a report with a hundred runs beside it, each
     with its form, would otherwise do a hundred times."""
-    untouched = text.partition("\n")[2] == FORM.partition("\n")[2]
-    return untouched or all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())
+    return _untouched(text) or all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())
 
 
 def read_notes(folder: Path) -> Notes:

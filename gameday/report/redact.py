@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
+from ipaddress import AddressValueError, IPv6Address
 from typing import Any, Literal, get_origin
 from urllib.parse import urlsplit
 
@@ -18,23 +20,34 @@ from pydantic import BaseModel
 
 from gameday.checks import run_checks
 from gameday.checks.outcome import fold
-from gameday.history.events import RunStarted
+from gameday.history.events import GuardChecked, RunStarted
 from gameday.history.frames import SCHEMAS, Frames
 from gameday.history.journal import History
+from gameday.plan.problems import PlanError
+from gameday.plan.yaml_source import parse
 from gameday.report.run import Run
 
 Clean = Callable[[str], str]
 
-_IPV4 = r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"
+_IPV4 = r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)"
+_NO_IPV4 = "x.x.x.x"
+# What may be one: the standard library has the last word, so that a time of day or a PCI address is left alone.
+_IPV6 = r"(?<![\w.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4})(?!\w)"
+# What may be a host's name: looked up, since a pattern of a thousand names takes ten times as long.
+_WORD = r"(?<![A-Za-z0-9_.])[A-Za-z0-9](?:\\*[.-]*[A-Za-z0-9_])*"
+_WORDS_KEPT = 65_536
+"""Words of a log come again and again; a few megabytes of them are remembered."""
 
 
 def redacted(run: Run) -> Run:
-    """The same run with every node, IPv4 address, the cluster and who started it under other names.
+    """The same run with every node, IP address, the cluster and who started it under other names.
 
     Node names become node-1, node-2 … in their own order. A rehearsal's cluster is nobody's, and keeps its name.
     People's names in notes stay: they are not the site's.
     """
-    clean = _cleaner(_names(run))
+    nodes = _node_names(run)
+    words = _of_start(run.started) if run.started else ()
+    clean = _cleaner(nodes, {name: word for name, word in words if name and name not in nodes})
     history = History(tuple(_cleaned(record, clean) for record in run.history.records), run.history.damaged)
     plan, frames = _cleaned(run.plan, clean), _frames(run.frames, clean)
     verdicts = tuple(run_checks(plan, history, frames)) if plan else run.verdicts
@@ -55,11 +68,14 @@ def redacted(run: Run) -> Run:
     )
 
 
-def _names(run: Run) -> dict[str, str]:
+def _node_names(run: Run) -> dict[str, str]:
+    """Each node's, and of a name with a domain its host alone, as kernel logs write it."""
     nodes = sorted(set(_nodes(run)))
     names = {node: f"node-{number}" for number, node in enumerate(nodes, 1)}
-    if started := run.started:
-        names |= {name: word for name, word in _of_start(started) if name and name not in names}
+    for node in nodes:
+        host = node.partition(".")[0]
+        if not host.isdigit():  # a node that is called by its address
+            names.setdefault(host, names[node])
     return names
 
 
@@ -71,10 +87,22 @@ def _nodes(run: Run) -> Iterator[str]:
                 yield str(node)
         for target in getattr(event, "targets", ()):
             yield str(target.node)
+        if isinstance(event, GuardChecked):
+            yield from event.nodes
     for name, columns in SCHEMAS.items():
         if "node" in columns:
             yield from (str(node) for node in getattr(run.frames, name)["node"].dropna().unique() if node)
     yield from (node for past in run.earlier for node in past.targets)
+    yield from run.plan.targets.names if run.plan else ()
+    for text in (run.plan_text, run.previous_plan_text):
+        yield from _named_in(text)
+
+
+def _named_in(plan_text: str) -> Iterator[str]:
+    with suppress(PlanError):
+        match parse(plan_text, "plan.yaml").data:
+            case {"targets": {"names": [*names]}}:
+                yield from map(str, names)
 
 
 def _of_start(started: RunStarted) -> Iterator[tuple[str, str]]:
@@ -85,15 +113,55 @@ def _of_start(started: RunStarted) -> Iterator[tuple[str, str]]:
     server = re.search(r"https?://[^\s)]+", started.cluster)
     yield (urlsplit(server[0]).hostname or "") if server else "", "the-server"
     yield started.operator, "the operator"
+    if profile := re.search(r"--profile[ =]('[^']*'|\S+)", started.command):
+        yield profile[1].strip("'"), "(hidden)"
     yield started.flow_run_url or "", "(hidden)"
 
 
-def _cleaner(names: dict[str, str]) -> Clean:
+def _cleaner(nodes: dict[str, str], others: dict[str, str]) -> Clean:
     """Whole names only, the longest first: `gpu-1` must not be found in `gpu-12`."""
-    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    either = f"(?<![A-Za-z0-9_.-])(?:{known})(?![A-Za-z0-9_-]|\\.[A-Za-z0-9])|{_IPV4}" if known else _IPV4
-    pattern = re.compile(either)
-    return lambda text: pattern.sub(lambda found: names.get(found[0], "x.x.x.x"), text)
+    parts = [f"(?P<ipv4>{_IPV4})", f"(?P<ipv6>{_IPV6})", f"(?P<word>{_WORD})"]
+    if others:
+        known = "|".join(re.escape(name) for name in sorted(others, key=len, reverse=True))
+        parts.insert(0, f"(?<![A-Za-z0-9_.-])(?P<other>{known})(?![A-Za-z0-9_-]|\\.[A-Za-z0-9])")
+
+    @lru_cache(maxsize=_WORDS_KEPT)
+    def without_node(word: str) -> str:
+        return _without_node(word, nodes)
+
+    def shown(found: re.Match[str]) -> str:
+        match found.lastgroup:
+            case "other":
+                return others[found[0]]
+            case "ipv4":
+                return nodes.get(found[0], _NO_IPV4)
+            case "ipv6":
+                return _without_ipv6(found[0])
+            case _:
+                return without_node(found[0])
+
+    pattern = re.compile("|".join(parts))
+    return lambda text: pattern.sub(shown, text)
+
+
+def _without_node(word: str, nodes: dict[str, str]) -> str:
+    """A node is found with a domain behind it, at the end of a mirror pod's name, and as queries escape it."""
+    host, *domain = word.replace("\\", "").split(".")
+    starts = [0, *(at + 1 for at, letter in enumerate(host) if letter == "-")]
+    for length in range(len(domain), -1, -1):
+        for start in starts:
+            if node := nodes.get(".".join((host[start:], *domain[:length]))):
+                return host[:start] + node
+    return re.sub(_IPV4, _NO_IPV4, word)
+
+
+def _without_ipv6(text: str) -> str:
+    address = text.removesuffix(":") if not text.endswith("::") else text  # a colon may follow it
+    try:
+        IPv6Address(address)
+    except AddressValueError:
+        return re.sub(_IPV4, _NO_IPV4, text)
+    return f"x::x{text[len(address) :]}" if address != "::" else text
 
 
 def _cleaned(value: Any, clean: Clean) -> Any:

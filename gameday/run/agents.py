@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
 from gameday.agent.security import security_of
-from gameday.agent.task import CanaryTask, InjectedNote, InjectTask, MarkTask, Outcome, QaTask, RemediateTask
+from gameday.agent.task import (
+    CanaryTask,
+    GpuUserNote,
+    InjectedNote,
+    InjectTask,
+    MarkTask,
+    Outcome,
+    QaTask,
+    RemediateTask,
+)
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodSeen
+from gameday.faults.gpu import PERSISTENCE_DAEMON
 from gameday.history.events import Target
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo
 from gameday.ledger.undo import last_word
-from gameday.plan.models import FaultParameters
+from gameday.plan.models import FaultParameters, RemediationAction
 from gameday.run.context import Run
 from gameday.run.stop import StepFailedError
+from gameday.run.targets import physical_gpus
 
 # From the pod's creation to its first word, on a node that may have to pull the image.
 AGENT_STARTS_WITHIN = timedelta(seconds=60)
 # The pod's own deadline lies this far behind the fault's: the agent ends the fault, the deadline ends the agent.
-DEADLINE_MARGIN = timedelta(seconds=10)
+_DEADLINE_MARGIN = timedelta(seconds=10)
+
+# Where a monitor keeps a GPU open that is to be reset.
+RESET_FIX = (
+    "set monitors aside for the run (GPU operator: the node's labels nvidia.com/gpu.deploy.*), or give the plan "
+    "recover.remediation: reboot"
+)
 
 SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask
 
@@ -38,6 +56,27 @@ def send_agent(
     return entry
 
 
+def mark_task(run: Run, target: Target, marker: str) -> MarkTask:
+    """What the agent is to look at before anything is broken."""
+    resets = run.plan.recover.remediation is RemediationAction.GPU_RESET
+    return MarkTask(run_id=run.id, node=target.node, marker=marker, reset_gpu=target.gpu if resets else None)
+
+
+def forbids_reset(mark_log: str, leaving: Collection[str]) -> list[str]:
+    """`pid command` of who has the GPU open by the mark agent's word, and stays when the pods of these UIDs have left.
+
+    The persistence daemon lets go when it is told to.
+    """
+    notes = []
+    for line in mark_log.splitlines():
+        try:
+            notes.append(GpuUserNote.model_validate_json(line))
+        except ValueError:
+            continue
+    staying = [note.user for note in notes if note.user.pod not in leaving]
+    return [f"{user.pid} {user.command}" for user in staying if PERSISTENCE_DAEMON not in user.command]
+
+
 def qa_task(run: Run, node: str, number: int) -> QaTask:
     """What the agent is to prove of the target of this number."""
     return QaTask(
@@ -45,7 +84,7 @@ def qa_task(run: Run, node: str, number: int) -> QaTask:
         node=node,
         marker=run.marker(number),
         floors=run.plan.qa.floors,
-        expected_gpus=run.before[node].allocatable_gpus,
+        expected_gpus=physical_gpus(run.before[node]),
     )
 
 
@@ -102,6 +141,11 @@ def run_agent(
     return entry, outcome
 
 
+def injector_deadline(fault: FaultParameters) -> timedelta:
+    """Kubernetes counts from the pod's start on, and the hold begins once the image is pulled and the fault is in."""
+    return AGENT_STARTS_WITHIN + fault.hold + _DEADLINE_MARGIN
+
+
 def put_in_fault(run: Run, target: Target, fault: FaultParameters, name: str) -> tuple[Entry, InjectedNote]:
     """The intent into the ledger, then the injector pod; the fault is in when this returns.
 
@@ -110,7 +154,7 @@ def put_in_fault(run: Run, target: Target, fault: FaultParameters, name: str) ->
     parameters, gpu = fault.model_dump(mode="json"), target.gpu or 0
     task = InjectTask(run_id=run.id, node=target.node, gpu=gpu, fault=parameters, hold_s=fault.hold.total_seconds())
     undo = TakeOutFault(pod=name, gpu=gpu, fault=parameters)
-    entry = send_agent(run, name, task, fault.hold + DEADLINE_MARGIN, undo)
+    entry = send_agent(run, name, task, injector_deadline(fault), undo)
     pod = await_pod(run, name, f"injector pod {name} Ready", AGENT_STARTS_WITHIN, ready=True)
     if pod is None or not pod.ready:
         state = f"{pod.phase} {pod.reason} {pod.termination or ''}".strip() if pod else "never seen"

@@ -24,7 +24,7 @@ from gameday.cluster.kubernetes import (
     taint_manager,
 )
 from gameday.cluster.loki import Loki
-from gameday.cluster.manifests import RUN_LABEL
+from gameday.cluster.manifests import RUN_LABEL, Probe
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.prometheus import Prometheus
@@ -156,6 +156,8 @@ class Run:
         self._views: dict[str, NodeView] = {}
         self.hops: set[tuple[Hop, str]] = set()
         self.restored: set[str] = set()
+        self.not_repaired: dict[str, str] = {}
+        self.cordoned: set[str] = set()
         self.log_tails: dict[str, LogTail] = {}
         self.alerts: dict[str, AlertSeen] = {}
 
@@ -172,6 +174,12 @@ class Run:
         """Keys of the taints that may come because of this run: the plan's, and those the cluster's detectors use."""
         expected = (taint.key for taint in self.plan.expect.taints)
         return tuple(dict.fromkeys((*expected, *self.profile.quarantine_taint_keys)))
+
+    @property
+    def probe(self) -> Probe:
+        """What our GPU pods that go through the scheduler are; a taint that the run waits for keeps them off."""
+        tolerates = tuple(key for key in self.profile.ordinary_taint_keys if key not in self.quarantine_keys)
+        return Probe(self.profile.canary_image, self.profile.canary_priority_class, tolerates)
 
     def note(self, event: Event) -> None:
         """Write into the history; a history that cannot be written ends the run, after its undo."""
@@ -237,7 +245,9 @@ class Run:
     def undo(self, entry: Entry) -> Cleanliness:
         """Undo one entry, verify it, and write down what was found; never raises for a cluster's sake."""
         known = self.nodes[entry.node].named(entry.node) if entry.node in self.nodes else None
-        done = undo_entry(self.kubernetes, entry, self.id, self.pods, known)
+        done = undo_entry(
+            self.kubernetes, entry, self.id, self.pods, known, ledger=self.ledger, after_signal=self.abort.by_operator
+        )
         self.settle(entry, done.cleanliness, done.evidence, by_deadline=done.by_deadline)
         if isinstance(entry.undo, RestoreNode) and entry.node and done.cleanliness is Cleanliness.CLEAN:
             self.restored.add(entry.node)
@@ -263,7 +273,7 @@ class Run:
         for seen in chosen:
             self.before[seen.node] = seen
             self.look_at(seen.node)
-            self.ran_before[seen.node] = self.look_at_pods(seen.node)
+            self.look_at_pods(seen.node)
             # What came since the node was first looked at was nobody's news then.
             for now in self.nodes[seen.node].objects():
                 self._node_changed(ADDED, now)
@@ -338,7 +348,7 @@ class Run:
         found = [gpu_pod(pod) for pod in self.node_pods[node].objects()]
         if hasattr(self, "pods"):
             found += self.pods.on(node)
-        return [pod for pod in found if pod.gpus and pod.phase not in ("Succeeded", "Failed")]
+        return [pod for pod in found if pod.holds_gpu and pod.phase not in ("Succeeded", "Failed")]
 
     def _node_changed(self, kind: str, node: Any) -> None:
         """Note every taint, condition, label, cordon and GPU that comes or goes; called in the watch's thread."""
@@ -358,14 +368,22 @@ class Run:
         view, before = view_of(node), self._views.setdefault(name, view_before(self.before[name]))
         for change in changes(name, before, view, datetime.now(UTC)):
             self.note(change)
-            if isinstance(change, CordonSeen) and change.cordoned and self._is_the_detectors_cordon():
-                self.hop(Hop.TAINTED, name, change.at, "watch of the node; cordoned")
+            if isinstance(change, CordonSeen) and change.cordoned:
+                self._note_cordon(name, change.at)
         self._views[name] = view
 
-    def _is_the_detectors_cordon(self) -> bool:
-        """The plan waits for one, and it cannot be the recovery's own."""
-        before_recovery = self.step in (Step.INJECT, Step.AWAIT_ALERT, Step.VERIFY_TAINT)
-        return before_recovery and self.plan.expect.cordoned is not None
+    def _note_cordon(self, node: str, at: datetime) -> None:
+        """The detector's where the plan waits for one; one of nobody here is the on-call's, or an upgrade's.
+
+        That a negative control's node stays schedulable is judged. A cordon that comes during the baseline is a
+        refusal, by whoever looks at the targets before the fault.
+        """
+        expect = self.plan.expect
+        if expect.cordoned and self.step in (Step.INJECT, Step.AWAIT_ALERT, Step.VERIFY_TAINT):
+            self.hop(Hop.TAINTED, node, at, "watch of the node; cordoned")
+        foreign = expect.cordoned is None and expect.stays_schedulable_for is None and node not in self.cordoned
+        if foreign and self.step is not Step.BASELINE:
+            self.abort.request("guard", f"the target {node} was cordoned by somebody else")
 
     def _note_taint(self, node: str, taint: Taint, *, present: bool, manager: str | None) -> None:
         at = datetime.now(UTC)

@@ -11,8 +11,6 @@ from gameday.plan.models import Plan
 from gameday.run.context import Run
 from gameday.run.stop import RefusedError
 
-# What a healthy GPU node may carry: the operator's own taint that keeps other work off it.
-_ORDINARY_TAINTS = frozenset({"nvidia.com/gpu"})
 GPU_COUNT_LABEL = "nvidia.com/gpu.count"
 """GPU feature discovery's count of physical GPUs; `allocatable` also counts MIG slices and shares of time."""
 _RULE = "seeded order among the first {page} nodes by name labelled {labels}; the first {count} that are fit"
@@ -31,6 +29,11 @@ class Chosen:
 def opt_in(run: Run) -> dict[str, str]:
     key, _, value = run.profile.opt_in_label.partition("=")
     return {key: value, **run.plan.targets.selector}
+
+
+def healthy_places(run: Run) -> dict[str, str]:
+    """Labels of the nodes on which a resubmitted GPU job may run: the GPU pool, of which opted-in nodes are a part."""
+    return run.profile.guardrails.pool_selector or opt_in(run)
 
 
 def choose_targets(run: Run) -> Chosen:
@@ -68,7 +71,7 @@ def choose_targets(run: Run) -> Chosen:
         seen = run.look_at(name)
         why = f"no node of this name in {run.kubernetes.server}"
         if seen is not None:
-            unfit_now = run.dirty_nodes.get(name) or unfit_because(seen, labels, run.quarantine_keys)
+            unfit_now = run.dirty_nodes.get(name) or _unfit(run, seen, labels)
             why = unfit_now or never_fits(run.plan, seen.labels)
         if why or seen is None:
             unfit.append(f"{name}: {why}")
@@ -105,11 +108,17 @@ def _leaves_open(run: Run, seen: NodeSnapshot) -> bool:
     return full or (judges_running_pods(run.plan) and not pods)
 
 
-def unfit_because(seen: NodeSnapshot, labels: Mapping[str, str], quarantine_keys: Collection[str]) -> str:
+def _unfit(run: Run, seen: NodeSnapshot, labels: Mapping[str, str]) -> str:
+    return unfit_because(seen, labels, run.quarantine_keys, run.profile.ordinary_taint_keys)
+
+
+def unfit_because(
+    seen: NodeSnapshot, labels: Mapping[str, str], quarantine_keys: Collection[str], ordinary_keys: Collection[str]
+) -> str:
     """What keeps this node from being a target; empty when nothing does."""
     missing = [f"{key}={value}" for key, value in labels.items() if seen.labels.get(key) != value]
     taken = [str(taint) for taint in seen.taints if taint.key in quarantine_keys]
-    odd = [str(taint) for taint in seen.taints if taint.key not in _ORDINARY_TAINTS]
+    odd = [str(taint) for taint in seen.taints if taint.key not in ordinary_keys]
     if missing:
         return f"lacks label {', '.join(missing)}"
     if seen.conditions.get("Ready") != "True":
@@ -123,26 +132,38 @@ def unfit_because(seen: NodeSnapshot, labels: Mapping[str, str], quarantine_keys
 
 def never_fits(plan: Plan, labels: Mapping[str, str]) -> str:
     """What the plan asks of a node's GPUs that this one cannot have; empty where its GPUs are not counted on it."""
-    counted = labels.get(GPU_COUNT_LABEL, "")
-    if not counted.isdecimal():
+    counted = _counted(labels)
+    if counted is None:
         return ""
     wanted, gpu = plan.qa.floors.gpus, getattr(plan.fault, "gpu", None)
-    if wanted is not None and wanted != int(counted):
+    if wanted is not None and wanted != counted:
         return f"has {counted} GPUs, and qa.floors.gpus is {wanted}: QA would keep it out of service"
-    if gpu is not None and gpu >= int(counted):
+    if gpu is not None and gpu >= counted:
         return f"has {counted} GPUs, and fault.gpu, which counts from 0, is {gpu}"
     return ""
+
+
+def physical_gpus(seen: NodeSnapshot) -> int | None:
+    """How many GPUs the node has; where nobody counted them, how many it offers, None where it offers none."""
+    counted = _counted(seen.labels)
+    return seen.allocatable_gpus if counted is None else counted
+
+
+def _counted(labels: Mapping[str, str]) -> int | None:
+    counted = labels.get(GPU_COUNT_LABEL, "")
+    return int(counted) if counted.isdecimal() else None
 
 
 def _gpu(run: Run, seen: NodeSnapshot) -> int:
     asked: int | None = getattr(run.plan.fault, "gpu", None)
     if asked is not None:
         return asked
-    return run.random.randrange(seen.allocatable_gpus) if seen.allocatable_gpus else 0
+    gpus = physical_gpus(seen)
+    return run.random.randrange(gpus) if gpus else 0
 
 
 def unfit_targets(run: Run) -> list[str]:
     """What keeps the chosen targets from being targets still, as their watches last saw them; empty: nothing does."""
-    seen, labels, keys = {t.node: run.node_now(t.node) for t in run.targets}, opt_in(run), run.quarantine_keys
-    why = {node: unfit_because(now, labels, keys) if now else "is gone" for node, now in seen.items()}
+    seen, labels = {t.node: run.node_now(t.node) for t in run.targets}, opt_in(run)
+    why = {node: _unfit(run, now, labels) if now else "is gone" for node, now in seen.items()}
     return [f"{node} {reason}" for node, reason in why.items() if reason]

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from gameday.checks.outcome import EXIT_CODES, EXIT_DIRTY, EXIT_UNPROVEN, Outcome, RunResult
+from gameday.checks.outcome import EXIT_CODES, Outcome, RunResult, worst
 from gameday.history.events import Cleanliness
 
 SEASON_FILE = "season.json"
@@ -67,27 +67,15 @@ class SeasonResult(_Model):
 
 
 def fold_season(results: Sequence[RunResult], stopped: str = "") -> SeasonResult:
-    """The worst of the runs, by the precedence of one run's outcome (gameday.checks.outcome).
-
-    Dirty 4, cleanliness unknown 2, aborted 3, failed 1, unknown 2, passed 0. Refused, 5, promises that nothing was
-    changed: it is the season's only where every run was; one refused run among others is one unknown.
+    """The worst of the runs (gameday.checks.outcome.worst). A season that was stopped counts as one more run that was
+    aborted, unless all it ran was refused: then nothing was changed, and 5 says so.
     """
     if not results:
         return SeasonResult(exit_code=EXIT_CODES[Outcome.REFUSED], why=stopped or "No plan was run.")
-    outcomes = {result.outcome for result in results}
-    code = EXIT_CODES[Outcome.UNKNOWN]
-    if any(result.cleanliness is Cleanliness.DIRTY for result in results):
-        code = EXIT_DIRTY
-    elif any(result.cleanliness is Cleanliness.UNKNOWN for result in results):
-        code = EXIT_UNPROVEN
-    elif outcomes == {Outcome.REFUSED}:
-        code = EXIT_CODES[Outcome.REFUSED]
-    elif stopped or Outcome.ABORTED in outcomes:
-        code = EXIT_CODES[Outcome.ABORTED]
-    elif Outcome.FAILED in outcomes:
-        code = EXIT_CODES[Outcome.FAILED]
-    elif outcomes == {Outcome.PASSED}:
-        code = EXIT_CODES[Outcome.PASSED]
+    ended = [(result.outcome, result.cleanliness) for result in results]
+    code = worst(ended)
+    if stopped and code != EXIT_CODES[Outcome.REFUSED]:
+        code = worst([*ended, (Outcome.ABORTED, Cleanliness.CLEAN)])
     return SeasonResult(exit_code=code, why=_tally(results, stopped))
 
 

@@ -23,6 +23,7 @@ from gameday.cluster.profile import ClusterProfile
 from gameday.history.events import Cleanliness
 from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases
 from gameday.ledger.reaper import reap_under
+from gameday.run.left_over import nodes_to_leave_alone
 from gameday.run.stop import Abort, AbortedError, RefusedError
 from gameday.run.targets import judges_running_pods, unfit_because
 from gameday.season.dead import reap_dead
@@ -83,13 +84,8 @@ def open_season(id: str, profile: ClusterProfile) -> Iterator[Season]:
 
 def _reap_first(kubernetes: Kubernetes, id: str) -> Collection[str]:
     """What dead runs left must be out before anything is measured; raises RefusedError where that is not known. The
-    nodes on which it is known to be in still."""
-    result = reap_under(kubernetes, id)
-    left = [one.entry.act for one in result.reaped if one.cleanliness is Cleanliness.UNKNOWN]
-    if left or result.unreadable:
-        what = ", ".join([*left, *result.unreadable])
-        raise RefusedError(f"not proved undone: {what}", "`gameday reap` tries again, and says why it fails")
-    return result.dirty_nodes
+    nodes on which it is in still, or that are away and cannot tell."""
+    return nodes_to_leave_alone(kubernetes, reap_under(kubernetes, id))
 
 
 def fit_nodes(season: Season, chosen: Sequence[Chosen], seed: int) -> list[FitNode]:
@@ -128,7 +124,8 @@ def _fit_node(kubernetes: Kubernetes, name: str, opt_in: dict[str, str], *, ask_
         if error.status != 404:
             raise
         return None
-    if unfit_because(seen, opt_in, kubernetes.profile.quarantine_taint_keys):
+    profile = kubernetes.profile
+    if unfit_because(seen, opt_in, profile.quarantine_taint_keys, profile.ordinary_taint_keys):
         return None
     return FitNode(name, seen.labels, bool(ask_pods and kubernetes.gpu_pods(name)))
 

@@ -23,6 +23,11 @@ from gameday.xid.lines import KernelEvent, Kind, Severity
 # Trainy-ai/konduktor konduktor/controller/parse.py: what its Loki query keeps, and all it keeps taints.
 _KONDUKTOR = re.compile(r"NVRM: xid|SXid|nvidia-peermem .{0,200}detected invalid context", re.IGNORECASE)
 
+# The recovery actions' numbers (research 2.1, field 1523): reset, reboot, drain peer-to-peer, drain and reset. What is
+# neither reset nor reboot is for support, as NVSentinel has it (research 3.2, code 154).
+_BY_NUMBER = {1: Remedy.GPU_RESET, 2: Remedy.REBOOT, 3: Remedy.CONTACT_SUPPORT, 4: Remedy.GPU_RESET}
+_BY_WORD = {"reboot": Remedy.REBOOT, "reset": Remedy.GPU_RESET}
+
 
 class Policy(StrEnum):
     CATALOGUE = "catalogue"
@@ -82,13 +87,12 @@ def _xid(event: KernelEvent, code: int) -> Decision:
 
 
 def _stated(event: KernelEvent) -> Decision:
-    stated = (event.recovery or "").lower()
-    if not stated:
+    if event.recovery is None or event.recovery_number is None:
         return Decision(Outcome.EVENT, Remedy.NONE, "Xid 154 without a readable recovery action")
-    if stated == "none":
+    if event.recovery_number == 0:
         return Decision(Outcome.EVENT, Remedy.NONE, "the driver states no recovery action")
-    said = {"reboot": Remedy.REBOOT, "reset": Remedy.GPU_RESET}
-    remedy = next((remedy for word, remedy in said.items() if word in stated), Remedy.CONTACT_SUPPORT)
+    by_word = (remedy for word, remedy in _BY_WORD.items() if word in event.recovery.lower())
+    remedy = _BY_NUMBER.get(event.recovery_number) or next(by_word, Remedy.CONTACT_SUPPORT)
     return Decision(Outcome.QUARANTINE, remedy, f"the driver states: {event.recovery}")
 
 

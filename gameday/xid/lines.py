@@ -22,6 +22,9 @@ _LONGEST_TEXT = 400
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[@-~]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 _STAMP = re.compile(r"[^\[]{0,40}\[ {0,12}(?P<seconds>\d{1,10}\.\d{1,9})\]")
+BEAT = "gameday: beat"
+"""What deploy/dmesg-shipper prints after a stamp of its own, at its start and each minute."""
+_BEAT = re.compile(rf"\[ {{0,12}}(?P<seconds>\d{{1,10}}\.\d{{1,9}})\] {BEAT}$")
 _MARKER = re.compile(r"(?:<\d{1,3}>)?(?:\[[^\]]{0,40}\] ?)?(?:kernel: )?gameday: marker ")
 _PCI = r"(?P<domain>[0-9a-f]{4,8}):(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.[0-9a-f])?"
 _XID = re.compile(
@@ -38,7 +41,7 @@ _NVLINK5 = re.compile(
 )
 _NVLINK5_LINK = re.compile(r"\bLink (?P<link>\d{1,3})\b", re.IGNORECASE)
 _RECOVERY = re.compile(
-    r"recovery action changed from .{0,80}? to 0x[0-9a-f]{1,8} ?\((?P<action>[^)]{1,80})\)", re.IGNORECASE
+    r"recovery action changed from .{0,80}? to 0x(?P<number>[0-9a-f]{1,8}) ?\((?P<action>[^)]{1,80})\)", re.IGNORECASE
 )
 _SXID = re.compile(
     rf"(?:nvidia-nvswitch(?P<switch>\d{{1,4}}): )?\bSXid ?\((?:PCI:)?{_PCI}\): ?(?P<code>\d{{1,6}})\b"
@@ -95,7 +98,8 @@ class KernelEvent:
     unit: str | None = None
     error_status: int | None = None
     recovery: str | None = None
-    """The recovery action an Xid 154 changed to."""
+    """The recovery action an Xid 154 changed to, in words, which differ between drivers."""
+    recovery_number: int | None = None
     detail_only: bool = False
     """An SXid's follow-up line (`Severity …`, `Data {…}`)."""
     success: bool | None = None
@@ -114,6 +118,12 @@ def recognise(line: str | bytes) -> KernelEvent | None:
     if _MARKER.match(text):
         return None
     return _sxid(text) or _xid(text) or _reset(text) or _gpu_lost(text) or _peermem(text) or _some_xid(text)
+
+
+def beat_uptime_s(line: str) -> float | None:
+    """The stamp of the shipper's beat, seconds since boot; None for every other line."""
+    found = _BEAT.match(clean(line))
+    return float(found["seconds"]) if found else None
 
 
 def _sxid(line: str) -> KernelEvent | None:
@@ -164,6 +174,7 @@ def _xid(line: str) -> KernelEvent | None:
         unit=sub["unit"] if sub else None,
         error_status=int(sub["status"], 16) if sub and sub["status"] else None,
         recovery=recovery["action"] if recovery else None,
+        recovery_number=int(recovery["number"], 16) if recovery else None,
     )
 
 

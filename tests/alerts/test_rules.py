@@ -16,7 +16,9 @@ CASES = [case for file in UNIT_TESTS for test in read_yaml(file)["tests"] for ca
 WITHOUT_NODE = {
     "NodeHealthControllerAbsent",
     "KernelLogPipelineSilent",
+    "KernelLogNodeUnknown",
     "KernelLogLate",
+    "NodeQuarantinesWithheld",
     "NodeHealthWritesFail",
     "KernelLogShipperDown",
 }
@@ -131,14 +133,19 @@ def _ruled(*rules: Rule) -> set[int]:
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    [("GPUXidHardware", Rule.QUARANTINE), ("GPUXidWorkload", Rule.WORKLOAD), ("GPUNVLink5Error", Rule.DECODE)],
+    [
+        ("GPUXidHardware", Rule.QUARANTINE),
+        ("GPUXidWorkload", Rule.WORKLOAD),
+        ("GPUNVLink5Error", Rule.DECODE),
+        ("GPUXidRecoveryAction", Rule.STATED),
+    ],
 )
 def test_the_classes_of_xids_are_the_catalogues(name: str, rule: Rule) -> None:
     assert _codes(name, "code=~") == _ruled(rule)
 
 
 def test_what_is_left_of_the_xids_is_reported() -> None:
-    assert _codes("GPUXidReported", "code!~") == _ruled(Rule.QUARANTINE, Rule.WORKLOAD, Rule.DECODE)
+    assert _codes("GPUXidReported", "code!~") == _ruled(Rule.QUARANTINE, Rule.WORKLOAD, Rule.DECODE, Rule.STATED)
     assert _codes("GPUXidRecorded", "code!~") == _ruled(Rule.WORKLOAD, Rule.DECODE)
 
 

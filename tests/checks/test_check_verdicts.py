@@ -169,20 +169,61 @@ def test_a_resolution_that_a_later_firing_takes_back_is_none():
     assert judge([*passing(), Timed(36.2, again)], "alert-resolves").status is Status.BROKEN
 
 
-def other_alert(**change) -> Timed:
-    event = AlertSeen(
-        alert="KubeletDown", state="firing", labels={}, node="gpu-node-01", expected=False, at=at(15), **change
-    )
+def of_another_gpu(state: str, seconds: float) -> Timed:
+    """The plan's alert for the same node, as its rule by PCI bus id fires for a second GPU."""
+    one = next(t.event for t in passing() if is_alert("firing")(t.event))
+    labels = one.labels | {"pci_bus_id": "0000:18:00"}
+    return Timed(seconds + 0.3, one.model_copy(update={"labels": labels, "state": state, "at": at(seconds)}))
+
+
+def test_an_alert_resolves_when_the_last_of_its_label_sets_does():
+    fired = [*passing(), of_another_gpu("firing", 15.5)]
+    still = judge(fired, "alert-resolves")
+    assert (still.status, still.seconds) == (Status.BROKEN, None)
+    assert still.why == "1 of its 2 label sets did not resolve: not seen while 'recover' watched"
+    slow = judge([*fired, of_another_gpu("resolved", 34.4)], "alert-resolves")
+    assert (slow.status, slow.seconds) == (Status.HELD, pytest.approx(3.2))
+    assert judge([*fired, of_another_gpu("pending", 34.1)], "alert-resolves").seconds == pytest.approx(2.9)
+    only_pending = [*passing(), of_another_gpu("pending", 15.5)]
+    assert judge(only_pending, "alert-resolves").seconds == pytest.approx(2.8)
+
+
+def other_alert(node: str | None = NODE, **change) -> Timed:
+    event = AlertSeen(alert="KubeletDown", state="firing", labels={}, node=node, expected=False, at=at(15), **change)
     return Timed(15.2, event)
 
 
 def test_unexpected_alerts_break_unless_allowed_or_there_before():
     broken = judge([*passing(), other_alert()], "no-other-alerts")
     assert (broken.status, broken.measured) == (Status.BROKEN, "1 alert")
-    assert "KubeletDown (gpu-node-01)" in broken.why
+    assert f"KubeletDown ({NODE})" in broken.why
     assert judge([*passing(), other_alert(at_baseline=True)], "no-other-alerts").status is Status.HELD
     allowed = run_checks(with_plan(allow_other_alerts=True), history_of([*passing(), other_alert()]), Frames())
     assert not [v for v in allowed if v.check == "no-other-alerts"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        other_alert("somebody-elses-node"),
+        other_alert(since=at(build.FAULT_AT - 60)),
+        other_alert(None, since=at(build.FAULT_AT - 60)),
+        other_alert(None, background=True),
+    ],
+    ids=["another-node", "pending-before-the-fault", "of-the-cluster-before-the-fault", "background"],
+)
+def test_what_the_fault_cannot_have_set_off_is_told_beside_and_breaks_nothing(other: Timed):
+    verdict = judge([*passing(), other], "no-other-alerts")
+    assert (verdict.status, verdict.why) == (Status.HELD, "")
+    assert (
+        verdict.measured
+        == f"0 alerts; beside it 1 alert of other origin: KubeletDown ({other.event.node or 'no node'})"
+    )
+
+
+def test_an_alert_of_no_node_that_began_after_the_fault_may_be_its_doing():
+    verdict = judge([*passing(), other_alert(None, since=at(build.FAULT_AT + 1))], "no-other-alerts")
+    assert (verdict.status, verdict.why) == (Status.BROKEN, "KubeletDown (no node)")
 
 
 def test_no_other_alert_is_only_held_when_the_window_could_be_watched():

@@ -55,6 +55,11 @@ def test_unknown():
     assert summary(blind) == ("unknown", "clean", 2)
 
 
+def test_a_run_whose_step_ended_broken_has_not_passed_though_every_verdict_held():
+    r = result(build.ended(passing(), build.Step.RECOVER, build.StepOutcome.BROKEN, "the alert is still active"))
+    assert (r.outcome, r.exit_code, r.why) == (Outcome.FAILED, 1, "Recover ended broken: the alert is still active.")
+
+
 def test_aborted_is_told_before_broken():
     timed = [*build.detector_off(), Timed(17, Aborted(by="operator", why="Ctrl-C"))]
     assert summary(timed) == ("aborted", "clean", 3)

@@ -9,7 +9,19 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AlertSeen, FaultInjected, NodeSeen, Step, StepOutcome, TaintSeen
 from gameday.history.frames import Frames
 from gameday.plan.models import Plan
-from tests.report.run_builder import NODE, PLAN, Timed, at, cut_off, ended, history_of, passing, replacing, without
+from tests.report.run_builder import (
+    FAULT_AT,
+    NODE,
+    PLAN,
+    Timed,
+    at,
+    cut_off,
+    ended,
+    history_of,
+    passing,
+    replacing,
+    without,
+)
 
 
 def control(**expect: object) -> Plan:
@@ -63,7 +75,7 @@ def test_silence_nobody_watched_is_unknown() -> None:
 
 def test_only_the_forbidden_severities_break_where_other_alerts_are_allowed() -> None:
     plan = control(allow_other_alerts=True, forbidden_severities=("critical",))
-    fired = {"alert": "Other", "state": "firing", "node": NODE, "expected": False, "at": at(3)}
+    fired = {"alert": "Other", "state": "firing", "node": NODE, "expected": False, "at": at(FAULT_AT + 3)}
     warning = AlertSeen(labels={"severity": "warning"}, **fired)  # type: ignore[arg-type]
     critical = AlertSeen(labels={"severity": "critical"}, **fired)  # type: ignore[arg-type]
     assert judge([*quiet(), Timed(3.0, warning)], "forbidden-severities", plan).status is Status.HELD

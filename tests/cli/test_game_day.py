@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -14,6 +16,9 @@ from gameday.cli import run
 from gameday.cli.console import console
 from gameday.cli.exit_codes import CommandError, ExitCode
 from gameday.cli.game_day import _after
+from gameday.history.events import Cleanliness
+from gameday.ledger.entries import DeletePod, Entry
+from gameday.ledger.reaper import Reaped, ReapResult
 from gameday.rehearsal.ports import free_ports
 
 Capture = pytest.CaptureFixture[str]
@@ -61,6 +66,51 @@ def test_reap_without_an_api_server_is_unknown_and_tells_no_secret(nobody: Path,
     err = capsys.readouterr().err
     assert "refused" in err
     assert "secret-of-mine" not in err
+
+
+def reaped(*states: Cleanliness) -> ReapResult:
+    entry = Entry(id="e", seq=0, act="act", node="n", undo=DeletePod(pod="p"), expires=datetime(2030, 1, 1, tzinfo=UTC))
+    return ReapResult(reaped=tuple(Reaped("run", entry, state, ()) for state in states))
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        (ReapResult(), ExitCode.HELD),
+        (reaped(Cleanliness.CLEAN), ExitCode.HELD),
+        (reaped(Cleanliness.CLEAN, Cleanliness.UNKNOWN), ExitCode.UNKNOWN),
+        (ReapResult(unreadable=("gameday-x",)), ExitCode.UNKNOWN),
+        (reaped(Cleanliness.UNKNOWN, Cleanliness.DIRTY), ExitCode.DIRTY),
+    ],
+)
+def test_reap_ends_as_a_run_would_that_left_the_same(
+    result: ReapResult, code: ExitCode, nobody: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gameday.ledger.reaper.reap", lambda *_, **__: result)
+    assert run(["reap", "--profile", str(nobody), "--reports", str(nobody.parent)]) == code
+
+
+def test_reap_says_why_it_failed_and_where(nobody: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    (left,) = reaped(Cleanliness.UNKNOWN).reaped
+    result = ReapResult((dataclasses.replace(left, evidence=("a second agent gave no answer",)),))
+    monkeypatch.setattr("gameday.ledger.reaper.reap", lambda *_, **__: result)
+    run(["reap", "--profile", str(nobody)])
+    assert "run run: act: unknown (node n; a second agent gave no answer)" in capsys.readouterr().out
+
+
+def test_reap_renews_the_reports_of_the_dead_and_names_those_it_cannot_find(
+    nobody: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (here,) = reaped(Cleanliness.CLEAN).reaped
+    result = ReapResult((here, dataclasses.replace(here, run_id="elsewhere")))
+    monkeypatch.setattr("gameday.ledger.reaper.reap", lambda *_, **__: result)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "history.jsonl").touch()
+    assert run(["reap", "--profile", str(nobody), "--reports", str(tmp_path)]) == ExitCode.HELD
+    out = capsys.readouterr().out
+    assert f"report: {tmp_path / 'run' / 'report.html'}" in out
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert f"run elsewhere has no history in {tmp_path}" in out
 
 
 @pytest.mark.parametrize("make", [lambda folder: None, lambda folder: folder.mkdir()])

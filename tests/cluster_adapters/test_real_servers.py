@@ -12,7 +12,9 @@ from gameday.cluster.alertmanager import Alertmanager, Matcher
 from gameday.cluster.http import AdapterError, CallCounter
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
+from gameday.observe import stored as observe_stored
 from gameday.observe.metrics import metrics_frame
+from gameday.observe.stored import stored
 
 from .conftest import Answer, Observability, Stub, eventually
 
@@ -76,7 +78,7 @@ def test_an_alert_from_pending_to_resolved(exporter: Stub, prometheus: Prometheu
     _silence(alertmanager)
     (silenced,) = eventually(lambda: alertmanager.alerts(wanted), lambda alerts: alerts[0].silenced)
     assert silenced.status.state == "suppressed"
-    (silence,) = alertmanager.silences([Matcher(name="node", value="n1")])
+    (silence,) = alertmanager.silences()
     assert (silence.status.state, silence.created_by, silence.matchers[0].name) == ("active", "test", "node")
 
     expose(exporter, n1=0)
@@ -114,6 +116,32 @@ def test_range_to_frame(exporter: Stub, prometheus: Prometheus) -> None:
     assert metrics_frame([], node_label="Hostname").empty
 
 
+def test_samples_are_read_as_they_are_stored_and_resampled_only_where_there_are_too_many(
+    exporter: Stub, observability: Observability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = [f'{{name}}{{{{Hostname="n4",gpu="{gpu}"}}}} 1\n' for gpu in range(2)]
+    body = "".join(line.format(name=name) for name in ("power", "heat") for line in gpus)
+    exporter.answers = [Answer(body=body.encode(), headers={"Content-Type": "text/plain; version=0.0.4"})]
+    counter = CallCounter()
+    with Prometheus(Endpoint(url=observability.prometheus_url), counter) as prometheus:
+        eventually(lambda: prometheus.query('count_over_time(heat{gpu="1"}[1m]) > 9'), bool)
+        end, window, asked = datetime.now(UTC), timedelta(seconds=2), counter.cost().requests
+        found = stored(prometheus, ("power", "heat", "no_such_metric"), 'Hostname="n4"', end - window, end)
+        assert (found.step_s, counter.cost().requests - asked) == (None, 2)
+        assert {(one.name, one.labels["gpu"]) for one in found.series} == {
+            (name, gpu) for name in ("power", "heat") for gpu in "01"
+        }
+        counted = {round(sample.value) for sample in prometheus.query('count_over_time(heat{Hostname="n4"}[2s])', end)}
+        assert {len(one.points) for one in found.series} == counted, "no scrape is told twice"
+        samples = sum(len(one.points) for one in found.series)
+
+        monkeypatch.setattr(observe_stored, "MOST_SAMPLES", samples // 2)
+        fewer = stored(prometheus, ("power", "heat"), 'Hostname="n4"', end - window, end)
+        assert fewer.step_s is not None
+        assert len(fewer.series) == 4
+        assert sum(len(one.points) for one in fewer.series) < samples
+
+
 def test_instant_queries(exporter: Stub, prometheus: Prometheus) -> None:
     (scalar,) = prometheus.query("scalar(vector(4))")
     assert (scalar.value, scalar.labels) == (4.0, {})
@@ -125,21 +153,7 @@ def test_instant_queries(exporter: Stub, prometheus: Prometheus) -> None:
     assert raised.value.status == 400
 
 
-def test_targets_and_build(exporter: Stub, prometheus: Prometheus, alertmanager: Alertmanager) -> None:
-    expose(exporter, n1=0)
-    targets = eventually(
-        lambda: {target.job: target for target in prometheus.targets()},
-        lambda found: found["dcgm-exporter"].health == "up",
-    )
-    assert set(targets) == {"dcgm-exporter", "prometheus"}
-    exporter.answers = [Answer(status=500)]
-    down = eventually(
-        lambda: {target.job: target for target in prometheus.targets()}["dcgm-exporter"],
-        lambda target: target.health == "down",
-    )
-    assert "500" in down.last_error
-    prometheus.check_ready()
-    alertmanager.check_ready()
+def test_the_servers_say_their_versions(prometheus: Prometheus, alertmanager: Alertmanager) -> None:
     assert prometheus.build_info().version[0].isdigit()
     assert alertmanager.status().version_info.version[0].isdigit()
 
@@ -149,8 +163,8 @@ def test_calls_are_counted(observability: Observability) -> None:
     with Prometheus(Endpoint(url=observability.prometheus_url), counter) as client:
         client.query("vector(1)")
         client.query("vector(2)")
-        client.check_ready()
+        client.build_info()
     cost = counter.cost()
-    assert (cost.requests, cost.by_call) == (3, {"GET api/v1/query": 2, "GET -/ready": 1})
+    assert (cost.requests, cost.by_call) == (3, {"GET api/v1/query": 2, "GET api/v1/status/buildinfo": 1})
     assert cost.bytes_received > 300
     assert cost.bytes_sent > 300

@@ -89,6 +89,14 @@ def test_a_series_that_lacks_only_its_last_samples_has_not_ended() -> None:
     assert moved(rows([1.0] * 18)) is None
 
 
+def test_a_series_that_is_scraped_every_half_minute_has_not_ended_before_its_next_scrapes_are_missed() -> None:
+    frame = conform("metrics", rows([1.0 if second % 30 == 0 else None for second in range(91)]))
+    assert first_move(frame, "n", at(65), at(125)) is None
+    move = first_move(frame, "n", at(65), at(185))
+    assert move is not None
+    assert move.value is None
+
+
 def test_two_samples_before_the_fault_are_too_few_to_tell() -> None:
     series = rows([None, None, None, 1.0, 1.0, *[9.0] * 15])
     assert moved(series) is None

@@ -97,13 +97,14 @@ def test_the_pages_kustomization_changes_every_image(built: list[dict[str, Any]]
 def test_the_pages_settings_are_a_profile(built: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     (settings,) = (one["data"] for one in built if one["kind"] == "ConfigMap")
     commented = re.findall(r"^\s+# (GAMEDAY_\w+): '?([^'#\n]+?)'?(?:\s+#.*)?$", PAGE, re.MULTILINE)
-    assert len(commented) == 2
+    assert len(commented) == 4
     for name, value in [*settings.items(), *commented]:
         monkeypatch.setenv(name, value)
     profile = load_profile()
     assert profile.in_cluster
     assert profile.name == "prod-a"
     assert profile.agent_runtime_class == "nvidia"
+    assert profile.ordinary_taint_keys == ("nvidia.com/gpu", "sku")
     assert profile.guardrails.max_nodes == 1
 
 

@@ -32,6 +32,27 @@ def _granted(account: str) -> set[tuple[str, str, str, str]]:
     return found
 
 
+def _rights(account: str, namespace: str) -> str:
+    """What is bound to the account in a namespace ("" is the whole cluster), as a cell of deploy/README.md has it."""
+    roles = [
+        next(d for d in RBAC if identity(d) == (binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]))
+        for binding in of("RoleBinding", "ClusterRoleBinding")
+        if identity(binding)[1] == namespace and any(who["name"] == account for who in binding["subjects"])
+    ]
+    said = []
+    for rule in (rule for role in roles for rule in role["rules"]):
+        only = f" {', '.join(rule['resourceNames'])}" if "resourceNames" in rule else ""
+        said.append(f"{', '.join(rule['resources'])}{only}: {', '.join(rule['verbs'])}")
+    return " · ".join(said) or "–"
+
+
+@pytest.mark.parametrize("account", [d["metadata"]["name"] for d in RBAC if d["kind"] == "ServiceAccount"])
+def test_the_readme_has_the_rights_of_every_account(account: str) -> None:
+    page = (ROOT / "deploy" / "README.md").read_text(encoding="utf-8").splitlines()
+    cells = [_rights(account, namespace) for namespace in ("", "default", "gameday")]
+    assert f"| `{account}` | {' | '.join(cells)} |" in page
+
+
 def test_every_object_is_there_once() -> None:
     identities = [identity(document) for _, document in ALL]
     assert len(identities) == len(set(identities))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gameday.cluster.profile import ClusterProfile, load_profile
 from gameday.rehearsal.programs import search
+from gameday.xid.lines import beat_uptime_s
 from tests.deploy.manifests import (
     ALL,
     DEPLOY,
@@ -65,6 +69,43 @@ def test_what_is_ours_runs_without_privileges(workload: dict[str, Any]) -> None:
     }
 
 
+def test_the_prometheus_operator_finds_the_controllers_metrics() -> None:
+    (monitor,) = of("PodMonitor")
+    template = template_of(_workload("gameday-node-health"))
+    assert monitor["metadata"]["namespace"] == _workload("gameday-node-health")["metadata"]["namespace"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (port,) = template["spec"]["containers"][0]["ports"]
+    assert (endpoint["port"], endpoint["honorLabels"], endpoint["interval"]) == (port["name"], True, "15s")
+
+
+def test_the_controller_may_run_where_only_the_control_plane_has_no_gpus() -> None:
+    tolerations = template_of(_workload("gameday-node-health"))["spec"]["tolerations"]
+    assert {toleration["key"] for toleration in tolerations} == {"node-role.kubernetes.io/control-plane"}
+
+
+def test_the_shipper_beats_and_then_ships_the_ring_buffer(tmp_path: Path) -> None:
+    dmesg = tmp_path / "dmesg"
+    dmesg.write_text('#!/bin/sh\necho "[12.500000] $*"\n')
+    dmesg.chmod(0o755)
+    started = subprocess.Popen(
+        _container(_workload("dmesg"))["command"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert started.stdout is not None
+    try:
+        beat, line = started.stdout.readline(), started.stdout.readline()
+    finally:
+        os.killpg(started.pid, signal.SIGKILL)  # in a container the loop that beats ends with the first process
+        started.wait()
+        started.stdout.close()
+    assert beat_uptime_s(beat) is not None
+    assert line == "[12.500000] --follow\n"
+
+
 @pytest.mark.parametrize("workload", WORKLOADS, ids=named)
 def test_every_container_says_what_it_needs_and_may_take(workload: dict[str, Any]) -> None:
     resources = _container(workload)["resources"]
@@ -96,6 +137,16 @@ def test_the_clusters_settings_are_a_profile(monkeypatch: pytest.MonkeyPatch) ->
     assert profile.in_cluster
     known = {name.upper() for name in ClusterProfile.model_fields}
     assert {name.removeprefix("GAMEDAY_").partition("__")[0] for name in CLUSTER["data"]} <= known
+
+
+def test_the_guardrails_that_are_only_shown_would_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is a comment in the manifest and on the page is taken over as it stands."""
+    for text in (ROOT / "deploy/cluster.yaml", ROOT / "docs/install.md"):
+        (shown,) = re.findall(r"^ *# GAMEDAY_GUARDRAILS: '(.+)'$", text.read_text(encoding="utf-8"), re.MULTILINE)
+        monkeypatch.setenv("GAMEDAY_GUARDRAILS", shown)
+        for name, value in CLUSTER["data"].items():
+            monkeypatch.setenv(name, value)
+        assert load_profile().guardrails.windows
 
 
 @pytest.mark.parametrize("name", ["gameday-worker", "gameday-reaper", "gameday-node-health"])

@@ -10,10 +10,13 @@ from gameday import cli
 from gameday.checks.outcome import Outcome
 from gameday.coverage.matrix import Matrix
 from gameday.coverage.row_file import ROW_FILE, render_run
-from gameday.digest.digest import Digest, digest_of
+from gameday.digest.digest import Digest, digest_of, render_digest
 from gameday.digest.shelf import read_shelf
-from gameday.history.events import AlertSeen, Cleanliness, RunEnded, RunStarted
-from gameday.report.numbers import summarise
+from gameday.history.events import Aborted, AlertSeen, Cleanliness, Refused, RunEnded, RunStarted
+from gameday.report import render
+from gameday.report.compare import trends
+from gameday.report.earlier import MOST_RUNS, earlier_than
+from gameday.report.numbers import numbers, summarise
 from gameday.report.run import load_run
 from gameday.report.summary import Measure
 from tests.post_mortem.conftest import USUAL, incident, write_incident
@@ -49,7 +52,7 @@ def test_only_runs_of_the_window_are_counted(tmp_path: Path) -> None:
     put(tmp_path, 0, passing())
     made = digest(tmp_path)
     assert (made.outcomes[Outcome.PASSED], made.outcomes[Outcome.FAILED]) == (1, 1)
-    assert made.headline == "1 of 2 game-days passed, 1 failed, nothing got slower."
+    assert made.headline == "1 of 2 game-days passed, 1 failed, durations not compared yet."
 
 
 def test_a_plans_history_is_oldest_first_and_a_change_is_said(tmp_path: Path) -> None:
@@ -81,15 +84,48 @@ def test_a_duration_above_every_earlier_one_is_a_regression(tmp_path: Path) -> N
     assert "1 duration regressed" in made.headline
 
 
+def test_nothing_got_slower_is_said_only_where_something_was_compared(tmp_path: Path) -> None:
+    for days in (-3, -2, -1):
+        put(tmp_path, days, passing())
+    assert digest(tmp_path).headline.endswith("durations not compared yet.")
+    put(tmp_path, 0, passing())
+    assert digest(tmp_path).headline.endswith("nothing got slower.")
+
+
+def test_the_digest_compares_with_the_runs_the_report_compares_with(tmp_path: Path) -> None:
+    put(tmp_path, -90, slow_alert(8))
+    for number in range(MOST_RUNS):
+        put(tmp_path, number - MOST_RUNS, passing())
+    newest = put(tmp_path, 0, slow_alert(4))
+    trend = next(one for one in digest(tmp_path).plans[0].trends if one.measure is Measure.ALERT)
+    assert (trend.slowest_s, trend.regressed, len(trend.earlier_s)) == (pytest.approx(5.4), True, MOST_RUNS)
+    for run in tmp_path.iterdir():
+        render(run, WEEK_END)
+    run = load_run(newest)
+    now = summarise(run)
+    assert now
+    assert trend in trends(numbers(run), earlier_than(newest, now))
+
+
 def test_two_clusters_are_not_compared_with_each_other(tmp_path: Path) -> None:
     put(tmp_path, -1, passing(), cluster_uid="a")
     put(tmp_path, 0, passing(), cluster_uid="b")
     assert len(digest(tmp_path).plans) == 2
 
 
-def test_an_unclean_cluster_is_told_whatever_its_age(tmp_path: Path) -> None:
-    put(tmp_path, -90, replacing(passing(), lambda e: isinstance(e, RunEnded), cleanliness=Cleanliness.DIRTY))
-    assert [mark.run_id for mark in digest(tmp_path).unclean] == ["run-90"]
+def test_an_unclean_cluster_is_told_whatever_its_age_and_colours_its_own_window(tmp_path: Path) -> None:
+    dirty = replacing(passing(), lambda e: isinstance(e, RunEnded), cleanliness=Cleanliness.DIRTY)
+    put(tmp_path, -90, dirty)
+    put(tmp_path, 0, passing())
+    made = digest(tmp_path)
+    assert ([mark.run_id for mark in made.unclean], [mark.run_id for mark in made.unclean_before]) == ([], ["run-90"])
+    page = render_digest(tmp_path, made, WEEK_END).html.read_text()
+    assert "is-passed" in page
+    assert "1 older run never proved clean" in page
+    put(tmp_path, -1, dirty)
+    made = digest(tmp_path)
+    assert [mark.run_id for mark in made.unclean] == ["run-1"]
+    assert "is-failed" in render_digest(tmp_path, made, WEEK_END).html.read_text()
 
 
 def test_a_plan_that_was_never_run_is_named(tmp_path: Path) -> None:
@@ -190,10 +226,36 @@ def test_the_pages_hold_every_run_and_escape_what_runs_say(tmp_path: Path) -> No
     assert json.loads((tmp_path / "digest.json").read_bytes())["format"] == 1
 
 
-@pytest.mark.parametrize(("variant", "code"), [("passing", 0), ("detector-off", 1)])
-def test_the_exit_code_is_the_worst_of_the_window(tmp_path: Path, variant: str, code: int) -> None:
-    put(tmp_path, 0, VARIANTS[variant]())
+BROKEN = VARIANTS["detector-off"]()
+ABORTED = [*passing(), Timed(40, Aborted(by="operator", why="Ctrl-C"))]
+REFUSED = [
+    *cut_off(passing(), 7.95),
+    Timed(7.96, Refused(why="held")),
+    Timed(8, RunEnded(cleanliness=Cleanliness.CLEAN)),
+]
+
+
+@pytest.mark.parametrize(
+    ("runs", "code"),
+    [
+        ([passing()], 0),
+        ([BROKEN], 1),
+        ([passing(), ABORTED], 3),
+        ([BROKEN, ABORTED], 3),
+        ([passing(), REFUSED], 2),
+        ([REFUSED], 5),
+    ],
+)
+def test_the_exit_code_is_the_worst_of_the_window(tmp_path: Path, runs: list[list[Timed]], code: int) -> None:
+    for days, events in enumerate(runs):
+        put(tmp_path, days, events)
     assert cli.run(["digest", str(tmp_path), "--days", "3660"]) == code
+
+
+def test_a_run_that_is_not_provably_clean_outweighs_a_broken_one(tmp_path: Path) -> None:
+    put(tmp_path, -1, replacing(passing(), lambda e: isinstance(e, RunEnded), cleanliness=Cleanliness.UNKNOWN))
+    put(tmp_path, 0, BROKEN)
+    assert cli.run(["digest", str(tmp_path), "--days", "3660"]) == 2
 
 
 def test_an_empty_window_is_unknown(tmp_path: Path) -> None:

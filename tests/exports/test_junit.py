@@ -5,10 +5,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gameday.history.events import RunStarted
+from gameday.history.events import RunStarted, Step, StepOutcome
 from gameday.report.junit import junit
 from gameday.report.run import load_run
-from tests.report.run_builder import VARIANTS, passing, replacing, write
+from tests.report.run_builder import VARIANTS, ended, passing, replacing, write
 
 
 def suite(folder: Path) -> ElementTree.Element:
@@ -62,3 +62,10 @@ def test_the_suite_has_what_ants_schema_requires_in_its_order(tmp_path: Path, va
     assert all(made.get(name) for name in required)
     cases = [child.tag for child in made if child.tag == "testcase"]
     assert [child.tag for child in made] == ["properties", *cases, "system-out", "system-err"]
+
+
+def test_a_run_that_failed_by_a_step_alone_is_not_green(tmp_path: Path) -> None:
+    why = "the alert is still active"
+    made = suite(write(tmp_path, ended(passing(), Step.RECOVER, StepOutcome.BROKEN, why)))
+    (failure,) = made.iter("failure")
+    assert why in failure.get("message", "")

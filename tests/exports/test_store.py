@@ -9,6 +9,7 @@ import pytest
 from gameday import cli
 from gameday.digest.shelf import read_shelf
 from gameday.history.events import Cleanliness, RunEnded, RunStarted
+from gameday.report.notes import FORM, NOTES_FILE
 from gameday.store import StoreError, publish, remove, retention
 from tests.report.run_builder import START, Timed, cut_off, passing, replacing, without, write
 
@@ -67,6 +68,32 @@ def test_the_newest_runs_of_a_plan_stay_and_the_older_go(tmp_path: Path) -> None
     for i in range(3):
         named(tmp_path, f"r{i}", later(passing(), 1000 * i))
     assert judged(tmp_path, keep=2) == {"r0": True, "r1": False, "r2": False}
+
+
+def test_each_cluster_keeps_its_own_newest_runs(tmp_path: Path) -> None:
+    for i, cluster in enumerate(("prod", "staging", "staging")):
+        of_cluster = replacing(passing(), lambda e: isinstance(e, RunStarted), cluster_id=cluster)
+        named(tmp_path, f"r{i}", later(of_cluster, 1000 * i))
+    assert judged(tmp_path) == {"r0": False, "r1": True, "r2": False}
+
+
+@pytest.mark.parametrize(
+    ("notes", "goes"),
+    [
+        (FORM.replace("{command}", "gameday report somewhere"), True),
+        (FORM.replace('summary: ""  ', 'summary: "the rack was hot"'), False),
+        (FORM + "# call the vendor\n", False),
+        ("actions: [{what: page on Xid 95}]", False),
+        ("summary: [", False),
+        ("\udcff", False),
+    ],
+    ids=["form", "summary", "comment", "action", "broken", "no-text"],
+)
+def test_what_people_wrote_of_a_run_stays(tmp_path: Path, notes: str, goes: bool) -> None:
+    for i in range(2):
+        named(tmp_path, f"r{i}", later(passing(), 1000 * i))
+    (tmp_path / "r0" / NOTES_FILE).write_text(notes, errors="surrogateescape")
+    assert judged(tmp_path)["r0"] is goes
 
 
 def test_what_is_young_enough_stays(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def test_the_pod_is_frozen_read_back_and_thawed_by_another_process() -> None:
         FAULT.undo(EXPORTER, 0, host, state)
         assert FAULT.verify_undone(EXPORTER, 0, host, state)
     assert host.machine.components.frozen_pods() == []
+    assert {argv[2:4] for argv in host.ran if argv[0] == "crictl"} == {("-o", "json")}, "before any ID"
 
 
 def test_a_frozen_exporter_answers_no_scrape_until_it_is_thawed() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -13,10 +15,12 @@ from pydantic import ValidationError
 from gameday.agent.context import Context, Ending
 from gameday.agent.inject import inject, undo
 from gameday.agent.task import InjectTask, Outcome, UndoTask
+from gameday.faults.base import Fault
 from gameday.faults.dcgm_field import FIELDS, DcgmFieldFault, DcgmFieldName, DcgmFieldParameters
 from gameday.faults.dcgm_pause import DcgmPauseFault, DcgmPauseParameters
 from gameday.faults.registry import parse_parameters
 from gameday.host.base import HostError, ProgramResult
+from gameday.rehearsal.nodes.components import Sandbox, SandboxContainer
 from gameday.rehearsal.nodes.dcgm import BY_ID
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import FakeHost, result
@@ -53,6 +57,56 @@ def test_every_field_of_the_table_goes_in_is_read_back_and_comes_out(host: Model
     host.clock.pass_by(10)
     if bounds.id in BY_ID and before is not None and bounds.sampled:
         assert cached(host, name, 2) == pytest.approx(before, rel=0.1), "real samples are back"
+
+
+def sandbox(app: str, *containers: SandboxContainer) -> Sandbox:
+    return Sandbox("1a-2b", "gpu-operator", f"{app}-x", {"app": app}, burstable=False, containers=containers)
+
+
+PROXY = SandboxContainer("rbac-proxy", ("kube-rbac-proxy",))
+ALONE = SandboxContainer("exporter", ("dcgm-exporter", "-f", "/etc/counters.csv"), (("DCGM_EXPORTER_LISTEN", ":9400"),))
+
+
+@pytest.mark.parametrize(("fault", "parameters"), [(FIELD, of(TEMPERATURE)), (PAUSE, DcgmPauseParameters())])
+def test_an_exporter_with_an_engine_of_its_own_is_refused_before_anything_is_changed(
+    host: ModelHost, fault: Fault[Any], parameters: Any
+) -> None:
+    host.machine.components.sandboxes = lambda: [sandbox("nvidia-dcgm-exporter", PROXY, ALONE)]
+    with pytest.raises(HostError, match=r"dcgm-exporter-x runs a DCGM host engine of its own.*dcgm\.enabled"):
+        fault.inject(parameters, 0, host)
+    assert not any("dcgmi" in argv for argv in host.ran)
+
+
+@pytest.mark.parametrize(
+    "exporter",
+    [
+        replace(ALONE, environment=(("DCGM_REMOTE_HOSTENGINE_INFO", "nvidia-dcgm:5555"),)),
+        replace(ALONE, argv=("dcgm-exporter", "-r", "localhost:5555")),
+        replace(ALONE, argv=("dcgm-exporter", "--remote-hostengine-info=localhost:5555")),
+    ],
+)
+def test_an_exporter_that_asks_the_nodes_engine_is_fine(host: ModelHost, exporter: SandboxContainer) -> None:
+    host.machine.components.sandboxes = lambda: [sandbox("nvidia-dcgm-exporter", PROXY, exporter)]
+    assert FIELD.prior(of(TEMPERATURE), 0, host)
+
+
+def test_a_node_without_crictl_has_its_exporter_as_a_service(host: ModelHost) -> None:
+    run = host.run
+    host.run = lambda argv, s: result(argv, 127) if argv[0] == "crictl" else run(argv, s)  # type: ignore[method-assign]
+    assert FIELD.prior(of(TEMPERATURE), 0, host)
+
+
+def test_dcgmi_is_run_in_the_host_engines_pod_where_the_host_has_none(host: ModelHost) -> None:
+    host.machine.components.sandboxes = lambda: [sandbox("nvidia-dcgm", SandboxContainer("nvidia-dcgm-ctr"))]
+    run = host.run
+    host.run = lambda argv, s: result(argv, 127) if argv[0] == "dcgmi" else run(argv, s)  # type: ignore[method-assign]
+    state = FIELD.inject(of(TEMPERATURE), 0, host).undo_state
+    assert cached(host, TEMPERATURE) == 95
+    assert ("crictl", "exec", "nvidia-dcgm-ctr-1a2b1a2b", "dcgmi", "test", "--inject") in {
+        argv[:6] for argv in host.ran
+    }
+    FIELD.undo(of(TEMPERATURE), 0, host, state)
+    assert FIELD.verify_undone(of(TEMPERATURE), 0, host, state)
 
 
 def test_only_the_gpu_that_is_meant_changes_and_nothing_that_nvml_tells(host: ModelHost) -> None:
@@ -156,8 +210,9 @@ def test_a_host_engine_that_is_down_is_named(host: ModelHost) -> None:
 
 
 def answering(answers: dict[str, ProgramResult]) -> FakeHost:
-    """A host whose dcgmi answers by the first argument that is a key; everything else is fine and empty."""
+    """A host whose dcgmi answers by the first argument that is a key, or well and nothing; there is no crictl."""
     host = FakeHost()
+    answers |= {"crictl": result(["crictl"], 127)}
 
     def answer(argv: Sequence[str]) -> ProgramResult:
         return next((answers[word] for word in argv if word in answers), result(argv))

@@ -15,8 +15,8 @@ EVERY = GpuRemovedParameters(gpus="all")
 
 @pytest.fixture(autouse=True)
 def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gameday.faults.gpu_removed._SETTLES_WITHIN_S", 0.05)
-    monkeypatch.setattr("gameday.faults.gpu_removed._POLL_S", 0.01)
+    monkeypatch.setattr("gameday.faults.gpu._SETTLES_WITHIN_S", 0.05)
+    monkeypatch.setattr("gameday.faults.gpu._POLL_S", 0.01)
 
 
 @pytest.fixture

@@ -205,13 +205,15 @@ def test_ecc_off_with_a_reset_changes_the_mode_in_force(host: ModelHost) -> None
     fault.undo(parameters, 2, host, state)
     assert fault.verify_undone(parameters, 2, host, state)
     assert host.machine.samples()[2].ecc_mode
+    assert host.machine.samples()[2].persistence_mode, "a reset needs it off, and it is given back"
 
 
 def test_ecc_off_with_a_reset_of_a_busy_gpu_is_refused_and_comes_out(host: ModelHost) -> None:
     host.machine.gpu_processes[2] = {4711: "python"}
     fault, parameters = EccOffFault(), EccOffParameters(reset=True)
-    with pytest.raises(HostError, match="In use by another client"):
+    with pytest.raises(HostError, match=r"GPU 2 is open in 1 process\(es\): 4711 python; nvidia-smi resets no GPU"):
         fault.inject(parameters, 2, host)
+    assert host.ran == []
     fault.undo(parameters, 2, host, {})
     assert fault.verify_undone(parameters, 2, host, {})
 

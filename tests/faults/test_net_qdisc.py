@@ -164,8 +164,53 @@ def real(argv_answers: dict[str, str]) -> FakeHost:
     return host
 
 
+def linked(name: str, parent: str = "") -> str:
+    own = recorded.LINK_UP.replace('"link":"ib0p",', f'"link":"{parent}",' if parent else "")
+    return own.replace('"ib0"', f'"{name}"')
+
+
+def test_a_vlan_on_a_bond_protects_the_bonds_members_too() -> None:
+    host = real(
+        {
+            "-4 route show default": '[{"dst":"default","gateway":"10.0.0.254","dev":"bond0.100","flags":[]}]',
+            "-6 route show default": "[]",
+            "state established": recorded.CONNECTIONS,
+            **{f"route get 10.0.0.{host}": '[{"dst":"10.0.0.1","dev":"bond0.100","flags":[]}]' for host in (1, 7)},
+            "show dev bond0.100": linked("bond0.100", "bond0"),
+            "show dev bond0": linked("bond0"),
+            "show master bond0": '[{"ifname":"eth0"},{"ifname":"eth1"}]',
+            **{f"show dev {port}": linked(port) for port in ("eth0", "eth1")},
+            **{f"show master {name}": recorded.NO_MEMBERS for name in ("bond0.100", "eth0", "eth1")},
+        }
+    )
+    assert lifelines(host)["eth0"] == "bond0.100 lies on it, and it carries the node's default route"
+    with pytest.raises(HostError, match=r"eth1 is not touched: bond0\.100 lies on it"):
+        NetemFault().prior(NETEM.model_copy(update={"interface": "eth1"}), 0, host)
+
+
+PROXIED = """0      0             127.0.0.1:41022     127.0.0.1:6443  users:(("kubelet",pid=1423,fd=12))
+0      0              10.0.0.5:51022       10.0.0.1:6443 users:(("nginx",pid=900,fd=7))
+0      0      [::ffff:10.0.0.5]:10250 [::ffff:10.0.0.7]:38322 users:(("kubelet",pid=1423,fd=20))
+"""
+K3S = '0      0              10.0.0.5:51022       10.0.0.1:6443 users:(("k3s-agent",pid=1423,fd=12))\n'
+
+
+@pytest.mark.parametrize("connections", [PROXIED, K3S])
+def test_a_node_whose_way_to_the_api_server_is_unknown_is_refused(connections: str) -> None:
+    host = real(
+        {
+            "show dev ib0": recorded.LINK_UP,
+            "qdisc show dev ib0": recorded.NOQUEUE,
+            "route show default": "[]",
+            "state established": connections,
+        }
+    )
+    with pytest.raises(HostError, match="nobody knows which interface the node lives by"):
+        NetemFault().prior(NETEM, 0, host)
+    assert NetemFault().prior(NETEM.model_copy(update={"control_plane": True}), 0, host)
+
+
 def test_lifelines_are_the_default_route_the_kubelets_peers_and_what_lies_below() -> None:
-    bond = recorded.LINK_UP.replace('"link":"ib0p",', "").replace('"ib0"', '"bond0"')
     host = real(
         {
             "-4 route show default": '[{"dst":"default","gateway":"10.0.0.254","dev":"bond0","flags":[]}]',
@@ -173,10 +218,11 @@ def test_lifelines_are_the_default_route_the_kubelets_peers_and_what_lies_below(
             "state established": recorded.CONNECTIONS,
             "route get 10.0.0.1": '[{"dst":"10.0.0.1","dev":"vlan7","flags":[]}]',
             "route get 10.0.0.7": '[{"dst":"10.0.0.7","dev":"vlan7","flags":[]}]',
-            "show dev bond0": bond,
+            "show dev bond0": linked("bond0"),
             "show master bond0": '[{"ifname":"eth0"},{"ifname":"eth1"}]',
-            "show dev vlan7": recorded.LINK_UP.replace('"ib0p"', '"eth7"').replace('"ib0"', '"vlan7"'),
-            "show master vlan7": recorded.NO_MEMBERS,
+            "show dev vlan7": linked("vlan7", "eth7"),
+            **{f"show dev {port}": linked(port) for port in ("eth0", "eth1", "eth7")},
+            **{f"show master {name}": recorded.NO_MEMBERS for name in ("vlan7", "eth0", "eth1", "eth7")},
         }
     )
     found = lifelines(host)

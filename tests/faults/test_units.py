@@ -127,6 +127,45 @@ def test_a_unit_that_somebody_starts_meanwhile_ends_the_fault() -> None:
         STOPPED.hold(parameters, 0, host, Once())
 
 
+async def test_what_systemd_stops_with_containerd_is_started_with_it_again() -> None:
+    host = LiveHost()
+    host.machine.required_by = {"containerd": ("kubelet",), "kubelet": ("ssh", "nvidia-dcgm-exporter")}
+    host.machine.set_unit("nvidia-dcgm-exporter", active=False)  # off before: not ours to start
+    parameters = KUBELET.model_copy(update={"unit": NeededUnit.CONTAINERD})
+    state = (await call(CRITICAL.inject, parameters, 0, host)).undo_state
+    assert state["with"] == "kubelet.service ssh.service"
+    await until(lambda: not host.machine.is_active("kubelet"))
+    host.machine.set_unit("containerd", active=True)
+    assert not await call(CRITICAL.verify_undone, parameters, 0, host, state), "the kubelet is still down"
+    await until(lambda: host.machine.is_active("ssh") and host.machine.is_active("kubelet"))
+    await until(lambda: not host.machine.timers)
+    assert await call(CRITICAL.verify_undone, parameters, 0, host, state)
+    assert not host.machine.is_active("nvidia-dcgm-exporter")
+
+
+async def test_an_undo_starts_what_systemd_stopped_with_containerd() -> None:
+    host = LiveHost()
+    host.machine.required_by = {"containerd": ("kubelet",)}
+    parameters = KUBELET.model_copy(update={"unit": NeededUnit.CONTAINERD, "hold": timedelta(hours=1)})
+    state = (await call(CRITICAL.inject, parameters, 0, host)).undo_state
+    await until(lambda: not host.machine.is_active("kubelet"))
+    await call(CRITICAL.undo, parameters, 0, host, state)
+    assert host.machine.is_active("containerd")
+    assert host.machine.is_active("kubelet")
+
+
+def test_an_exporter_that_is_stopped_with_its_host_engine_comes_back_with_it() -> None:
+    host, parameters = ModelHost(), UnitStoppedParameters(unit=WatchingUnit.HOST_ENGINE)
+    host.machine.required_by = {"nvidia-dcgm": ("nvidia-dcgm-exporter",)}
+    evidence = STOPPED.inject(parameters, 0, host)
+    assert evidence.lines[1] == "systemctl stop nvidia-dcgm, and with it nvidia-dcgm-exporter.service"
+    host.machine.set_unit("nvidia-dcgm", active=True)
+    assert not STOPPED.verify_undone(parameters, 0, host, evidence.undo_state)
+    STOPPED.undo(parameters, 0, host, evidence.undo_state)
+    assert host.machine.is_active("nvidia-dcgm-exporter")
+    assert STOPPED.verify_undone(parameters, 0, host, evidence.undo_state)
+
+
 @pytest.mark.parametrize("data", [{"unit": "ssh"}, {"unit": "kubelet"}, {"unit": "kubelet; reboot"}, {}])
 def test_other_units_are_refused(data: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="unit"):

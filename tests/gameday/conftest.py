@@ -26,6 +26,7 @@ from ruamel.yaml import YAML
 
 from gameday import cli
 from gameday.checks.outcome import RunResult
+from gameday.checks.residue import GFD_TIMESTAMP_LABEL
 from gameday.history.events import Record, Step, StepStarted
 from gameday.history.journal import History, read_history
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
@@ -162,7 +163,7 @@ class Arena:
             node.metadata.name: (
                 sorted((t.key, t.value, t.effect) for t in node.spec.taints or []),
                 bool(node.spec.unschedulable),
-                dict(node.metadata.labels or {}),
+                {k: v for k, v in (node.metadata.labels or {}).items() if k != GFD_TIMESTAMP_LABEL},
                 {k: v for k, v in (node.metadata.annotations or {}).items() if k.startswith("gameday.dev/")},
             )
             for node in self.core.list_node().items

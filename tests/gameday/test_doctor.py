@@ -60,6 +60,7 @@ def test_a_pod_of_ours_tells_image_and_clock_and_is_gone_again(clean_arena: Aren
         ("LOKI__URL", "http://127.0.0.1:9", "logs: can be asked"),
         ("LOKI_NODE_LABEL", "no_such_label", "logs: labels exist"),
         ("OPT_IN_LABEL", "nobody/has=this", "targets: found"),
+        ("CANARY_PRIORITY_CLASS", "no-such-class", "kubernetes: canaries are admitted"),
         ("GUARDRAILS", '{"protected_namespaces": ["training"]}', "guardrails: protected pods"),
     ],
 )

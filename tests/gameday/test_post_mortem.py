@@ -34,7 +34,7 @@ def broken(clean_arena: Arena) -> Iterator[tuple[str, datetime]]:
     """A node whose kernel log got an Xid 95 by itself, with the taint and the alert that follow; and since when."""
     node = sorted(clean_arena.nodes())[-1]
     with Prometheus(load_profile(clean_arena.cluster.profile).prometheus) as prometheus:
-        exporters = eventually(lambda: [one for one in prometheus.targets() if one.job == "dcgm-exporter"], bool)
+        exporters = eventually(lambda: prometheus.query('up{job="dcgm-exporter"}'), bool)
         alert = f'alertname="GPUXidCritical",node="{node}"'
         earlier = f"max_over_time(ALERTS{{{alert}}}[{QUIET_S}s])"  # of the game-days before this
         eventually(lambda: prometheus.query(earlier), lambda found: not found)

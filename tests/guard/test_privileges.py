@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 
 from gameday.agent.security import security_of
-from gameday.agent.task import InjectTask, MarkTask, UndoTask
+from gameday.agent.task import CanaryTask, InjectTask, MarkTask, UndoTask
 from gameday.cluster.manifests import agent_pod
 from gameday.faults.registry import known_faults, parameter_models
-from gameday.host.privileges import DAEMONS, KERNEL_LOG, UNSTATED, PodSecurity, together
+from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, UNSTATED, PodSecurity, together
+from gameday.plan.canary import Measure
 from gameday.plan.catalogue import load_shipped
 from tests.guard.looks import profile
 
@@ -99,6 +101,27 @@ def test_who_only_undoes_is_given_what_the_injector_was() -> None:
     assert security_of(UndoTask(run_id="r", node="n", gpu=0, fault=fault)) == DAEMONS
 
 
+PINGS = security_of(CanaryTask(run_id="r", node="n", measure=Measure.ROUND_TRIP, interface="ib0"))
+
+
+@pytest.mark.parametrize(
+    ("measure", "wanted"),
+    [
+        (Measure.ALL_REDUCE, GPU_PROGRAMS),
+        (Measure.COPY, GPU_WORK),
+        (Measure.ROUND_TRIP, PINGS),
+        (Measure.ANSWERED, PINGS),
+    ],
+)
+def test_a_canary_is_given_what_its_measure_needs(measure: Measure, wanted: PodSecurity) -> None:
+    assert security_of(CanaryTask(run_id="r", node="n", measure=measure, interface="ib0")) == wanted
+
+
+def test_a_canary_that_pings_is_not_privileged() -> None:
+    assert not PINGS.privileged
+    assert set(PINGS.capabilities) == {*DAEMONS.capabilities, "NET_RAW"}
+
+
 def test_parts_together_need_what_each_of_them_does() -> None:
     both = together([DAEMONS, KERNEL_LOG])
     assert (both.privileged, both.host_pid, both.capabilities) == (True, True, ())
@@ -125,4 +148,25 @@ def test_the_kernel_asks_for_exactly_these_capabilities_to_enter_the_host(elsewh
     if missing is None and subprocess.run([*apart, *enter], check=False, capture_output=True).returncode:
         pytest.skip("this machine lets nobody enter another process's namespaces")
     done = subprocess.run([*apart, *limited, *enter], check=False, capture_output=True)
+    assert (done.returncode == 0) is (missing is None), done.stderr
+
+
+# What ping asks of the kernel for `-I interface`: a raw socket, bound to the device. In a network namespace of its own,
+# so that an unprivileged ping's ICMP sockets, where this machine allows them, do not hide what is missing.
+_PING = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as sent:
+    sent.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not all(map(shutil.which, ("setpriv", "unshare"))), reason="root")
+@pytest.mark.parametrize("missing", [None, "NET_RAW"])
+def test_the_kernel_lets_a_canary_ping_with_exactly_these_capabilities(missing: str | None) -> None:
+    kept = "".join(f",+{name.lower()}" for name in PINGS.capabilities if name != missing)
+    limited = ["setpriv", "--inh-caps", "-all", "--bounding-set", f"-all{kept}", "--"]
+    command = ["unshare", "--net", "--", *limited, sys.executable, "-c", _PING]
+    if subprocess.run(["unshare", "--net", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine makes no network namespaces")
+    done = subprocess.run(command, check=False, capture_output=True)
     assert (done.returncode == 0) is (missing is None), done.stderr

@@ -145,6 +145,29 @@ def test_budgets_need_room_for_every_pod_they_cover(allowed: int, ok: bool) -> N
     assert run.kubernetes.asked == ["budgets training"]
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"fault": {"type": "node_reboot"}, "guardrails": {"allow_dangerous": ["node_reboot"]}},
+        {"fault": {"type": "node_shutdown"}, "guardrails": {"allow_dangerous": ["node_shutdown"]}},
+        {"recover": {"remediation": "reboot"}},
+    ],
+)
+def test_what_takes_the_node_down_needs_room_for_pods_without_gpus_too(parts: dict[str, Any]) -> None:
+    run = FakeRun(plan(**parts), profile(), node("n0"))
+    run.pods["n0"] = [pod("web", "shop", gpus=0, labels={"app": "web"}, owner="ReplicaSet")]
+    run.kubernetes.budgets = {"shop": [budget("web", 0, app="web")]}
+    assert found(DisruptionBudgets(), run) is False
+
+
+def test_pods_that_stay_with_their_node_need_no_room_in_a_budget() -> None:
+    run = FakeRun(plan(recover={"remediation": "reboot"}), profile(), node("n0"))
+    run.pods["n0"] = [pod("exporter", labels={"app": "t"}, owner="DaemonSet")]
+    run.kubernetes.budgets = {"training": [budget("t", 0, app="t")]}
+    assert found(DisruptionBudgets(), run) is True
+    assert run.kubernetes.asked == []
+
+
 def test_a_plan_that_moves_no_pods_asks_no_budgets() -> None:
     assert check(DisruptionBudgets(), limited().look()) is None
 
@@ -184,6 +207,16 @@ def test_stop_the_line_alerts_of_anything_but_the_targets(alert: Any, ok: bool) 
     run = limited(stop_alerts=["FleetDown"], stop_severities=["page"])
     run.servers.prometheus.active = [alert]
     assert found(StopAlerts(), run) is ok
+
+
+def test_the_nodes_that_a_finding_names_stand_beside_its_words() -> None:
+    run = limited(stop_alerts=["FleetDown"], max_unhealthy_nodes=1)
+    run.servers.prometheus.active = [firing("FleetDown", on="n5"), firing("FleetDown")]
+    run.servers.prometheus.known = {"count(kube_node_info)": samples("x"), "kube_node_spec_taint": samples("n2", "n1")}
+    for rail, nodes in ((StopAlerts(), ("n5",)), (Unhealthy(), ("n1", "n2"))):
+        checked = check(rail, run.look())
+        assert checked is not None
+        assert checked.finding.nodes == nodes
 
 
 def test_a_server_that_does_not_answer_leaves_its_guardrail_unmeasured() -> None:

@@ -40,6 +40,7 @@ def test_every_shipped_plan_needs_only_what_is_granted() -> None:
     [
         ("xid-95-uncontained-ecc", {"pods/eviction", "poddisruptionbudgets", "jobs"}),
         ("xid-13-application-error", set()),
+        ("node-reboot", {"poddisruptionbudgets", "jobs"}),
     ],
 )
 def test_a_plan_asks_for_no_right_that_it_does_not_use(name: str, needs: set[str]) -> None:

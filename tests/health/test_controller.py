@@ -79,6 +79,7 @@ def test_nothing_is_lost_when_the_api_server_restarts(cluster: Cluster, kill: bo
 def test_a_restarted_controller_knows_what_it_knew(cluster: Cluster) -> None:
     cluster.push(stamped(LOST))
     await_taint(cluster)
+    eventually(lambda: cluster.events("n1").get("GPUXid79"))
     cluster.health.stop(kill=True)
     cluster.push(stamped(format_xid(119, "0000:01:00")), "n2")
     cluster.health.start()

@@ -56,7 +56,8 @@ def feed(state: NodeState, text: str, at: datetime = NOW) -> str | None:
     line = LogLine(nanoseconds(at), (), text)
     ignored = nodes.why_ignored(state, line, event)
     if ignored is None:
-        nodes.accept(state, line, event, decide(event))
+        nodes.remember(state, line, event)
+        nodes.accept(state, line, event, decide(event), at)
     return ignored
 
 
@@ -64,7 +65,7 @@ def test_a_reason_survives_its_annotation_and_fits_it() -> None:
     faults = [fault(code, f"0000:{code:02x}:00", why="é" * 500) for code in range(60)]
     seen = Seen()
     for number in range(20):
-        seen = seen.plus("b1", nanoseconds(NOW), digest(str(number)))
+        seen = seen.past("b1", nanoseconds(NOW), None).plus(digest(str(number)))
     text = write_reason(faults, seen, "catalogue", "b1", NOW)
     assert len(text.encode()) <= LONGEST_ANNOTATION
     reason = read_reason(text)
@@ -104,6 +105,90 @@ def test_lines_from_before_the_boot_are_ignored() -> None:
     assert feed(state, format_xid(79, "0000:4e:00"), NOW + timedelta(seconds=5)) == "before boot"
     # Between the last sight of the old boot and the first of the new one nobody knows: better quarantined.
     assert feed(state, format_xid(79, "0000:4e:00"), NOW + timedelta(seconds=30)) is None
+
+
+def stamped(uptime_s: float, code: int = 119, pci: str = "0000:4e:00") -> str:
+    return f"[{uptime_s:12.6f}] {format_xid(code, pci)}"
+
+
+def s(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def test_a_shipper_that_starts_again_repeats_every_line_however_many_there_were() -> None:
+    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+    lines = [stamped(100), stamped(107), *(stamped(200 + number, 45) for number in range(300))]
+    assert {feed(state, line, s(number)) for number, line in enumerate(lines)} == {None}
+    assert {feed(state, line, s(1000 + number)) for number, line in enumerate(lines)} == {"repeated"}
+    assert feed(state, stamped(600), s(1500)) is None
+
+
+def test_a_line_that_only_reaches_the_store_late_is_acted_upon() -> None:
+    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+    assert feed(state, stamped(130, 45), s(30)) is None
+    assert feed(state, stamped(110), s(10)) is None
+    assert feed(state, stamped(110), s(60)) == "repeated"
+
+
+def test_lines_of_two_cpus_may_change_places() -> None:
+    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+    assert feed(state, stamped(100.000009, pci="0000:4e:00"), s(1)) is None
+    assert feed(state, stamped(100.000009, pci="0000:5e:00"), s(1.1)) is None
+    assert feed(state, stamped(100.000003, pci="0000:6e:00"), s(1.2)) is None
+    assert len(state.faults) == 3
+
+
+def test_of_more_lines_in_an_instant_than_digests_none_is_taken_for_new_after_a_start() -> None:
+    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+    lines = [stamped(100, pci=f"0000:{number:02x}:00") for number in range(40)]
+    for line in lines:
+        feed(state, line, s(1))
+    again = nodes.first_seen(view(), state.seen, KEY, s(50))
+    assert {feed(again, line, s(60)) for line in lines} == {"repeated"}
+
+
+def test_a_line_of_a_machine_just_booted_waits_for_its_boot_id() -> None:
+    state = nodes.first_seen(view("b1"), Seen(), KEY, NOW)
+    feed(state, stamped(90_000), s(1))
+    early = LogLine(nanoseconds(s(300)), (), stamped(20))
+    event = recognise(early.text)
+    assert event is not None
+    assert nodes.may_be_of_next_boot(state, early, event)
+    nodes.seen_again(state, view("b2"), KEY, s(310))
+    assert not nodes.may_be_of_next_boot(state, early, event)
+    assert nodes.why_ignored(state, early, event) is None
+    known = nodes.first_seen(view("b1"), Seen(), KEY, NOW)
+    feed(known, stamped(90_000), s(1))
+    nodes.seen_again(known, view("b1"), KEY, s(310))
+    assert not nodes.may_be_of_next_boot(known, early, event)
+    assert nodes.why_ignored(known, early, event) == "repeated"
+
+
+def test_a_late_line_of_the_old_boot_does_not_silence_the_new_one() -> None:
+    state = nodes.first_seen(view("b1"), Seen(), KEY, NOW)
+    nodes.seen_again(state, view("b2"), KEY, s(60))
+    assert feed(state, stamped(900_000), s(30)) is None
+    assert feed(state, stamped(40, 79), s(90)) is None
+    assert feed(state, stamped(50, 74), s(91)) is None
+
+
+def test_what_happened_before_anything_was_known_of_a_node_is_history() -> None:
+    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+    state.past_unknown = True
+    nodes.beat(state, 90_000)
+    old, new = recognise(stamped(5_000)), recognise(stamped(89_900))
+    assert old and new
+    assert nodes.is_history(state, old) and not nodes.is_history(state, new)
+    nodes.beat(state, 99_000)
+    assert not nodes.is_history(state, new)
+    nodes.seen_again(state, view("b2"), KEY, s(1))
+    assert not nodes.is_history(state, old)
+
+
+def test_an_annotation_silences_no_line_yet_to_come() -> None:
+    reason = write_reason([fault()], Seen(boot="b1", until_ns=1, until_uptime_s=1e9), "catalogue", "b1", NOW)
+    state = nodes.first_seen(view(tainted=True, reason=reason), Seen(), KEY, NOW)
+    assert feed(state, stamped(100), s(1)) is None
 
 
 def test_memory_per_node_is_bounded() -> None:

@@ -11,7 +11,7 @@ from kubernetes.client.exceptions import ApiException
 from prometheus_client import CollectorRegistry
 
 from gameday.cluster.loki import LogLine
-from gameday.health.checkpoint import LONGEST_LOOK_BACK_NS, MOST_BYTES, Checkpoint
+from gameday.health.checkpoint import LATE_NS, LONGEST_LOOK_BACK_NS, MOST_BYTES, Checkpoint
 from gameday.health.detect import Detection
 from gameday.health.metrics import Metrics
 from gameday.health.model import REASON, NodeView, Seen, Taint, digest, read_reason
@@ -105,9 +105,9 @@ def detection(ns: int, text: str = LOST) -> Detection:
     return Detection("n1", LogLine(ns, (), text), recognise(text))
 
 
-def start(api: DictApi, *log: Detection) -> Worker:
+def start(api: DictApi, *log: Detection, metrics: Metrics | None = None) -> Worker:
     """A controller's start: what the log store still has from the cursor on is read again."""
-    worker = Worker(api, OPTIONS, Metrics(CollectorRegistry()))  # type: ignore[arg-type]
+    worker = Worker(api, OPTIONS, metrics or Metrics(CollectorRegistry()))  # type: ignore[arg-type]
     since = worker.load()
     worker.node(NodeView.of(api.node))
     worker.all_nodes_known()
@@ -192,6 +192,49 @@ def test_a_crash_at_the_end_of_a_quarantine_begins_none() -> None:
         assert api.is_tainted()
 
 
+def xid_119(uptime_s: float) -> str:
+    return f"[{uptime_s:12.6f}] {format_xid(119, '0000:4e:00')}"
+
+
+def test_no_line_of_a_storm_taints_the_repaired_node_when_controller_and_shipper_start_again() -> None:
+    api = DictApi()
+    storm = [detection(time.time_ns() + number, xid_119(100 + 7 * number)) for number in range(5)]
+    worker = start(api)
+    for line in storm:
+        worker.line(line)
+        worker.write()
+    assert api.is_tainted()
+    see_untainted(worker, api)
+    worker.save(at_once=True)
+    again = start(api)
+    for number, line in enumerate(storm):
+        again.line(detection(time.time_ns() + number, line.line.text))
+        again.write()
+    assert not api.is_tainted()
+    again.line(detection(time.time_ns(), xid_119(135)))
+    again.write()
+    assert api.is_tainted()
+
+
+def test_lines_of_a_slow_node_are_read_after_a_start() -> None:
+    api = DictApi()
+    worker = start(api)
+    newest = time.time_ns()
+    worker.line(Detection("n2", LogLine(newest, (), "[1.0] x"), None))  # a fast node's, which moves the cursor
+    worker.save(at_once=True)
+    start(api, detection(newest - 300 * 10**9))
+    assert api.is_tainted()
+
+
+def test_what_a_start_reads_again_is_not_counted_again() -> None:
+    api = DictApi()
+    told = detection(time.time_ns(), f"[   20.000000] {format_xid(13, '0000:4e:00')}")
+    start(api, told).save(at_once=True)
+    metrics = Metrics(CollectorRegistry())
+    start(api, told, metrics=metrics)
+    assert metrics.registry.get_sample_value("gameday_health_ignored_lines_total", {"why": "handled before"}) == 1
+
+
 def test_a_reason_stays_until_the_checkpoint_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gameday.health.worker.RETRY_S", (0.0, 0.0))
     api = DictApi()
@@ -215,7 +258,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_an_empty_one() ->
 def seen_at(ns: int, boot: str = "b1", lines: int = 16) -> Seen:
     seen = Seen()
     for number in range(lines):
-        seen = seen.plus(boot, ns, digest(f"{ns} {number}"))
+        seen = seen.past(boot, ns, 12.5).plus(digest(f"{ns} {number}"))
     return seen
 
 
@@ -233,7 +276,7 @@ def test_the_checkpoint_is_bounded_and_forgets_the_oldest() -> None:
     kept = sorted(int(node.removeprefix("node-")) for node in data if node.startswith("node-"))
     assert kept == list(range(5000 - len(kept), 5000)) and len(kept) > 1000
     again = Checkpoint(api, "gameday")  # type: ignore[arg-type]
-    assert again.load() == now + 5000
+    assert again.load() == now + 5000 - LATE_NS
     assert again.seen("node-4999") == seen_at(now + 4999)
     api.writes_left = 0
     assert again.save(at_once=True)  # what was just read needs no writing

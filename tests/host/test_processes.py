@@ -42,6 +42,27 @@ def test_users_are_those_that_have_the_very_device_open(proc: Path) -> None:
     )
 
 
+POD = "0c2b1f3e-9a54-4c1d-8f5e-2b7a6d9e4f10"
+SLICE = f"kubepods-burstable-pod{POD.replace('-', '_')}.slice"
+STATIC = "5b1c3a4f7d8e9012a3b4c5d6e7f80912"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "pod"),
+    [
+        (f"0::/kubepods.slice/kubepods-burstable.slice/{SLICE}/cri-containerd-1.scope", POD),
+        (f"0::/kubepods/besteffort/pod{POD}/4711", POD),
+        (f"0::/../../{SLICE}/crio-1.scope", POD),
+        (f"11:memory:/kubepods/besteffort/pod{STATIC}/4711", STATIC),
+        ("0::/system.slice/nvidia-dcgm.service", ""),
+        ("0::/machine.slice/libpod-4711.scope", ""),
+    ],
+)
+def test_a_users_pod_is_known_by_its_cgroup(proc: Path, cgroup: str, pod: str) -> None:
+    (proc / "12/cgroup").write_text(cgroup + "\n")
+    assert device_users(proc, "0000:4e:00")[1].pod == pod
+
+
 def test_a_process_that_ends_while_it_is_looked_at_is_no_user(proc: Path) -> None:
     (proc / "12/fd/4").unlink()
     (proc / "12/fd").rmdir()

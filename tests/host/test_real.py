@@ -180,6 +180,28 @@ def test_a_container_enters_the_hosts_namespaces(root: Path, monkeypatch: pytest
     ]
 
 
+def test_nvidia_smi_is_run_in_the_drivers_container_where_there_is_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _in_container(root)
+    ran: list[tuple[list[str], list[str]]] = []
+    monkeypatch.setattr("gameday.host.program.run_program", lambda argv, timeout_s, shown: ran.append((argv, shown)))
+    host = RealHost(root)
+    host.run(["nvidia-smi", "-L"], 5)
+    tool = root / "proc/1/root/run/nvidia/driver/usr/bin/nvidia-smi"
+    tool.parent.mkdir(parents=True)
+    tool.touch()
+    host.run(["nvidia-smi", "-L"], 5)
+    host.run(["systemctl", "reboot"], 5)
+    tails = [argv[argv.index("--") + 1 :] for argv, _ in ran]
+    assert tails == [
+        ["nvidia-smi", "-L"],
+        ["chroot", "/run/nvidia/driver", "nvidia-smi", "-L"],
+        ["systemctl", "reboot"],
+    ]
+    assert ran[1][1] == ["nvidia-smi", "-L"]
+
+
 def test_not_knowing_whether_it_is_a_container_is_a_host_error(root: Path) -> None:
     (root / "proc/1/ns/mnt").unlink()
     with pytest.raises(HostError, match="privileged and with hostPID"):

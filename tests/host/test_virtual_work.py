@@ -81,7 +81,7 @@ def test_a_burn_reports_is_steered_and_ends(served: Served, host: VirtualHost) -
 def test_work_dies_with_the_agent_that_began_it(served: Served) -> None:
     dying = VirtualHost(served.url)
     dying.start_work(1, HoldMemory(leave_bytes=1 << 30))
-    assert served.machine.samples()[1].memory_used_bytes or 0 > 1 << 33
+    assert (served.machine.samples()[1].memory_used_bytes or 0) > 1 << 33
     dying._works._works[1].end()  # the connection, and not a word
     eventually(lambda: not served.machine.works, "the work to end")
     assert served.machine.samples()[1].memory_used_bytes == 4 << 20

@@ -11,7 +11,7 @@ from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.history.events import Cleanliness, Taint
-from gameday.ledger.entries import DeletePod, Header, RestoreNode
+from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
 from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases, node_lease
 from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.reaper import ReapResult, reap, reap_under
@@ -233,6 +233,19 @@ def test_dirty_entries_are_kept_and_told_every_time(world: World, reaper: Kubern
         assert world.ledgers() == [ledger_name(dead.id)]
     assert not dead.tainted
     assert world.holders() == {}
+
+
+def test_a_node_whose_fault_is_still_in_keeps_its_quarantine(reaper: Kubernetes, dead: GameDay) -> None:
+    undo = TakeOutFault(pod="p", gpu=0, fault={"type": "power_cap", "watts": 300})
+    fault = dead.ledger.intend(id="inject", act="inject", node=dead.node, undo=undo, expires=LATER)
+    dead.ledger.settle(fault, Cleanliness.DIRTY, "flow", ["the power limit is still 300 W"])
+    for found in ({"inject", "quarantine", "canary"}, {"inject", "quarantine"}):
+        result = reap(reaper)
+        assert {one.entry.id for one in result.reaped} == found
+        dirty = {one.entry.id for one in result.reaped if one.cleanliness is Cleanliness.DIRTY}
+        assert dirty == {"inject", "quarantine"}
+        assert dead.tainted
+    assert result.dirty_nodes.keys() == {dead.node}
 
 
 def test_unknown_entries_are_tried_again(

@@ -9,21 +9,24 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from gameday.agent.task import PriorNote, UndoTask
+from gameday.agent.task import Outcome, PriorNote, UndoTask
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
 from gameday.history.events import Cleanliness, Taint
 from gameday.ledger import undo
-from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault, Undo
+from gameday.ledger.entries import DeleteJob, DeletePod, Entry, Header, RestoreNode, TakeOutFault, Undo
+from gameday.ledger.ledger import Ledger, stored_ledgers
 from gameday.ledger.undo import undo_entry
+from gameday.run.agents import AGENT_STARTS_WITHIN
 from tests.kubernetes.world import NAMESPACE, PATIENCE_S, Kubelet, World, unique, word
 
 TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
 FOREIGN = {"key": "example.com/busy", "value": "yes", "effect": "NoSchedule"}
 
 
 def entry(undo: Undo, node: str | None = "n1") -> Entry:
-    return Entry(id="e", seq=0, act="act", node=node, undo=undo, expires=datetime(2030, 1, 1, tzinfo=UTC))
+    return Entry(id="e", seq=0, act="act", node=node, undo=undo, expires=LATER)
 
 
 def take_out(pod: str) -> TakeOutFault:
@@ -35,11 +38,44 @@ def run() -> str:
     return unique("run")
 
 
+@pytest.fixture(autouse=True)
+def n1(world: World) -> Iterator[None]:
+    """The node that the entries are of; no kubelet is there but a test's."""
+    world.core.create_node({"metadata": {"name": "n1"}, "spec": {}})
+    yield
+    world.core.delete_node("n1")
+
+
 @pytest.fixture
 def pods(reaper: Kubernetes, run: str) -> Iterator[PodFollower]:
     with PodFollower(reaper, run) as following:
         assert following.wait_synced(PATIENCE_S)
         yield following
+
+
+@pytest.fixture
+def ledger(runner: Kubernetes, run: str) -> Ledger:
+    return Ledger(runner, Header(run_id=run, plan="p", started=LATER, operator="ada", host="here"))
+
+
+def told(manifest: Any) -> dict[str, str]:
+    """The prior values in a second agent's order."""
+    (container,) = manifest["spec"]["containers"]
+    task = next(variable["value"] for variable in container["env"] if variable["name"] == "GAMEDAY_TASK")
+    return UndoTask.model_validate_json(task).undo_state
+
+
+@pytest.fixture
+def sent(reaper: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The pods that are made from now on."""
+    create, made = reaper.create_pod, list[dict[str, Any]]()
+
+    def created(manifest: dict[str, Any]) -> str:
+        made.append(manifest)
+        return create(manifest)
+
+    monkeypatch.setattr(reaper, "create_pod", created)
+    return made
 
 
 @pytest.fixture
@@ -134,6 +170,52 @@ def test_an_answer_that_shows_the_taint_still_there_is_dirty(
     assert done.cleanliness is Cleanliness.DIRTY
 
 
+def test_a_cordon_that_is_not_ours_is_left_alone(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
+    node = world.add_node(taints=[TAINT.model_dump()], unschedulable=True)
+    done = undo_entry(reaper, entry(RestoreNode(keys=(TAINT.key,), unschedulable=None), node), run, pods)
+    assert done.cleanliness is Cleanliness.CLEAN
+    assert world.taints(node) == []
+    assert world.core.read_node(node).spec.unschedulable is True
+
+
+@pytest.mark.parametrize("fault", [None, Cleanliness.UNKNOWN, Cleanliness.DIRTY])
+@pytest.mark.parametrize(
+    "quarantine", [{"taints": [TAINT.model_dump()]}, {"unschedulable": True}], ids=["taint", "cordon"]
+)
+def test_a_node_whose_fault_is_not_provably_out_stays_out_of_service(
+    world: World,
+    reaper: Kubernetes,
+    pods: PodFollower,
+    run: str,
+    ledger: Ledger,
+    fault: Cleanliness | None,
+    quarantine: dict[str, Any],
+) -> None:
+    node = world.add_node(**quarantine)
+    injected = ledger.intend(id="inject", act="inject", node=node, undo=take_out("i"), expires=LATER)
+    if fault:
+        ledger.settle(injected, fault, "flow", ["no answer"])
+    restore = entry(RestoreNode(keys=(TAINT.key,), unschedulable=False), node)
+    done = undo_entry(reaper, restore, run, pods, ledger=ledger)
+    assert done.cleanliness is (fault or Cleanliness.UNKNOWN)
+    assert done.evidence[0] == "kept out of service: the fault is not provably out"
+    ledger.settle(injected, Cleanliness.CLEAN, "flow", [])
+    assert undo_entry(reaper, restore, run, pods, ledger=ledger).cleanliness is Cleanliness.CLEAN
+    assert world.taints(node) == []
+    assert not world.core.read_node(node).spec.unschedulable
+
+
+def test_a_fault_that_is_not_out_keeps_no_node_that_is_not_quarantined_nor_another(
+    world: World, reaper: Kubernetes, pods: PodFollower, run: str, ledger: Ledger
+) -> None:
+    bare, other = world.add_node(), world.add_node(taints=[TAINT.model_dump()])
+    ledger.intend(id="inject", act="inject", node=bare, undo=take_out("i"), expires=LATER)
+    for node in (bare, other):
+        restore = entry(RestoreNode(keys=(TAINT.key,), unschedulable=False), node)
+        assert undo_entry(reaper, restore, run, pods, ledger=ledger).cleanliness is Cleanliness.CLEAN
+    assert world.taints(other) == []
+
+
 # --- faults ---
 
 
@@ -185,48 +267,111 @@ def test_an_injector_that_says_dirty_is_followed_by_a_second_agent(
 def test_a_second_agent_that_does_not_answer_is_unknown(
     world: World, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:
-    """As on a node that is gone: nobody is there to run it."""
-    done = undo_entry(reaper, entry(take_out("i"), "gone"), run, pods)
+    """As on a node that is down: nobody is there to run it."""
+    done = undo_entry(reaper, entry(take_out("i")), run, pods)
     assert done.cleanliness is Cleanliness.UNKNOWN
     assert done.evidence == ("injector left no last word", "a second agent gave no answer")
     deleted = world.core.read_namespaced_pod("i-undo", NAMESPACE).metadata.deletion_timestamp
     assert deleted is not None, "and it is not left to run"
 
 
+def test_to_a_node_that_is_gone_no_second_agent_is_sent(
+    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+) -> None:
+    done = undo_entry(reaper, entry(take_out("i"), "gone"), run, pods)
+    assert done.cleanliness is Cleanliness.UNKNOWN
+    assert done.evidence[-1] == "node gone is no longer there, and no second agent can run"
+    assert world.pods(run) == []
+
+
 @pytest.mark.usefixtures("soon")
 def test_a_second_agent_is_told_the_prior_values_that_the_ledger_holds(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+    reaper: Kubernetes, pods: PodFollower, run: str, sent: list[dict[str, Any]]
 ) -> None:
     """The first agent was killed and took its memory along."""
     known = take_out("k").model_copy(update={"undo_state": {"limit": "700"}})
-    undo_entry(reaper, entry(known, "gone"), run, pods)
-    (container,) = world.core.read_namespaced_pod("k-undo", NAMESPACE).spec.containers
-    task = next(variable.value for variable in container.env if variable.name == "GAMEDAY_TASK")
-    assert UndoTask.model_validate_json(task).undo_state == {"limit": "700"}
+    undo_entry(reaper, entry(known), run, pods)
+    assert told(sent[0]) == {"limit": "700"}
+    assert sent[0]["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent", "the registry may be away"
 
 
-def test_a_second_agent_is_told_what_the_first_printed_before_it_was_killed(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed between the fault's going in and the ledger's learning of it; its log is all there is."""
-    world.add_pod("k", run, node="gone", role="inject")
+def killed(world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Injector `k` died between the fault's going in and the ledger's learning of it; its log is all there is."""
+    world.add_pod("k", run, node="n1", role="inject")
     world.report("k", "", "Failed", "OOMKilled")
     assert pods.wait(lambda: (seen := pods.seen("k")) is not None and seen.ended, PATIENCE_S)
     log = "noise\n" + PriorNote(undo_state={"watts": "650"}).model_dump_json() + "\n{}"
     monkeypatch.setattr(reaper, "pod_log", {"k": log}.__getitem__)
-    create, sent = reaper.create_pod, list[dict[str, Any]]()
 
-    def created(manifest: dict[str, Any]) -> str:
-        sent.append(manifest)
-        return create(manifest)
 
-    monkeypatch.setattr(reaper, "create_pod", created)
+def test_a_second_agent_is_told_what_the_first_printed_before_it_was_killed(
+    world: World,
+    reaper: Kubernetes,
+    pods: PodFollower,
+    run: str,
+    sent: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed(world, reaper, pods, run, monkeypatch)
     with Kubelet(world, run, {"undo": word(Cleanliness.CLEAN, "650 W again", role="undo")}):
-        done = undo_entry(reaper, entry(take_out("k"), "gone"), run, pods)
-    (container,) = sent[0]["spec"]["containers"]
-    task = next(variable["value"] for variable in container["env"] if variable["name"] == "GAMEDAY_TASK")
-    assert UndoTask.model_validate_json(task).undo_state == {"watts": "650"}
+        done = undo_entry(reaper, entry(take_out("k")), run, pods)
+    assert told(sent[0]) == {"watts": "650"}
     assert done.cleanliness is Cleanliness.CLEAN
+
+
+def prior_in_cluster(reaper: Kubernetes) -> dict[str, str]:
+    (stored,) = stored_ledgers(reaper).ledgers
+    (found,) = stored.entries
+    assert isinstance(found.undo, TakeOutFault)
+    return found.undo.undo_state
+
+
+def test_what_a_killed_agent_printed_is_in_the_ledger_before_its_log_goes_with_its_pod(
+    world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
+) -> None:
+    killed(world, reaper, pods, run, monkeypatch)
+    delete, known = reaper.delete_pod, list[dict[str, str]]()
+    injected = ledger.intend(id="inject", act="inject", node="n1", undo=take_out("k"), expires=LATER)
+
+    def deleted(name: str) -> str | None:
+        known.append(prior_in_cluster(reaper))
+        return delete(name)
+
+    monkeypatch.setattr(reaper, "delete_pod", deleted)
+    with Kubelet(world, run, {}):
+        done = undo_entry(reaper, injected, run, pods, ledger=ledger)
+    assert done.cleanliness is Cleanliness.UNKNOWN
+    assert known[0] == {"watts": "650"}
+    ledger.settle(injected, done.cleanliness, "reaper", done.evidence)
+    assert prior_in_cluster(reaper) == {"watts": "650"}, "for the next attempt"
+
+
+def test_what_a_dying_agent_said_of_the_prior_values_outlives_a_second_one_that_does_not_answer(
+    world: World, reaper: Kubernetes, run: str, sent: list[dict[str, Any]], ledger: Ledger
+) -> None:
+    ledger.intend(id="inject", act="inject", node="n1", undo=take_out("i"), expires=LATER)
+    world.add_pod("i", run, node="n1", role="inject")
+    said = Outcome(role="inject", ok=False, cleanliness=Cleanliness.DIRTY, undo_state={"watts": "500"})
+    with Kubelet(world, run, {"inject": said.model_dump_json()}) as kubelet:
+        for _ in range(2):
+            (injected,) = ledger.open_entries()
+            with PodFollower(reaper, run) as pods:  # as each visit of the reaper has its own
+                assert pods.wait_synced(PATIENCE_S)
+                done = undo_entry(reaper, injected, run, pods, ledger=ledger)
+            ledger.settle(injected, done.cleanliness, "reaper", done.evidence)
+    assert kubelet.ended[0] == "i"
+    assert [told(manifest) for manifest in sent] == [{"watts": "500"}, {"watts": "500"}]
+
+
+def test_a_second_agent_has_as_long_to_start_as_the_first_had_but_for_a_signal(
+    world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undo, "_SECOND_AGENT_AFTER_SIGNAL_S", 0.0)
+    with Kubelet(world, run, {"undo": word(Cleanliness.CLEAN, "out", role="undo")}):
+        assert undo_entry(reaper, entry(take_out("i")), run, pods).cleanliness is Cleanliness.CLEAN
+    hurried = undo_entry(reaper, entry(take_out("j")), run, pods, after_signal=True)
+    assert hurried.evidence[-1] == "a second agent gave no answer"
+    assert AGENT_STARTS_WITHIN.total_seconds() <= undo._SECOND_AGENT_WITHIN_S
 
 
 def test_a_second_attempt_does_not_believe_the_first_ones_agent(

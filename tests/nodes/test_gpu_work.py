@@ -25,6 +25,7 @@ async def test_the_ecc_mode_is_pending_until_a_reset(machine: Machine) -> None:
     status, said = await smi(machine, "-e", "0")
     assert (status, said.splitlines()[0]) == (0, "Disabled ECC support for GPU 00000000:1B:00.0.")
     assert await smi(machine, *query) == (0, "Enabled, Disabled\n")
+    await smi(machine, "-pm", "0")
     await smi(machine, "--gpu-reset")
     assert await smi(machine, *query) == (0, "Disabled, Disabled\n")
     assert "already Disabled" in (await smi(machine, "-e", "DISABLED"))[1]

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from gameday.rehearsal.nodes.machine import Machine
+from gameday.xid.lines import beat_uptime_s
 from tests.nodes.conftest import Rack
 
 LINE = re.compile(r"^\[ *\d+\.\d{6}\] ")
@@ -63,3 +64,21 @@ def test_the_machine_has_been_up_for_days_and_its_boot_lines_are_from_the_boot(m
     assert float(machine.log.lines()[0][1:13]) < 5
     machine.log.write("<6>now")
     assert float(machine.log.lines()[-1].split("]")[0][1:]) > 86_000
+
+
+async def test_the_shipper_beats_beside_the_kernel_log_and_first_of_all_after_a_boot(rack: Rack) -> None:
+    machine = rack.machines[0]
+    in_log = machine.log.lines()
+    machine.beat()
+    assert machine.log.lines() == in_log
+    assert (beat_uptime_s(rack.shipped[-1][1].line) or 0) > 86_000
+    rack.shipped.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine.components, "frozen", lambda component: True)
+        machine.beat()
+    assert rack.shipped == []
+    machine.reboot(after_s=0)
+    assert machine._rebooting is not None
+    await machine._rebooting
+    first, second = rack.shipped[:2]
+    assert beat_uptime_s(first[1].line) is not None and "Linux version" in second[1].text

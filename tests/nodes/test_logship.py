@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from aiohttp import web
 
+from gameday.rehearsal.nodes import logship
 from gameday.rehearsal.nodes.kernel_log import KernelRecord
 from gameday.rehearsal.nodes.logship import LogShipper
 
@@ -62,14 +64,16 @@ async def test_lines_arrive_with_konduktors_labels_and_distinct_times() -> None:
     assert store.pushes == 1
 
 
-async def test_a_store_that_is_down_or_failing_loses_nothing() -> None:
+async def test_a_store_that_is_down_or_failing_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = asyncio.Event()
+    monkeypatch.setattr(logship.log, "info", lambda *_: failed.set())
     store = Store(500, 429, 204)
     runner, port = await serve(store)
     await runner.cleanup()  # now there is a port and nobody listens
     async with LogShipper(f"http://127.0.0.1:{port}") as shipper:
         for number in range(50):
             shipper.ship("n1", record(f"line {number}"))
-        await asyncio.sleep(0.3)
+        await asyncio.wait_for(failed.wait(), 20)
         shipper.ship("n1", record("while away"))
         runner, _ = await serve(store, port)
         await store.until(lambda: len(store.entries) == 51)

@@ -61,6 +61,9 @@ async def test_a_gpu_in_use_is_not_reset(machine: Machine) -> None:
     assert "GPU 00000000:1B:00.0: In use by another client" in refused.stdout
     assert machine.samples()[0].ecc_dbe_volatile == 1
     machine.gpu_processes.clear()
+    persistent = await run(machine, "nvidia-smi", "--gpu-reset", "-i", "0")
+    assert "In use by another client" in persistent.stdout
+    await run(machine, "nvidia-smi", "-pm", "0")
     done = await run(machine, "nvidia-smi", "--gpu-reset", "-i", machine.gpus[0].uuid)
     assert done.stdout == "GPU 00000000:1B:00.0 was successfully reset.\nAll done.\n"
     assert machine.samples()[0].ecc_dbe_volatile == 0
@@ -89,6 +92,7 @@ async def test_settings_are_set_and_taken_back(machine: Machine) -> None:
 
 
 async def test_a_program_that_takes_too_long_is_an_error(machine: Machine) -> None:
+    await run(machine, "nvidia-smi", "-pm", "0")
     with pytest.raises(HostError, match=r"did not end within 0\.05 s"):
         await run(machine, "nvidia-smi", "--gpu-reset", "-i", "0", timeout_s=0.05)
 
@@ -169,6 +173,7 @@ async def test_a_reboot_empties_the_log_changes_the_boot_id_and_brings_lost_gpus
     machine.lose_gpu(0)
     machine.log.write("<3>before")
     boot_id = machine.boot_id
+    await run(machine, "nvidia-smi", "-pm", "0", "-i", "2")
     asked = await run(machine, "systemctl", "reboot")
     assert asked.exit_status == 0, "the answer comes before the machine goes"
     running = asyncio.create_task(run(machine, "nvidia-smi", "--gpu-reset", "-i", "2"))

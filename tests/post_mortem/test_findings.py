@@ -51,11 +51,35 @@ def test_an_alert_that_stood_before_the_window_says_nothing_of_its_time() -> Non
     assert "begin it earlier" in told.answer
 
 
+def silence(start: float) -> SilenceSeen:
+    return SilenceSeen(alert="GPUXidCritical", created_by="bob", comment="noise", start=at(start), end=at(600))
+
+
 def test_a_silenced_alert_reached_nobody() -> None:
-    silence = SilenceSeen(alert="GPUXidCritical", created_by="bob", comment="noise", start=at(0), end=at(600))
-    told = found(xid(), alert(), of=incident(silences=[silence]))["reached"]
+    told = found(xid(), alert(silenced=True, receivers=("pager",)), of=incident(silences=[silence(0)]))["reached"]
+    assert (told.status, told.answer) == (Status.BROKEN, "not sent; GPUXidCritical was silenced by bob: noise")
+
+
+def test_an_alert_that_was_silenced_after_it_fired_reached_somebody() -> None:
+    told = found(xid(), alert(receivers=("pager",)), of=incident(silences=[silence(300)]))["reached"]
+    assert told.status is Status.HELD
+    assert "pager" in told.answer
+    assert "silenced later, at 09:05:00 UTC, by bob" in told.answer
+
+
+def test_an_inhibited_alert_was_not_sent_but_the_one_that_mutes_it_may_have_been() -> None:
+    muted = alert(inhibited=True, receivers=("pager",))
+    told = found(xid(), muted)["reached"]
     assert told.status is Status.BROKEN
-    assert "bob" in told.answer
+    assert told.answer.startswith("not sent; GPUXidCritical was inhibited")
+    louder = muted.model_copy(update={"alert": "GPUFellOffTheBus", "inhibited": False})
+    assert found(xid(), muted, louder)["reached"].status is Status.HELD
+
+
+def test_a_taint_that_stood_when_the_window_began_is_no_quarantine_of_this_fault() -> None:
+    told = found(xid(), taint(0).model_copy(update={"at_baseline": True}))["taint"]
+    assert (told.status, told.seconds) == (Status.UNKNOWN, None)
+    assert "stood when the window began" in told.answer
 
 
 def test_a_node_that_is_still_tainted_is_not_back() -> None:

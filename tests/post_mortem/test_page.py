@@ -9,9 +9,11 @@ import pytest
 from gameday.faults.registry import parameter_models
 from gameday.plan.catalogue import load_shipped
 from gameday.plan.models import Plan
+from gameday.post_mortem import page
+from gameday.post_mortem.incident import read_incident
 from gameday.post_mortem.page import PostMortem, render_post_mortem
 from gameday.report.notes import FORM, Notes, NotesError, read_notes, write_form
-from tests.post_mortem.conftest import USUAL, alert, write_incident, xid
+from tests.post_mortem.conftest import USUAL, alert, taint, write_incident, xid
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 HOSTILE = "<script>alert(1)</script> | `x` [a](http://b) \x1b[31m **b**"
@@ -125,6 +127,30 @@ def test_nothing_at_all_still_makes_a_report(tmp_path: Path, plans: list[Plan]) 
     made = rendered(folder, plans)
     assert made.story.nearest.plan is None
     assert "nothing in it names a fault" in made.html.read_text()
+
+
+def test_again_is_to_render_what_was_collected(folder: Path, plans: list[Plan]) -> None:
+    assert '<pre class="command">gameday post-mortem incident-x</pre>' in rendered(folder, plans).html.read_text()
+
+
+def test_the_fault_lasts_while_one_gpu_still_alerts(tmp_path: Path) -> None:
+    other = alert(13).model_copy(update={"labels": alert().labels | {"pci_bus_id": "0000:18:00"}})
+    for name, events, end in (("a", USUAL, 50.0), ("b", (*USUAL, other), 590.0)):
+        folder = write_incident(tmp_path / name, events)
+        run = page._load(folder, read_incident(folder))
+        assert run.fault_window() == (0.0, end)
+
+
+def test_a_standing_taint_is_no_event_of_the_timeline(tmp_path: Path, plans: list[Plan]) -> None:
+    stood = taint(0, key="nvidia.com/gpu").model_copy(update={"at_baseline": True})
+    told = rendered(write_incident(tmp_path / "i", [*USUAL, stood]), plans)
+    assert not any("nvidia.com/gpu" in line.text for line in told.story.lines)
+
+
+def test_an_inhibited_alert_is_not_said_to_have_gone_to_anybody(tmp_path: Path, plans: list[Plan]) -> None:
+    made = rendered(write_incident(tmp_path / "i", [xid(), alert(inhibited=True, receivers=("pager",))]), plans)
+    assert "inhibited, not sent" in made.html.read_text()
+    assert "pager" not in made.html.read_text()
 
 
 def test_usual_events_are_in_the_order_of_their_own_clocks(folder: Path, plans: list[Plan]) -> None:

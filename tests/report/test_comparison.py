@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from gameday.checks.outcome import Outcome
 from gameday.checks.verdict import Status
 from gameday.history.events import RECORD, AlertSeen, HopSeen, RunStarted
 from gameday.report import render
 from gameday.report.compare import trends
-from gameday.report.earlier import MOST_RUNS, earlier_runs
+from gameday.report.earlier import MOST_RUNS, earlier_than
+from gameday.report.numbers import summarise
 from gameday.report.run import load_run
 from gameday.report.summary import Measure, Noticed, Number, Summary, read_summary
 from tests.report import run_builder as build
@@ -52,8 +54,8 @@ def test_the_earlier_runs_of_the_plan_are_found_oldest_first(tmp_path):
     written(tmp_path, 0, plan_name="another-plan")
     real = written(tmp_path, 6, cluster_id="another-cluster")
     newest = written(tmp_path, 4)
-    assert [s.run_id for s in earlier_runs(newest, load_run(newest))] == ["20260001", "20260002", "20260003"]
-    assert earlier_runs(real, load_run(real)) == ()  # its times say nothing of this cluster's
+    assert [s.run_id for s in earlier_than(newest, summarise(load_run(newest)))] == ["20260001", "20260002", "20260003"]
+    assert earlier_than(real, summarise(load_run(real))) == ()  # its times say nothing of this cluster's
     data = json.loads((newest / "report.json").read_text())["sections"]["comparison"]
     assert [run["run_id"] for run in data["runs"]] == ["20260001", "20260002", "20260003", "20260004"]
     text = Page((newest / "report.html").read_text()).text("comparison")
@@ -72,7 +74,7 @@ def test_a_neighbour_that_cannot_be_read_is_passed_over(tmp_path, content):
     neighbour.mkdir()
     (neighbour / "report.json").write_bytes(content)
     (tmp_path / "a-file").write_text("no folder")
-    assert earlier_runs(folder, load_run(folder)) == ()
+    assert earlier_than(folder, summarise(load_run(folder))) == ()
 
 
 def test_no_more_runs_than_can_be_looked_at(tmp_path):
@@ -84,7 +86,7 @@ def test_no_more_runs_than_can_be_looked_at(tmp_path):
         content["summary"] |= {"run_id": f"r{n}", "started": f"2026-02-01T{n:02d}:00:00Z"}
         (folder / "report.json").write_text(json.dumps(content))
     newest = build.write(tmp_path / "zzz", build.passing())
-    found = earlier_runs(newest, load_run(newest))
+    found = earlier_than(newest, summarise(load_run(newest)))
     assert [summary.run_id for summary in found] == [f"r{n}" for n in range(5, MOST_RUNS + 5)]
 
 
@@ -117,7 +119,23 @@ def test_a_slower_run_is_flagged_in_the_first_screen(tmp_path):
     slow = build.replacing(build.passing(), lambda e: isinstance(e, AlertSeen) and e.state == "firing", **later)
     page = Page((written(tmp_path, 4, slow) / "report.html").read_text())
     assert "14.6 s slower than the last run, a regression" in page.text("verdict")
-    assert "Slower than ever" in page.text("comparison")
+    assert "Slower than the last 3 that passed" in page.text("comparison")
+
+
+@pytest.mark.parametrize(
+    "unsound", [{"outcome": Outcome.FAILED}, {"outcome": Outcome.UNKNOWN}, {"status": Status.BROKEN}]
+)
+def test_the_peak_is_of_runs_that_passed_within_the_bound(tmp_path, unsound):
+    some = summary_of(written(tmp_path, 1))
+    number = Number(measure=Measure.ALERT, seconds=29.0, status=unsound.get("status"))
+    bad = some.model_copy(update={"outcome": unsound.get("outcome", some.outcome), "numbers": (number,)})
+    now = [Number(measure=Measure.ALERT, seconds=9.0)]
+    good = [with_alert_after(some, seconds) for seconds in (5.0, 5.2, 4.8)]
+    (trend,) = trends(now, [*good, bad])
+    assert (trend.regressed, trend.slowest_s, trend.median_s, trend.sound) == (True, 5.2, 5.0, 3)
+    assert trend.previous_s == 29.0
+    (trend,) = trends(now, [*good[:2], bad])
+    assert trend.regressed is None
 
 
 def test_a_verdict_that_changed_is_named(tmp_path):

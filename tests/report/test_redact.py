@@ -7,8 +7,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gameday.history.events import KubernetesEventSeen, RunStarted
+from gameday.history.events import (
+    RECORD,
+    GuardChecked,
+    KubernetesEventSeen,
+    Problem,
+    RunStarted,
+    Target,
+    TargetsChosen,
+)
 from gameday.report import render
+from gameday.report.redact import redacted
+from gameday.report.run import load_run
 from gameday.report.words import without_secrets
 from tests.report import around
 from tests.report import run_builder as build
@@ -16,6 +26,7 @@ from tests.report.page import Page
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 CLUSTER = "prod-eu (https://api.prod-eu.example:6443)"
+FQDN = Target(node="gpu-1.dc.example")
 
 
 @pytest.fixture
@@ -66,6 +77,56 @@ def test_a_node_called_like_a_word_of_the_history_breaks_nothing(tmp_path):
     page = Page(render(build.write(tmp_path, timed, around.frames()), NOW, redact=True).html.read_text())
     assert "could not be drawn" not in page.text()
     assert "Cluster clean" in page.text("verdict")
+
+
+def test_nodes_that_only_a_guardrail_or_the_plan_names_are_hidden(folder):
+    guard = GuardChecked(
+        guardrail="other nodes unhealthy", phase="during", limit="at most 1", measured="2 nodes", ok=False,
+        why="rack7-a, rack7-b", nodes=("rack7-a", "rack7-b"),
+    )  # fmt: skip
+    records = [*load_run(folder).history.records]
+    lines = [RECORD.dump_json(one) for one in (*records, records[-1].model_copy(update={"seq": 999, "event": guard}))]
+    (folder / "history.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    (folder / "plan.yaml").write_text(build.PLAN_YAML.replace("  nodes: 1\n", "  nodes: 1\n  names: [rack8-c]\n"))
+    hidden = render(folder, NOW, redact=True)
+    for text in (hidden.html.read_text(), hidden.json.read_text()):
+        assert "rack7" not in text and "rack8" not in text
+    assert "rack7-a, rack7-b" in render(folder, NOW).html.read_text()
+
+
+def test_the_profile_s_path_is_hidden_where_the_command_names_it(tmp_path):
+    command = "gameday run plans/xid-79.yaml --profile profiles/eu7.yaml"
+    timed = build.replacing(build.passing(), lambda e: isinstance(e, RunStarted), command=command)
+    run = redacted(load_run(build.write(tmp_path, timed)))
+    assert run.started and run.started.command == "gameday run plans/xid-79.yaml --profile (hidden)"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gpu-1.dc.example is ill", "node-1 is ill"),
+        ("gpu-1 kernel: NVRM", "node-1 kernel: NVRM"),
+        ("gpu-1.other.example", "node-1"),
+        ("gpu-12 and gpu-1-b", "gpu-12 and gpu-1-b"),
+        ("kube-proxy-gpu-1.dc.example", "kube-proxy-node-1"),
+        (r'Hostname=~"gpu-1\\.dc\\.example"', 'Hostname=~"node-1"'),
+        ("at 10.1.2.3.", "at x.x.x.x."),
+        ("driver 570.86.15", "driver 570.86.15"),
+        ("from 2001:db8::12:1 to [fe80::1]:9400", "from x::x to [x::x]:9400"),
+        ("fe80::1: unreachable", "x::x: unreachable"),
+        ("::ffff:10.1.2.3", "x::x"),
+        ("1:2:10.1.2.3", "1:2:x.x.x.x"),
+        (
+            "09:00:01 NVRM: Xid (PCI:0000:ab:00): 79, std::abs ::",
+            "09:00:01 NVRM: Xid (PCI:0000:ab:00): 79, std::abs ::",
+        ),
+    ],
+)
+def test_how_a_host_may_be_written(tmp_path, text, shown):
+    named = build.replacing(build.passing(), lambda e: isinstance(e, TargetsChosen), targets=(FQDN,))
+    told = Problem(step=None, what=text)
+    run = redacted(load_run(build.write(tmp_path, [*named, build.Timed(46.3, told)])))
+    assert run.history.of(Problem)[-1].what == shown
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 
 from gameday.history.events import (
+    AlertSeen,
     AllocatableSeen,
     CanaryMeasured,
     ConditionSeen,
+    FrameRead,
     KubernetesEventSeen,
     NodeReturned,
     QaChecked,
@@ -27,6 +29,7 @@ from gameday.report.charts import nice_step, time_ticks
 from gameday.report.lanes import Lanes, signals, story
 from gameday.report.run import load_run
 from gameday.report.samples import robust_z, statistics
+from gameday.report.sections import alerts, gpus
 from tests.report import run_builder as build
 from tests.report.page import Page
 
@@ -53,6 +56,39 @@ def test_the_first_screen_tells_the_run_in_five_lanes(tmp_path):
     assert lanes["Fault xid in"] == [(0.0, 12.9, "fault", False)]
     assert lanes["Alert GpuXidCritical"] == [(2.4, 5.4, "pending", False), (5.4, 24.6, "alert", False)]
     assert lanes["Taint faulty"] == [(0.97, 34.65, "taint", False)]
+
+
+def test_an_alert_of_two_gpus_is_told_by_its_label_sets(tmp_path):
+    timed = build.passing()
+    for one in [t for t in timed if isinstance(t.event, AlertSeen) and t.event.expected]:
+        more = one.event.model_copy(update={"labels": one.event.labels | {"pci_bus_id": "0000:18:00"}})
+        timed += [build.Timed(one.seconds, more)] if one.event.state != "resolved" else []
+    run = load_run(build.write(tmp_path, timed))
+    (resolved, still) = [lane for lane in story(run).lanes if lane.label == "Alert GpuXidCritical"]
+    assert (resolved.detail, resolved.bars[-1].open) == (build.NODE, False)
+    assert (still.detail, still.bars[-1].open) == (f"{build.NODE}, pci_bus_id=0000:18:00", True)
+    expected = alerts.build(run).expected[0]
+    assert (expected.resolved_at, expected.firing_for_s) == (None, None)
+
+
+def test_an_alert_that_another_one_mutes_was_not_sent(tmp_path):
+    def expected(event: object) -> bool:
+        return isinstance(event, AlertSeen) and event.expected and event.state == "firing"
+
+    page, data = drawn(build.write(tmp_path, build.replacing(build.passing(), expected, inhibited=True)), "alerts")
+    (row,) = data["expected"]
+    assert (row["inhibited"], row["receivers"]) == (True, [])
+    assert "inhibited, not sent" in page.text("alerts")
+
+
+def test_other_alerts_have_a_row_for_each_label_set(tmp_path):
+    seen = [
+        AlertSeen(alert="Slow", state=state, labels={"gpu": gpu}, node=build.NODE, expected=False, at=build.at(s))
+        for gpu, state, s in (("1", "firing", 11), ("2", "firing", 12), ("2", "resolved", 13))
+    ]
+    timed = [*build.passing(), *(build.Timed(20 + i, one) for i, one in enumerate(seen))]
+    matrix = alerts.build(load_run(build.write(tmp_path, timed)))
+    assert [(r.which, r.state) for r in matrix.unexpected] == [("gpu=1", "firing"), ("gpu=2", "resolved")]
 
 
 def test_a_lane_of_a_killed_run_is_open(tmp_path):
@@ -114,6 +150,34 @@ def test_the_heat_map_is_hot_where_the_gpu_left_its_baseline(tmp_path):
     assert "far below" in page.text("gpus")
 
 
+def test_fewer_than_eight_scrapes_before_the_fault_tell_nothing_usual(tmp_path):
+    for scrapes, told in ((7, False), (8, True)):
+        rows = pd.DataFrame({"t": np.arange(-float(scrapes), 4.0), "value": 50.0})
+        found = statistics("m", "W", "0", rows, (0.0, 5.0))
+        assert (found.before.n, found.robust_z is not None, found.out_of_band_s is not None) == (scrapes, told, told)
+
+
+def test_scrapes_every_half_minute_give_curves_but_no_band_and_no_colour(tmp_path):
+    page, data = drawn(build.write(tmp_path, build.passing(), build.frames(every=30.0)), "gpus")
+    (node,) = data["nodes"]
+    assert (node["scrapes_before"], len(node["charts"]) > 0) == (3, True)
+    names = [name for name, _, _ in node["heat"]["metrics"]]
+    levels = {cell["level"] for row in node["heat"]["rows"] for name, cell in zip(names, row["cells"], strict=True)
+              if name != "DCGM_FI_DEV_XID_ERRORS"}  # fmt: skip
+    assert levels == {None}
+    assert {found["robust_z"] for found in node["statistics"]} == {None}
+    assert "What is usual was not measured: 3 scrapes before the fault" in page.text("gpus")
+    assert all(chart.drawing.band is None for chart in gpus.build(load_run(tmp_path)).nodes[0].charts)
+
+
+def test_samples_that_were_too_many_are_said_to_be_resampled(tmp_path):
+    read = FrameRead(
+        frame="metrics", server="Prometheus", query="q", start=build.at(-60), end=build.at(46), step_s=20.0, rows=1
+    )
+    page, _ = drawn(build.write(tmp_path, [*build.passing(), build.Timed(46, read)], build.frames()), "gpus")
+    assert "resampled, one every 20.0 s" in page.text("gpus")
+
+
 def test_robust_z_is_in_the_baselines_own_spread():
     before = pd.Series([10.0, 11.0, 12.0, 13.0, 14.0])  # median 12, MAD 1
     assert robust_z(before, pd.Series([12.0 + 1.4826 * 3])) == pytest.approx(3.0)
@@ -133,7 +197,7 @@ def test_statistics_count_gaps_and_seconds_out_of_band():
 
 
 def test_a_gap_is_not_time_out_of_band():
-    rows = pd.DataFrame({"t": [-2.0, -1.0, 0.0, 1.0, 100.0, 101.0], "value": [5.0, 5.0, 5.0, 9.0, 5.0, 5.0]})
+    rows = pd.DataFrame({"t": [*np.arange(-8.0, 2.0), 100.0, 101.0], "value": [5.0] * 9 + [9.0, 5.0, 5.0]})
     assert statistics("m", "W", "0", rows, (0.0, 101.0)).out_of_band_s == 3.0  # three intervals of the 99 s
 
 

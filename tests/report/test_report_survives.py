@@ -310,10 +310,10 @@ def test_a_stray_time_stamp_squeezes_nothing(tmp_path):
 
 def test_five_hundred_nodes_do_not_break_it(tmp_path):
     template = next(t.event for t in build.passing() if isinstance(t.event, AlertSeen) and t.event.expected)
-    others = [
-        build.Timed(20, template.model_copy(update={"node": f"gpu-node-{n:04d}", "expected": False, "state": "firing"}))
-        for n in range(500)
-    ]
+    others = []
+    for node in (f"gpu-node-{n:04d}" for n in range(500)):
+        told = {"node": node, "labels": template.labels | {"node": node}, "expected": False, "state": "firing"}
+        others.append(build.Timed(20, template.model_copy(update=told)))
     page = page_of(build.write(tmp_path, [*build.passing(), *others], build.frames()))
     assert "500 that were no target changed" in page.text("blast-radius")
     assert "more signals are not drawn" in page.text("timeline")

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
-from kubernetes.client import V1Container, V1ObjectMeta, V1Pod, V1PodSpec, V1PodStatus, V1ResourceRequirements
+import pytest
+from kubernetes.client import (
+    V1Container,
+    V1ObjectMeta,
+    V1Pod,
+    V1PodCondition,
+    V1PodSpec,
+    V1PodStatus,
+    V1ResourceRequirements,
+)
 from kubernetes.informer import ADDED, DELETED, MODIFIED
 
 from gameday.cluster.pods import PodSeen, pod_seen
@@ -69,3 +79,49 @@ def test_a_pod_without_a_status_yet_is_unknown_and_not_running():
     bare.status = None
     states.on_target(ADDED, bare)
     assert [row["phase"] for row in states.rows()] == ["Unknown"]
+
+
+def with_end(phase: str, *, deleted: bool = False, disrupted: str = "") -> V1Pod:
+    found = pod(phase)
+    found.metadata.deletion_timestamp = datetime.now(UTC) if deleted else None
+    if disrupted:
+        found.status.conditions = [V1PodCondition(type="DisruptionTarget", status="True", reason=disrupted)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("told_of", "kept", "off", "words"),
+    [
+        ([(ADDED, with_end("Running"))], True, False, "kept"),
+        (
+            [(ADDED, with_end("Succeeded")), (DELETED, with_end("Succeeded", deleted=True))],
+            False,
+            True,
+            "ended by itself",
+        ),
+        ([(ADDED, with_end("Succeeded", deleted=True))], False, True, "deleted"),
+        ([(ADDED, with_end("Failed"))], False, True, "failed"),
+        ([(ADDED, with_end("Running", deleted=True))], False, False, "deleted, and still ending"),
+        (
+            [(ADDED, with_end("Running", deleted=True, disrupted="DeletionByTaintManager"))],
+            False,
+            False,
+            "disrupted: DeletionByTaintManager, and still ending",
+        ),
+        (
+            [(DELETED, with_end("Succeeded", deleted=True, disrupted="EvictionByEvictionAPI"))],
+            False,
+            True,
+            "disrupted: EvictionByEvictionAPI",
+        ),
+    ],
+    ids=["runs", "done-and-tidied", "deleted-exits-0", "failed", "deleted", "tainted", "evicted"],
+)
+def test_the_fate_of_a_pod_is_how_it_came_to_its_end(
+    told_of: list[tuple[str, V1Pod]], kept: bool, off: bool, words: str
+) -> None:
+    states = PodStates()
+    for kind, found in told_of:
+        states.on_target(kind, found)
+    fate = states.fate("u1")
+    assert (fate.kept, fate.off, fate.words) == (kept, off, words)

@@ -336,11 +336,16 @@ def test_a_run_reaps_first_and_tells_what_it_found(world: World, opened: Opened,
     ledger.intend(id="mark", act="mark", node=None, undo=DeletePod(pod=f"gd-{dead}-mark"), expires=LATER)
     kubernetes.close()
     world.add_pod(f"gd-{dead}-mark", dead)
+    history = opened.reports / dead / "history.jsonl"
+    history.parent.mkdir(parents=True)
+    history.touch()
     opened.play(lambda run: None)
     assert opened.is_as_if_it_never_was()
     assert world.pods(dead) == []
     told = [one.what for one in opened.history.of(Problem)]
     assert told == [f"run {dead} left open: mark (pod/gd-{dead}-mark); reaped, and found clean"]
+    undone = [(one.intent, one.by, one.cleanliness) for one in read_history(history).of(FaultUndone)]
+    assert undone == [("mark", "reaper", Cleanliness.CLEAN)]
 
 
 def test_a_ledger_nobody_can_read_is_a_refusal(world: World, opened: Opened) -> None:

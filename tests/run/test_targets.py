@@ -11,9 +11,10 @@ import pytest
 from gameday.faults.registry import parameter_models
 from gameday.history.events import TargetsChosen
 from gameday.plan.load import parse_plan
+from gameday.run.agents import qa_task
 from gameday.run.context import Run
 from gameday.run.stop import RefusedError
-from gameday.run.targets import GPU_COUNT_LABEL, choose_targets
+from gameday.run.targets import GPU_COUNT_LABEL, choose_targets, healthy_places, opt_in
 from tests.kubernetes.world import World, unique
 
 NewRun = Callable[..., Run]
@@ -102,6 +103,38 @@ def test_a_plan_made_for_other_nodes_is_refused_before_it_breaks_one(
 def test_the_operators_own_gpu_taint_is_ordinary(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     node = world.add_node(labels=group, taints=[USUAL])
     assert choose_targets(new_run(selector=group)).targets[0].node == node
+
+
+def with_profile(run: Run, **changes: Any) -> Run:
+    run.profile = run.profile.model_copy(update=changes)
+    return run
+
+
+def test_a_pools_own_taint_is_ordinary_where_the_profile_says_so_and_our_pods_tolerate_it(
+    world: World, new_run: NewRun, group: dict[str, str]
+) -> None:
+    node = world.add_node(labels=group, taints=[{"key": "sku", "value": "gpu", "effect": "NoSchedule"}])
+    assert "carries sku=gpu:NoSchedule" in refused(new_run(selector=group)).why
+    run = with_profile(new_run(selector=group), ordinary_taint_keys=("sku", FAULTY["key"]))
+    assert choose_targets(run).targets[0].node == node
+    assert run.probe.tolerates == ("sku",), "what quarantines a node must keep our pods off"
+
+
+def test_a_resubmitted_job_may_run_in_the_whole_pool_of_which_few_nodes_opted_in(new_run: NewRun) -> None:
+    run = new_run()
+    assert healthy_places(run) == {"nvidia.com/gpu.present": "true"}
+    without = run.profile.guardrails.model_copy(update={"pool_selector": {}})
+    assert healthy_places(with_profile(run, guardrails=without)) == opt_in(run)
+
+
+def test_shares_of_time_are_no_gpus(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+    """A node of two GPUs that offers eight shares: no fault goes to GPU 5, and QA counts two."""
+    node = world.add_node(labels={**group, GPU_COUNT_LABEL: "2"})
+    runs = [new_run(selector=group, seed=seed) for seed in range(8)]
+    assert {choose_targets(run).targets[0].gpu for run in runs} == {0, 1}
+    chosen = choose_targets(runs[0]).snapshots[0]
+    runs[0].before[node] = chosen
+    assert (chosen.allocatable_gpus, qa_task(runs[0], node, 0).expected_gpus) == (8, 2)
 
 
 def test_choosing_costs_one_list_and_two_looks(world: World, new_run: NewRun, group: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -27,6 +27,7 @@ from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
 from gameday.ledger.lease import CLUSTER_LEASE
 from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.reaper import reap_under
+from gameday.ledger.undo import Undone
 from gameday.run.context import Run
 from gameday.run.steps import step
 from gameday.run.stop import Abort, AbortedError, StepFailedError
@@ -84,6 +85,21 @@ def test_nohup_stays_nohup() -> None:
         abort.check()
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("by", ["operator", "guard"])
+def test_only_after_a_signal_a_second_agent_is_waited_for_less_long(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, by: Literal["operator", "guard"]
+) -> None:
+    after_signal: list[bool] = []
+
+    def undone(*_: object, **how: Any) -> Undone:
+        after_signal.append(how["after_signal"])
+        return Undone(Cleanliness.CLEAN, ())
+
+    monkeypatch.setattr("gameday.run.context.undo_entry", undone)
+    opened.play(lambda run: run.abort.request(by, "enough"))
+    assert after_signal == [by == "operator"]
 
 
 # --- Prefect's own exceptions ---

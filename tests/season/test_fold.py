@@ -43,6 +43,10 @@ def test_a_stopped_season_is_aborted_however_good_its_runs_were() -> None:
     assert folded.why.endswith("The season was stopped: operator: SIGINT received.")
 
 
+def test_a_stopped_season_whose_every_run_was_refused_changed_nothing() -> None:
+    assert fold_season([result(Outcome.REFUSED)], "operator: SIGINT received").exit_code == 5
+
+
 def test_what_every_run_came_to_is_counted() -> None:
     folded = fold_season([result(Outcome.PASSED), result(Outcome.PASSED), result(Outcome.FAILED)])
     assert folded.why == "3 game-days: 2 passed, 1 failed; the cluster is clean."

@@ -21,6 +21,7 @@ import urllib3
 from kubernetes import client, config
 from ruamel.yaml import YAML
 
+from gameday.checks.residue import GFD_TIMESTAMP_LABEL
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.ledger.reaper import ReapResult, reap
@@ -97,7 +98,7 @@ class Lane:
         return {
             "taints": sorted((t.key, t.value or "", t.effect) for t in node.spec.taints or []),
             "unschedulable": bool(node.spec.unschedulable),
-            "labels": dict(node.metadata.labels or {}),
+            "labels": {k: v for k, v in (node.metadata.labels or {}).items() if k != GFD_TIMESTAMP_LABEL},
             "annotations": dict(node.metadata.annotations or {}),
             "conditions": {c.type: c.status for c in node.status.conditions or []},
             "allocatable": dict(node.status.allocatable or {}),

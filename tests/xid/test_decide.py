@@ -69,7 +69,9 @@ def test_unknown_codes_say_so() -> None:
     ("action", "outcome", "remedy"),
     [("0x0 (None)", "event", "none"), ("0x1 (GPU Reset Required)", "quarantine", "gpu-reset"),
      ("0x2 (Node Reboot Required)", "quarantine", "reboot"), ("0x4 (Drain and Reset)", "quarantine", "gpu-reset"),
-     ("0x3 (Drain P2P)", "quarantine", "contact-support")],
+     ("0x3 (Drain P2P)", "quarantine", "contact-support"), ("0x1 (PF FLR)", "quarantine", "gpu-reset"),
+     ("0x2 (Bus Reset)", "quarantine", "reboot"), ("0x0 (No Action)", "event", "none"),
+     ("0x9 (Node Reboot Required)", "quarantine", "reboot"), ("0x9 (Call)", "quarantine", "contact-support")],
 )  # fmt: skip
 def test_154_follows_what_it_states(action: str, outcome: str, remedy: str) -> None:
     line = format_xid(154, "0000:4e:00", text=f"GPU recovery action changed from 0x0 (None) to {action}")

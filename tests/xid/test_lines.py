@@ -132,6 +132,7 @@ def test_peermem_and_reset() -> None:
         "NVRM: GPU at PCI:0000:4e:00: GPU-7f3c",
         "the bicycle has fallen off the bus",
         "gameday: marker 0123abcd",
+        "[90001.250000] gameday: beat",
         "[12.5] kernel: gameday: marker NVRM: Xid (PCI:0000:4e:00): 79, x",
         "<6>gameday: marker 0123abcd",
     ],

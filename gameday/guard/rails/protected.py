@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gameday.guard.base import Finding, Guardrail
 from gameday.guard.look import BLIND_HINT, Look, few
-
-_STATIC = "kubernetes.io/config.mirror"
+from gameday.run.leaving import stays
 
 
 class Protected(Guardrail):
@@ -28,7 +27,7 @@ class Protected(Guardrail):
             f"{pod.metadata.namespace}/{pod.metadata.name} on {target.node}"
             for target in look.targets
             for pod in look.pods(target.node)
-            if (pod.metadata.namespace in namespaces or pod.spec.priority_class_name in classes) and not _stays(pod)
+            if (pod.metadata.namespace in namespaces or pod.spec.priority_class_name in classes) and not stays(pod)
         ]
         if look.blind and not found:
             return Finding(None, "", look.blind, BLIND_HINT)
@@ -38,9 +37,3 @@ class Protected(Guardrail):
 
 def _protected(look: Look) -> tuple[tuple[frozenset[str], str], tuple[frozenset[str], str]]:
     return look.together("protected_namespaces"), look.together("protected_priority_classes")
-
-
-def _stays(pod: Any) -> bool:
-    """Pods that are there because the node is: a drain leaves them alone too."""
-    owners = {owner.kind for owner in pod.metadata.owner_references or []}
-    return "DaemonSet" in owners or _STATIC in (pod.metadata.annotations or {})

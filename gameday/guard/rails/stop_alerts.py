@@ -27,13 +27,15 @@ class StopAlerts(Guardrail):
         (names, _), (severities, _) = look.together("stop_alerts"), look.together("stop_severities")
         if cannot_fire := self._cannot_fire(look, names):
             return Finding(None, "", cannot_fire, "load or mend the rule, or correct stop_alerts")
-        firing = set()
+        firing, nodes = set(), set()
         for alert in look.alerts:
             stops = alert.name in names or alert.labels.get("severity") in severities
             node = look.node_of(alert.labels)
             if alert.state == "firing" and stops and node not in look.ours and not _siblings(look, alert.name, node):
                 firing.add(f"{alert.name} for {node}" if node else alert.name)
-        return Finding(not firing, f"{len(firing)} firing", few(firing), "see to them first" if firing else "")
+                nodes |= {node} if node else set()
+        hint = "see to them first" if firing else ""
+        return Finding(not firing, f"{len(firing)} firing", few(firing), hint, tuple(sorted(nodes)))
 
     def _cannot_fire(self, look: Look, names: Collection[str]) -> str:
         """Before the fault only: a name that no rule has, or whose rule does not evaluate, would never stop a run."""

@@ -47,8 +47,8 @@ class Unhealthy(Guardrail):
                 missing = f"without kube-state-metrics only the first {CANDIDATE_PAGE} nodes are looked at"
         ill -= look.ours
         if limit is not None and len(ill) > limit.value:
-            return Finding(False, f"{len(ill)} nodes", few(ill), "mend them first")
+            return Finding(False, f"{len(ill)} nodes", few(ill), "mend them first", nodes=tuple(sorted(ill)))
         if missing:
             hint = "make it name the node" if nameless else "scrape kube-state-metrics"
             return Finding(None, f"{len(ill)} nodes at least", missing, hint)
-        return Finding(True, f"{len(ill)} nodes", few(ill))
+        return Finding(True, f"{len(ill)} nodes", few(ill), nodes=tuple(sorted(ill)))

@@ -30,8 +30,6 @@ IDENTITIES: dict[str, Json] = {
     "nodes": {"user": "system:node:virtual", "groups": ["system:nodes"]},
 }
 _RBAC = "rbac.authorization.k8s.io"
-_CLUSTER_ROLE = of("clusterroles", _RBAC)
-_CLUSTER_BINDING = of("clusterrolebindings", _RBAC)
 _BOOTSTRAP = Write("kube-apiserver")
 
 

@@ -19,6 +19,21 @@ _ROOT = "/sys/fs/cgroup"
 
 
 @dataclass(frozen=True)
+class SandboxContainer:
+    """What the runtime gave to a container's process. Its id is the sandbox's, with the name in front."""
+
+    name: str
+    argv: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, container: Object) -> SandboxContainer:
+        argv = (*(container.get("command") or ()), *(container.get("args") or ()))
+        plain = tuple((one["name"], one.get("value", "")) for one in container.get("env") or ())
+        return cls(container["name"], argv, plain)
+
+
+@dataclass(frozen=True)
 class Sandbox:
     """One pod's, as CRI tells it. The runtime's id is the UID without dashes, twice, to be 64 digits long."""
 
@@ -27,6 +42,7 @@ class Sandbox:
     name: str
     labels: dict[str, str]
     burstable: bool
+    containers: tuple[SandboxContainer, ...] = ()
 
     @classmethod
     def of(cls, pod: Object) -> Sandbox:
@@ -37,6 +53,7 @@ class Sandbox:
             name=meta["name"],
             labels=dict(meta.get("labels") or {}),
             burstable=any(container.get("resources") for container in pod["spec"]["containers"]),
+            containers=tuple(SandboxContainer.of(container) for container in pod["spec"]["containers"]),
         )
 
     @property

@@ -100,7 +100,7 @@ class ModelHost:
         return gpu in self.machine.works
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
-        return tuple(GpuUser(pid=pid, command=command) for pid, command in self.machine.gpu_users(gpu))
+        return self.machine.gpu_users(gpu)
 
     def _work(self, gpu: int) -> ModelWork:
         work = self.machine.works[gpu]

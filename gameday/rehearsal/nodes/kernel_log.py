@@ -54,6 +54,10 @@ class KernelLog:
         self._records.clear()
         self._booted = self._clock()
 
+    @property
+    def uptime_s(self) -> float:
+        return self._clock() - self._booted
+
     def boot_was(self, seconds_ago: float) -> None:
         """The boot whose lines are in the buffer happened that long ago."""
         self._booted = self._clock() - seconds_ago
@@ -86,6 +90,6 @@ class KernelLog:
     def _append(self, facility: int, severity: int, text: str) -> None:
         if not text.isprintable():
             text = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
-        record = KernelRecord(self._clock() - self._booted, time.time_ns(), facility, severity, text)
+        record = KernelRecord(self.uptime_s, time.time_ns(), facility, severity, text)
         self._records.append(record)
         self._listener(record)

@@ -116,13 +116,14 @@ class Kubelet:
             machine = machine_status(self._facts, self.machine.boot_id, self.devices.allocatable)
             status = {**machine, "conditions": self._conditions.document(self._not_ready)}
             try:
-                node = await self.api.post("/api/v1/nodes", node_object(self._facts, status))
+                node = await self.api.post("/api/v1/nodes", node_object(self._facts, self.machine.booted_s, status))
                 self._told = machine
             except ApiError as error:
                 if not error.conflict:
                     raise
                 # Only our own labels are touched: spec and everybody else's labels stay.
-                node = await self.api.patch(self._path, {"metadata": {"labels": labels(self._facts)}}, MERGE_PATCH)
+                own = labels(self._facts, self.machine.booted_s)
+                node = await self.api.patch(self._path, {"metadata": {"labels": own}}, MERGE_PATCH)
                 self._told = {}
                 await self._tell_status()
         self._uid = self._lease.node_uid = node["metadata"]["uid"]
@@ -248,10 +249,12 @@ class Kubelet:
         gpus = [gpu for gpu in self.devices.held_by(uid) if self._container_of(gpu) == container]
         for gpu in gpus:
             self.machine.gpu_processes.setdefault(gpu, {})[process.pid] = "python"
+            self.machine.pod_of[process.pid] = uid
             self.machine.fleet.set_pod_load((self.machine.index, gpu), process.gpu_load)
         return gpus
 
     def vacate(self, gpus: list[int], process: ContainerProcess) -> None:
+        self.machine.pod_of.pop(process.pid, None)
         for gpu in gpus:
             self.machine.gpu_processes.get(gpu, {}).pop(process.pid, None)
             self.machine.fleet.set_pod_load((self.machine.index, gpu), 0.0)

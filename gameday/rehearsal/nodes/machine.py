@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from gameday.faults.component_pods import Component
-from gameday.host.base import GpuSample, HostError, LoadResult
+from gameday.host.base import GpuSample, GpuUser, HostError, LoadResult
 from gameday.rehearsal.nodes.components import Components
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.gpus import (
@@ -43,6 +43,7 @@ from gameday.rehearsal.nodes.identity import (
 from gameday.rehearsal.nodes.kernel_log import KernelLog, KernelRecord
 from gameday.rehearsal.nodes.network import Network
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
+from gameday.xid.lines import BEAT
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,8 @@ class Machine:
         self.hold_log_store: Callable[[bool], None] = lambda _: None  # set where a log store can be reached
         self.extra_files: dict[str, str] = {}
         self.gpu_processes: dict[int, dict[int, str]] = {}  # GPU index -> pid -> program
+        self.required_by: dict[str, tuple[str, ...]] = {}  # unit -> units whose Requires= names it
+        self.pod_of: dict[int, str] = {}  # pid -> UID of its pod
         self.works: dict[int, Work] = {}  # what agents have going on, by GPU
         self.listener: MachineListener | None = None
         self._boot_s = boot_s
@@ -132,6 +135,11 @@ class Machine:
         else:
             self._unshipped.append(record)
         self._read_by_dcgm(record)
+
+    def beat(self) -> None:
+        """The shipper's sign of life, which it prints beside the kernel log and not into it."""
+        if self._ships:
+            self._ship(self.name, KernelRecord(self.log.uptime_s, time.time_ns(), 1, 6, BEAT))
 
     @property
     def _ships(self) -> bool:
@@ -170,6 +178,8 @@ class Machine:
 
     def set_unit(self, unit: str, active: bool) -> None:
         self.units[unit] = active
+        for other in () if active else self.required_by.get(unit, ()):
+            self.set_unit(other, active=False)
         if unit == HOST_ENGINE:
             self.cache.restart(self.index)
             self.cache.running[self.index] = active
@@ -205,6 +215,7 @@ class Machine:
         self.fleet.advance()
         self.powered = self.fleet.powered[self.index] = False
         self.gpu_processes.clear()
+        self.pod_of.clear()
         for timer in self.timers.values():
             timer.cancel()
         self.timers.clear()
@@ -226,11 +237,14 @@ class Machine:
 
     def _boot(self) -> None:
         self.boot_id = str(uuid.uuid4())
+        self.booted_s = int(time.time())
         self.units = dict.fromkeys(UNITS, True)
         self.network = Network.booted(self.index, len(self.gpus))
         self.cache.exporting[self.index] = True
         self._greeted: set[int] = set()
         self.log.boot()
+        if not self.powered:
+            self.beat()  # first of all, as the new pod does
         self.log.devkmsg = "ratelimit"
         self.log.driver(f"Linux version {KERNEL_VERSION} (buildd@lcy02-amd64-001) #63-Ubuntu SMP PREEMPT_DYNAMIC", 5)
         self.log.driver(f"Command line: BOOT_IMAGE=/boot/vmlinuz-{KERNEL_VERSION} root=/dev/md0 ro iommu=pt")
@@ -292,12 +306,15 @@ class Machine:
                 self.fleet.removed[self.index, gpu.index] = self.fleet.lost[self.index, gpu.index] = False
         self._gpus_changed()
 
-    def gpu_users(self, gpu: int) -> list[tuple[int, str]]:
-        """(pid, command) of whoever has the GPU open: its jobs, and the daemon that keeps the driver loaded."""
-        users = list(self.gpu_processes.get(gpu, {}).items())
+    def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
+        """Whoever has the GPU open: its jobs, and the daemon that keeps the driver loaded."""
+        users = [
+            GpuUser(pid=pid, command=command, pod=self.pod_of.get(pid, ""))
+            for pid, command in self.gpu_processes.get(gpu, {}).items()
+        ]
         if self.units["nvidia-persistenced"] and self.fleet.persistence[self.index, gpu]:
-            users.append((_PERSISTENCED_PID, "/usr/bin/nvidia-persistenced --verbose"))
-        return users
+            users.append(GpuUser(pid=_PERSISTENCED_PID, command="/usr/bin/nvidia-persistenced --verbose"))
+        return tuple(users)
 
     def _gpus_changed(self) -> None:
         if self.listener:

@@ -44,12 +44,13 @@ class Qdisc:
 
 @dataclass
 class Route:
-    """`source` is set on the kernel's own route to the interface's network."""
+    """`source` is set on the kernel's own route to the interface's network; `table`: empty for the main one."""
 
     destination: str
     device: str
     gateway: str = ""
     source: str = ""
+    table: str = ""
 
 
 @dataclass
@@ -120,12 +121,17 @@ class Network:
             )
             for rail in range(gpus)
         ]
-        # Storage behind the first rail: a route that goes when the link does, and does not come back with it.
+        # Routes that go when the link does, and do not come back with it: storage behind the first rail, and what
+        # leaves from a rail's own address, by a table of its own, as hosts of several rails are set up.
         storage = [Route("10.200.0.0/16", rails[0].name, "10.128.255.254")] if rails else []
-        return cls({one.name: one for one in (uplink, *rails)}, storage)
+        own = [
+            Route("default", one.name, f"10.{128 + rail}.255.254", table=f"{100 + rail}")
+            for rail, one in enumerate(rails)
+        ]
+        return cls({one.name: one for one in (uplink, *rails)}, [*storage, *own])
 
     def routes(self, device: str) -> list[Route]:
-        """Of IPv4, the interface's own network first; none while it is down."""
+        """Of IPv4 and of every table but `local`, the interface's own network first; none while it is down."""
         interface = self.interfaces[device]
         if not interface.up:
             return []
@@ -135,7 +141,7 @@ class Network:
 
     def route_to(self, address: str) -> Route | None:
         """The most specific one; None: the network is unreachable."""
-        routes = [route for name in self.interfaces for route in self.routes(name)]
+        routes = [route for name in self.interfaces for route in self.routes(name) if not route.table]
         fitting = [route for route in routes if route.destination == "default" or _within(address, route.destination)]
         return max(fitting, key=lambda route: route.destination != "default", default=None)
 

@@ -32,8 +32,11 @@ class NodeFacts:
     version: str  # the kubelet's: that of the control plane it joins, as kubeadm keeps them
 
 
-def labels(facts: NodeFacts) -> dict[str, str]:
-    """What the kubelet, GPU feature discovery and the machine's place give it; reconciled at every registration."""
+def labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
+    """What the kubelet, GPU feature discovery and the machine's place give it; reconciled at every registration.
+
+    `booted_s`, seconds since 1970: GPU feature discovery starts with the machine, and says when it did.
+    """
     rack = facts.index // NODES_PER_RACK
     return {
         "kubernetes.io/hostname": facts.name,
@@ -45,6 +48,7 @@ def labels(facts: NodeFacts) -> dict[str, str]:
         "topology.kubernetes.io/region": "rehearsal",
         "topology.kubernetes.io/zone": f"rehearsal-{chr(ord('a') + rack // RACKS_PER_ZONE % 26)}",
         "topology.kubernetes.io/rack": f"rack-{rack:03d}",
+        "nvidia.com/gfd.timestamp": str(booted_s),
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": str(facts.gpus),
         "nvidia.com/gpu.product": PRODUCT_LABEL,
@@ -55,7 +59,7 @@ def labels(facts: NodeFacts) -> dict[str, str]:
     }
 
 
-def node_object(facts: NodeFacts, status: Object) -> Object:
+def node_object(facts: NodeFacts, booted_s: int, status: Object) -> Object:
     """A new Node, without taints. The opt-in label is given only here: who takes it away keeps it away.
 
     As a kubelet's, it comes with its whole status: one request to be there and ready.
@@ -65,7 +69,7 @@ def node_object(facts: NodeFacts, status: Object) -> Object:
         "kind": "Node",
         "metadata": {
             "name": facts.name,
-            "labels": {**labels(facts), OPT_IN_LABEL: "true"},
+            "labels": {**labels(facts, booted_s), OPT_IN_LABEL: "true"},
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
         "spec": {"providerID": f"virtual://rehearsal/{facts.name}"},

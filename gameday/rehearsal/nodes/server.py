@@ -201,8 +201,7 @@ async def _end_work(request: web.Request) -> web.Response:
 async def _gpu_users(request: web.Request) -> web.Response:
     machine = _machine(request)
     machine.cell(_gpu(request))
-    users = [{"pid": pid, "command": command} for pid, command in machine.gpu_users(_gpu(request))]
-    return web.json_response({"users": users})
+    return web.json_response({"users": [user.model_dump() for user in machine.gpu_users(_gpu(request))]})
 
 
 def _gpu(request: web.Request) -> int:

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _REGISTER_AT_ONCE = 16
 _ASK_AGAIN_S = 1.0
+_BEAT_EVERY_S = 60.0  # as deploy/dmesg-shipper
 _LOG_STORE = b"gameday.rehearsal.logstore"
 
 
@@ -92,7 +93,7 @@ class VirtualNodes:
         pods.on(add=self._seen, update=lambda _, pod: self._seen(pod), delete=self._gone)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(kubelet.run()) for kubelet in self.kubelets.values()]
-            tasks += [group.create_task(events.run()), group.create_task(nodes.run())]
+            tasks += [group.create_task(events.run()), group.create_task(nodes.run()), group.create_task(self._beat())]
             try:
                 await asyncio.gather(*(kubelet.registered.wait() for kubelet in self.kubelets.values()))
                 tasks.append(group.create_task(pods.run()))
@@ -103,6 +104,13 @@ class VirtualNodes:
                     kubelet.machine.components.reboot()  # a log store that was stopped must be able to end, too
                 for task in tasks:
                     task.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            for machine in self.machines.values():
+                if machine.powered:
+                    machine.beat()
+            await asyncio.sleep(_BEAT_EVERY_S)
 
     def pod(self, namespace: str, name: str) -> PodRunner | None:
         """The newest pod of that name on any of the nodes."""

@@ -6,10 +6,11 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from gameday.checks.alerts import label_gaps
+from gameday.checks.alerts import endings, label_gaps
 from gameday.checks.facts import injected, target_nodes
 from gameday.history.events import AlertSeen, Step, StepStarted
 from gameday.plan.models import ExpectedAlert
+from gameday.report.lanes import told_apart
 from gameday.report.run import Run
 
 ORDER = 40
@@ -22,7 +23,7 @@ class ExpectedRow(BaseModel):
     bound_s: float
     pending_at: datetime | None
     firing_at: datetime | None
-    resolved_at: datetime | None
+    resolved_at: datetime | None = Field(description="of the last label set; None while one of them fires")
     labels_wanted: dict[str, str]
     label_gaps: tuple[str, ...] | None
     receivers: tuple[str, ...] | None
@@ -32,11 +33,13 @@ class ExpectedRow(BaseModel):
     resolves_bound_s: float
     severity: str | None
     silenced: bool | None
+    inhibited: bool | None = Field(description="muted by another alert in each label set, so that nothing was sent")
 
 
 class OtherRow(BaseModel):
     alert: str
     node: str | None
+    which: str = Field(description="labels that others of its name and node have otherwise")
     state: str
     severity: str | None
     first_at: datetime
@@ -70,11 +73,13 @@ def _expected(run: Run, alert: ExpectedAlert, node: str | None) -> ExpectedRow:
         for event in run.history.of(AlertSeen)
         if event.alert == alert.name and event.node == alert.about(node) and not event.at_baseline
     ]
-    times = {state: [event.at for event in life if event.state == state] for state in ("pending", "firing", "resolved")}
+    times = {state: [event.at for event in life if event.state == state] for state in ("pending", "firing")}
     firing = [event for event in life if event.state == "firing"]
     fault = injected(run.history, node)
     firing_at = min(times["firing"], default=None)
-    resolved_at = max(times["resolved"], default=None)
+    ends = endings(run.history, alert.name, alert.about(node))
+    resolved_at = None if None in ends else max((end[1].at for end in ends if end), default=None)
+    sent = {name for event in firing if not event.inhibited for name in event.receivers}
     gaps = min((label_gaps(alert, event.labels) for event in firing), key=len) if firing else None
     return ExpectedRow(
         alert=alert.name,
@@ -85,13 +90,14 @@ def _expected(run: Run, alert: ExpectedAlert, node: str | None) -> ExpectedRow:
         resolved_at=resolved_at,
         labels_wanted=alert.labels,
         label_gaps=None if gaps is None else tuple(gaps),
-        receivers=tuple(sorted({name for event in firing for name in event.receivers})) if firing else None,
+        receivers=tuple(sorted(sent)) if firing else None,
         to_fire_s=(firing_at - fault[1].written_at).total_seconds() if firing_at and fault else None,
         firing_for_s=(resolved_at - firing_at).total_seconds() if firing_at and resolved_at else None,
         to_resolve_s=_to_resolve(run, alert, node),
         resolves_bound_s=alert.resolves_within.total_seconds(),
         severity=next((event.labels["severity"] for event in life if "severity" in event.labels), None),
         silenced=any(event.silenced for event in life) if life else None,
+        inhibited=not sent and any(event.inhibited for event in firing) if life else None,
     )
 
 
@@ -102,13 +108,15 @@ def _to_resolve(run: Run, alert: ExpectedAlert, node: str | None) -> float | Non
 
 
 def _others(seen: list[AlertSeen]) -> tuple[OtherRow, ...]:
-    """One row per alert and node, in its newest state."""
-    newest: dict[tuple[str, str | None], OtherRow] = {}
+    """One row per label set, in its newest state."""
+    newest: dict[str, OtherRow] = {}
+    apart = told_apart(seen)
     for event in seen:
-        first = newest.get((event.alert, event.node))
-        newest[event.alert, event.node] = OtherRow(
+        first = newest.get(event.label_set)
+        newest[event.label_set] = OtherRow(
             alert=event.alert,
             node=event.node,
+            which=apart[event.label_set],
             state=event.state,
             severity=event.labels.get("severity"),
             first_at=min(first.first_at, event.at) if first else event.at,

@@ -9,10 +9,29 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from gameday.checks.facts import injected, target_nodes
-from gameday.history.events import AlertSeen, FaultInjected, FaultUndone, NodeReturned, Remediated, TaintSeen
+from gameday.history.events import (
+    AlertSeen,
+    FaultInjected,
+    FaultUndone,
+    FrameRead,
+    NodeReturned,
+    Remediated,
+    TaintSeen,
+)
 from gameday.report.charts import BUCKETS, Drawing, Marker, Scene, buckets_for, dodge, lines, strips
 from gameday.report.run import Run
-from gameday.report.samples import NodeSamples, Spread, Statistics, node_samples, parts, robust_z, spread, statistics
+from gameday.report.samples import (
+    FEWEST_BEFORE,
+    NodeSamples,
+    Spread,
+    Statistics,
+    node_samples,
+    parts,
+    robust_z,
+    scrapes_before,
+    spread,
+    statistics,
+)
 
 ORDER = 70
 TITLE = "GPUs"
@@ -46,7 +65,8 @@ HEAT_LEVELS = (2.0, 4.0, 8.0)
 
 
 class HeatCell(BaseModel):
-    """The median during the fault, the median before it, and how far that is: 0 usual, ±1 to ±3; None: not known."""
+    """The median during the fault, the median before it, and how far that is: 0 usual, ±1 to ±3; None: not measured,
+    or too few scrapes before to say what is usual."""
 
     during: float | None
     before: float | None
@@ -100,12 +120,17 @@ class NodeCharts(BaseModel):
     constant: tuple[str, ...]
     left_out: tuple[str, ...]
     gpus_left_out: int
+    scrapes_before: int = Field(description="before the fault, of the series that has most")
     samples: int
     not_numbers: int
     outside: int
 
 
 class Gpus(BaseModel):
+    """`step_s` None: every sample Prometheus stored; else the newest at or before each of such steps."""
+
+    step_s: float | None
+    fewest_before: int = Field(description="scrapes before the fault below which no usual spread is told")
     nodes: tuple[NodeCharts, ...]
     nodes_left_out: tuple[str, ...]
 
@@ -114,7 +139,10 @@ def build(run: Run) -> Gpus:
     nodes = target_nodes(run.history)
     drawn = [(node, node_samples(run, node)) for node in nodes[:MOST_NODES]]
     series = sum(len(samples.rows[["gpu", "metric"]].drop_duplicates()) for _, samples in drawn)
+    read = [read for read in run.history.of(FrameRead) if read.frame == "metrics"]
     return Gpus(
+        step_s=read[-1].step_s if read else None,
+        fewest_before=FEWEST_BEFORE,
         nodes=tuple(_node(run, node, samples, buckets_for(series)) for node, samples in drawn),
         nodes_left_out=tuple(str(node) for node in nodes[MOST_NODES:]),
     )
@@ -141,6 +169,9 @@ def _node(run: Run, node: str | None, samples: NodeSamples, buckets: int) -> Nod
         constant=tuple(constant),
         left_out=tuple(varying[MOST_CHARTS:]),
         gpus_left_out=gpus_left_out,
+        scrapes_before=max(
+            (scrapes_before(one, samples.window) for _, one in rows.groupby(["gpu", "metric"])), default=0
+        ),
         samples=len(samples.rows),
         not_numbers=samples.not_numbers,
         outside=samples.outside,
@@ -196,9 +227,10 @@ def _chart(name: str, rows: pd.DataFrame, scene: Scene, window: tuple[float, flo
     followed = on_target if len(on_target) else rows
     before, during, after = parts(followed, window)
     usual = spread(before, 0.05, 0.95)
+    told = scrapes_before(followed, window) >= FEWEST_BEFORE
     drawing, failure = None, ""
     try:
-        drawing = _drawn(name, rows, scene, usual)
+        drawing = _drawn(name, rows, scene, usual if told else None)
     except (ValueError, OverflowError) as error:  # numbers at the edge of floating point, or a code that flaps
         failure = str(error)
     return GpuChart(
@@ -255,10 +287,11 @@ def _cell(rows: pd.DataFrame | None, code: bool, window: tuple[float, float] | N
     if code:  # a code has no median: the newest one during the fault, and any but 0 is news
         shown = float(during.iloc[-1]) if len(during) else None
         return HeatCell(during=shown, before=float(before.iloc[-1]) if len(before) else None, level=3 if shown else 0)
+    told = scrapes_before(rows, window) >= FEWEST_BEFORE
     return HeatCell(
         during=float(during.median()) if len(during) else None,
         before=float(before.median()) if len(before) else None,
-        level=_level(robust_z(before, during), before, during),
+        level=_level(robust_z(before, during), before, during) if told else None,
     )
 
 

@@ -21,8 +21,6 @@ TITLE = "Node and pods"
 
 MOST_PODS = 60
 _COUNTED = ("Running", "Pending")
-_OVER = ("Succeeded", "Failed", "Deleted")
-"""What a pod that holds nothing of the node any more is in."""
 
 
 class PodState(BaseModel):

@@ -64,18 +64,19 @@ def _routes(words: list[str], machine: Machine, *, six: bool) -> Printed:
         case ["show", "default"]:
             routes = [] if six else machine.network.routes(UPLINK)
             return _json([_route(route) | {"dev": route.device} for route in routes if route.gateway])
-        case ["show", "dev", name]:
+        case ["show", "table", "all", "dev", name]:
             interface = _interface(machine, name)
-            return _json(_routes6(interface) if six else [_route(route) for route in machine.network.routes(name)])
+            return _json(_routes6(interface) if six else _routes4(machine, interface))
         case ["get", address]:
             route = machine.network.route_to(address)
             if route is None:
                 raise Refused(Printed(stderr="RTNETLINK answers: Network is unreachable\n", exit_status=_FAILED))
             return _json([{"dst": address, "dev": route.device, "flags": [], "uid": 0, "cache": []}])
-        case ["replace", destination, "via", gateway, "dev", name, *_]:
+        case ["replace", destination, "via", gateway, "dev", name, *rest]:
             if not _interface(machine, name).up:
                 raise Refused(Printed(stderr="Error: Device for nexthop is not up.\n", exit_status=_FAILED))
-            machine.network.static.append(Route(destination, name, gateway))
+            table = dict(zip(rest[::2], rest[1::2], strict=False)).get("table", "")
+            machine.network.static.append(Route(destination, name, gateway, table=table))
             return Printed()
     raise Refused(
         Printed(stderr=f'Object "{" ".join(words)[:60]}" is unknown to the virtual ip.\n', exit_status=_USAGE)
@@ -123,7 +124,13 @@ def _route(route: Route) -> dict[str, Any]:
     if route.source:
         own = {"dst": route.destination, "protocol": "kernel", "scope": "link", "prefsrc": route.source}
         return own | {"flags": []}
-    return {"dst": route.destination, "gateway": route.gateway, "protocol": "static", "flags": []}
+    table = {"table": route.table} if route.table else {}
+    return {"dst": route.destination, "gateway": route.gateway, **table, "protocol": "static", "flags": []}
+
+
+def _routes4(machine: Machine, one: Interface) -> list[dict[str, Any]]:
+    local = {"type": "local", "dst": one.address, "table": "local", "protocol": "kernel", "scope": "host"}
+    return [*map(_route, machine.network.routes(one.name)), local | {"prefsrc": one.address, "flags": []}]
 
 
 def _routes6(one: Interface) -> list[dict[str, Any]]:

@@ -106,7 +106,9 @@ def _samples(machine: Machine, gpus: list[GpuIdentity]) -> list[GpuSample]:
 
 
 async def _reset(machine: Machine, gpus: list[GpuIdentity]) -> Printed:
-    busy = [gpu for gpu in gpus if machine.gpu_processes.get(gpu.index)]
+    # Persistence mode keeps a GPU open, by the daemon's hand or by the driver's own.
+    persistent = machine.fleet.persistence[machine.index]
+    busy = [gpu for gpu in gpus if persistent[gpu.index] or machine.gpu_users(gpu.index)]
     if busy:
         listed = "".join(f"  GPU {gpu.bus_id}: In use by another client\n" for gpu in busy)
         devices = "1 device is" if len(busy) == 1 else f"{len(busy)} devices are"

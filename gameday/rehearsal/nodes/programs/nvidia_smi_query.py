@@ -37,7 +37,6 @@ def _text(value: str) -> _Column:
     return _Column("", lambda _gpu, _machine: value)
 
 
-_IDLE_BELOW_PCT = 1
 _COLUMNS: dict[str, _Column] = {
     "index": _of("index"),
     "uuid": _Column("", lambda gpu, _: gpu.uuid),

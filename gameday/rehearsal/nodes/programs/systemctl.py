@@ -17,6 +17,7 @@ _ACTIVE = {True: "active", False: "inactive"}
 
 async def systemctl(args: list[str], machine: Machine) -> Printed:
     verb, *units = [arg for arg in args if not arg.startswith("-")] or [""]
+    asked = next((arg.partition("=")[2].split(",") for arg in args if arg.startswith("--property=")), None)
     match verb:
         case "reboot":
             machine.reboot()
@@ -29,7 +30,9 @@ async def systemctl(args: list[str], machine: Machine) -> Printed:
         case "start" | "stop" | "restart" | "is-active" | "show" if units:
             printed = [await _one(verb, unit, machine) for unit in units]
             status = next((one.exit_status for one in printed if one.exit_status), 0)
-            return Printed("".join(one.stdout for one in printed), "".join(one.stderr for one in printed), status)
+            lines = [line for one in printed for line in one.stdout.splitlines(keepends=True)]
+            shown = [line for line in lines if verb != "show" or asked is None or line.partition("=")[0] in asked]
+            return Printed("".join(shown), "".join(one.stderr for one in printed), status)
     return Printed(stderr=f"Unknown command verb {verb[:40]!r} or no unit named.\n", exit_status=1)
 
 
@@ -42,7 +45,8 @@ async def _one(verb: str, name: str, machine: Machine) -> Printed:
     if unit not in UNITS:
         return _not_there(verb, f"{unit}.service")
     if verb in ("is-active", "show"):
-        return _told(verb, machine.is_active(unit))
+        others = " ".join(f"{other}.service" for other in machine.required_by.get(unit, ()))
+        return _told(verb, machine.is_active(unit), others)
     if verb in ("stop", "restart"):
         machine.set_unit(unit, active=False)
     if verb == "restart":
@@ -60,9 +64,9 @@ def _timer(verb: str, name: str, machine: Machine) -> Printed:
     return _told(verb, active=True) if verb in ("is-active", "show") else Printed()
 
 
-def _told(verb: str, active: bool) -> Printed:
+def _told(verb: str, active: bool, required_by: str = "") -> Printed:
     if verb == "show":
-        return Printed(f"LoadState=loaded\nActiveState={_ACTIVE[active]}\n")
+        return Printed(f"LoadState=loaded\nActiveState={_ACTIVE[active]}\nRequiredBy={required_by}\n")
     return Printed(f"{_ACTIVE[active]}\n", exit_status=0 if active else _NOT_ACTIVE)
 
 

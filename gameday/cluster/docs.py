@@ -1,0 +1,93 @@
+"""docs/profile.md, made from the cluster profile's own models: every key, its default, what it takes and means.
+
+Written by `python -m gameday.cluster.docs`; a test tells when the page on disk
+is not what the classes say, and another that the example loads.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from gameday.cluster.profile import ClusterProfile
+from gameday.plan.schema import AsWritten
+from gameday.plan.schema_words import key_table
+
+EXAMPLE = """\
+name: prod-eu-1
+context: prod-eu-1                     # of the kubeconfig that kubectl would use
+prometheus:
+  url: https://prometheus.example.com
+  bearer_token_file: /var/run/secrets/prometheus/token
+alertmanager:
+  url: https://alertmanager.example.com
+  bearer_token_file: /var/run/secrets/prometheus/token
+loki:
+  url: https://loki.example.com
+  tenant: gpu
+  username: gameday
+  password_env: LOKI_PASSWORD
+loki_selector: '{k8s_daemonset_name="dmesg"}'
+loki_node_label: k8s_node_name
+prometheus_node_label: Hostname
+alert_node_label: node
+opt_in_label: gameday.dev/opt-in=true
+quarantine_taint_keys: [trainy.konduktor.ai/faulty]
+agent_image: registry.example.com/gpu-gameday/agent:1.4.0
+agent_runtime_class: nvidia
+grafana:
+  url: https://grafana.example.com
+  bearer_token_env: GRAFANA_TOKEN
+publish_to: s3://gpu-gamedays/prod-eu-1
+notify: [slack-webhook/gpu-oncall]
+guardrails:
+  max_pool_percent: 5
+  max_unhealthy_nodes: 3
+  stop_severities: [page]
+  windows:
+    - {days: [mon, tue, wed, thu], start: "09:00", end: "16:00", zone: Europe/Berlin}
+  freezes:
+    - {start: 2026-12-18, end: 2027-01-04, zone: Europe/Berlin, why: end of the year}
+approval:
+  required: true
+  within: 30m
+"""
+
+_HEAD = """\
+# The cluster profile
+
+One file describes one cluster, so that plans need not: where its servers are, how to prove who we are, what its labels
+are called, and what a game-day there may at most cost. `gameday run`, `doctor`, `reap`, `coverage` and `post-mortem`
+take it by `--profile FILE`, the flows by their parameter `profile`; `gameday doctor` tells whether it fits the cluster.
+
+Every key can stand in the environment as well, and wins there: `GAMEDAY_NAME`, a key within a key as
+`GAMEDAY_PROMETHEUS__URL`, a list or a mapping as JSON. Without a file the environment is the whole profile, as in
+`deploy/cluster.yaml`. A profile holds no secret: credentials are named by file or by environment variable.
+
+This page is made from the profile's own classes by `make docs`. An unknown key is refused, with the nearest known one.
+"""
+
+# By the definition's name: the heading of its section, and what a key that holds one takes.
+_SECTIONS = {
+    "Endpoint": ("Servers", "a [server](#servers)"),
+    "ClusterGuardrails": ("Guardrails", "[guardrails](#guardrails)"),
+    "TimeWindow": ("Windows", "a [window](#windows)"),
+    "Freeze": ("Freezes", "a [freeze](#freezes)"),
+    "Approval": ("Approval", "[approval](#approval)"),
+}
+
+
+def page() -> str:
+    """The whole page; the same bytes for the same classes."""
+    schema = ClusterProfile.model_json_schema(schema_generator=AsWritten)
+    definitions = schema["$defs"]
+    known = {name: takes for name, (_, takes) in _SECTIONS.items()}
+    lines = [_HEAD, "```yaml", f"{EXAMPLE}```\n", "## Keys\n"]
+    lines += key_table(schema, definitions, title="key", known=known)
+    for name, (heading, _) in _SECTIONS.items():
+        lines += [f"\n## {heading}\n", " ".join(definitions[name]["description"].split()) + "\n"]
+        lines += key_table(definitions[name], definitions, title="key", known=known)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

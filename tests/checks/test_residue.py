@@ -1,0 +1,13 @@
+"""What of a node is no residue, though it is not as it was."""
+
+from __future__ import annotations
+
+from gameday.checks.residue import GFD_TIMESTAMP_LABEL, differences
+from tests.guard.looks import OPTED_IN, node
+
+
+def test_a_new_start_of_gpu_feature_discovery_is_no_difference() -> None:
+    before, after = (node("n", OPTED_IN | {GFD_TIMESTAMP_LABEL: started}) for started in ("1704067200", "1704069999"))
+    assert differences(before, after) == []
+    moved = node("n", OPTED_IN | {GFD_TIMESTAMP_LABEL: "1704069999", "team": "b"})
+    assert [one.what for one in differences(before, moved)] == ["label team"]

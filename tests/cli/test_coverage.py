@@ -1,0 +1,39 @@
+"""`gameday coverage` before its first run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gameday.cli import coverage, run
+from gameday.cli.exit_codes import ExitCode
+from tests.detectors.profiles import PLAN, PROFILE
+
+Capture = pytest.CaptureFixture[str]
+SERVERS = "".join(f"{name}: {{url: 'http://127.0.0.1:9'}}\n" for name in ("prometheus", "alertmanager", "loki"))
+
+
+@pytest.fixture
+def argv(tmp_path: Path) -> list[str]:
+    """The season of a plan that names a detector profile of the team's own, on a cluster whose profile has it."""
+    detectors = tmp_path / "detectors"
+    detectors.mkdir()
+    (detectors / "ours.yaml").write_text(PROFILE)
+    (tmp_path / "plan.yaml").write_text(PLAN.replace("detector: ours.yaml", "detector: ours"))
+    (tmp_path / "profile.yaml").write_text(f"{SERVERS}detector_profiles: ['{detectors}']\n")
+    given = ["--profile", str(tmp_path / "profile.yaml"), "--reports", str(tmp_path / "reports")]
+    return ["coverage", str(tmp_path / "plan.yaml"), *given]
+
+
+def test_plans_may_use_the_detector_profiles_of_the_cluster(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage, "_play", lambda *_: ExitCode.HELD)
+    assert run(argv) == ExitCode.HELD
+
+
+def test_a_profile_that_cannot_be_used_is_told_before_its_plans(
+    argv: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "profile.yaml").write_text("prometeus: {}\n")
+    assert run(argv) == ExitCode.USAGE
+    assert "did you mean prometheus?" in capsys.readouterr().err

@@ -1,0 +1,30 @@
+"""docs/plans.md knows every key of the models."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gameday.plan.fields import PlanModel
+from gameday.plan.models import Baseline, Expectations, ExpectedWorkloads, Qa, QaFloors, Recovery
+from gameday.plan.purpose import Purpose
+
+PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("model", [Purpose, Baseline, Expectations, ExpectedWorkloads, Recovery, Qa, QaFloors])
+def test_every_key_has_a_row(model: type[PlanModel]) -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    missing = [
+        key for key in model.model_fields if not any(re.search(rf"[`.]{key}[`.\[]", row.split("|")[1]) for row in rows)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("floor", QaFloors.model_fields)
+def test_the_defaults_of_the_floors_are_the_models(floor: str) -> None:
+    (row,) = [line for line in PAGE.splitlines() if re.match(rf"\| (`\w+`, )*`{floor}`", line)]
+    assert row.split("|")[2].strip() == f"`{json.dumps(QaFloors.model_fields[floor].default)}`"
