@@ -70,10 +70,12 @@ def host() -> Iterator[NamespaceHost]:
 
 
 def _entered(process: subprocess.Popen[bytes]) -> None:
-    """Wait until the process has namespaces of its own; skip where the machine grants none."""
+    """Wait until the process has namespaces of its own, and root in them; skip where the machine grants none."""
     own, theirs = Path("/proc/self/ns/net").readlink(), Path(f"/proc/{process.pid}/ns/net")
+    maps = [Path(f"/proc/{process.pid}/{kind}_map") for kind in ("uid", "gid")]
     deadline = time.monotonic() + 10
-    while theirs.readlink() == own:
+    # unshare(1) maps root after it made the namespaces: whoever enters between has no right there.
+    while theirs.readlink() == own or not all(one.read_text().strip() for one in maps):
         if process.poll() is not None or time.monotonic() > deadline:
             pytest.skip("this machine grants no network namespace")
         time.sleep(0.01)

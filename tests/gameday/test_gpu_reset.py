@@ -23,7 +23,7 @@ PROCESS = "python -m gameday.host.worker --gpu="
 def monitored(clean_arena: Arena) -> Iterator[Arena]:
     """Every GPU is open in a process of no pod that a drain would take."""
     with Prometheus(load_profile(clean_arena.cluster.profile).prometheus) as prometheus:
-        exporters = eventually(lambda: [one for one in prometheus.targets() if one.job == "dcgm-exporter"], bool)
+        exporters = eventually(lambda: prometheus.query('up{job="dcgm-exporter"} == 1'), bool)
     hosts = [VirtualHost(f"http://{exporters[0].labels['instance']}/hosts/{node}") for node in clean_arena.nodes()]
     gpus = [(host, gpu.index) for host in hosts for gpu in host.gpus()]
     for host, gpu in gpus:
