@@ -108,6 +108,8 @@ def _annotate(run: Run, profile: Path) -> None:
             raise CommandError(f"{profile} names no grafana: add its url and bearer_token_env")
         with Grafana(endpoint) as server:
             drawn = server.annotate(found.start, found.end, found.text, found.tags)
-    except (AdapterError, ProfileError) as error:
+    except ProfileError as error:
+        raise CommandError(str(error)) from None
+    except AdapterError as error:
         raise CommandError(printable(str(error))) from None
     console().print("marked in Grafana" if drawn else "Grafana has this run's annotation already")

@@ -70,7 +70,7 @@ def _collect(node: str, start: str, end: str, profile: Path | None, reports: Pat
         command = command_line(node, first, last, str(profile) if profile else None)
         return collect_incident(load_profile(profile), node, first, last, reports, command)
     except (WindowError, CollectedAlreadyError, UnknownNodeError, ProfileError) as error:
-        raise CommandError(printable(str(error))) from None
+        raise CommandError(str(error)) from None
     except (AdapterError, NothingReadError) as error:
         raise CommandError(printable(str(error)), ExitCode.REFUSED) from None
 
