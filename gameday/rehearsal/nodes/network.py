@@ -42,7 +42,7 @@ class Qdisc:
     options: dict[str, Any]
 
 
-@dataclass
+@dataclass(frozen=True, order=True)
 class Route:
     """`source` is set on the kernel's own route to the interface's network; `table`: empty for the main one."""
 
@@ -128,7 +128,7 @@ class Network:
             Route("default", one.name, f"10.{128 + rail}.255.254", table=f"{100 + rail}")
             for rail, one in enumerate(rails)
         ]
-        return cls({one.name: one for one in (uplink, *rails)}, [*storage, *own])
+        return cls({one.name: one for one in (uplink, *rails)}, sorted([*storage, *own]))
 
     def routes(self, device: str) -> list[Route]:
         """Of IPv4 and of every table but `local`, the interface's own network first; none while it is down."""
@@ -144,6 +144,10 @@ class Network:
         routes = [route for name in self.interfaces for route in self.routes(name) if not route.table]
         fitting = [route for route in routes if route.destination == "default" or _within(address, route.destination)]
         return max(fitting, key=lambda route: route.destination != "default", default=None)
+
+    def replace_route(self, route: Route) -> None:
+        """A table has an order of its own, whichever of its routes came first."""
+        self.static = sorted({*self.static, route})
 
     def neighbour(self, device: str) -> str:
         """An address next to ours that answers."""

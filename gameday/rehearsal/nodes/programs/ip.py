@@ -76,7 +76,7 @@ def _routes(words: list[str], machine: Machine, *, six: bool) -> Printed:
             if not _interface(machine, name).up:
                 raise Refused(Printed(stderr="Error: Device for nexthop is not up.\n", exit_status=_FAILED))
             table = dict(zip(rest[::2], rest[1::2], strict=False)).get("table", "")
-            machine.network.static.append(Route(destination, name, gateway, table=table))
+            machine.network.replace_route(Route(destination, name, gateway, table=table))
             return Printed()
     raise Refused(
         Printed(stderr=f'Object "{" ".join(words)[:60]}" is unknown to the virtual ip.\n', exit_status=_USAGE)
