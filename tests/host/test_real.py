@@ -188,7 +188,7 @@ def test_nvidia_smi_is_run_in_the_drivers_container_where_there_is_one(
     monkeypatch.setattr("gameday.host.program.run_program", lambda argv, timeout_s, shown: ran.append((argv, shown)))
     host = RealHost(root)
     host.run(["nvidia-smi", "-L"], 5)
-    tool = root / "proc/1/root/run/nvidia/driver/usr/bin/nvidia-smi"
+    tool = root / "proc/1" / "root" / "run/nvidia/driver/usr/bin/nvidia-smi"
     tool.parent.mkdir(parents=True)
     tool.touch()
     host.run(["nvidia-smi", "-L"], 5)
