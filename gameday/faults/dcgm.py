@@ -29,7 +29,6 @@ _REMOTE_ENGINE_OPTIONS = {"-r", "--remote-hostengine-info"}
 _NOT_FOUND = 127
 _INJECTED = "Successfully injected field info."
 _ROW = re.compile(r"^GPU +(?P<gpu>\d+) +(?P<value>\S+)", re.MULTILINE)
-_SAID_CHARACTERS = 300
 
 
 def refuse_embedded_engine(host: Host) -> None:
@@ -71,7 +70,7 @@ def read(host: Host, gpu: int, field: int) -> str | None:
     for row in _ROW.finditer(done.stdout):
         if int(row["gpu"]) == gpu:
             return None if row["value"] == "N/A" else row["value"]
-    raise HostError(f"`{_line(done)}` shows no row for GPU {gpu}: {_said(done)}")
+    raise HostError(f"`{_line(done)}` shows no row for GPU {gpu}: {done.said}")
 
 
 def collection_paused(host: Host) -> bool:
@@ -82,7 +81,7 @@ def collection_paused(host: Host) -> bool:
     try:
         state = json.loads(done.stdout)["body"]["Core"]["children"]["State"]["value"]
     except (ValueError, KeyError, TypeError):
-        raise HostError(f"`{_line(done)}` does not tell the state of the Core module: {_said(done)}") from None
+        raise HostError(f"`{_line(done)}` does not tell the state of the Core module: {done.said}") from None
     return str(state) == "Paused"
 
 
@@ -99,18 +98,18 @@ def _switch(host: Host, option: str) -> str:
     done = _dcgmi(host, "test", option)
     if done.exit_status:
         raise _refused(done)
-    return _said(done)
+    return done.said
 
 
 def _dcgmi(host: Host, *arguments: str) -> ProgramResult:
     done = host.run(["dcgmi", *arguments], _WITHIN_S)
-    if done.exit_status != _NOT_FOUND and not _unreachable(_said(done)):
+    if done.exit_status != _NOT_FOUND and not _unreachable(done.said):
         return done
     if container := _engine_in_a_pod(host):
         return host.run(["crictl", "exec", container.id, "dcgmi", *arguments], _WITHIN_S)
     if done.exit_status == _NOT_FOUND:
         raise HostError(
-            f"no dcgmi on this node ({_said(done) or 'not found'}), and no pod of a host engine that would have it: "
+            f"no dcgmi on this node ({done.said or 'not found'}), and no pod of a host engine that would have it: "
             "install DCGM's package (datacenter-gpu-manager) on the host"
         )
     return done
@@ -129,7 +128,7 @@ def _unreachable(said: str) -> bool:
 
 
 def _refused(done: ProgramResult) -> HostError:
-    said = _said(done)
+    said = done.said
     if _unreachable(said):
         return HostError(f"dcgmi cannot reach the node's host engine: is nvidia-dcgm running? {said}")
     return HostError(f"`{_line(done)}`: exit {done.exit_status}: {said or 'no word'}")
@@ -137,7 +136,3 @@ def _refused(done: ProgramResult) -> HostError:
 
 def _line(done: ProgramResult) -> str:
     return " ".join(done.argv)
-
-
-def _said(done: ProgramResult) -> str:
-    return " ".join(f"{done.stdout} {done.stderr}".split())[:_SAID_CHARACTERS]

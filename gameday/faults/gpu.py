@@ -17,7 +17,6 @@ PERSISTENCE_DAEMON = "nvidia-persistenced"
 _SETTLES_WITHIN_S = 10.0
 """The driver initialises a GPU that comes back in a second or two; an undo as a whole has 15."""
 _POLL_S = 0.2
-_SAID_CHARACTERS = 300
 _RESET = "nvidia-smi resets no GPU that is in use"
 
 
@@ -55,7 +54,7 @@ def again(parameters: GpuParameters, gpu: int, host: Host, undo_state: dict[str,
 def smi(host: Host, gpu: GpuSample, *arguments: str) -> str:
     """What `nvidia-smi -i UUID …` printed. Raises HostError, in the tool's own words, when it refuses."""
     done = host.run(["nvidia-smi", "-i", gpu.uuid, *arguments], SMI_WITHIN_S)
-    said = " ".join((done.stdout + " " + done.stderr).split())[:_SAID_CHARACTERS]
+    said = done.said
     if done.exit_status:
         raise HostError(f"nvidia-smi {' '.join(arguments)} on GPU {gpu.index}: exit {done.exit_status}: {said}")
     return said

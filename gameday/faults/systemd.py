@@ -12,7 +12,6 @@ _STOPPED_WITH = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf")
 """Reverses of Requires=, Requisite=, BindsTo= and PartOf=, each of which takes a unit down with the one it names
 (systemd.unit(5)); only WantedBy= does not."""
 _NOT_FOUND = 127
-_SAID_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
@@ -113,11 +112,7 @@ def _run(host: Host, *argv: str) -> ProgramResult:
     """Raises HostError, in the program's own words, when it says no."""
     done = host.run(argv, _WITHIN_S)
     if done.exit_status == _NOT_FOUND:
-        raise HostError(f"no {argv[0]} on this node ({_said(done) or 'not found'}): its units are not systemd's")
+        raise HostError(f"no {argv[0]} on this node ({done.said or 'not found'}): its units are not systemd's")
     if done.exit_status:
-        raise HostError(f"`{' '.join(argv)}`: exit {done.exit_status}: {_said(done) or 'no word'}")
+        raise HostError(f"`{' '.join(argv)}`: exit {done.exit_status}: {done.said or 'no word'}")
     return done
-
-
-def _said(done: ProgramResult) -> str:
-    return " ".join(f"{done.stdout} {done.stderr}".split())[:_SAID_CHARACTERS]

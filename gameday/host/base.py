@@ -25,6 +25,11 @@ class ProgramResult(BaseModel):
     stdout: str
     stderr: str
 
+    @property
+    def said(self) -> str:
+        """What it wrote, in one line for an error's text: at most 300 characters; empty where it wrote nothing."""
+        return " ".join(f"{self.stdout} {self.stderr}".split())[:300]
+
 
 class GpuSample(BaseModel):
     """One GPU as NVML shows it at one moment. None: NVML does not support or could not read the field."""
