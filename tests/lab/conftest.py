@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster, Size
-from tests.gameday.conftest import Arena, clean_arena
+from tests.gameday.conftest import QUICK, Arena, changed, clean_arena
 from tests.lab.nodes import Fleet, fleet_on
 from tests.lab.plane import Plane, need_programs, running
 from tests.rehearsal.processes import until
@@ -52,6 +53,16 @@ def settle(arena: Arena) -> None:
         until(lambda: arena.core.read_namespaced_pod(name, namespace).spec.node_name, 120, "a pod is scheduled")
     finally:
         arena.core.delete_namespaced_pod(name, namespace, grace_period_seconds=0)
+
+
+def quick_where_training_runs(arena: Arena) -> dict[str, Any]:
+    """The quick plan, on a node whose training can prove that pods are kept: a node that was rebooted, or whose pods
+    were lost with etcd, may have none."""
+    found = {
+        pod.spec.node_name for pod in arena.core.list_namespaced_pod("training").items if pod.status.phase == "Running"
+    }
+    assert found, "no training runs anywhere"
+    return changed(QUICK, "targets", {"selector": {"kubernetes.io/hostname": min(found)}})
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from gameday.history.events import Step
 from tests.gameday.conftest import QUICK, Arena, changed, send, step_started
+from tests.lab.conftest import quick_where_training_runs
 
 pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(300), pytest.mark.usefixtures("settled")]
 ALL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -49,7 +50,7 @@ def test_a_component_killed_during_the_wait_comes_back_and_the_game_day_with_it(
 ) -> None:
     before = components(clean_arena)[component]["restarts"]
     # Controllers that lost their API server come back to it only after a back-off of theirs.
-    plan = changed(QUICK, "expect.workloads.resubmitted_within", "100s")
+    plan = changed(quick_where_training_runs(clean_arena), "expect.workloads.resubmitted_within", "100s")
     played = clean_arena.play_and_when(plan, step_started(Step.AWAIT_ALERT), kill(clean_arena, component))
     assert components(clean_arena)[component]["restarts"] == before + 1
     assert played.exit_code == 0, played.output

@@ -23,7 +23,7 @@ from gameday.history.events import Step
 from gameday.rehearsal.kubeconfig import Kubeconfig
 from gameday.rehearsal.seed import seeding
 from tests.gameday.conftest import QUICK, Arena, changed, send, step_started
-from tests.lab.conftest import settle
+from tests.lab.conftest import quick_where_training_runs, settle
 
 pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(240)]
 NAMESPACES = ("gameday", "default", "training", "kube-system")
@@ -125,7 +125,7 @@ def audited(arena: Arena) -> list[dict[str, Any]]:
     """The audit events of one whole game-day."""
     settle(arena)
     with audit_events(arena) as events:
-        played = arena.play(QUICK)
+        played = arena.play(quick_where_training_runs(arena))
         assert played.exit_code == 0, played.output
     return events
 

@@ -102,7 +102,7 @@ def subresource_reviews(c: Client) -> None:
         "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}, "subjects": [
         {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "conformance-reader"}]})  # fmt: skip
     reader = {"user": "conformance-reader"}
-    c.until(f"/api/v1/namespaces/{c.ns}/serviceaccounts/default", lambda body: body is not None)
+    c.until_allowed(f"{authz}/subjectaccessreviews", {"spec": {**reader, "resourceAttributes": attributes}})
     ask("by a role", "subjectaccessreviews", {**reader, "resourceAttributes": attributes})
     ask(
         "by a role, a subresource",
@@ -165,6 +165,9 @@ def subresource_rights(c: Client) -> None:
     c.do("POST", f"{rbac}/namespaces/{c.ns}/rolebindings", {"metadata": {"name": "editor"}, "roleRef": {
         "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "editor"}, "subjects": [
         {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "conformance-editor"}]})  # fmt: skip
+    writes = {"verb": "create", "group": "rbac.authorization.k8s.io", "resource": "rolebindings", "namespace": c.ns}
+    review = {"spec": {"user": "conformance-editor", "resourceAttributes": writes}}
+    c.until_allowed("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     editor = {"Impersonate-User": "conformance-editor"}
     rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
     c.send("a role beyond one's own", "POST", f"{rbac}/namespaces/{c.ns}/roles", {
