@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
@@ -22,13 +23,18 @@ def escaped(text: str) -> str:
 
 def markdown(folder: str, template: str, **values: object) -> str:
     """`templates/<folder>/<template>` with every value escaped."""
+    return _environment(folder).get_template(template).render(**values)
+
+
+@cache
+def _environment(folder: str) -> Environment:
     made = Environment(  # noqa: S701 - Markdown: `finalize` escapes every value, for HTML as well
         loader=FileSystemLoader(TEMPLATES / folder), trim_blocks=True, lstrip_blocks=True, finalize=_value
     )
     made.filters.update({one.__name__: one for one in (duration, number, offset, sentence, size)})
     made.filters["moment"] = _moment
     made.filters["clock"] = _clock
-    return made.get_template(template).render(**values)
+    return made
 
 
 def _value(value: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import cache
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
@@ -19,6 +20,7 @@ from gameday.shipped import shipped
 TEMPLATES = shipped("templates")
 
 
+@cache  # a template is compiled once in a process: that takes longer than to fill it
 def environment(*folders: str) -> Environment:
     """Autoescaping, with the report's filters; finds templates in `templates/<folder>` first, then in the report's.
 

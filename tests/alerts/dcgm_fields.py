@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # dcgm_fields.h of DCGM 4.6.0 (NVIDIA/DCGM 72fa3fe), under the names that dcgm-exporter's series have; DCGM itself has
-# renamed many of them since and keeps these as aliases (research/gpu-health.md 2.1).
+# renamed many of them since and keeps these as aliases (docs/sources.md, DCGM fields).
 FIELD_IDS = {
     "DCGM_FI_DRIVER_VERSION": 1,
     "DCGM_FI_DEV_PERSISTENCE_MODE": 66,

@@ -23,6 +23,10 @@ def read_yaml(path: Path) -> dict:
     return _yaml.load(path.read_text(encoding="utf-8"))
 
 
+def write_yaml(path: Path, content: dict) -> None:
+    _yaml.dump(content, path)
+
+
 GROUPS = read_yaml(RULES)["groups"]
 ALL_RULES = [rule for group in GROUPS for rule in group["rules"]]
 BY_NAME = {rule["alert"]: rule for rule in ALL_RULES if "alert" in rule}

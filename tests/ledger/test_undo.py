@@ -347,8 +347,14 @@ def test_what_a_killed_agent_printed_is_in_the_ledger_before_its_log_goes_with_i
 
 
 def test_what_a_dying_agent_said_of_the_prior_values_outlives_a_second_one_that_does_not_answer(
-    world: World, reaper: Kubernetes, run: str, sent: list[dict[str, Any]], ledger: Ledger
+    world: World,
+    reaper: Kubernetes,
+    run: str,
+    sent: list[dict[str, Any]],
+    ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(undo, "_SECOND_AGENT_WITHIN_S", 0.05)
     ledger.intend(id="inject", act="inject", node="n1", undo=take_out("i"), expires=LATER)
     world.add_pod("i", run, node="n1", role="inject")
     said = Outcome(role="inject", ok=False, cleanliness=Cleanliness.DIRTY, undo_state={"watts": "500"})
@@ -367,6 +373,7 @@ def test_a_second_agent_has_as_long_to_start_as_the_first_had_but_for_a_signal(
     world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(undo, "_SECOND_AGENT_AFTER_SIGNAL_S", 0.0)
+    monkeypatch.setattr(undo, "_GONE_WITHIN_S", 0.05)
     with Kubelet(world, run, {"undo": word(Cleanliness.CLEAN, "out", role="undo")}):
         assert undo_entry(reaper, entry(take_out("i")), run, pods).cleanliness is Cleanliness.CLEAN
     hurried = undo_entry(reaper, entry(take_out("j")), run, pods, after_signal=True)
