@@ -2,30 +2,46 @@
 
 A row is judged out of the whole history, which for 500 nodes takes seconds and
 a hundred megabytes; a page over a season's fifty runs reads fifty small files.
+A run that was killed left none: the first page that meets it leaves what it judged.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from gameday import __version__
 from gameday.checks.outcome import RunResult
 from gameday.coverage.matrix import Matrix, matrix_of
+from gameday.report.numbers import summarise
 from gameday.report.render import Rendered, render
-from gameday.report.run import load_run
-from gameday.report.summary import read_summary
+from gameday.report.run import cycles_left_alone, load_run
+from gameday.report.summary import Summary, read_summary
 
 ROW_FILE = "coverage-row.json"
+KEPT_FILE = "judged.json"
 
 
 @dataclass(frozen=True)
 class Judged:
-    """`row` is a matrix of one; of none where the run's plan cannot be read."""
+    """`row` is a matrix of one; of none where the run's plan cannot be read. `summary` is None for a history that does
+    not say which run it is."""
 
+    summary: Summary | None
     result: RunResult
+    row: Matrix
+
+
+class _Kept(BaseModel):
+    """What a page judged of a run that had left nothing, for the pages after it; `of` is what it was judged from."""
+
+    of: tuple[tuple[str, int, int], ...]
+    by: str
+    summary: Summary
     row: Matrix
 
 
@@ -36,6 +52,7 @@ def render_run(folder: Path, rendered_at: datetime) -> Rendered:
     whoever wants the row judges it then and hears of the trouble.
     """
     rendered, path = render(folder, rendered_at), folder / ROW_FILE
+    (folder / KEPT_FILE).unlink(missing_ok=True)
     try:
         row = matrix_of([rendered.run])
     except Exception:
@@ -48,15 +65,43 @@ def render_run(folder: Path, rendered_at: datetime) -> Rendered:
 def judged(folder: Path) -> Judged | None:
     """What a run left of itself; judged from its history where it left nothing that can be read. None without one."""
     summary, row = read_summary(folder), _read_row(folder)
+    if not (summary and row) and (kept := _read_kept(folder)):
+        summary, row = kept.summary, kept.row
     if summary and row:
         result = RunResult(
             outcome=summary.outcome, cleanliness=summary.cleanliness, exit_code=summary.exit_code, why=summary.why
         )
-        return Judged(result, row)
-    if not (folder / "history.jsonl").is_file():
-        return None
+        return Judged(summary, result, row)
+    return _judge(folder) if (folder / "history.jsonl").is_file() else None
+
+
+@cycles_left_alone()
+def _judge(folder: Path) -> Judged:
+    """Kept for the next page where the folder can be written: of 500 nodes it takes most of a second."""
+    of = _state(folder)  # before it is read: what a living run adds meanwhile is judged by the next page
     run = load_run(folder)
-    return Judged(run.result, matrix_of([run]))
+    made = Judged(summarise(run), run.result, matrix_of([run]))
+    if made.summary:
+        with suppress(OSError):
+            kept = _Kept(of=of, by=__version__, summary=made.summary, row=made.row)
+            (folder / KEPT_FILE).write_text(kept.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return made
+
+
+def _read_kept(folder: Path) -> _Kept | None:
+    """None, too, where the run's files are no longer what was judged (a reaper added to them), or other code did it."""
+    try:
+        kept = _Kept.model_validate_json((folder / KEPT_FILE).read_bytes())
+        return kept if (kept.of, kept.by) == (_state(folder), __version__) else None
+    except (OSError, ValidationError):
+        return None
+
+
+def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and time of change (ns) of the files a run is judged by."""
+    paths = [folder / "plan.json", folder / "history.jsonl", *sorted((folder / "frames").glob("*.parquet"))]
+    found = [(path.name, path.stat()) for path in paths if path.is_file()]
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
 
 
 def _read_row(folder: Path) -> Matrix | None:

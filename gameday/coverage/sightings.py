@@ -54,7 +54,7 @@ class Window:
 
 def window_of(run: Run, fault: FaultInjected) -> Window:
     """Until the recover step, which begins by taking the fault out; without one, until the fault was out."""
-    intents = {one.intent for one in run.history.of(FaultInjected) if one.target.node == fault.target.node}
+    intents = {one.intent for _, one in run.history.about(FaultInjected, fault.target.node)}
     undone = [record.at for record, event in run.history.with_times(FaultUndone) if event.intent in intents]
     recovers = [record.at for record, event in run.history.with_times(StepStarted) if event.step is Step.RECOVER]
     ends = [*recovers[:1], *undone[-1:]]
@@ -74,41 +74,42 @@ Seen = Iterator[tuple[datetime, str]]
 
 
 def _log(window: Window) -> Seen:
-    for hop in window.run.history.of(HopSeen):
-        if hop.hop is Hop.IN_LOG_STORE and hop.node == window.node:
+    for _, hop in window.run.history.about(HopSeen, window.node):
+        if hop.hop is Hop.IN_LOG_STORE:
             yield hop.at, "the kernel-log line in the log store"
 
 
 def _metric(window: Window) -> Seen:
     """The expression of an expected rule, dated by Prometheus; and the first series that left its baseline."""
-    for hop in window.run.history.of(HopSeen):
-        if hop.hop is Hop.SAMPLED and hop.node == window.node:
+    for _, hop in window.run.history.about(HopSeen, window.node):
+        if hop.hop is Hop.SAMPLED:
             yield hop.at, hop.source
-    move = first_move(window.run.frames.metrics, window.node, window.fault.written_at, window.end)
+    move = first_move(window.run.metrics_of(window.node), window.fault.written_at, window.end)
     if move:
         yield move.at, str(move)
 
 
 def _alert(window: Window) -> Seen:
-    for seen in window.run.history.of(AlertSeen):
-        ours = seen.node == window.node and seen.state == "firing" and not seen.at_baseline
-        if ours and (seen.expected or window.holds(seen.at)):
+    for _, seen in window.run.history.about(AlertSeen, window.node):
+        fires = seen.state == "firing" and not seen.at_baseline
+        if fires and (seen.expected or window.holds(seen.at)):
             yield seen.at, seen.alert if seen.expected else f"{seen.alert}, which the plan does not name"
 
 
 def _condition(window: Window) -> Seen:
-    for seen in window.run.history.of(ConditionSeen):
-        if seen.node == window.node and window.holds(seen.at):
+    for _, seen in window.run.history.about(ConditionSeen, window.node):
+        if window.holds(seen.at):
             yield seen.at, f"{seen.condition}={seen.status or 'gone'}" + (f" ({seen.reason})" if seen.reason else "")
 
 
 def _taint(window: Window) -> Seen:
-    for seen in window.run.history.of(TaintSeen):
-        if seen.node == window.node and seen.present and window.holds(seen.at):
+    for _, seen in window.run.history.about(TaintSeen, window.node):
+        if seen.present and window.holds(seen.at):
             yield seen.at, str(seen.taint)
-    before = any(e.snapshot.unschedulable for e in window.run.history.of(NodeSeen) if e.phase == "before")
-    for record, event in window.run.history.with_times(NodeSeen):
-        cordoned = event.snapshot.node == window.node and event.snapshot.unschedulable and not before
+    looks = window.run.history.about(NodeSeen, window.node)
+    before = any(event.snapshot.unschedulable for _, event in looks if event.phase == "before")
+    for record, event in looks:
+        cordoned = event.snapshot.unschedulable and not before
         if cordoned and event.phase == "during" and window.holds(record.at):
             yield record.at, "cordoned, at the latest"
 
@@ -116,16 +117,16 @@ def _taint(window: Window) -> Seen:
 def _event(window: Window) -> Seen:
     """Most Events tell whole seconds only: within the one they tell, the instant our watch showed them is the bound."""
     injected, second = window.fault.written_at, timedelta(seconds=1)
-    for record, seen in window.run.history.with_times(KubernetesEventSeen):
-        if seen.node == window.node and injected.replace(microsecond=0) <= seen.at <= window.end:
+    for record, seen in window.run.history.about(KubernetesEventSeen, window.node):
+        if injected.replace(microsecond=0) <= seen.at <= window.end:
             latest = seen.at if seen.at.microsecond else min(seen.at + second, max(record.at, seen.at))
             yield max(latest, injected), f"{seen.reason} of {seen.source}"
 
 
 def _allocatable(window: Window) -> Seen:
-    for seen in window.run.history.of(AllocatableSeen):
+    for _, seen in window.run.history.about(AllocatableSeen, window.node):
         fell = (seen.gpus or 0) < (seen.before or 0)
-        if seen.node == window.node and fell and window.holds(seen.at):
+        if fell and window.holds(seen.at):
             yield seen.at, f"{seen.before} → {0 if seen.gpus is None else seen.gpus} GPUs"
 
 
@@ -150,7 +151,7 @@ def _canary(window: Window) -> Seen:
 
 
 def _canaries(window: Window) -> list[CanaryMeasured]:
-    return [event for event in window.run.history.of(CanaryMeasured) if event.node == window.node]
+    return [event for _, event in window.run.history.about(CanaryMeasured, window.node)]
 
 
 _LOOK: dict[Signal, Callable[[Window], Seen]] = {
@@ -170,7 +171,7 @@ _WATCHED_UNTIL = {Signal.LOG: Step.AWAIT_ALERT, Signal.ALERT: Step.AWAIT_ALERT, 
 def _blind(signal: Signal, window: Window) -> str:
     """Why it proves nothing that the signal was not seen; empty where it does."""
     run, step = window.run, _WATCHED_UNTIL.get(signal, Step.VERIFY_TAINT)
-    if signal is Signal.METRIC and not measured(run.frames.metrics, window.node, window.fault.written_at):
+    if signal is Signal.METRIC and not measured(run.metrics_of(window.node), window.fault.written_at):
         return "no series of the node has samples enough from before the fault"
     if signal is Signal.METRIC and run.plan and not run.plan.expect.alerts:
         return "the series that were kept stood still, and the plan names no rule whose expression could tell of others"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from gameday.coverage.row_file import judged
 from gameday.post_mortem.incident import INCIDENT_FILE, Incident, read_incident
 from gameday.report.notes import Action, Notes, NotesError, read_notes
 from gameday.report.numbers import summarise
@@ -67,7 +68,7 @@ def read_shelf(reports: Path) -> Shelf:
         if (folder / INCIDENT_FILE).is_file():
             _shelve_incident(folder, incidents, unreadable)
         elif (folder / "history.jsonl").is_file() or (folder / "report.json").is_file():
-            summary = read_summary(folder) or summarise(load_run(folder))
+            summary = read_summary(folder) or _judge(folder)
             if summary:
                 runs.append(ShelvedRun(folder, summary))
             else:
@@ -75,6 +76,14 @@ def read_shelf(reports: Path) -> Shelf:
     runs.sort(key=lambda run: run.summary.started, reverse=True)
     incidents.sort(key=lambda one: one.incident.start, reverse=True)
     return Shelf(tuple(runs), tuple(incidents), tuple(unreadable))
+
+
+def _judge(folder: Path) -> Summary | None:
+    try:
+        found = judged(folder)
+        return found.summary if found else None
+    except Exception:  # its row cannot be judged, which the digest tells; it has its verdicts nevertheless
+        return summarise(load_run(folder))
 
 
 def _shelve_incident(folder: Path, incidents: list[ShelvedIncident], unreadable: list[str]) -> None:

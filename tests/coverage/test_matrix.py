@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pandas as pd
 import pytest
 
 from gameday.checks.outcome import Outcome
@@ -20,6 +21,7 @@ from gameday.history.events import (
     FaultInjected,
     HopSeen,
     KubernetesEventSeen,
+    NodeSeen,
     Problem,
     Step,
     StepOutcome,
@@ -29,7 +31,7 @@ from gameday.history.frames import Frames
 from gameday.plan.models import Plan
 from gameday.report.run import Run
 from tests.coverage.builders import no_fault, plan, seen, stored
-from tests.report.run_builder import FAULT_AT, NODE, Timed, at, ended, frames, passing, without
+from tests.report.run_builder import FAULT_AT, NODE, Timed, at, ended, frames, passing, snapshot, without
 
 
 def row(run: Run) -> Row:
@@ -261,3 +263,25 @@ def test_a_run_counts_as_noticed_when_everything_that_tells_somebody_did() -> No
     silent = without(no_taint, lambda e: isinstance(e, AlertSeen))
     assert row(stored(plan(), silent)).noticed is Noticed.NO
     assert row(stored(plan(), silent)).outcome is not Outcome.PASSED
+
+
+OTHER = "gpu-node-04"
+
+
+def test_what_moved_on_another_node_is_not_this_ones_signal() -> None:
+    timed = without(passing(), lambda e: isinstance(e, HopSeen))
+    both = Frames(metrics=pd.concat([still().metrics, frames().metrics.assign(node=OTHER)]))
+    assert row(stored(plan(), timed, both)).cell(Signal.METRIC).state is State.MISSED
+
+
+def test_a_cordon_counts_whatever_another_node_was_before_and_another_nodes_does_not() -> None:
+    timed = without(passing(), lambda e: isinstance(e, (TaintSeen, NodeSeen)))
+
+    def told(node: str) -> Cell:
+        before = snapshot(cordoned=True).model_copy(update={"node": OTHER})
+        now = snapshot(cordoned=True).model_copy(update={"node": node})
+        looks = [NodeSeen(phase="before", snapshot=before), NodeSeen(phase="during", snapshot=now)]
+        return cell(Signal.TAINT, seen(-1, looks[0]), seen(2, looks[1]), timed=timed)
+
+    assert (told(NODE).what, told(NODE).state) == ("cordoned, at the latest", State.SEEN)
+    assert told(OTHER).state is State.MISSED

@@ -9,10 +9,11 @@ import pytest
 from gameday import cli
 from gameday.checks.outcome import Outcome
 from gameday.coverage.matrix import Matrix
-from gameday.coverage.row_file import ROW_FILE, render_run
+from gameday.coverage.row_file import KEPT_FILE, ROW_FILE, render_run
 from gameday.digest.digest import Digest, digest_of, render_digest
 from gameday.digest.shelf import read_shelf
 from gameday.history.events import Aborted, AlertSeen, Cleanliness, Refused, RunEnded, RunStarted
+from gameday.history.journal import Journal
 from gameday.report import render
 from gameday.report.compare import trends
 from gameday.report.earlier import MOST_RUNS, earlier_than
@@ -203,6 +204,61 @@ def test_a_run_that_was_killed_before_its_report_is_on_the_shelf(tmp_path: Path)
     assert not (killed / "report.json").exists()
     (run,) = read_shelf(tmp_path).runs
     assert run.summary == summarise(load_run(killed))
+
+
+def test_what_a_page_judged_of_a_killed_run_is_not_judged_by_the_next(tmp_path: Path) -> None:
+    killed = put(tmp_path, 0, cut_off(passing(), 12.5))
+    first = digest(tmp_path)
+    made = json.loads((killed / KEPT_FILE).read_bytes())
+    assert digest(tmp_path) == first
+    made["summary"]["why"] = made["row"]["rows"][0]["why"] = "as the page before has it"
+    (killed / KEPT_FILE).write_text(json.dumps(made))
+    now = digest(tmp_path)
+    assert now.plans[0].why == now.coverage[0].matrix.rows[0].why == "as the page before has it"
+
+
+def test_a_killed_run_that_a_reaper_adds_to_is_judged_anew(tmp_path: Path) -> None:
+    killed = put(tmp_path, 0, cut_off(passing(), 12.5))
+    assert read_shelf(tmp_path).runs[0].summary.outcome is Outcome.UNKNOWN
+    journal = Journal(killed / "history.jsonl")
+    journal.append(Aborted(by="operator", why="reaped"))
+    journal.close()
+    (run,) = read_shelf(tmp_path).runs
+    assert run.summary == summarise(load_run(killed))
+    assert run.summary.outcome is Outcome.ABORTED
+    render_run(killed, WEEK_END)
+    assert not (killed / KEPT_FILE).exists()
+
+
+@pytest.mark.parametrize("torn", ["", "{", "[]", "{}"])
+def test_what_a_page_kept_and_cannot_be_read_is_judged_again(tmp_path: Path, torn: str) -> None:
+    killed = put(tmp_path, 0, cut_off(passing(), 12.5))
+    made = digest(tmp_path)
+    (killed / KEPT_FILE).write_text(torn)
+    assert digest(tmp_path) == made
+
+
+def test_what_another_version_judged_is_judged_again(tmp_path: Path) -> None:
+    killed = put(tmp_path, 0, cut_off(passing(), 12.5))
+    made = digest(tmp_path)
+    kept = json.loads((killed / KEPT_FILE).read_bytes())
+    kept["by"], kept["summary"]["why"] = "0.0.0", "as that version has it"
+    (killed / KEPT_FILE).write_text(json.dumps(kept))
+    assert digest(tmp_path) == made
+
+
+def test_a_row_that_cannot_be_judged_costs_the_run_neither_its_place_nor_the_others_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, 0, cut_off(passing(), 12.5))
+
+    def fails(runs: object) -> Matrix:
+        raise RuntimeError("no row")
+
+    monkeypatch.setattr("gameday.coverage.row_file.matrix_of", fails)
+    made = digest(tmp_path)
+    assert [row.newest.run_id for row in made.plans] == ["run0"]
+    assert made.problems == ("run0: its coverage could not be judged (RuntimeError: no row)",)
 
 
 def test_a_folder_that_tells_nothing_is_named(tmp_path: Path) -> None:
