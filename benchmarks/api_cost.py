@@ -1,6 +1,6 @@
 """What one game-day costs the API server on clusters of different sizes: requests, bytes, and our own memory.
 
-The budget is DESIGN's: at most 40 requests and 1 MB for a one-node game-day,
+The budget is our own: at most 40 requests and 1 MB for a one-node game-day,
 and no more than 1.2 times its own cost at 100 nodes.
 """
 

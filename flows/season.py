@@ -7,6 +7,7 @@ says who breaks which node, and folds what is left on disk into one page.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from gameday.cluster.profile import load_profile
 from gameday.faults.registry import parameter_models
 from gameday.lifecycle import Trigger, new_run_id
 from gameday.plan.fields import Duration
+from gameday.plan.models import Plan
 from gameday.report.run import load_run
 from gameday.run.member import Approval, SeasonMember
 from gameday.run.stop import RefusedError
@@ -34,6 +36,7 @@ from gameday.season.plans import Chosen, choose_plans, reach_beyond
 from gameday.season.record import LeftOut, Place, SeasonRecord, SeasonResult
 from gameday.season.run import carry_out, fit_nodes, open_season
 from tasks.coverage import coverage
+from tasks.reaped import tell_of_reaped
 
 
 @flow(
@@ -77,17 +80,13 @@ def season(
     folder = Path(reports) / id
     try:
         refuse_what_was_missed(trigger)
-        with open_season(id, cluster) as opened:
+        with open_season(id, cluster, partial(tell_of_reaped, cluster, reports=Path(reports))) as opened:
             placed, without = place(id, chosen, fit_nodes(opened, chosen, seed))
             plans_by_name = {one.plan.name: one.plan for one in chosen}
             runs = [(one, plans_by_name[one.plan]) for one in placed]
             approval, refused_by_run = approve_season(opened, cluster, runs, approved_by, folder)
             places = [one for one in placed if one.run_id not in refused_by_run]
-            without += [
-                LeftOut(plan=one.plan, title=plan.title, why=refused_by_run[one.run_id])
-                for one, plan in runs
-                if one.run_id in refused_by_run
-            ]
+            without += _said_no_to(runs, refused_by_run)
             record = SeasonRecord(
                 id=id,
                 cluster=cluster.name,
@@ -105,15 +104,24 @@ def season(
             died = [Path(reports) / run_id for run_id in sorted(opened.died)]
             record = record.model_copy(update={"ended": datetime.now(UTC), "stopped": opened.stopped})
     except RefusedError as error:
-        refused = SeasonResult(
-            exit_code=EXIT_CODES[Outcome.REFUSED],
-            why=f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else ""),
-        )
-        return Failed(message=refused.why, data=refused, name="Refused")
+        return _refused(error)
     record.save(folder)
     result = coverage(folder, died)
     finished = Completed if result.exit_code == 0 else Failed
     return finished(message=result.why, data=result)
+
+
+def _refused(error: RefusedError) -> State[SeasonResult]:
+    why = f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else "")
+    return Failed(message=why, data=SeasonResult(exit_code=EXIT_CODES[Outcome.REFUSED], why=why), name="Refused")
+
+
+def _said_no_to(runs: list[tuple[Place, Plan]], refused_by_run: Mapping[str, str]) -> list[LeftOut]:
+    return [
+        LeftOut(plan=one.plan, title=plan.title, why=refused_by_run[one.run_id])
+        for one, plan in runs
+        if one.run_id in refused_by_run
+    ]
 
 
 def _play(

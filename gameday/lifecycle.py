@@ -44,15 +44,15 @@ from gameday.ledger.ledger import Ledger
 from gameday.ledger.reaper import reap_under
 from gameday.observe.collect import collect
 from gameday.plan.load import LoadedPlan
-from gameday.run.context import Run, Servers
+from gameday.run.context import Run
 from gameday.run.late_quarantine import await_late_quarantines
 from gameday.run.left_over import nodes_to_leave_alone
 from gameday.run.member import SeasonMember
+from gameday.run.opened import Servers
 from gameday.run.reaped import note_reaped, undone_by
 from gameday.run.stop import AbortedError, RefusedError, StepFailedError
 from gameday.run.taken_for_dead import settle_what_was_reaped
 
-_SYNCED_WITHIN_S = 10.0
 # What could not be undone, because the API server restarts, say, or a pod takes long to end, is tried again for this
 # long; less where a signal ended the run, because then somebody's own limit is running (Prefect's 30 s).
 _UNDO_AGAIN_S = 60.0
@@ -94,15 +94,7 @@ def open_run(
     (folder / "plan.json").write_text(loaded.plan.model_dump_json(indent=1), encoding="utf-8")
     journal = Journal(folder / "history.jsonl")
     run = Run(run_id, folder, loaded, profile, journal, member)
-    closing: list[Callable[[Run], object]] = [
-        _say_not_reached,
-        _last_look,
-        _save_frames,
-        _stop_following,
-        _close_ledger,
-        _release,
-        _note_costs,
-    ]
+    closing = _closing()
     # Around all of it: a signal that came between the run and its undo would end the one and skip the other.
     with run.abort.on_signals():
         try:
@@ -139,41 +131,12 @@ def _guarded(
 ) -> None:
     """Everything that must hold before the first step; raises RefusedError for what does not."""
     try:
-        run.servers = Servers(run.profile)
-        identity = run.kubernetes.identity()
-        run.note(
-            RunStarted(
-                run_id=run.id,
-                plan_name=run.plan.name,
-                plan_sha256=run.loaded.sha256,
-                gameday_version=__version__,
-                trigger=trigger,
-                operator=getpass.getuser(),
-                cluster=f"{run.profile.name} ({identity.server})",
-                cluster_uid=identity.uid,
-                cluster_name=run.profile.name,
-                cluster_id=run.profile.identity or identity.uid,
-                server_version=identity.version,
-                flow_run_id=flow_run[0] if flow_run else None,
-                flow_run_url=flow_run[1] if flow_run else None,
-                command=command,
-            )
-        )
+        run.opened.servers = Servers(run.profile)
+        _note_start(run, trigger, command, flow_run)
         _allowed_here(run)
         if taken := run.loaded.from_detector:
             run.note(DetectorConsulted(**asdict(taken)))
-        run.leases = Leases(
-            run.kubernetes,
-            run.id,
-            lambda why: run.abort.request("guard", why),
-            timedelta(seconds=run.profile.lease_duration_s),
-            run.abort.sleep,
-        )
-        if run.member:
-            run.leases.rely_on(run.member.season)
-        else:
-            run.leases.acquire(CLUSTER_LEASE)
-            run.leases.keep_renewing()
+        _take_lease(run)
         _follow_our_pods(run)
         if not run.member:
             _reap_first(run)
@@ -185,7 +148,7 @@ def _guarded(
             host=platform.node(),
             flow_run=carried_by,
         )
-        run.ledger = Ledger(run.kubernetes, header)
+        run.opened.ledger = Ledger(run.kubernetes, header)
     except LeaseHeldError as error:
         raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
     except SeasonGoneError as error:
@@ -194,12 +157,51 @@ def _guarded(
         raise RefusedError(f"{error.url}: {error.cause}", error.hint) from None
 
 
+def _note_start(run: Run, trigger: Trigger, command: str, flow_run: tuple[str, str | None] | None) -> None:
+    """The first that the cluster is asked; raises AdapterError."""
+    identity = run.kubernetes.identity()
+    run.note(
+        RunStarted(
+            run_id=run.id,
+            plan_name=run.plan.name,
+            plan_sha256=run.loaded.sha256,
+            gameday_version=__version__,
+            trigger=trigger,
+            operator=getpass.getuser(),
+            cluster=f"{run.profile.name} ({identity.server})",
+            cluster_uid=identity.uid,
+            cluster_name=run.profile.name,
+            cluster_id=run.profile.identity or identity.uid,
+            server_version=identity.version,
+            flow_run_id=flow_run[0] if flow_run else None,
+            flow_run_url=flow_run[1] if flow_run else None,
+            command=command,
+        )
+    )
+
+
+def _take_lease(run: Run) -> None:
+    """The cluster's, or its season's word for it; raises LeaseHeldError, SeasonGoneError, AdapterError."""
+    leases = run.opened.leases = Leases(
+        run.kubernetes,
+        run.id,
+        lambda why: run.abort.request("guard", why),
+        timedelta(seconds=run.profile.lease_duration_s),
+        run.abort.sleep,
+    )
+    if run.member:
+        leases.rely_on(run.member.season)
+    else:
+        leases.acquire(CLUSTER_LEASE)
+        leases.keep_renewing()
+
+
 def _follow_our_pods(run: Run) -> None:
     """One watch for the run's own pods and for what dead runs left; a season has seen to the latter."""
     told = partial(run.pod_states.of_run, run.profile.namespace)
-    run.pods = PodFollower(run.kubernetes, run.id, told, beside_others=run.member is None)
-    run.pods.__enter__()
-    run.pods.require_synced(_SYNCED_WITHIN_S)
+    pods = run.opened.pods = PodFollower(run.kubernetes, run.id, told, beside_others=run.member is None)
+    pods.__enter__()
+    pods.require_synced()
 
 
 def _reap_first(run: Run) -> None:
@@ -232,6 +234,19 @@ def _allowed_here(run: Run) -> None:
             )
 
 
+def _closing() -> list[Callable[[Run], object]]:
+    """What comes after the undo, in this order."""
+    return [
+        _say_not_reached,
+        _last_look,
+        _save_frames,
+        _stop_following,
+        _close_ledger,
+        _release,
+        _note_costs,
+    ]
+
+
 def _close(run: Run, parts: list[Callable[[Run], object]]) -> None:
     """Undo first; then write down the rest. Every part goes on after the failure of another, and is struck off once it
     is through."""
@@ -243,8 +258,8 @@ def _close(run: Run, parts: list[Callable[[Run], object]]) -> None:
         except Exception as error:
             run.problem(f"{part.__name__.strip('_').replace('_', ' ')}: {type(error).__name__}: {error}")
         parts.remove(part)
-    if hasattr(run, "servers"):
-        run.servers.close()
+    if run.opened.servers:
+        run.opened.servers.close()
     run.note(RunEnded(cleanliness=cleanliness))
     run.journal.close()
 
@@ -265,28 +280,29 @@ def _stop_following(run: Run) -> None:
     for tail in run.log_tails.values():
         tail.stop()
     run.stop_following()
-    if hasattr(run, "pods"):
-        run.pods.__exit__(None, None, None)
+    if run.opened.pods:
+        run.opened.pods.__exit__(None, None, None)
 
 
 def _close_ledger(run: Run) -> None:
     """Before the leases: a ledger whose run holds none is a dead run's."""
-    if not hasattr(run, "ledger"):
+    ledger = run.opened.ledger
+    if ledger is None:
         return
     try:
-        run.ledger.delete() if run.ledger.all_clean() else run.ledger.flush()
+        ledger.delete() if ledger.all_clean() else ledger.flush()
     except AdapterError as error:
         run.problem(f"the ledger could not be closed: {error}", "`gameday reap` does it")
 
 
 def _release(run: Run) -> None:
-    if hasattr(run, "leases"):
-        run.leases.release()
+    if run.opened.leases:
+        run.opened.leases.release()
 
 
 def undo_everything(run: Run) -> Cleanliness:
     """Undo what is still open, newest first, and give nodes back last; the worst finding of the whole run."""
-    if not hasattr(run, "ledger"):
+    if run.opened.ledger is None:
         return Cleanliness.CLEAN
     settle_what_was_reaped(run)
     _undo_all(run, lambda entry: not isinstance(entry.undo, RestoreNode))
@@ -341,9 +357,9 @@ def _say_not_reached(run: Run) -> None:
 
 
 def _note_costs(run: Run) -> None:
-    if not hasattr(run, "servers"):
+    if run.opened.servers is None:
         return
-    for cost in run.servers.costs():
+    for cost in run.opened.servers.costs():
         run.note(cost)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     run.note(OwnCost(cpu_s=time.process_time() - run.cpu_at_start_s, peak_rss_bytes=peak))

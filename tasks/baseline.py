@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from gameday.cluster.http import AdapterError
+from gameday.cluster.kubernetes import KubernetesError
 from gameday.cluster.prometheus import AlertingRule
 from gameday.guard.check import guard_before
 from gameday.guard.look import longest_run
@@ -21,7 +22,7 @@ from gameday.observe.signals import already_there
 from gameday.plan.fields import format_duration
 from gameday.plan.models import RemediationAction
 from gameday.report.samples import FEWEST_BEFORE
-from gameday.run.agents import AGENT_STARTS_WITHIN, RESET_FIX, forbids_reset, mark_task, run_agent
+from gameday.run.agents import AGENT_STARTS_WITHIN, PRIORITY_CLASS_FIX, RESET_FIX, forbids_reset, mark_task, run_agent
 from gameday.run.context import Run
 from gameday.run.leaving import pods_to_drain
 from gameday.run.steps import step
@@ -153,7 +154,12 @@ def _log_path_is_alive(run: Run, target: Target, number: int) -> None:
     name = run.name("mark", number)
     within = run.plan.baseline.log_path_within
     leaving = {pod.uid for pod in pods_to_drain(run, target.node)}
-    entry, outcome = run_agent(run, name, mark_task(run, target, marker), AGENT_STARTS_WITHIN)
+    try:
+        entry, outcome = run_agent(run, name, mark_task(run, target, marker), AGENT_STARTS_WITHIN)
+    except KubernetesError as error:
+        if error.status != 403 or "PriorityClass" not in error.cause:
+            raise
+        raise RefusedError(error.cause, PRIORITY_CLASS_FIX) from None
     if not outcome.ok or outcome.written_at is None:
         raise RefusedError(f"the first look at {target.node} failed: {outcome.error or 'no time given'}")
     if run.plan.recover.remediation is RemediationAction.GPU_RESET:

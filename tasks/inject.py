@@ -8,6 +8,7 @@ from gameday.ledger.entries import RestoreNode
 from gameday.observe.kernel_log import KernelLogTail
 from gameday.run.agents import AGENT_STARTS_WITHIN, put_in_fault
 from gameday.run.context import Run
+from gameday.run.late_quarantine import detectors_time
 from gameday.run.steps import step
 from tasks import step_task
 from tasks.running_pods import remember_running_pods
@@ -28,7 +29,12 @@ def _inject(run: Run, target: Target, number: int) -> None:
     run.intend(
         id=f"quarantine-{number}" if number else "quarantine",
         act="let the detector quarantine the node",
-        undo=RestoreNode(keys=run.quarantine_keys, unschedulable=False if run.plan.expect.cordoned else None),
+        undo=RestoreNode(
+            keys=run.quarantine_keys,
+            unschedulable=False if run.plan.expect.cordoned else None,
+            awaited=tuple(taint.key for taint in run.plan.expect.taints),
+            within=detectors_time(run.plan),
+        ),
         node=target.node,
         lasts=run.plan.guardrails.max_duration,
         with_next=True,

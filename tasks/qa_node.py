@@ -15,8 +15,8 @@ from tasks.canary import canary_after
 from tasks.takes_work import takes_work
 from tasks.way_back import intend_return, never_returned
 
-# A controller that re-taints does so within its own loop; Konduktor's is 5 s (research/gpu-health.md 3.5), ours
-# reacts to new lines only. Medik8s lost such a race (research/gpu-health.md 6, item 42).
+# A controller that re-taints does so within its own loop; Konduktor's is 5 s (docs/sources.md, Konduktor), ours
+# reacts to new lines only. Medik8s lost such a race (https://github.com/medik8s/self-node-remediation/pull/30).
 _STAYS_CLEAN_FOR = timedelta(seconds=2)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
+from gameday.checks import taints
 from gameday.cluster.kubernetes import GPU
 from gameday.cluster.manifests import gpu_canary, gpu_job
 from gameday.history.events import Step, Target, WorkloadSeen
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry
+from gameday.observe.in_time import await_in_time
 from gameday.observe.signals import await_cordon, await_signals, signal_bounds
 from gameday.plan.models import ExpectedTaint
 from gameday.run.context import Run
@@ -48,17 +51,8 @@ def verify_taint(run: Run) -> None:
 
 
 def _await_taint(run: Run, result: StepResult, expected: ExpectedTaint, node: str) -> bool:
-    def there() -> bool | None:
-        now = run.node_now(node)
-        wanted = (expected.key, expected.value, str(expected.effect))
-        return True if now and any((t.key, t.value, t.effect) == wanted for t in now.taints) else None
-
-    taint = f"{expected.key}={expected.value}:{expected.effect}"
-    left = run.left_of(expected.within, node)
-    if run.wait(f"taint {taint} on {node}", left, there):
-        return True
-    result.broken(f"{taint} was not on {node} within {expected.within.total_seconds():g} s")
-    return False
+    what = f"taint {expected.key}={expected.value}:{expected.effect} on {node}"
+    return await_in_time(run, result, what, expected.within, node, partial(taints.sightings, expected, node=node))
 
 
 def _stays_schedulable(run: Run, result: StepResult, quiet: timedelta, node: str) -> None:

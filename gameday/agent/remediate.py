@@ -27,7 +27,7 @@ from gameday.host.base import GpuSample, Host, HostError
 from gameday.plan.models import RemediationAction
 
 _RESET_WITHIN_S = 120.0
-"""NVSentinel's own objective for one reset (research/gpu-health.md 4.3, ADR-019)."""
+"""NVSentinel's own objective for one reset (docs/sources.md, NVSentinel)."""
 _BACK_WITHIN_S = 30.0
 _QUERY_WITHIN_S = 20.0
 

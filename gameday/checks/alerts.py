@@ -3,18 +3,10 @@ others."""
 
 from __future__ import annotations
 
-from gameday.checks.facts import (
-    absence,
-    at_most,
-    bounded,
-    injected,
-    remediation_end,
-    seconds_text,
-    some,
-    stopped_because,
-    target_nodes,
-    unnamed_alerts,
-)
+from datetime import datetime
+
+from gameday.checks.arrival import Going, Sighting, arrives, as_expected, ends
+from gameday.checks.facts import absence, some, target_nodes, unnamed_alerts
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AlertSeen, Record, RunEnded, Step
 from gameday.history.frames import Frames
@@ -33,13 +25,10 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     return [*fires, *_no_others(plan, history), *resolves]
 
 
-def sightings(history: History, alert: str, node: str | None, state: str) -> list[Seen]:
-    """The alert in this state for this node, oldest first, without what was there before the fault."""
-    return [
-        (record, seen)
-        for record, seen in history.about(AlertSeen, node)
-        if (seen.alert, seen.state) == (alert, state) and not seen.at_baseline
-    ]
+def first_firing(history: History, expected: ExpectedAlert, node: str | None) -> datetime | None:
+    """When it first fired for the node, as the plan wants it or, where it never did so, with other labels."""
+    seen = _firings(history, expected, node)
+    return next((one.at for one in (*as_expected(seen), *seen)), None)
 
 
 def endings(history: History, alert: str, node: str | None) -> list[Seen | None]:
@@ -68,29 +57,26 @@ def label_gaps(expected: ExpectedAlert, labels: dict[str, str]) -> list[str]:
 
 
 def _fires(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
-    fault = injected(history, node)
-    seen = sightings(history, expected.name, expected.about(node), "firing")
-    matching = [(r, e) for r, e in seen if not label_gaps(expected, e.labels)]
-    status, why, seconds = Status.UNKNOWN, "", None
-    if fault is None:
-        why = f"not reached: {stopped_because(history)}"
-    elif matching:
-        status, seconds, why = bounded(fault[1].written_at, matching[0][1].at, expected.within)
-    elif seen:
-        status, why = Status.BROKEN, "fired, but " + ", ".join(label_gaps(expected, seen[0][1].labels))
-    else:
-        status, why = absence(history, Step.AWAIT_ALERT, f"{expected.name} firing for {node}")
-    return Verdict(
-        check="alert-fires",
-        expectation=f"Alert {expected.name} fires for {_whom(expected, node)}",
-        bound=at_most(expected.within),
-        measured="" if seconds is None else seconds_text(seconds),
-        status=status,
-        why=why,
-        seconds=seconds,
-        evidence=tuple(record.seq for record, _ in (matching or seen)[:1]) + ((fault[0].seq,) if fault else ()),
-        node=node,
+    return arrives(
+        history,
+        node,
+        "alert-fires",
+        f"Alert {expected.name} fires for {_whom(expected, node)}",
+        expected.within,
+        _firings(history, expected, node),
+        awaited_by=Step.AWAIT_ALERT,
+        absent=f"{expected.name} firing for {node}",
     )
+
+
+def _firings(history: History, expected: ExpectedAlert, node: str | None) -> list[Sighting]:
+    """Oldest first, without what was there before the fault."""
+    return [
+        Sighting(record, seen.at, "fired, but " + ", ".join(gaps) if gaps else "")
+        for record, seen in history.about(AlertSeen, expected.about(node))
+        if (seen.alert, seen.state) == (expected.name, "firing") and not seen.at_baseline
+        for gaps in (label_gaps(expected, seen.labels),)
+    ]
 
 
 def _whom(expected: ExpectedAlert, node: str | None) -> str:
@@ -98,32 +84,20 @@ def _whom(expected: ExpectedAlert, node: str | None) -> str:
 
 
 def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
-    start = remediation_end(history, node)
-    ends = endings(history, expected.name, expected.about(node))
-    ended = sorted((end for end in ends if end), key=lambda end: end[1].at)
-    status, why, seconds = Status.UNKNOWN, "", None
-    if not ends:
-        why = "not reached: the alert was not seen firing"
-    elif start is None:
-        why = f"not reached: {stopped_because(history)}"
-    elif len(ended) == len(ends):
-        slowest = ended[-1][1].at
-        status, seconds, why = bounded(start.at, max(slowest, start.at), expected.resolves_within)
-        why = "resolved before remediation had ended" if slowest < start.at else why
-    else:
-        status, why = absence(history, Step.RECOVER, f"{expected.name} resolving for {node}")
-        if ended:
-            why = f"{len(ends) - len(ended)} of its {len(ends)} label sets did not resolve: {why}"
-    return Verdict(
-        check="alert-resolves",
-        expectation=f"Alert {expected.name} resolves for {_whom(expected, node)} after remediation",
-        bound=at_most(expected.resolves_within),
-        measured="" if seconds is None else seconds_text(seconds),
-        status=status,
-        why=why,
-        seconds=seconds,
-        evidence=tuple(record.seq for record, _ in ended[-1:]) + ((start.seq,) if start else ()),
-        node=node,
+    """Once no label set of it fires any more: the slowest counts."""
+    sets = endings(history, expected.name, expected.about(node))
+    ended = sorted((Sighting(record, seen.at) for record, seen in filter(None, sets)), key=lambda one: one.at)
+    left = len(sets) - len(ended)
+    return ends(
+        history,
+        node,
+        "alert-resolves",
+        f"Alert {expected.name} resolves for {_whom(expected, node)} after remediation",
+        expected.resolves_within,
+        ended[-1] if ended else None,
+        came=bool(sets),
+        still=f"{left} of its {len(sets)} label sets did not resolve" if ended and left else "",
+        words=Going("the alert was not seen firing", "resolved", f"{expected.name} resolving for {node}"),
     )
 
 

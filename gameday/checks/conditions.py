@@ -61,10 +61,10 @@ def cleared(expected: ExpectedCondition, history: History, node: str | None) -> 
 
 
 def _of_type(expected: ExpectedCondition, history: History, node: str | None) -> list[Sighting]:
-    """The condition at the expected status; `what` names a reason that is not the one."""
+    """The condition at the expected status; `amiss` names a reason that is not the one."""
     found = []
     for record, seen in history.with_times(ConditionSeen):
         if (seen.node, seen.condition, seen.status) == (node, expected.type, expected.status):
             other = expected.reason is not None and seen.reason != expected.reason
-            found.append(Sighting(record, seen.at, f"reason {seen.reason or 'none'}" if other else ""))
+            found.append(Sighting(record, seen.at, f"reason {seen.reason or 'none'} instead" if other else ""))
     return since_fault(history, node, found)

@@ -36,7 +36,7 @@ def _comes(expected: ExpectedLabel, history: History, node: str | None) -> Verdi
 
 def _of_key(expected: ExpectedLabel, history: History, node: str | None) -> list[Sighting]:
     found = [
-        Sighting(record, seen.at, "" if expected.value in (None, seen.value) else f"{seen.label}={seen.value}")
+        Sighting(record, seen.at, "" if expected.value in (None, seen.value) else f"{seen.label}={seen.value} instead")
         for record, seen in history.with_times(LabelSeen)
         if (seen.node, seen.label) == (node, expected.key) and seen.value is not None
     ]

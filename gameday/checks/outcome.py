@@ -13,7 +13,7 @@ Broken beats unknown, in a killed run too: what was seen to break stays broken.
 
 Exit code, first that applies: dirty 4; cleanliness unknown 2; then by outcome
 refused 5, aborted 3, failed 1, unknown 2, passed 0. Codes 0, 1, 3 and 5
-promise a clean cluster (DESIGN section 4), so none of them is given without
+promise a clean cluster (docs/index.md, Exit codes), so none of them is given without
 proof of one; 2 promises nothing.
 """
 

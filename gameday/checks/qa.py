@@ -13,10 +13,7 @@ ORDER = 90
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    results: dict[str | None, list[tuple[Record, QaChecked]]] = {}
-    for record, event in history.with_times(QaChecked):
-        results.setdefault(event.node, []).append((record, event))
-    return [_of(history, node, results.get(node, [])) for node in target_nodes(history)]
+    return [_of(history, node, history.about(QaChecked, node)) for node in target_nodes(history)]
 
 
 def _of(history: History, node: str | None, results: list[tuple[Record, QaChecked]]) -> Verdict:

@@ -28,6 +28,28 @@ _SPARE = 4
 # Enough for every shipped plan to have a node of its own, and for resubmitted jobs to find a healthy one.
 _VIRTUAL_NODES = 24
 
+Plans = Annotated[
+    list[str] | None,
+    typer.Argument(help="Shipped plans' names or plan files; none: every shipped one that is not dangerous."),
+]
+AtOnce = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=100, help="Nodes that may be broken at once, at most.", show_default="4, with --rehearse 8"
+    ),
+]
+Within = Annotated[
+    str | None,
+    typer.Option(
+        help="Leave out plans that may wait longer than this for a signal, like 10m.",
+        show_default="none, with --rehearse 2m",
+    ),
+]
+ApprovedBy = Annotated[
+    str | None, typer.Option(help="Your name: you approve the game-days of this season that ask for a yes.")
+]
+Again = Annotated[Path | None, typer.Option(help="Draw the page of a season's folder again; nothing is run.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -35,32 +57,14 @@ def register(app: typer.Typer) -> None:
 
 
 def coverage(
-    plans: Annotated[
-        list[str] | None,
-        typer.Argument(help="Shipped plans' names or plan files; none: every shipped one that is not dangerous."),
-    ] = None,
+    plans: Plans = None,
     profile: Profile = None,
     rehearse: Annotated[bool, typer.Option("--rehearse", help="On an embedded cluster, started for this.")] = False,
     seed: Annotated[int, typer.Option(help="Chooses the nodes: the same seed, the same choice.")] = 1,
-    at_once: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=100, help="Nodes that may be broken at once, at most.", show_default="4, with --rehearse 8"
-        ),
-    ] = None,
-    within: Annotated[
-        str | None,
-        typer.Option(
-            help="Leave out plans that may wait longer than this for a signal, like 10m.",
-            show_default="none, with --rehearse 2m",
-        ),
-    ] = None,
-    approved_by: Annotated[
-        str | None, typer.Option(help="Your name: you approve the game-days of this season that ask for a yes.")
-    ] = None,
-    again: Annotated[
-        Path | None, typer.Option(help="Draw the page of a season's folder again; nothing is run.")
-    ] = None,
+    at_once: AtOnce = None,
+    within: Within = None,
+    approved_by: ApprovedBy = None,
+    again: Again = None,
     nodes: Annotated[int, typer.Option(min=2, max=1000, help="With --rehearse: virtual GPU nodes.")] = _VIRTUAL_NODES,
     gpus: Gpus = 8,
     detector: Watcher = "catalogue",

@@ -45,8 +45,9 @@ def up(
     folder: Folder = _FOLDER,
 ) -> int:
     """Start a lab and keep it, whatever crashes, until Ctrl-C or `gameday lab down`."""
-    from gameday.rehearsal.lab.lab import Lab, LabError  # noqa: PLC0415
+    from gameday.rehearsal.lab.lab import Lab  # noqa: PLC0415
     from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
+    from gameday.rehearsal.startup import StartError  # noqa: PLC0415
 
     out = console()
     lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True))
@@ -59,7 +60,7 @@ def up(
             is_up = True
             _print_how_to(out, lab, nodes)
             lab.supervise()
-        except LabError as error:
+        except StartError as error:
             raise CommandError(str(error), ExitCode.REFUSED) from None
         except KeyboardInterrupt:
             if not is_up:

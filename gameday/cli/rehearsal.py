@@ -115,7 +115,8 @@ def embedded(
 
     Raises CommandError for a choice nobody has and for a cluster that does not start.
     """
-    from gameday.rehearsal.cluster import RehearsalCluster, RehearsalError, Size  # noqa: PLC0415
+    from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
+    from gameday.rehearsal.startup import StartError  # noqa: PLC0415
 
     (watcher, stand_in), control_plane = _detector(detector), _control_plane(cluster)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
@@ -127,7 +128,7 @@ def embedded(
         threading.Thread(target=_load, args=(flow,), name="import", daemon=True).start()
         with _running(here.cluster, out):
             yield here
-    except RehearsalError as error:
+    except StartError as error:
         here.code = ExitCode.REFUSED
         raise CommandError(str(error), here.code) from None
     except KeyboardInterrupt:
@@ -153,7 +154,8 @@ def up(
     folder: Folder = _FOLDER,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
-    from gameday.rehearsal.cluster import RehearsalCluster, RehearsalError, Size  # noqa: PLC0415
+    from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
+    from gameday.rehearsal.startup import StartError  # noqa: PLC0415
 
     out = console()
     size, control_plane, (watcher, stand_in) = Size(nodes, gpus), _control_plane(cluster), _detector(detector)
@@ -167,7 +169,7 @@ def up(
             while not ended.wait(1.0):
                 if died := running.dead():
                     raise CommandError(f"{running.child(died[0]).error('died')}; the rest is ended", ExitCode.INTERNAL)
-    except RehearsalError as error:
+    except StartError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
     return ExitCode.HELD
 

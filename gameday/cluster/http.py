@@ -34,7 +34,7 @@ _BACK_OFF = tenacity.wait_random_exponential(multiplier=0.2, max=5)
 _LONGEST_RETRY_AFTER_S = 30.0
 _TRANSIENT = frozenset({429, 502, 503, 504})
 _CONNECT_TIMEOUT_S = 3.0
-# An answer beyond this is refused rather than held in memory (DESIGN 8: a run stays under 200 MB).
+# An answer beyond this is refused rather than held in memory (our aim for a whole run is 200 MB, docs/measured.md).
 _LARGEST_ANSWER = 64 * 1024 * 1024
 _EXCERPT = 200
 

@@ -52,9 +52,12 @@ def agent_pod(
     deadline: timedelta,
     security: PodSecurity,
     gpus: int = 0,
+    priority_class: str | None = None,
 ) -> dict[str, Any]:
     """The agent on one node. `task` is the order as JSON; `deadline` is the pod's own, the dead-man's switch;
     `security` is what the order needs of the node; `gpus` are asked of the device plugin. It has no API token.
+
+    No `priority_class`: the cluster's default.
     """
     return {
         "apiVersion": "v1",
@@ -66,36 +69,40 @@ def agent_pod(
             "serviceAccountName": "gameday-agent",
             "automountServiceAccountToken": False,
             **({"runtimeClassName": profile.agent_runtime_class} if profile.agent_runtime_class else {}),
+            **({"priorityClassName": priority_class} if priority_class else {}),
             "hostPID": security.host_pid,
             "activeDeadlineSeconds": max(1, round(deadline.total_seconds())),
             "terminationGracePeriodSeconds": AGENT_GRACE_S,
             "tolerations": _TOLERATE_ALL,
-            "containers": [
-                {
-                    "name": "agent",
-                    "image": profile.agent_image,
-                    # The agent that undoes must not need the registry: the first one brought the image.
-                    "imagePullPolicy": "IfNotPresent",
-                    "args": ["-m", "gameday.agent"],
-                    "env": [
-                        {"name": "GAMEDAY_TASK", "value": task},
-                        {"name": "GAMEDAY_STATE_DIR", "value": _STATE_DIR},
-                        *(_ALL_GPUS if security.privileged and not gpus else ()),
-                    ],
-                    "securityContext": _security_context(security),
-                    "readinessProbe": {
-                        "exec": {"command": ["cat", f"{_STATE_DIR}/ready"]},
-                        "periodSeconds": 1,
-                        "failureThreshold": 1,
-                    },
-                    "volumeMounts": [{"name": "state", "mountPath": _STATE_DIR}],
-                    "resources": {
-                        "requests": {"cpu": "50m", "memory": "64Mi"},
-                        **({"limits": {GPU: str(gpus)}} if gpus else {}),
-                    },
-                }
-            ],
+            "containers": [_agent(profile.agent_image, task, security, gpus)],
             "volumes": [{"name": "state", "emptyDir": {}}],
+        },
+    }
+
+
+def _agent(image: str, task: str, security: PodSecurity, gpus: int) -> dict[str, Any]:
+    """The container of an agent's pod."""
+    return {
+        "name": "agent",
+        "image": image,
+        # The agent that undoes must not need the registry: the first one brought the image.
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["-m", "gameday.agent"],
+        "env": [
+            {"name": "GAMEDAY_TASK", "value": task},
+            {"name": "GAMEDAY_STATE_DIR", "value": _STATE_DIR},
+            *(_ALL_GPUS if security.privileged and not gpus else ()),
+        ],
+        "securityContext": _security_context(security),
+        "readinessProbe": {
+            "exec": {"command": ["cat", f"{_STATE_DIR}/ready"]},
+            "periodSeconds": 1,
+            "failureThreshold": 1,
+        },
+        "volumeMounts": [{"name": "state", "mountPath": _STATE_DIR}],
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "64Mi"},
+            **({"limits": {GPU: str(gpus)}} if gpus else {}),
         },
     }
 

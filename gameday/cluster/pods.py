@@ -16,7 +16,7 @@ from kubernetes.informer import DELETED
 
 from gameday.cluster.kubernetes import GpuPod, Kubernetes, gpu_pod
 from gameday.cluster.manifests import ROLE_LABEL, RUN_LABEL
-from gameday.cluster.watch import Follower
+from gameday.cluster.watch import SYNCED_WITHIN_S, Follower
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class PodFollower:
     ) -> None:
         self._follower.stop()
 
-    def wait_synced(self, timeout_s: float) -> bool:
+    def wait_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> bool:
         return self._follower.wait_synced(timeout_s)
 
-    def require_synced(self, timeout_s: float) -> None:
+    def require_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> None:
         """Raises AdapterError, at once where the server refuses."""
         self._follower.require_synced(timeout_s)
 

@@ -189,7 +189,7 @@ class ClusterProfile(BaseSettings):
     """Where a kernel-log line says which node wrote it."""
     loki_node_label_kind: Literal["index", "structured_metadata"] = "index"
     """An index label goes into the stream selector; with OTLP ingestion the node is structured metadata,
-    which only a filter behind the selector finds (research/gpu-health.md 7.1)."""
+    which only a filter behind the selector finds (docs/sources.md, Konduktor)."""
     prometheus_node_label: str = "Hostname"
     """The node's label on dcgm-exporter's series."""
     alert_node_label: str = "node"
@@ -213,8 +213,9 @@ class ClusterProfile(BaseSettings):
     """Image of the pods that only ask for a GPU and sleep, to show where GPU work lands; nodes must be able to pull
     it."""
     canary_priority_class: str = Field(default="gameday-probe", min_length=1, max_length=253)
-    """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it. One of your own must have
-    `preemptionPolicy: Never`: else the scheduler may delete users' pods to make room for them."""
+    """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it; a run's first pod has it as well, and is
+    refused where it is missing. One of your own must have `preemptionPolicy: Never`: else the scheduler may delete
+    users' pods to make room for them."""
     allow_dangerous: tuple[str, ...] = ()
     """Types of dangerous faults that may be used on this cluster, by plans that allow them as well (docs/faults.md)."""
     lease_duration_s: float = Field(default=30.0, ge=1, le=600)

@@ -31,6 +31,8 @@ _REFUSALS = (401, 403, 404)
 _DOES_NOT_STREAM = (400, 422)
 # What SharedInformer understands as an order to list again.
 _READ_ANEW = 410
+SYNCED_WITHIN_S = 10.0
+"""Within this the state at the beginning has been read; a server that says nothing for longer does not answer."""
 _END_OF_STATE = "k8s.io/initial-events-end"
 _LIST_CALL = re.compile(r"list_(?:namespaced_)?(?P<kind>[a-z_]+?)(?:_for_all_namespaces)?$")
 
@@ -89,12 +91,12 @@ class Follower:
                 _cut(self._answer)
         self._informer.stop()
 
-    def wait_synced(self, timeout_s: float) -> bool:
+    def wait_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> bool:
         """Whether the state at the beginning has been read within `timeout_s` seconds; a refusal ends the wait."""
         self._decided.wait(timeout_s)
         return self._synced.is_set()
 
-    def require_synced(self, timeout_s: float) -> None:
+    def require_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> None:
         """Raise WatchRefusedError as soon as the server refuses, AdapterError where it says nothing for so long."""
         if self.wait_synced(timeout_s):
             return

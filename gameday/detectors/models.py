@@ -117,7 +117,7 @@ class Rule(_Model):
     note: str = Field(default="", max_length=1000)
     """What else a person should know: what the detector asks for, what it misses beside."""
     source: str = Field(min_length=1, max_length=500)
-    """Where this stands, like `research/gpu-health.md 2.8`."""
+    """Where this stands, like `docs/sources.md, NVSentinel`."""
 
     @property
     def quarantines(self) -> bool:

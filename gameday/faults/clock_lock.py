@@ -42,7 +42,8 @@ class ClockLockFault(Fault[ClockLockParameters]):
     summary: ClassVar[str] = "Locks one GPU's SM clock low: a straggler without any error"
     does_not_reach: ClassVar[str] = (
         "the memory clock, the kernel log, ECC and health counters: no detector looks for it by default "
-        "(research/gpu-health.md 2.7); a lock that was in force before is not given back, as NVML does not tell it"
+        "(docs/sources.md, Who notices what by default); a lock that was in force before is not given back, as NVML "
+        "does not tell it"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "SM clock under load and GEMM rate in QA",

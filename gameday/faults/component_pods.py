@@ -39,7 +39,7 @@ class Component(StrEnum):
 MAY_FREEZE = ("gameday.dev/may-freeze", "true")
 _NAME = "app.kubernetes.io/name"
 LABELS: dict[Component, tuple[tuple[str, str], ...]] = {
-    # The GPU operator's, the plain manifest's, the chart's (research/gpu-health.md 2.7 for `app`).
+    # The GPU operator's, the plain manifest's, the chart's (for `app`: docs/sources.md, GPU operator).
     Component.DEVICE_PLUGIN: (
         ("app", "nvidia-device-plugin-daemonset"),
         ("name", "nvidia-device-plugin-ds"),

@@ -19,7 +19,7 @@ from gameday.plan.fields import conflict
 from gameday.plan.models import FaultParameters
 
 _EVERY_S = 1.0
-"""Between two injections while held: research/gpu-health.md 2.1, as Azure's health agent tests itself."""
+"""Between two injections while held, as Azure's health agent tests itself (docs/sources.md, DCGM injection)."""
 _OFFSET_S = 2
 """dcgmi counts in whole seconds, so its default of 1 may be over at once; 2 outlasts the pause between injections."""
 _UNDO_OFFSET_S = 3
@@ -32,7 +32,7 @@ _ATTEMPTS = 3
 class Bounds:
     """One field: dcgm_fields.h's id, what may be injected, and the value that is its fault where one is known.
 
-    `acts`: who does what about it (research/gpu-health.md 2.1).
+    `acts`: who does what about it (docs/sources.md, DCGM fields).
     """
 
     id: int
@@ -86,7 +86,7 @@ FIELDS: dict[str, Bounds] = {
         1,
         999,
         None,
-        "DCGM fails all health watches for 48, 74, 79, 95, 119, 120 and 140; NVSentinel cordons for 79, 95 and 64",
+        "DCGM fails all health watches for 48, 74, 79, 95, 119, 120 and 140; NVSentinel cordons for 60, 64, 79 and 95",
         sampled=False,
     ),
     "DCGM_FI_DEV_PCIE_MAX_LINK_GEN": Bounds(235, "generation", 1, 8),
@@ -142,7 +142,7 @@ FIELDS: dict[str, Bounds] = {
     ),
     "DCGM_FI_DEV_GPU_RECOVERY_ACTION": Bounds(1523, "action", 0, 4, 1, "DCGM's health check fails the GPU"),
 }
-"""The fields of research/gpu-health.md 2.1, by the names that dcgm-exporter's metrics have. DCGM 4.6 renamed many and
+"""The fields of docs/sources.md, DCGM fields, by the names that dcgm-exporter's metrics have. DCGM 4.6 renamed many and
 keeps these as aliases; the id is what counts."""
 
 DcgmFieldName = StrEnum("DcgmFieldName", {name.removeprefix("DCGM_FI_DEV_"): name for name in FIELDS})  # type: ignore[misc]

@@ -39,8 +39,8 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
     Fragmentation is the allocator's and not the device's: the driver maps
     physical memory freely, so only the process that holds the memory sees the
     pieces, as a training framework does whose pool has reserved much more than
-    it uses (research/gpu-health.md 2.7). For everybody else both modes look
-    the same: there is no memory left.
+    it uses (docs/sources.md, Load, clocks and memory). For everybody else both
+    modes look the same: there is no memory left.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuMemoryParameters

@@ -10,7 +10,7 @@ from gameday.host.base import Host, HostError
 _PRIORITY = "<3>"
 """Facility 0, severity error, as the driver's; the kernel turns facility 0 of a user's write into LOG_USER."""
 MOST_REPEATS = 10
-"""In five seconds: printk's own rate limit for /dev/kmsg (research/gpu-health.md 2.2)."""
+"""In five seconds: printk's own rate limit for /dev/kmsg (docs/sources.md, printk and /dev/kmsg)."""
 NOTHING_TO_UNDO = "nothing to undo on the host: a kernel-log record stays until the ring buffer wraps or the node boots"
 
 

@@ -1,6 +1,6 @@
 """NCCL's variables that a team can get wrong: their values, what each costs, and where it shows.
 
-The table is research/gpu-health.md 2.5, from NCCL's own documentation.
+From NCCL's own documentation (docs/sources.md, NCCL variables).
 """
 
 from __future__ import annotations

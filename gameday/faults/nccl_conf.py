@@ -46,7 +46,7 @@ class NcclConfFault(Fault[NcclConfParameters]):
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's bus bandwidth",
         "bandwidth preflights, such as NVSentinel's, where they are switched on",
-        "no other detector: research/gpu-health.md section 8, row 18",
+        "no other detector (docs/sources.md, Who notices what by default)",
     )
 
     def claims(self, parameters: NcclConfParameters) -> tuple[Claim, ...]:

@@ -46,7 +46,7 @@ class InterfaceDownFault(Fault[InterfaceDownParameters]):
     summary: ClassVar[str] = "Takes one interface down"
     does_not_reach: ClassVar[str] = (
         "the InfiniBand port: `ip link set ib0 down` ends IP over InfiniBand and leaves the port LinkUp, so RDMA goes "
-        "on (research/gpu-health.md 2.6); the other end of an Ethernet cable, where the driver keeps the light on; DCGM"
+        "on (docs/sources.md, Networks); the other end of an Ethernet cable, where the driver keeps the light on; DCGM"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "NetworkInterfaceDown (node_exporter)",

@@ -39,7 +39,7 @@ class QdiscFault(Fault[P]):
         "the canary's pings over the interface",
         "NetworkRetransmissions, where TCP loses segments for minutes (node_exporter)",
         "gpud (network latency component)",
-        "no other detector: research/gpu-health.md section 8, row 17",
+        "no other detector (docs/sources.md, Who notices what by default)",
     )
 
     @abstractmethod

@@ -59,7 +59,7 @@ class NumaFault(Fault[NumaParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's own ratio of far to near, in this fault's evidence",
-        "no detector: research/gpu-health.md section 8, row 16",
+        "no detector (docs/sources.md, Who notices what by default)",
         "`nvidia-smi topo -m` and nvbandwidth, by hand",
     )
 

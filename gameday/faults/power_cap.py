@@ -39,7 +39,7 @@ class PowerCapFault(Fault[PowerCapParameters]):
     summary: ClassVar[str] = "Lowers one GPU's power limit, which slows down everything that runs on it"
     does_not_reach: ClassVar[str] = (
         "the kernel log, ECC and health counters: a cap is no error (clocks event reason 0x4 is in no detector's mask, "
-        "research/gpu-health.md 2.7); GPUs other than the target"
+        "docs/sources.md, Who notices what by default); GPUs other than the target"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "GEMM rate and power limit in QA",

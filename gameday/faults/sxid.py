@@ -37,7 +37,7 @@ class SxidParameters(FaultParameters):
     """The link that the line names; None: a line without one, which NVSentinel does not read."""
     form: Literal["kernel", "bare"] = "kernel"
     """`kernel: nvidia-nvswitch…`, which every log-based reader sees, or bare as the driver writes it: journald cuts
-    the name off a bare line that a user wrote, and NVSentinel misses it (research/gpu-health.md 2.2)."""
+    the name off a bare line that a user wrote, and NVSentinel misses it (docs/sources.md, Who reads which line)."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
     """How many times the line is written; ten in five seconds is printk's own rate limit."""
 

@@ -15,7 +15,7 @@ from gameday.xid.catalogue import xids
 from gameday.xid.lines import Form, format_xid
 
 _READ_BY_DCGM = frozenset({79, 119, 120})
-"""DCGM 4.6 parses these from the kernel log, in the bare form only (research/gpu-health.md 2.2)."""
+"""DCGM 4.6 parses these from the kernel log, in the bare form only (docs/sources.md, Who reads which line)."""
 
 
 class XidParameters(FaultParameters):
@@ -25,7 +25,7 @@ class XidParameters(FaultParameters):
     gpu: int | None = Field(default=None, ge=0, le=63)
     """NVML index of the GPU the line names; None: the one the run chose."""
     form: Form = Form.KERNEL
-    """How the line is written: which form a detector sees is in research/gpu-health.md 2.2."""
+    """How the line is written: which form a detector sees is in docs/sources.md, Who reads which line."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
     """How many times the line is written; ten in five seconds is printk's own rate limit."""
 

@@ -23,19 +23,20 @@ from gameday.guard.preview import warnings
 from gameday.guard.rights import needed
 from gameday.guard.survey import choose
 from gameday.ledger.lease import CLUSTER_LEASE, holder_of, read_lease
-from gameday.ledger.ledger import stored_ledgers
+from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.ledger.undo import last_word
 from gameday.plan.models import ExpectedAlert
 from gameday.run.agents import AGENT_STARTS_WITHIN, RESET_FIX, forbids_reset, mark_task
 from gameday.run.context import Run
 from gameday.run.leaving import pods_to_drain
+from gameday.run.left_over import node_only
 from gameday.run.stop import RefusedError
 
 # A kernel log may be silent for long, but a node that wrote nothing for a day into the store has no shipper.
 _LOG_LOOK_BACK = timedelta(hours=24)
 # What a run's own bounds bear: chains are timed by several clocks, and the report names a drift above half a second.
 _CLOCKS_APART_S = 1.0
-_SYNCED_WITHIN_S = 10.0
+_GONE_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,22 @@ def _cluster(run: Run) -> Iterator[Check]:
     fix = f"wait for run {held.holder}, or `gameday reap` if it is dead" if held else ""
     yield Check("kubernetes", "no other game-day", held is None, str(held) if held else "nobody holds the lease", fix)
     ledgers = stored_ledgers(run.kubernetes)
-    open_runs = [ledger.header.run_id for ledger in ledgers.ledgers if ledger.open_entries()]
+    left_open = [(one.header.run_id, entry) for one in ledgers.ledgers for entry in one.open_entries()]
+    reasons = node_only(run.kubernetes, [entry for _, entry in left_open])
+    open_runs = dict.fromkeys(run_id for (run_id, _), why in zip(left_open, reasons, strict=True) if not why)
     left = [f"open: {', '.join(open_runs)}"] if open_runs else []
     left += [f"unreadable: {', '.join(ledgers.unreadable_parts)}"] if ledgers.unreadable_parts else []
     fix = "gameday reap, which says what is in its way" if left else ""
-    yield Check("kubernetes", "nothing left to undo", not left, "; ".join(left) or "no ledger holds an open entry", fix)
+    nothing = "only what keeps runs off single nodes" if left_open else "no ledger holds an open entry"
+    yield Check("kubernetes", "nothing left to undo", not left, "; ".join(left) or nothing, fix)
+    for (run_id, entry), why in zip(left_open, reasons, strict=True):
+        if why:
+            fix = (
+                "`gameday reap` when that is over; of a node that never comes back: "
+                f"kubectl -n {run.profile.namespace} delete configmap {ledger_name(run_id)}; until then it is no target"
+            )
+            detail = f"{why}; run {run_id} left open: {entry.act}"
+            yield Check("kubernetes", f"{entry.node} is clean", None, detail, fix)
     fix = f"take it out, then kubectl -n {run.profile.namespace} delete that configmap; until then it is no target"
     for node, why in ledgers.dirty_nodes.items():
         yield Check("kubernetes", f"{node} is clean", None, why, fix)
@@ -243,7 +255,7 @@ def _agent_by_pod(run: Run) -> Iterator[Check]:
         security=security_of(task),
     )
     with PodFollower(run.kubernetes, run.id) as pods:
-        pods.wait_synced(_SYNCED_WITHIN_S)
+        pods.wait_synced()
         sent = datetime.now(UTC)
         run.kubernetes.create_pod(manifest)
         try:
@@ -254,7 +266,7 @@ def _agent_by_pod(run: Run) -> Iterator[Check]:
             log = run.kubernetes.pod_log(name) if outcome and task.reset_gpu is not None else ""
         finally:
             uid = run.kubernetes.delete_pod(name)
-            pods.wait_gone(name, uid, _SYNCED_WITHIN_S)
+            pods.wait_gone(name, uid, _GONE_WITHIN_S)
     image = run.profile.agent_image
     if not ended or outcome is None:
         state = f"{pod.phase} {pod.reason}".strip() if pod else "never seen"

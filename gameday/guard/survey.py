@@ -11,7 +11,8 @@ from gameday.cluster.profile import ClusterProfile
 from gameday.history.journal import Journal
 from gameday.ledger.ledger import stored_ledgers
 from gameday.plan.load import LoadedPlan
-from gameday.run.context import Run, Servers
+from gameday.run.context import Run
+from gameday.run.opened import Servers
 from gameday.run.targets import choose_targets
 
 
@@ -25,12 +26,12 @@ def surveying(run_id: str, loaded: LoadedPlan, profile: ClusterProfile) -> Itera
         journal = Journal(Path(folder) / "history.jsonl")
         run = Run(run_id, Path(folder), loaded, profile, journal)
         try:
-            run.servers = Servers(profile)
+            run.opened.servers = Servers(profile)
             yield run
         finally:
             run.stop_following()
-            if hasattr(run, "servers"):
-                run.servers.close()
+            if run.opened.servers:
+                run.opened.servers.close()
             journal.close()
 
 

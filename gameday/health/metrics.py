@@ -11,7 +11,7 @@ from gameday.xid.lines import KernelEvent, Kind
 _PREFIX = "gameday_health"
 UNKNOWN_NODE = "unknown node"
 """Why a line is ignored that is of no node of this cluster, as far as its label says."""
-# From a tail's own latency to the ceiling NVIDIA's acceptance tests allow for a cordon, 120 s (research 0, fact 9).
+# From a tail's own latency to the 120 s NVSentinel's acceptance tests allow for a cordon (docs/sources.md, NVSentinel).
 _DECISION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 

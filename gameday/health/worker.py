@@ -34,8 +34,9 @@ RETRY_S = (0.25, 10.0)
 """The pause after a first failure, and the longest; doubled in between."""
 
 _HELD = 1000
-# The brake: half of the cluster's nodes within five minutes, as NVSentinel's breaker (research 1.2). So many at once
-# are a wrong log more often than broken GPUs. Four are always allowed (our choice), as half of a few is soon reached.
+# The brake: half of the cluster's nodes within five minutes, as NVSentinel's breaker (docs/sources.md, NVSentinel).
+# So many at once are a wrong log more often than broken GPUs. Four are always allowed (our choice), as half of a few is
+# soon reached.
 _BRAKE_WINDOW = timedelta(minutes=5)
 _BRAKE_SHARE = 0.5
 _BRAKE_LEAST = 4

@@ -6,6 +6,7 @@ Absent data is an absent row, never 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -43,6 +44,11 @@ SCHEMAS: dict[str, dict[str, str]] = {
 
 def empty(name: str) -> pd.DataFrame:
     """A frame of the right columns and types with no rows."""
+    return _empty(name).copy()
+
+
+@cache
+def _empty(name: str) -> pd.DataFrame:
     return pd.DataFrame({column: pd.Series(dtype=dtype) for column, dtype in SCHEMAS[name].items()})
 
 

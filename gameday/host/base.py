@@ -152,7 +152,7 @@ class Host(Protocol):
     """Every method raises HostError, and nothing else, when the host says no."""
 
     def write_kernel_log(self, record: str) -> None:
-        """One record, `<N>` priority prefix included; at most 976 bytes (research/gpu-health.md 2.2)."""
+        """One record, `<N>` priority prefix included; at most 976 bytes (docs/sources.md, printk and /dev/kmsg)."""
 
     def read_kernel_log(self) -> list[str]:
         """The ring buffer's messages, oldest first, each with its `[seconds.micros] ` stamp as dmesg prints it."""

@@ -1,7 +1,7 @@
 """The bytes of /dev/kmsg: what may be written as one record, and how a record that is read is shown.
 
 Format: the kernel's Documentation/ABI/testing/dev-kmsg, summed up in
-research/gpu-health.md 2.2.
+docs/sources.md, printk and /dev/kmsg.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from gameday.host.base import HostError
 
 MAX_RECORD_BYTES = 976
-"""PRINTKRB_RECORD_MAX (1024) less the 48 bytes an older kernel keeps for its own prefix (gpu-health.md 2.2)."""
+"""PRINTKRB_RECORD_MAX (1024) less the 48 bytes an older kernel keeps for its own prefix."""
 
 _PRIORITY = re.compile(r"<\d{1,3}>")
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")

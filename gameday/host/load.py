@@ -86,7 +86,7 @@ def _gemm(cupy: ModuleType, seconds: float, size: int) -> tuple[float, int]:
 
 
 def _copy(cupy: ModuleType, seconds: float, size: int) -> float:
-    """GB/s; every byte counts twice, once read and once written, as the published figures do (gpu-health.md 5.4)."""
+    """GB/s; every byte counts twice, read and written, as in the published figures (docs/sources.md, H100 figures)."""
     source = cupy.zeros(size, dtype=cupy.uint8)
     target = cupy.empty_like(source)
     busy, copies = 0.0, 0

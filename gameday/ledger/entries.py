@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -48,9 +49,21 @@ class RestoreNode(_Model):
     unschedulable: bool | None = Field(
         description="what the cordon is set to; None leaves it alone: neither the plan nor we cordon this node"
     )
+    awaited: tuple[str, ...] = Field(default=(), description="keys of the taints that the plan expects of the detector")
+    within: timedelta = Field(default=timedelta(), description="the detector's time by the plan, from the fault on")
+    until: AwareDatetime | None = Field(
+        default=None, description="when that time is over, once somebody knows who ended the fault before"
+    )
 
     def unwanted(self, taint: Taint) -> bool:
         return taint.key in self.keys
+
+    def came(self, node: NodeSnapshot) -> bool:
+        """Whether all that the plan expects of the detector is there; where it expects nothing, whether anything is."""
+        keys = {taint.key for taint in node.taints}
+        if self.awaited or self.unschedulable is False:
+            return keys >= set(self.awaited) and (self.unschedulable is None or node.unschedulable)
+        return not keys.isdisjoint(self.keys)
 
     def fits(self, node: NodeSnapshot) -> bool:
         """Whether the node is as this would have it."""

@@ -167,6 +167,11 @@ class Ledger:
             return Cleanliness.DIRTY
         return Cleanliness.CLEAN if set(found) <= {Cleanliness.CLEAN} else Cleanliness.UNKNOWN
 
+    def injectors_on(self, node: str) -> list[str]:
+        """The pods of the faults that were meant for a node."""
+        faults = (entry.undo for entry in self._entries.values() if entry.node == node)
+        return [fault.pod for fault in faults if isinstance(fault, TakeOutFault)]
+
     def all_clean(self) -> bool:
         return all(entry.settled is Cleanliness.CLEAN for entry in self._entries.values())
 

@@ -23,9 +23,9 @@ from gameday.history.events import Cleanliness
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, TakeOutFault, Undo
 from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases, delete_lease, is_ours, lives_under
 from gameday.ledger.ledger import Ledger, StoredLedger, StoredLedgers, still_in, stored_ledgers
-from gameday.ledger.undo import undo_entry
+from gameday.ledger.still_to_come import quarantine_until
+from gameday.ledger.undo import Undone, undo_entry
 
-_SYNCED_WITHIN_S = 10.0
 STRAY = "stray"
 """The entry of a pod that no ledger names."""
 
@@ -205,7 +205,7 @@ def _sweep(kubernetes: Kubernetes, run_id: str, pod: Any) -> Reaped:
     now, node, undo = datetime.now(UTC), pod.spec.node_name, _undo_of_stray(pod)
     entry = Entry(id=STRAY, seq=0, act="make what no ledger names", node=node, undo=undo, expires=now)
     with PodFollower(kubernetes, run_id) as followed:
-        followed.wait_synced(_SYNCED_WITHIN_S)
+        followed.wait_synced()
         done = undo_entry(kubernetes, entry, run_id, followed)
     return Reaped(run_id, entry, done.cleanliness, done.evidence)
 
@@ -228,7 +228,7 @@ def _reap_one(kubernetes: Kubernetes, stored: StoredLedger, lost: list[str] | tu
     found = [Reaped(run_id, entry, Cleanliness.DIRTY, entry.evidence) for entry in dirty]
     if to_undo := stored.open_entries():
         with PodFollower(kubernetes, run_id) as pods:
-            pods.wait_synced(_SYNCED_WITHIN_S)
+            pods.wait_synced()
             found += [_undo(kubernetes, ledger, entry, pods) for entry in to_undo if not lost]
     if ledger.all_clean() and not stored.unreadable:
         ledger.delete()
@@ -237,9 +237,12 @@ def _reap_one(kubernetes: Kubernetes, stored: StoredLedger, lost: list[str] | tu
 
 def _undo(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollower) -> Reaped:
     """A ledger that cannot be written costs the next entry nothing: this one stays open and is undone again."""
-    run_id = ledger.header.run_id
+    run_id, until = ledger.header.run_id, quarantine_until(kubernetes, ledger, entry, pods)
     done = undo_entry(kubernetes, entry, run_id, pods, ledger=ledger)
     try:
+        if until and done.cleanliness is Cleanliness.CLEAN:
+            entry, done = _kept_open(entry, done, until)
+            ledger.learn(entry, entry.undo)
         ledger.settle(entry, done.cleanliness, "reaper", done.evidence)
         ledger.flush()
     except KubernetesError as error:
@@ -247,3 +250,13 @@ def _undo(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollowe
         if error.status != 404:
             return Reaped(run_id, entry, Cleanliness.UNKNOWN, (*done.evidence, str(error)))
     return Reaped(run_id, entry, done.cleanliness, done.evidence)
+
+
+def _kept_open(entry: Entry, done: Undone, until: datetime) -> tuple[Entry, Undone]:
+    """A node that its detector may still quarantine, so that the next reap takes off what came meanwhile."""
+    why = (
+        f"the plan lets the detector quarantine {entry.node} until {until:%H:%M:%S} UTC, although the fault is out: "
+        "`gameday reap` after that takes off what came"
+    )
+    kept = entry.model_copy(update={"undo": entry.undo.model_copy(update={"until": until})})
+    return kept, Undone(Cleanliness.UNKNOWN, (why, *done.evidence))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -22,8 +22,9 @@ from gameday.history.events import Cleanliness
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault
 from gameday.ledger.ledger import Ledger
 
-# After a signal an undo has to end inside the 30 s Prefect grants a cancelled run (research/prefect.md). An agent that
-# needs longer goes on by itself (its grace is 60 s), the entry stays open, and the reaper looks at it later.
+# After a signal an undo has to end inside the 30 s Prefect grants a cancelled run (docs/sources.md, Prefect: cancel,
+# kill, lost server). An agent that needs longer goes on by itself (its grace is 60 s), the entry stays open, and the
+# reaper looks at it later.
 _GONE_WITHIN_S = 15.0
 _SECOND_AGENT_DEADLINE = timedelta(seconds=60)
 # As long as the first agent had to start (run/agents.py), for it may have to wait for its image as well.
@@ -92,6 +93,18 @@ def last_word(pods: PodFollower, name: str) -> Outcome | None:
     """What the agent in the pod said when it ended; None where it said nothing that can be read."""
     seen = pods.seen(name)
     return Outcome.parse(seen.termination) if seen and seen.termination else None
+
+
+def went_in(pods: PodFollower, injector: str) -> datetime | None:
+    """When the fault of an injector went in that has ended; None where it did not, or where no such pod was seen.
+
+    One that was ended while it started tells it in its last word; of one that left none nothing is known but that its
+    fault is not in after now.
+    """
+    word = last_word(pods, injector)
+    if word and word.written_at:
+        return word.written_at
+    return datetime.now(UTC) if (word.evidence if word else pods.seen(injector)) else None
 
 
 def _verified(ok: bool, done: str, left: str) -> Undone:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeGuard
 
 from gameday.cluster.alertmanager import Matcher
-from gameday.cluster.prometheus import ActiveAlert
-from gameday.history.events import AlertSeen, Hop
+from gameday.cluster.prometheus import ActiveAlert, Series
+from gameday.history.events import AlertSeen, FaultInjected, Hop
 from gameday.plan.models import ExpectedAlert
 from gameday.run.context import Run
 
@@ -62,6 +62,37 @@ def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen
             run.note(known.model_copy(update={"state": "resolved", "at": datetime.now(UTC)}))
     run.alerts = active
     return list(active.values())
+
+
+def note_missed_alerts(run: Run, series: list[Series]) -> None:
+    """Note what Prometheus stored as firing and no look saw so: it came and went in between. Raises AdapterError."""
+    history = run.journal.history()
+    known = {seen.label_set for seen in history.of(AlertSeen) if seen.state == "firing"}
+    injected = min((f.written_at for f in history.of(FaultInjected)), default=datetime.now(UTC))
+    wanted, missed = wanted_of(run), []
+    for one in series:
+        labels = {key: value for key, value in one.labels.items() if key != "alertstate"}
+        if one.labels.get("alertstate") != "firing" or not one.points or json.dumps(labels, sort_keys=True) in known:
+            continue
+        if siblings_alert(run, labels.get("alertname", ""), node_of(run, labels)):
+            continue
+        name, node, first, last = labels.get("alertname", ""), node_of(run, labels), one.points[0][0], one.points[-1][0]
+        seen = AlertSeen(
+            alert=name,
+            state="firing",
+            labels=labels,
+            node=node,
+            expected=(name, node) in wanted,
+            at=first,
+            at_baseline=first < injected,
+            background=is_background(run, name, node),
+        )
+        missed.append((seen, last))
+    active = {json.dumps(alert.labels, sort_keys=True) for alert in run.servers.prometheus.alerts()} if missed else ()
+    for seen, last in missed:
+        run.note(seen)
+        if seen.label_set not in active:
+            run.note(seen.model_copy(update={"state": "resolved", "at": last}))
 
 
 def wanted_of(run: Run) -> set[tuple[str, str | None]]:

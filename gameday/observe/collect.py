@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from functools import partial
 
 import pandas as pd
 
 from gameday.cluster.http import AdapterError
-from gameday.cluster.prometheus import Series
-from gameday.history.events import AlertSeen, FaultInjected, FrameRead, GpusIdentified
+from gameday.history.events import FrameRead, GpusIdentified
 from gameday.history.frames import Frames, conform
-from gameday.observe.alerts import is_background, node_of, siblings_alert, wanted_of
+from gameday.observe.alerts import node_of, note_missed_alerts
 from gameday.observe.dcgm import METRICS, gpus_of
 from gameday.observe.metrics import metrics_frame
 from gameday.observe.stored import Stored, stored
@@ -66,7 +64,7 @@ def _metrics(run: Run, start: datetime, end: datetime) -> tuple[Stored, pd.DataF
 
 def _alerts(run: Run, start: datetime, end: datetime) -> tuple[Stored, pd.DataFrame]:
     found = stored(run.servers.prometheus, ("ALERTS",), "", start, end)
-    _note_missed(run, found.series)
+    note_missed_alerts(run, found.series)
     rows: list[dict[str, object]] = [
         {
             "time": pd.Timestamp(at),
@@ -79,37 +77,6 @@ def _alerts(run: Run, start: datetime, end: datetime) -> tuple[Stored, pd.DataFr
         for at, _ in one.points
     ]
     return found, conform("alerts", rows)
-
-
-def _note_missed(run: Run, series: list[Series]) -> None:
-    """Alerts that came and went between our looks still belong into the history."""
-    history = run.journal.history()
-    known = {seen.label_set for seen in history.of(AlertSeen) if seen.state != "resolved"}
-    injected = min((f.written_at for f in history.of(FaultInjected)), default=datetime.now(UTC))
-    wanted, missed = wanted_of(run), []
-    for one in series:
-        labels = {key: value for key, value in one.labels.items() if key != "alertstate"}
-        if one.labels.get("alertstate") != "firing" or not one.points or json.dumps(labels, sort_keys=True) in known:
-            continue
-        if siblings_alert(run, labels.get("alertname", ""), node_of(run, labels)):
-            continue
-        name, node, first, last = labels.get("alertname", ""), node_of(run, labels), one.points[0][0], one.points[-1][0]
-        seen = AlertSeen(
-            alert=name,
-            state="firing",
-            labels=labels,
-            node=node,
-            expected=(name, node) in wanted,
-            at=first,
-            at_baseline=first < injected,
-            background=is_background(run, name, node),
-        )
-        missed.append((seen, last))
-    active = {json.dumps(alert.labels, sort_keys=True) for alert in run.servers.prometheus.alerts()} if missed else ()
-    for seen, last in missed:
-        run.note(seen)
-        if seen.label_set not in active:
-            run.note(seen.model_copy(update={"state": "resolved", "at": last}))
 
 
 def _logs(run: Run, start: datetime, end: datetime) -> pd.DataFrame:

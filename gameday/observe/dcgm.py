@@ -1,7 +1,7 @@
 """Which dcgm-exporter series a run keeps, and whose GPUs they are by their labels.
 
 The rehearsal at scale scrapes no more than these series and the rules'. Labels are
-dcgm-exporter's own (research/gpu-health.md 7.6).
+dcgm-exporter's own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from gameday.history.events import GpuIdentity
 
-# What a person wants to see of a GPU around a fault; DCGM field names (research/gpu-health.md 7.6).
+# What a person wants to see of a GPU around a fault; DCGM field names (docs/sources.md, dcgm-exporter).
 METRICS = (
     "DCGM_FI_DEV_GPU_TEMP",
     "DCGM_FI_DEV_POWER_USAGE",

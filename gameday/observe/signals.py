@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Protocol
 
 from gameday.checks import allocatable, conditions, cordon, kube_events, labels
+from gameday.checks.arrival import Sighting
 from gameday.history.events import NodeSnapshot, SignalUnwatched
 from gameday.history.journal import History
+from gameday.observe.in_time import await_in_time
 from gameday.plan.fields import format_duration
 from gameday.plan.models import ExpectedCondition
 from gameday.run.context import Run
 from gameday.run.steps import StepResult
 
-Sightings = Callable[[History, str], Sequence[object]]
+
+class Sightings(Protocol):
+    """What finds in a history where something was seen of a node."""
+
+    def __call__(self, history: History, node: str) -> Sequence[Sighting]: ...
 
 
 def already_there(run: Run, seen: NodeSnapshot) -> list[str]:
@@ -33,18 +40,13 @@ def already_there(run: Run, seen: NodeSnapshot) -> list[str]:
 
 
 def await_cordon(run: Run, result: StepResult, node: str) -> bool:
-    """Whether the node is cordoned within the plan's bound, or need not be."""
+    """Whether the node was cordoned, or need not be; too late breaks the step."""
     expected = run.plan.expect.cordoned
     if expected is None:
         return True
 
-    def cordoned() -> bool | None:
-        return bool(cordon.sightings(run.journal.history(), node)) or None
-
-    if run.wait(f"{node} to be cordoned", run.left_of(expected.within, node), cordoned):
-        return True
-    result.broken(f"{node} was not cordoned within {format_duration(expected.within)}")
-    return False
+    cordons = partial(cordon.sightings, node=node)
+    return await_in_time(run, result, f"the cordon of {node}", expected.within, node, cordons)
 
 
 def await_signals(run: Run, result: StepResult, node: str) -> None:
@@ -53,13 +55,8 @@ def await_signals(run: Run, result: StepResult, node: str) -> None:
     for what, within, sightings, signal in _awaited(run):
         if signal in unwatched:
             result.unknown(f"{what} of {node}: {unwatched[signal]}")
-            continue
-
-        def there(sightings: Sightings = sightings) -> bool | None:
-            return bool(sightings(run.journal.history(), node)) or None
-
-        if not run.wait(f"{what} of {node}", run.left_of(within, node), there):
-            result.broken(f"{what} of {node} was not seen within {format_duration(within)}")
+        else:
+            await_in_time(run, result, f"{what} of {node}", within, node, partial(sightings, node=node))
 
 
 def signal_bounds(run: Run) -> list[timedelta]:

@@ -1,7 +1,7 @@
 """What a plan expects of a canary job: the signal of faults that slow work down and break nothing.
 
 No metric and no log line tells of a wrong NCCL variable or a slow interface
-(research/gpu-health.md section 8, rows 17 and 18): only work does. The canary
+(docs/sources.md, Who notices what by default): only work does. The canary
 is that work, measured before, during and after the fault; its bounds are
 shares of what it measured before, so that one plan fits every machine.
 """

@@ -355,7 +355,7 @@ class QaFloors(PlanModel):
     memory_free_mib: int | None = Field(default=None, gt=0)
     """GPU memory that must be free beside what runs there, MiB per GPU."""
     temperature_max_c: float | None = Field(default=93, gt=0, allow_inf_nan=False)
-    """GPU temperature ceiling, degrees Celsius (93: research/gpu-health.md 5.5, CCH's warning level)."""
+    """GPU temperature ceiling, degrees Celsius (93: where Azure's agent warns, docs/sources.md, Pass criteria)."""
 
     @property
     def need_load(self) -> bool:

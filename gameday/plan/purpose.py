@@ -13,7 +13,7 @@ _Line = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class Goal(StrEnum):
-    """Gremlin's kinds of game-day (research/chaos-platforms.md 4.4)."""
+    """Gremlin's kinds of game-day, by its public API."""
 
     EXPLORE = "explore"
     TRAIN = "train"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ _MOST_EXAMPLES = 5
 
 @dataclass(frozen=True)
 class Episode:
-    """One stretch in which a series had samples. `open_end`: it still had them at the window's end."""
+    """One stretch in which a series had samples. `open_end`: it still had them at the window's end, or nobody was there
+    to say that it had not."""
 
     labels: dict[str, str]
     start: datetime
@@ -64,10 +66,11 @@ def node_alerts(
     return _told(episodes(([series] for series in found.values()), end), node, start)
 
 
-def episodes(told: Iterable[Sequence[Series]], end: datetime) -> list[Episode]:
+def episodes(told: Iterable[Sequence[Series]], end: datetime, spoke: Sequence[datetime] | None = None) -> list[Episode]:
     """What one or several series tell of one thing, cut where all of them pause; oldest first, with the first's labels.
 
-    The usual interval is the longest among the series': two that are scraped by turns have none in common.
+    The usual interval is the longest among the series': two that are scraped by turns have none in common. `spoke`:
+    when their exporter told anything, in order; what it passes over by saying nothing at all has not ended.
     """
     found = []
     for of_one in told:
@@ -75,12 +78,18 @@ def episodes(told: Iterable[Sequence[Series]], end: datetime) -> list[Episode]:
         every = max((_interval(one) for one in of_one if len(one.points) > 1), default=_UNKNOWN_INTERVAL)
         begun = 0
         for i, at in enumerate(times):
-            if i + 1 < len(times) and times[i + 1] - at <= _GAP_FACTOR * every:
+            until = times[i + 1] if i + 1 < len(times) else end
+            goes_on = until - at <= _GAP_FACTOR * every or (spoke is not None and not between(spoke, at, until))
+            if goes_on and i + 1 < len(times):
                 continue
-            open_end = end - at <= _GAP_FACTOR * every
-            found.append(Episode(dict(of_one[0].labels), times[begun], at, every, open_end))
+            found.append(Episode(dict(of_one[0].labels), times[begun], at, every, open_end=goes_on))
             begun = i + 1
     return sorted(found, key=lambda episode: episode.start)
+
+
+def between(times: Sequence[datetime], after: datetime, before: datetime) -> bool:
+    """Whether any of the ordered times lies between the two."""
+    return bisect_right(times, after) < bisect_left(times, before)
 
 
 def _interval(series: Series) -> timedelta:

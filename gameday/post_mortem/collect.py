@@ -46,7 +46,7 @@ from gameday.post_mortem.alerts import alerts_elsewhere, node_alerts, silences_o
 from gameday.post_mortem.incident import INCIDENT_FILE, Elsewhere, Incident, SilenceSeen, Source, SourceState
 from gameday.post_mortem.kernel_log import NodeLog, lines_elsewhere, node_log
 from gameday.post_mortem.node import merged_taints, node_events, node_now, taint_history
-from gameday.run.context import Servers
+from gameday.run.opened import Servers
 
 _STAMP = timedelta(seconds=1)
 """Kubernetes' time stamps have whole seconds."""

@@ -13,7 +13,7 @@ from kubernetes import client
 from gameday.cluster.kubernetes import Kubernetes, decided_at, snapshot, taint_manager, taints_of, taints_written_at
 from gameday.cluster.prometheus import Prometheus, Series
 from gameday.history.events import Event, Hop, HopSeen, KubernetesEventSeen, NodeSeen, Taint, TaintSeen
-from gameday.post_mortem.alerts import episodes
+from gameday.post_mortem.alerts import between, episodes
 
 _PAGE = 500
 _NAMESPACE = "default"
@@ -76,22 +76,27 @@ def _event(node: str, event: Any) -> KubernetesEventSeen | None:
 def taint_history(prometheus: Prometheus, node: str, start: datetime, end: datetime) -> list[TaintSeen]:
     """When taints came and went, by kube-state-metrics; nothing where it is not scraped. Raises AdapterError.
 
-    One that was there when the window began is marked `at_baseline`. A restart of
-    kube-state-metrics begins new series, which are the same taints.
+    One that was there when the window began, or when kube-state-metrics first
+    spoke in it, is marked `at_baseline`. A restart of kube-state-metrics begins new
+    series, which are the same taints; while it says nothing of the node at all, no
+    taint comes or goes.
     """
-    selector = f"kube_node_spec_taint{{node={json.dumps(node)}}}"
+    named = f"{{node={json.dumps(node)}}}"
+    spoke = sorted(
+        at for one in prometheus.stored_samples(f"kube_node_info{named}", end - start, end) for at, _ in one.points
+    )
     of_taint: dict[Taint, list[Series]] = defaultdict(list)
-    for series in prometheus.stored_samples(selector, end - start, end):
+    for series in prometheus.stored_samples(f"kube_node_spec_taint{named}", end - start, end):
         of_taint[_taint(series.labels)].append(series)
     told: list[TaintSeen] = []
-    for stretch in episodes(of_taint.values(), end):
+    for stretch in episodes(of_taint.values(), end, spoke):
         seen = TaintSeen(
             node=node,
             taint=_taint(stretch.labels),
             present=True,
             manager="kube-state-metrics",
             at=stretch.start,
-            at_baseline=stretch.stood_at(start),
+            at_baseline=stretch.stood_at(start) or not between(spoke, start, stretch.start),
         )
         told.append(seen)
         if not stretch.open_end:

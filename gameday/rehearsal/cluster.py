@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,14 +21,14 @@ from ruamel.yaml import YAML
 from gameday.cluster.profile import ClusterProfile
 from gameday.detectors.models import DetectorProfile
 from gameday.faults.registry import parameter_models
-from gameday.rehearsal.children import Child, ChildError
-from gameday.rehearsal.folder import STATE, FolderHeldError, HeldFolder
+from gameday.rehearsal.children import Child
+from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.programs import find_programs
 from gameday.rehearsal.observability import alertmanager_program, prometheus_program, scrape_jobs
 from gameday.rehearsal.ports import free_ports
 from gameday.rehearsal.prefect_server import begin_with_template, keep_template, server_argv, server_environment
-from gameday.rehearsal.programs import ProgramMissingError
-from gameday.rehearsal.seed import Seeder, SeedError, seeding
+from gameday.rehearsal.seed import Seeder, seeding
+from gameday.rehearsal.startup import told_as_start_errors
 
 _PYTHON_STARTS_WITHIN_S = 60.0
 _PROGRAM_STARTS_WITHIN_S = 60.0
@@ -64,10 +63,6 @@ class Size:
     gpus: int = 8
     spare: int = 0
     """So many nodes' worth of training work is left out, so that what many game-days evict at once has a place."""
-
-
-class RehearsalError(Exception):
-    """The rehearsal could not be started; the message says which part, why, and where its log is."""
 
 
 class RehearsalCluster:
@@ -138,19 +133,12 @@ class RehearsalCluster:
         child.start()
 
     def start(self) -> None:
-        """Start every process and wait until it serves. Raises RehearsalError; the caller then owes an `end`."""
-        try:
+        """Start every process and wait until it serves. Raises StartError; the caller then owes an `end`."""
+        with told_as_start_errors(
+            self.folder, "rehearsal", holder="another rehearsal", about_files="the rehearsal's folder: "
+        ):
             self._held = HeldFolder(self.folder)
             self._start()
-        except (ChildError, ProgramMissingError, SeedError) as error:
-            raise RehearsalError(str(error)) from None
-        except FolderHeldError as error:
-            raise RehearsalError(
-                f"another rehearsal (process {error.pid}) runs in {self.folder};"
-                f" `gameday rehearsal down --folder {shlex.quote(str(self.folder))}` ends it"
-            ) from None
-        except OSError as error:
-            raise RehearsalError(f"the rehearsal's folder: {error.filename}: {error.strerror}") from None
 
     def _start(self) -> None:
         """The slowest first, and whatever needs nothing of the others beside them."""

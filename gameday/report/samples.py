@@ -73,8 +73,8 @@ class Statistics(BaseModel):
 
 
 def node_samples(run: Run, node: str | None) -> NodeSamples:
-    frame = run.frames.metrics
-    mine: pd.DataFrame = frame[(frame["node"] == (node or "")) & frame["time"].notna()]
+    mine = run.metrics_of(node or "")
+    mine = mine[mine["time"].notna()]
     finite = np.isfinite(mine["value"].to_numpy())
     kept: pd.DataFrame = mine[finite]
     times: pd.Series[pd.Timestamp] = kept["time"]

@@ -38,6 +38,11 @@ RESET_FIX = (
     "set monitors aside for the run (GPU operator: the node's labels nvidia.com/gpu.deploy.*), or give the plan "
     "recover.remediation: reboot"
 )
+# Where admission does not know the class of the GPU pods that go through the scheduler.
+PRIORITY_CLASS_FIX = (
+    "kubectl apply -f deploy/rbac/priority.yaml, or set canary_priority_class in the cluster profile to a class of the "
+    "cluster's that preempts nobody"
+)
 
 SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask
 
@@ -109,6 +114,8 @@ def agent_manifest(run: Run, name: str, task: SentTask, deadline: timedelta) -> 
         deadline=deadline,
         security=security_of(task),
         gpus=task.gpus if isinstance(task, CanaryTask) else 0,
+        # The first pod of a run: admission refuses it where the class is missing that the canaries come to need.
+        priority_class=run.probe.priority_class if isinstance(task, MarkTask) else None,
     )
 
 

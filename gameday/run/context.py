@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kubernetes.informer import ADDED, DELETED
 
-from gameday.cluster.alertmanager import Alertmanager
-from gameday.cluster.http import AdapterError, CallCounter
+from gameday.cluster.http import AdapterError
 from gameday.cluster.kubernetes import (
     REASON_ANNOTATION,
     GpuPod,
@@ -23,15 +22,12 @@ from gameday.cluster.kubernetes import (
     snapshot,
     taint_manager,
 )
-from gameday.cluster.loki import Loki
 from gameday.cluster.manifests import RUN_LABEL, Probe
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
-from gameday.cluster.prometheus import Prometheus
 from gameday.cluster.watch import Follower
 from gameday.history.events import (
     AlertSeen,
-    ApiCost,
     Cleanliness,
     CordonSeen,
     Event,
@@ -58,6 +54,7 @@ from gameday.ledger.undo import undo_entry
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
 from gameday.run.member import SeasonMember
+from gameday.run.opened import Opened, Servers
 from gameday.run.pod_states import PodStates
 from gameday.run.seen import NodeEvents, NodeView, changes, view_before, view_of
 from gameday.run.stop import Abort
@@ -65,46 +62,11 @@ from gameday.run.stop import Abort
 T = TypeVar("T")
 # An entry expires this long after its fault's own deadline: the agent, who is first, must have had its chance.
 EXPIRY_MARGIN = timedelta(seconds=30)
-_SYNCED_WITHIN_S = 10.0
 # A watch that its server closed is open again within one back-off; one that is down for longer shows an old state.
 _MAY_BE_DOWN_S = 5.0
 _EVENTS_NAMESPACE = "default"
 # Our controller takes its reason off a node one or two requests after the taint is gone.
 _TIDIED_WITHIN_S = 5.0
-
-
-class Servers:
-    """The adapters of one run, opened together and closed together."""
-
-    def __init__(self, profile: ClusterProfile) -> None:
-        self.kubernetes = Kubernetes(profile)
-        self.prometheus = Prometheus(profile.prometheus)
-        self.alertmanager = Alertmanager(profile.alertmanager)
-        self.loki = Loki(profile)
-
-    def close(self) -> None:
-        for server in (self.prometheus, self.alertmanager, self.loki, self.kubernetes):
-            server.close()
-
-    def costs(self) -> list[ApiCost]:
-        """What each server has been asked so far."""
-        counters: list[tuple[Literal["kubernetes", "prometheus", "alertmanager", "loki"], CallCounter]] = [
-            ("kubernetes", self.kubernetes.counter),
-            ("prometheus", self.prometheus.http.counter),
-            ("alertmanager", self.alertmanager.http.counter),
-            ("loki", self.loki.http.counter),
-        ]
-        return [
-            ApiCost(
-                server=server,
-                requests=cost.requests,
-                bytes_received=cost.bytes_received,
-                bytes_sent=cost.bytes_sent,
-                by_call=cost.by_call,
-            )
-            for server, counter in counters
-            for cost in (counter.cost(),)
-        ]
 
 
 class LogTail(Protocol):
@@ -140,10 +102,7 @@ class Run:
         self.random = random.Random(loaded.plan.targets.seed)  # noqa: S311 - a stated, repeatable choice
         self.targets: tuple[Target, ...] = ()
         self.step = Step.BASELINE
-        self.servers: Servers
-        self.ledger: Ledger
-        self.leases: Leases
-        self.pods: PodFollower
+        self.opened = Opened()
         self.nodes: dict[str, Follower] = {}
         self.node_pods: dict[str, Follower] = {}
         self.pod_states = PodStates()
@@ -164,6 +123,27 @@ class Run:
     @property
     def plan(self) -> Plan:
         return self.loaded.plan
+
+    @property
+    def servers(self) -> Servers:
+        assert self.opened.servers is not None
+        return self.opened.servers
+
+    @property
+    def leases(self) -> Leases:
+        assert self.opened.leases is not None
+        return self.opened.leases
+
+    @property
+    def pods(self) -> PodFollower:
+        """The run's own."""
+        assert self.opened.pods is not None
+        return self.opened.pods
+
+    @property
+    def ledger(self) -> Ledger:
+        assert self.opened.ledger is not None
+        return self.opened.ledger
 
     @property
     def kubernetes(self) -> Kubernetes:
@@ -235,9 +215,9 @@ class Run:
 
     def check_still_ours(self) -> None:
         """Raise AbortedError where somebody asked the run to stop, or where another may hold the cluster by now."""
-        if self.abort.requested is None and hasattr(self, "leases"):
+        if self.abort.requested is None and self.opened.leases:
             try:
-                self.leases.check()
+                self.opened.leases.check()
             except LeaseLostError as error:
                 self.abort.request("guard", str(error))
         self.abort.check()
@@ -287,7 +267,7 @@ class Run:
             core = self.kubernetes.core
             follower = Follower(core.list_node, self._node_changed, field_selector=f"metadata.name={node}")
             self.nodes[node] = follower.__enter__()
-        self.nodes[node].require_synced(_SYNCED_WITHIN_S)
+        self.nodes[node].require_synced()
         return self.node_now(node)
 
     def look_at_pods(self, node: str) -> list[GpuPod]:
@@ -300,7 +280,7 @@ class Run:
             selection = {"field_selector": f"spec.nodeName={node}", "label_selector": f"{RUN_LABEL}!={self.id}"}
             follower = Follower(core.list_pod_for_all_namespaces, self._pod_changed, **selection)
             self.node_pods[node] = follower.__enter__()
-        self.node_pods[node].require_synced(_SYNCED_WITHIN_S)
+        self.node_pods[node].require_synced()
         return self.gpu_pods_on(node)
 
     def blind_about(self, node: str) -> str:
@@ -323,7 +303,7 @@ class Run:
         """Events are one signal among others: where they may not be read, the run goes on and says so."""
         follower = self.node_events[node] = self._events_about(node).__enter__()
         try:
-            follower.require_synced(_SYNCED_WITHIN_S)
+            follower.require_synced()
         except AdapterError as error:
             self.node_events.pop(node).stop()
             self.note(SignalUnwatched(node=node, signal="events", why=str(error)))
@@ -346,8 +326,8 @@ class Run:
     def gpu_pods_on(self, node: str) -> list[GpuPod]:
         """Pods that hold GPUs of the node now, as the watches last saw them; those that have ended hold none."""
         found = [gpu_pod(pod) for pod in self.node_pods[node].objects()]
-        if hasattr(self, "pods"):
-            found += self.pods.on(node)
+        if self.opened.pods:
+            found += self.opened.pods.on(node)
         return [pod for pod in found if pod.holds_gpu and pod.phase not in ("Succeeded", "Failed")]
 
     def _node_changed(self, kind: str, node: Any) -> None:

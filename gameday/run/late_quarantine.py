@@ -7,27 +7,46 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from gameday.cluster.kubernetes import KubernetesError
 from gameday.history.events import CordonSeen, FaultInjected, IntentRecorded, RecoveryDisturbed, TaintSeen, WaitStarted
-from gameday.ledger.entries import RestoreNode
-from gameday.ledger.undo import last_word
+from gameday.ledger.entries import Entry, RestoreNode
+from gameday.ledger.undo import went_in
+from gameday.plan.models import Plan
 from gameday.run.context import Run
 
 _TICK_S = 0.5
 
 
+def detectors_time(plan: Plan) -> timedelta:
+    """How long after the fault the plan lets a detector take to quarantine its node."""
+    expect = plan.expect
+    bounds = [expect.stays_schedulable_for or timedelta(), *(taint.within for taint in expect.taints)]
+    return max(*bounds, expect.cordoned.within if expect.cordoned else timedelta())
+
+
 def await_late_quarantines(run: Run) -> bool:
     """Wait as long as the plan allows the detector, on every node that is to be given back; whether it waited at all.
 
-    A second signal ends the wait. The reaper, who comes after a kill, does not wait like this.
+    A second signal ends the wait. The reaper, who comes after a kill, does not wait like this: it leaves the entry open
+    until then.
     """
-    nodes = [entry.node for entry in run.ledger.open_entries() if isinstance(entry.undo, RestoreNode) and entry.node]
-    until = {node: _may_come_until(run, node) for node in nodes if node in run.nodes}
-    return any([_await(run, node, limit) for node, limit in until.items() if limit])
+    waiting = [
+        (entry, entry.node, until)
+        for entry in run.ledger.open_entries()
+        if isinstance(entry.undo, RestoreNode) and entry.node in run.nodes
+        if entry.node and (until := _may_come_until(run, entry.node))
+    ]
+    return any([_await(run, entry, node, until) for entry, node, until in waiting])
 
 
-def _await(run: Run, node: str, until: datetime) -> bool:
+def _await(run: Run, entry: Entry, node: str, until: datetime) -> bool:
     if until <= datetime.now(UTC) or _came(run, node):
         return False
+    try:
+        # Whoever reaps after a kill in this wait finds no injector that could tell when its fault went in.
+        run.ledger.learn(entry, entry.undo.model_copy(update={"until": until}))
+    except KubernetesError as error:
+        run.problem(f"the ledger does not say until when {node} may be quarantined: {error}")
     follower, limit = run.nodes[node], (until - datetime.now(UTC)).total_seconds()
     what = f"the detector's quarantine of {node}, to take it off; the plan allows it until {until:%H:%M:%S} UTC"
     run.note(WaitStarted(step=run.step, what=what, deadline_s=limit))
@@ -42,31 +61,20 @@ def _await(run: Run, node: str, until: datetime) -> bool:
 
 def _may_come_until(run: Run, node: str) -> datetime | None:
     """None where no fault went in."""
-    expect, went_in = run.plan.expect, _last_went_in(run, node)
-    if went_in is None:
-        return None
-    bounds = [expect.stays_schedulable_for or timedelta(), *(taint.within for taint in expect.taints)]
-    return went_in + max(*bounds, expect.cordoned.within if expect.cordoned else timedelta())
+    at = _last_went_in(run, node)
+    return at + detectors_time(run.plan) if at else None
 
 
 def _last_went_in(run: Run, node: str) -> datetime | None:
-    """When the last of a node's faults went in.
-
-    An injector that was ended while it started tells it in its last word; of one that left none nothing is known but
-    that its fault is not in after now.
-    """
+    """When the last of a node's faults went in."""
     history, found = run.journal.history(), list[datetime]()
     told = {event.intent: event.written_at for event in history.of(RecoveryDisturbed)}
     told |= {event.intent: event.written_at for event in history.of(FaultInjected)}
     for intent in history.of(IntentRecorded):
         if intent.undo != "take-out-fault" or intent.node != node:
             continue
-        pod = intent.object.removeprefix("pod/")
-        word = last_word(run.pods, pod)
-        if written_at := told.get(intent.intent) or (word and word.written_at):
-            found.append(written_at)
-        elif word.evidence if word else run.pods.seen(pod):
-            found.append(datetime.now(UTC))
+        if at := told.get(intent.intent) or went_in(run.pods, intent.object.removeprefix("pod/")):
+            found.append(at)
     return max(found, default=None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gameday.cluster.kubernetes import CANDIDATE_PAGE
@@ -18,6 +18,8 @@ _RULE_TELLING = "; before the others those with a free GPU, which a pod needs to
 _RULE_BUSY = ", and with GPU pods, because the plan says what becomes of them"
 _RULE_SEASON = "the nodes season {season} chose for this run by its seed, labelled {labels}"
 _RULE_NAMED = "the nodes the plan names, in its order, labelled {labels}"
+# A watch per node that is not taken: after this many the cluster, not the choice, is the problem.
+_LOOKED_AT = 5
 
 
 @dataclass(frozen=True)
@@ -42,44 +44,16 @@ def choose_targets(run: Run) -> Chosen:
     Nodes on which every expectation can be proved come first.
     Raises RefusedError, naming what each looked-at node lacked, when there are too few.
     """
-    wanted, labels = run.plan.targets, opt_in(run)
+    labels = opt_in(run)
     readable = ",".join(f"{key}={value}" for key, value in labels.items())
-    if run.member:
-        names, candidates = list(run.member.targets), len(run.member.targets)
-        rule = _RULE_SEASON.format(season=run.member.season, labels=readable)
-    elif wanted.names:
-        names, candidates = list(wanted.names), len(wanted.names)
-        rule = _RULE_NAMED.format(labels=readable)
-    else:
-        names = [candidate.name for candidate in run.kubernetes.candidates(labels)]
-        candidates = len(names)
-        run.random.shuffle(names)
-        rule = _RULE.format(page=CANDIDATE_PAGE, labels=readable, count=wanted.nodes)
-        rule += _RULE_TELLING + (_RULE_BUSY if judges_running_pods(run.plan) else "")
+    names, rule = _candidates(run, labels, readable)
     if not names:
         raise RefusedError(
             f"no node carries {readable}",
             f"kubectl label node <node> {run.profile.opt_in_label} lets game-days touch it",
         )
-    fit: list[NodeSnapshot] = []
-    second_best: list[NodeSnapshot] = []
-    unfit: list[str] = []
-    for name in names:
-        enough = len(fit) + len(second_best) >= wanted.nodes and len(second_best) > _LOOKED_AT
-        if len(fit) == wanted.nodes or enough or len(unfit) > _LOOKED_AT:
-            break
-        seen = run.look_at(name)
-        why = f"no node of this name in {run.kubernetes.server}"
-        if seen is not None:
-            unfit_now = run.dirty_nodes.get(name) or _unfit(run, seen, labels)
-            why = unfit_now or never_fits(run.plan, seen.labels)
-        if why or seen is None:
-            unfit.append(f"{name}: {why}")
-        elif not run.member and not wanted.names and _leaves_open(run, seen):
-            second_best.append(seen)
-        else:
-            fit.append(seen)
-    fit = [*fit, *second_best][: wanted.nodes]
+    wanted = run.plan.targets
+    fit, unfit = _fit_among(run, names, labels)
     if len(fit) < wanted.nodes:
         raise RefusedError(
             f"{len(fit)} of {wanted.nodes} targets found; " + "; ".join(unfit[:_LOOKED_AT]),
@@ -87,12 +61,40 @@ def choose_targets(run: Run) -> Chosen:
         )
     targets = tuple(Target(node=seen.node, gpu=_gpu(run, seen)) for seen in fit)
     seed = run.member.seed if run.member else wanted.seed
-    run.note(TargetsChosen(targets=targets, candidates=candidates, rule=rule, seed=seed))
+    run.note(TargetsChosen(targets=targets, candidates=len(names), rule=rule, seed=seed))
     return Chosen(targets, tuple(fit))
 
 
-# A watch per node that is not taken: after this many the cluster, not the choice, is the problem.
-_LOOKED_AT = 5
+def _candidates(run: Run, labels: dict[str, str], readable: str) -> tuple[list[str], str]:
+    """The nodes to look at, in this order, and the rule that says why these."""
+    wanted = run.plan.targets
+    if run.member:
+        return list(run.member.targets), _RULE_SEASON.format(season=run.member.season, labels=readable)
+    if wanted.names:
+        return list(wanted.names), _RULE_NAMED.format(labels=readable)
+    names = [candidate.name for candidate in run.kubernetes.candidates(labels)]
+    run.random.shuffle(names)
+    rule = _RULE.format(page=CANDIDATE_PAGE, labels=readable, count=wanted.nodes)
+    return names, rule + _RULE_TELLING + (_RULE_BUSY if judges_running_pods(run.plan) else "")
+
+
+def _fit_among(run: Run, names: Sequence[str], labels: Mapping[str, str]) -> tuple[list[NodeSnapshot], list[str]]:
+    """As many as the plan wants, or fewer, the best first; and what each that is not fit lacked."""
+    wanted, fit, second_best, unfit = run.plan.targets, list[NodeSnapshot](), list[NodeSnapshot](), list[str]()
+    for name in names:
+        enough = len(fit) + len(second_best) >= wanted.nodes and len(second_best) > _LOOKED_AT
+        if len(fit) == wanted.nodes or enough or len(unfit) > _LOOKED_AT:
+            break
+        seen = run.look_at(name)
+        if seen is None:
+            unfit.append(f"{name}: no node of this name in {run.kubernetes.server}")
+        elif why := run.dirty_nodes.get(name) or _unfit(run, seen, labels) or never_fits(run.plan, seen.labels):
+            unfit.append(f"{name}: {why}")
+        elif not run.member and not wanted.names and _leaves_open(run, seen):
+            second_best.append(seen)
+        else:
+            fit.append(seen)
+    return [*fit, *second_best][: wanted.nodes], unfit
 
 
 def judges_running_pods(plan: Plan) -> bool:

@@ -22,7 +22,7 @@ from gameday.cluster.kubernetes import Kubernetes, KubernetesError, snapshot
 from gameday.cluster.profile import ClusterProfile
 from gameday.history.events import Cleanliness
 from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases
-from gameday.ledger.reaper import reap_under
+from gameday.ledger.reaper import ReapResult, reap_under
 from gameday.run.left_over import nodes_to_leave_alone
 from gameday.run.stop import Abort, AbortedError, RefusedError
 from gameday.run.targets import judges_running_pods, unfit_because
@@ -58,8 +58,10 @@ class Season:
 
 
 @contextmanager
-def open_season(id: str, profile: ClusterProfile) -> Iterator[Season]:
+def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], object]) -> Iterator[Season]:
     """The cluster's lease, renewed until the block ends; SIGINT and SIGTERM ask the season's runs to stop.
+
+    `told` hears what was undone of dead runs, also where that keeps the season from beginning.
 
     Raises RefusedError where another run or season holds it, or the API server cannot be asked.
     """
@@ -70,7 +72,7 @@ def open_season(id: str, profile: ClusterProfile) -> Iterator[Season]:
         try:
             leases.acquire(CLUSTER_LEASE)
             leases.keep_renewing()
-            yield Season(id, kubernetes, abort, _reap_first(kubernetes, id))
+            yield Season(id, kubernetes, abort, _reap_first(kubernetes, id, told))
         except LeaseHeldError as error:
             raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
         except AdapterError as error:
@@ -82,10 +84,12 @@ def open_season(id: str, profile: ClusterProfile) -> Iterator[Season]:
             kubernetes.close()
 
 
-def _reap_first(kubernetes: Kubernetes, id: str) -> Collection[str]:
+def _reap_first(kubernetes: Kubernetes, id: str, told: Callable[[ReapResult], object]) -> Collection[str]:
     """What dead runs left must be out before anything is measured; raises RefusedError where that is not known. The
     nodes on which it is in still, or that are away and cannot tell."""
-    return nodes_to_leave_alone(kubernetes, reap_under(kubernetes, id))
+    result = reap_under(kubernetes, id)
+    told(result)
+    return nodes_to_leave_alone(kubernetes, result)
 
 
 def fit_nodes(season: Season, chosen: Sequence[Chosen], seed: int) -> list[FitNode]:

@@ -23,8 +23,8 @@ from gameday.xid.lines import KernelEvent, Kind, Severity
 # Trainy-ai/konduktor konduktor/controller/parse.py: what its Loki query keeps, and all it keeps taints.
 _KONDUKTOR = re.compile(r"NVRM: xid|SXid|nvidia-peermem .{0,200}detected invalid context", re.IGNORECASE)
 
-# The recovery actions' numbers (research 2.1, field 1523): reset, reboot, drain peer-to-peer, drain and reset. What is
-# neither reset nor reboot is for support, as NVSentinel has it (research 3.2, code 154).
+# The recovery actions' numbers (docs/sources.md, DCGM fields): reset, reboot, drain peer-to-peer, drain and reset. What
+# is neither reset nor reboot is for support, as NVSentinel has it (docs/sources.md, NVSentinel).
 _BY_NUMBER = {1: Remedy.GPU_RESET, 2: Remedy.REBOOT, 3: Remedy.CONTACT_SUPPORT, 4: Remedy.GPU_RESET}
 _BY_WORD = {"reboot": Remedy.REBOOT, "reset": Remedy.GPU_RESET}
 

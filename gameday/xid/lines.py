@@ -15,7 +15,7 @@ from gameday.xid.catalogue import xids
 
 # A kernel record holds 1024 bytes (kernel/printk PRINTKRB_RECORD_MAX); the rest of a longer line is not the kernel's.
 LONGEST_LINE = 2048
-# What may be written to /dev/kmsg in one record, `<N>` prefix included (research: 1024 minus a 48-byte prefix).
+# What may be written to /dev/kmsg in one record, `<N>` prefix included (docs/sources.md, printk and /dev/kmsg).
 LONGEST_RECORD = 976
 _LONGEST_TEXT = 400
 
@@ -33,7 +33,6 @@ _XID = re.compile(
     re.IGNORECASE,
 )
 _PROCESS = re.compile(r"[, ]{0,3}pid='?(?P<pid>\d{1,10}|<unknown>)'?, name=(?P<name>[^,]{0,64})")
-_PREVIOUS = re.compile(r"caused by previous Xid (?P<code>\d{1,5})", re.IGNORECASE)
 _NVLINK5 = re.compile(
     r"(?P<unit>[A-Z0-9_/]{2,40}(?: Degraded)?) (?P<severity>Non-?fatal|Fatal)\b[^(]{0,80}"
     r"(?:\((?:0x[0-9a-f]{1,16})[ ,]{1,2}(?P<status>0x[0-9a-f]{1,16}))?",
@@ -91,7 +90,6 @@ class KernelEvent:
     process: str | None = None
     gpu_instance: int | None = None
     compute_instance: int | None = None
-    previous_xid: int | None = None
     severity: Severity | None = None
     link: int | None = None
     switch: int | None = None
@@ -155,7 +153,6 @@ def _xid(line: str) -> KernelEvent | None:
     text = rest[process.end() if process else 0 :].lstrip(", ")[:_LONGEST_TEXT]
     sub = _NVLINK5.match(text) if 144 <= code <= 150 else None
     link = _NVLINK5_LINK.search(text) if sub else None
-    previous = _PREVIOUS.search(text)
     recovery = _RECOVERY.search(text) if code == 154 else None
     return KernelEvent(
         Kind.XID,
@@ -168,7 +165,6 @@ def _xid(line: str) -> KernelEvent | None:
         process=process["name"] if process and process["name"] != "<unknown>" else None,
         gpu_instance=_int(found["gpu_instance"]),
         compute_instance=_int(found["compute_instance"]),
-        previous_xid=int(previous["code"]) if previous else None,
         severity=_severity(sub["severity"]) if sub else None,
         link=_int(link["link"]) if link else None,
         unit=sub["unit"] if sub else None,
@@ -231,7 +227,7 @@ def _severity(word: str | None) -> Severity | None:
 
 
 class Form(StrEnum):
-    """How a line is written; which readers see which form: research/gpu-health.md 2.2."""
+    """How a line is written; which readers see which form: docs/sources.md, Who reads which line."""
 
     KERNEL = "kernel"
     """`kernel: NVRM: …`: every log-based reader sees it, and DCGM does not act on it."""
@@ -243,7 +239,7 @@ class Form(StrEnum):
     """Without `PCI:` and process, as drivers before it wrote."""
 
 
-# Texts as the driver and its readers' tests show them (research/gpu-health.md 2.3); numbers are illustrative.
+# Texts as the driver and its readers' tests show them (docs/sources.md, Lines of the driver); numbers are illustrative.
 _TEXTS = {
     13: "Graphics SM Warp Exception on (GPC 1, TPC 3, SM 0): Out Of Range Address",
     14: "Channel 00000001",

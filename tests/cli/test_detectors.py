@@ -28,7 +28,7 @@ def test_show_says_what_a_detector_does_and_where_that_stands(capsys: pytest.Cap
     said = capsys.readouterr().out
     assert "taint trainy.konduktor.ai/faulty=true:NoSchedule within 20s, typically 5s" in said
     assert "cannot see it: It reads kernel logs only" in said
-    assert "research/gpu-health.md 2.8, 3.5" in said
+    assert "docs/sources.md, Konduktor" in said
 
 
 def test_show_suggests_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,7 +150,7 @@ def test_validate_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     code, modules = json.loads(done.stdout.splitlines()[-1])
     assert code == 0
-    assert not {"prefect", "pandas", "kubernetes", "altair", "httpx", "pyarrow"} & {m.split(".")[0] for m in modules}
+    assert not {"prefect", "pandas", "kubernetes", "httpx", "pyarrow"} & {m.split(".")[0] for m in modules}
 
 
 def test_the_console_script_passes_the_code_on() -> None:

@@ -1,4 +1,4 @@
-"""What the shipped profiles say of faults: the table of research/gpu-health.md 2.8, row by row."""
+"""What the shipped profiles say of faults: who sees which fault, and what it does then."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 import flows.reaper
+import flows.season
 import flows.way_out
 import tasks.publish
 import tasks.reaped
@@ -21,6 +24,7 @@ from gameday.ledger.reaper import STRAY, Reaped, ReapResult
 from gameday.report.message import Message
 from gameday.report.run import load_run
 from gameday.report.summary import read_summary
+from gameday.run.stop import RefusedError
 from tasks.reaped import report_reaped, tell_of_reaped
 from tests.report.run_builder import NODE, cut_off, passing, write
 
@@ -153,5 +157,22 @@ def test_the_reaper_flow_tells_what_it_undid(
     monkeypatch.setattr(flows.reaper, "get_run_logger", lambda: tasks.publish.OUTSIDE_PREFECT)
     state = flows.reaper.reaper.fn(reports=str(killed.parent))
     assert state.is_completed()
+    assert (killed / "report.html").is_file()
+    assert len(told) == 1
+
+
+def test_a_season_tells_what_it_undid_even_where_it_cannot_begin_for_it(
+    killed: Path, told: list[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def refused(id: str, profile: ClusterProfile, told: Callable[[ReapResult], object]) -> Iterator[None]:
+        told(reaped(killed, Cleanliness.UNKNOWN))
+        raise RefusedError("not proved undone")
+        yield
+
+    monkeypatch.setattr(flows.season, "load_profile", lambda path: PROFILE)
+    monkeypatch.setattr(flows.season, "open_season", refused)
+    state = flows.season.season.fn(reports=str(killed.parent))
+    assert state.name == "Refused"
     assert (killed / "report.html").is_file()
     assert len(told) == 1

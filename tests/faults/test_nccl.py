@@ -100,7 +100,7 @@ def test_every_variable_of_the_table_takes_its_own_example() -> None:
         assert NcclConfParameters(variables={name: variable.example}).variables == {name: variable.example}
 
 
-def test_the_table_is_the_researchs() -> None:
+def test_the_table_has_the_variables_that_break_things() -> None:
     assert set(VARIABLES) == {
         *("NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_IB_HCA"),
         *("NCCL_SOCKET_IFNAME", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT", "NCCL_IB_GID_INDEX", "NCCL_NET_GDR_LEVEL"),

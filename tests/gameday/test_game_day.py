@@ -95,6 +95,17 @@ def test_prometheus_down_at_baseline_is_a_refusal(clean_arena: Arena) -> None:
     assert not played.history.of(FaultInjected)
 
 
+def test_a_missing_priority_class_is_a_refusal_before_the_fault(
+    clean_arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAMEDAY_CANARY_PRIORITY_CLASS", "no-such-class")
+    played = clean_arena.play(QUICK)
+    assert played.exit_code == 5, played.output
+    assert "kubectl apply -f deploy/rbac/priority.yaml" in " ".join(played.output.split())
+    assert not played.history.of(FaultInjected)
+    assert played.result.cleanliness == "clean"
+
+
 def test_prometheus_down_during_the_wait_is_unknown_and_the_undo_is_done(clean_arena: Arena) -> None:
     plan = changed(QUICK, "expect.alerts", [{"name": "GPUXidCritical", "within": "4s", "resolves_within": "2s"}])
     try:

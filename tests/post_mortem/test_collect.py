@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -117,8 +117,17 @@ def taint_series(first: float, last: float, instance: str, key: str = TAINT.key)
     return Series("kube_node_spec_taint", labels, tuple((at(first + EVERY_S * step), 1.0) for step in steps))
 
 
-def taints(monkeypatch: pytest.MonkeyPatch, *series: Series) -> list[tuple[Taint, bool, float, bool]]:
-    monkeypatch.setattr(Prometheus, "stored_samples", lambda *_: list(series))
+def taints(
+    monkeypatch: pytest.MonkeyPatch, *series: Series, spoke: Sequence[tuple[float, float]] = ((0, 1200),)
+) -> list[tuple[Taint, bool, float, bool]]:
+    """`spoke`: from when until when kube-state-metrics was scraped."""
+    times = tuple((at(second), 1.0) for begin, end in spoke for second in range(int(begin), int(end) + 1, EVERY_S))
+    info = Series("kube_node_info", {"node": NODE}, times)
+
+    def stored(_: Prometheus, selector: str, *window: object) -> list[Series]:
+        return [one for one in (info, *series) if selector.startswith(one.name)]
+
+    monkeypatch.setattr(Prometheus, "stored_samples", stored)
     with Prometheus(Endpoint(url="http://127.0.0.1:9")) as prometheus:
         told = taint_history(prometheus, NODE, at(0), at(1200))
     return [(one.taint, one.present, (one.at - at(0)) / timedelta(seconds=1), one.at_baseline) for one in told]
@@ -129,6 +138,25 @@ def test_a_standing_taint_is_at_baseline_and_a_restart_of_kube_state_metrics_put
 ) -> None:
     told = taints(monkeypatch, taint_series(10, 600, "10.0.0.1"), taint_series(660, 1200, "10.0.0.2"))
     assert told == [(TAINT, True, 10.0, True)]
+
+
+def test_a_pause_of_kube_state_metrics_takes_no_taint_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = taint_series(120, 300, "10.0.0.1"), taint_series(840, 960, "10.0.0.2")
+    told = taints(monkeypatch, *parts, spoke=((0, 300), (840, 960)))
+    assert told == [(TAINT, True, 120.0, False)], "nor its silence at the end"
+
+
+def test_a_taint_that_went_while_kube_state_metrics_was_there_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = taint_series(120, 300, "10.0.0.1"), taint_series(840, 1200, "10.0.0.2")
+    told = taints(monkeypatch, *parts, spoke=((0, 330), (780, 1200)))
+    assert told == [(TAINT, True, 120.0, False), (TAINT, False, 300.0, False), (TAINT, True, 840.0, False)]
+
+
+def test_when_a_taint_came_is_not_known_of_one_that_was_there_at_the_first_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = taints(monkeypatch, taint_series(600, 1200, "10.0.0.1"), spoke=((600, 1200),))
+    assert told == [(TAINT, True, 600.0, True)]
 
 
 def test_two_kube_state_metrics_that_are_scraped_by_turns_tell_of_one_taint(monkeypatch: pytest.MonkeyPatch) -> None:

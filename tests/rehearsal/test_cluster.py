@@ -12,9 +12,10 @@ from ruamel.yaml import YAML
 
 from gameday.rehearsal import cluster as cluster_module
 from gameday.rehearsal import programs
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, RehearsalError, Size
+from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.rehearsal.folder import STATE
 from gameday.rehearsal.kubeconfig import Kubeconfig
+from gameday.rehearsal.startup import StartError
 from tests.rehearsal.processes import answers, naming
 
 
@@ -40,7 +41,7 @@ def test_two_clusters_stand_side_by_side_and_leave_nothing(tmp_path: Path) -> No
         assert not set(one.urls.values()) & set(two.urls.values())
         assert one.dead() == two.dead() == []
         with (
-            pytest.raises(RehearsalError, match=r"another rehearsal \(process \d+\) runs in .*down --folder"),
+            pytest.raises(StartError, match=r"another rehearsal \(process \d+\) runs in .*down --folder"),
             _small(one.folder),
         ):
             pass
@@ -73,7 +74,7 @@ def test_a_port_that_somebody_took_is_named_and_nothing_is_left(
         taken.listen()
         cluster = _small(tmp_path)
         cluster._ports["apiserver"] = taken.getsockname()[1]
-        with pytest.raises(RehearsalError, match=r"apiserver ended before it was ready.*its log is .*apiserver\.log"):
+        with pytest.raises(StartError, match=r"apiserver ended before it was ready.*its log is .*apiserver\.log"):
             cluster.__enter__()
     assert naming(tmp_path) == set()
 
@@ -81,14 +82,14 @@ def test_a_port_that_somebody_took_is_named_and_nothing_is_left(
 def test_a_missing_program_is_named_with_what_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(programs, "TOOLS", tmp_path / "no-tools")
-    with pytest.raises(RehearsalError, match=r"prometheus is neither on PATH nor in .*: run "), _small(tmp_path):
+    with pytest.raises(StartError, match=r"prometheus is neither on PATH nor in .*: run "), _small(tmp_path):
         pass
     assert naming(tmp_path) == set()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RehearsalError, match=r"the rehearsal's folder: .*file"), _small(tmp_path / "file" / "folder"):
+    with pytest.raises(StartError, match=r"the rehearsal's folder: .*file"), _small(tmp_path / "file" / "folder"):
         pass
 
 
@@ -100,7 +101,7 @@ def test_a_manifest_the_server_refuses_is_quoted(tmp_path: Path, monkeypatch: py
     )
     monkeypatch.setattr("gameday.rehearsal.seed.RBAC", rbac)
     with (
-        pytest.raises(RehearsalError, match=r"POST /apis/rbac.authorization.k8s.io/v1/clusterroles: 4\d\d"),
+        pytest.raises(StartError, match=r"POST /apis/rbac.authorization.k8s.io/v1/clusterroles: 4\d\d"),
         _small(tmp_path / "cluster"),
     ):
         pass

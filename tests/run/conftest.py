@@ -10,7 +10,8 @@ import pytest
 from gameday.faults.registry import parameter_models
 from gameday.history.journal import Journal
 from gameday.plan.load import LoadedPlan, parse_plan
-from gameday.run.context import Run, Servers
+from gameday.run.context import Run
+from gameday.run.opened import Servers
 from tests.kubernetes.conftest import reaper, runner, server, world
 from tests.kubernetes.world import World, unique
 
@@ -45,7 +46,7 @@ def new_run(world: World, tmp_path: Path) -> Iterator[Callable[..., Run]]:
         journal = Journal(tmp_path / f"{id}.jsonl")
         profile = world.profile(world.kubeconfig("gameday-runner"))
         runs.append(Run(id, tmp_path, plan(running_pods, **targets), profile, journal))
-        runs[-1].servers = Servers(profile)
+        runs[-1].opened.servers = Servers(profile)
         return runs[-1]
 
     yield make

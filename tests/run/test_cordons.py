@@ -37,7 +37,7 @@ def followed(new_run: NewRun, node: str) -> Run:
     run.follow_targets((seen,))
     run.step = Step.AWAIT_ALERT
     header = Header(run_id=run.id, plan="p", started=datetime.now(UTC), operator="ada", host="here")
-    run.ledger = Ledger(run.kubernetes, header)
+    run.opened.ledger = Ledger(run.kubernetes, header)
     restore = RestoreNode(keys=run.quarantine_keys, unschedulable=None)
     run.intend("quarantine", "let the detector", restore, node, timedelta(minutes=1), with_next=True)
     return run

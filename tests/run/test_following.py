@@ -84,7 +84,7 @@ def test_the_lease_of_a_node_that_a_dead_run_left_alone_is_freed(world: World, n
     run = new_run()
     node = unique("node")
     Leases(run.kubernetes, "dead", lambda _: None).acquire(node_lease(node), timedelta(hours=1))
-    run.leases = Leases(run.kubernetes, run.id, lambda _: None)
+    run.opened.leases = Leases(run.kubernetes, run.id, lambda _: None)
     run.leases.acquire(CLUSTER_LEASE)
     try:
         assert reap_under(run.kubernetes, run.id, pods=[]).clean

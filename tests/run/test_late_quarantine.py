@@ -23,7 +23,7 @@ from gameday.history.events import (
 )
 from gameday.ledger import undo
 from gameday.ledger.entries import RestoreNode, TakeOutFault
-from gameday.ledger.ledger import ledger_name
+from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import ExpectedCordon
 from gameday.run.context import Run
@@ -47,6 +47,7 @@ class Stopped:
         self.pod = f"gd-{self.opened.id}-inject"
         self.strikes: dict[str, Any] = {"taints": [TAINT]}
         self.monkeypatch = monkeypatch
+        self.told_in_ledger: list[datetime | None] = []
 
     def _strike_when_waited_for(self, *, second_signal: bool) -> None:
         note = Run.note
@@ -54,6 +55,12 @@ class Stopped:
         def noted(run: Run, event: Any) -> None:
             note(run, event)
             if isinstance(event, WaitStarted) and "quarantine" in event.what:
+                self.told_in_ledger = [
+                    entry.undo.until
+                    for ledger in stored_ledgers(run.kubernetes).ledgers
+                    for entry in ledger.entries
+                    if isinstance(entry.undo, RestoreNode)
+                ]
                 if second_signal:
                     run.abort.hurried = True
                 else:
@@ -144,6 +151,9 @@ def test_the_detectors_late_taint_is_waited_for_and_taken_off(stopped: Stopped, 
     assert stopped.node in wait.what
     assert " UTC" in wait.what
     assert 0 < wait.deadline_s <= LONG.total_seconds(), "what the plan allows, from the fault on"
+    (until,) = stopped.told_in_ledger
+    assert until is not None
+    assert f"{until:%H:%M:%S} UTC" in wait.what, "as whoever reaps reads it, should the run be killed meanwhile"
 
 
 @pytest.mark.parametrize("told", [False, True], ids=["no word", "its word"])

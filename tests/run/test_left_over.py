@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
 import pytest
@@ -13,7 +13,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.guard.doctor import Check, examine
 from gameday.guard.survey import choose, surveying
 from gameday.history.events import Cleanliness
-from gameday.ledger.entries import Entry, Header, TakeOutFault
+from gameday.ledger.entries import Entry, Header, RestoreNode, TakeOutFault
 from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.reaper import Reaped, ReapResult
 from gameday.run.context import Run
@@ -52,6 +52,17 @@ def test_what_is_unknown_on_a_node_that_is_down_keeps_others_off_that_node(
 
 def test_what_is_unknown_on_a_node_that_is_gone_keeps_nobody_off_the_others(runner: Kubernetes) -> None:
     assert nodes_to_leave_alone(runner, left("gone"))["gone"].startswith("is gone; run r")
+
+
+def test_a_node_that_may_still_be_quarantined_is_left_alone_and_no_other(world: World, runner: Kubernetes) -> None:
+    until = datetime.now(UTC) + timedelta(hours=1)
+    undo = RestoreNode(keys=("k",), unschedulable=None, until=until)
+    entry = Entry(id="quarantine", seq=0, act="quarantine", node=world.add_node(), undo=undo, expires=LATER)
+    told = nodes_to_leave_alone(runner, ReapResult((Reaped("r", entry, Cleanliness.UNKNOWN, ()),)))
+    assert told[entry.node or ""].startswith(f"may still be quarantined until {until:%H:%M:%S} UTC")
+    over = entry.model_copy(update={"undo": undo.model_copy(update={"until": datetime.now(UTC)})})
+    with pytest.raises(RefusedError, match="not proved undone"):
+        nodes_to_leave_alone(runner, ReapResult((Reaped("r", over, Cleanliness.UNKNOWN, ()),)))
 
 
 def test_what_is_unknown_and_of_no_node_keeps_everybody_off(runner: Kubernetes) -> None:
@@ -110,6 +121,19 @@ def test_the_doctor_tells_what_the_next_run_would_undo(
     with settled(world, world.add_node(), found) as ledger:
         check = of_the_cluster(new_run())["nothing left to undo"]
     assert (check.ok, check.detail) == (False, f"open: {ledger.removeprefix('gameday-run-')}")
+
+
+@pytest.mark.parametrize("ready", [None, "Unknown"], ids=["gone", "down"])
+def test_the_doctor_refuses_nothing_for_what_is_unproved_on_a_node_that_is_away(
+    world: World, new_run: Callable[..., Run], ready: str | None
+) -> None:
+    node = world.add_node(ready=ready) if ready else "gone"
+    with settled(world, node, Cleanliness.UNKNOWN) as ledger:
+        found = of_the_cluster(new_run())
+    told = found[f"{node} is clean"]
+    assert found["nothing left to undo"].ok
+    assert (told.ok, "put the cap in" in told.detail) == (None, True)
+    assert f"delete configmap {ledger}" in told.fix
 
 
 def test_the_doctor_tells_entries_that_nobody_can_read(world: World, new_run: Callable[..., Run]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gameday.cluster.prometheus import ActiveAlert, Series
 from gameday.history.events import AlertSeen, Target
 from gameday.history.journal import History
-from gameday.observe.collect import _note_missed
+from gameday.observe.alerts import note_missed_alerts
 from tests.report.run_builder import ALERT, PLAN
 
 START = datetime(2026, 3, 3, 9, 0, tzinfo=UTC)
@@ -35,7 +35,7 @@ def noted(series: list[Series], active: list[dict[str, str]]) -> list[AlertSeen]
         servers=SimpleNamespace(prometheus=SimpleNamespace(alerts=lambda: alerts)),
         note=told.append,
     )
-    _note_missed(run, series)
+    note_missed_alerts(run, series)
     return told
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import signal
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,10 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile
 from gameday.history.events import Aborted, Cleanliness, Refused, Step
 from gameday.history.journal import read_history
+from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, SeasonGoneError, node_lease
-from gameday.ledger.reaper import reap_under
+from gameday.ledger.ledger import Ledger
+from gameday.ledger.reaper import ReapResult, reap_under
 from gameday.lifecycle import open_run
 from gameday.run.member import SeasonMember
 from gameday.run.stop import RefusedError
@@ -48,21 +50,33 @@ def member(season: str = "season-1") -> SeasonMember:
 
 
 def test_a_season_holds_the_clusters_lease_and_gives_it_back(world: World) -> None:
-    with open_season("season-1", profile(world)):
+    with open_season("season-1", profile(world), print):
         assert world.holders() == {CLUSTER_LEASE: "season-1"}
     assert world.holders() == {}
 
 
+def test_a_season_tells_what_it_undid_of_dead_runs_before_it_begins(world: World) -> None:
+    header = Header(run_id="dead", plan="p", started=datetime.now(UTC), operator="ada", host="here")
+    with world.connected("gameday-runner") as kubernetes:
+        Ledger(kubernetes, header).intend(
+            id="mark", act="make a pod", node=None, undo=DeletePod(pod="p"), expires=datetime.now(UTC)
+        )
+    told: list[ReapResult] = []
+    with open_season("season-1", profile(world), told.append):
+        (result,) = told
+        assert [(one.cleanliness, one.entry.id) for one in result.news["dead"]] == [(Cleanliness.CLEAN, "mark")]
+
+
 def test_a_second_season_is_refused_with_the_first_ones_name(world: World) -> None:
-    with open_season("season-1", profile(world)):
-        with pytest.raises(RefusedError, match="held by run season-1"), open_season("season-2", profile(world)):
+    with open_season("season-1", profile(world), print):
+        with pytest.raises(RefusedError, match="held by run season-1"), open_season("season-2", profile(world), print):
             pytest.fail("two seasons at once")
         assert world.holders() == {CLUSTER_LEASE: "season-1"}
 
 
 def test_a_game_day_of_its_own_is_refused_while_a_season_runs(world: World, tmp_path: Path) -> None:
     opened = open_run("other", plan(), profile(world), tmp_path, trigger="manual", command="x")
-    with open_season("season-1", profile(world)), opened as run:
+    with open_season("season-1", profile(world), print), opened as run:
         run.abort.check()
         pytest.fail("the run began")
     refused = read_history(tmp_path / "other" / "history.jsonl").of(Refused)
@@ -70,7 +84,7 @@ def test_a_game_day_of_its_own_is_refused_while_a_season_runs(world: World, tmp_
 
 
 def test_a_run_of_the_season_lives_under_its_lease(world: World, tmp_path: Path) -> None:
-    with open_season("season-1", profile(world)):
+    with open_season("season-1", profile(world), print):
         arguments = {"trigger": "manual", "command": "x", "member": member()}
         with open_run("season-1-01", plan(), profile(world), tmp_path, **arguments) as run:  # type: ignore[arg-type]
             run.abort.check()
@@ -115,7 +129,7 @@ def test_another_seasons_run_cannot_rely_on_this_one(world: World, runner: Kuber
 
 
 def test_a_living_seasons_runs_are_not_reaped(world: World, runner: Kubernetes) -> None:
-    with open_season("season-1", profile(world)):
+    with open_season("season-1", profile(world), print):
         Leases(runner, "season-1-01", lambda _: None).acquire(node_lease("n1"))
         reap_under(runner, "season-1")
         assert world.holders()["gameday-node-n1"] == "season-1-01"
@@ -138,7 +152,7 @@ def test_a_signal_stops_the_runs_of_all_threads_and_no_other_begins(world: World
         signal.raise_signal(signal.SIGINT)
 
     places = [place_on("n1", 1), place_on("n2", 2), place_on("n1", 3)]
-    with open_season("season-1", profile(world)) as season:
+    with open_season("season-1", profile(world), print) as season:
         threading.Thread(target=interrupt, daemon=True).start()
         carry_out(season, Waiting(places, 9), 9, play, tmp_path)
         assert season.stopped == "operator: SIGINT received"

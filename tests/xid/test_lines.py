@@ -49,8 +49,6 @@ def test_the_parts_of_an_xid_line() -> None:
     old = recognise("NVRM: Xid (0000:03:00): 14, Channel 00000001")
     assert old is not None
     assert (old.code, old.pci, old.text, old.pid) == (14, "0000:03:00", "Channel 00000001", None)
-    after = recognise("NVRM: Xid (PCI:0000:1b:00): 45, pid=1, name=a, Ch 00000010 caused by previous Xid 48")
-    assert after is not None and after.previous_xid == 48
     stamped = recognise("[  123.456] " + LOST)
     assert stamped is not None and stamped.uptime_s == 123.456
     unknown = recognise(LOST)

@@ -17,9 +17,9 @@ from gameday.xid.decide import Outcome, decide
 from gameday.xid.lines import KernelEvent, Kind, recognise
 
 HW_SLOWDOWN_MASK = 0xE8
-"""Clock event reasons HW slowdown, SW thermal, HW thermal, HW power brake (research/gpu-health.md 5.5: CCH)."""
+"""Clock event reasons HW slowdown, SW thermal, HW thermal, HW power brake (docs/sources.md, Pass criteria)."""
 UNCORRECTABLE_ROWS_MAX = 512
-"""research/gpu-health.md 5.5: AZN fails above it."""
+"""Azure's checks fail above it (docs/sources.md, Pass criteria)."""
 SM_CLOCK_FRACTION = 0.5
 """Of the maximum, under load. Ours: a GEMM at the power cap holds about 0.7 on an H100, a locked clock far less."""
 _BUSY_PCT = 5
@@ -288,7 +288,7 @@ NODE_CHECKS = (
     NodeCheck("kernel-log", "", "kernel log", _kernel_log),
 )
 
-# Pass criteria: research/gpu-health.md 5.5, where no other source is named.
+# What passes: docs/sources.md, Pass criteria, where no other source is named.
 GPU_CHECKS = (
     GpuCheck("gpu-answers", "", "nvml", _answers),
     GpuCheck("ecc-double-bit", "errors", "nvml", _at_most("ecc_dbe_volatile", 0)),

@@ -17,7 +17,7 @@ _POLICY = {
             "users": ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"],
         },
         {"level": "None", "userGroups": ["system:nodes", "system:serviceaccounts:kube-system"]},
-        # Not the bodies: logging answers of LISTs costs an API server its memory (research, control-plane.md 2.0).
+        # Not the bodies: logging answers of LISTs costs an API server its memory (kubernetes/kubernetes#131720).
         {"level": "Metadata"},
     ],
 }

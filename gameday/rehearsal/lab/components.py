@@ -10,7 +10,8 @@ from gameday.rehearsal.lab.audit import audit_flags
 from gameday.rehearsal.lab.identities import Secrets
 from gameday.rehearsal.ports import free_ports
 
-# etcd's default of 2 GiB is too small for the scaling experiments (research, control-plane.md 7.3).
+# etcd's default of 2 GiB is too small for the scaling experiments; 8 GiB is the most it advises
+# (https://etcd.io/docs/latest/dev-guide/limit/).
 _ETCD_QUOTA_BYTES = 8 * 1024**3
 _OPEN_PATHS = "/healthz,/readyz,/livez,/metrics"
 # Controllers that act on clouds, volumes, certificates and metrics servers, which no lab has.

@@ -1,7 +1,8 @@
 """Who is who in the lab: every component has the stock identity it has in a cluster that kubeadm made, by certificate.
 
 One masters certificate for all would exempt every component from RBAC and from
-API Priority and Fairness (research, control-plane.md 7.3 "Identity trap").
+API Priority and Fairness (system:masters is exempt,
+https://kubernetes.io/docs/concepts/cluster-administration/flow-control).
 """
 
 from __future__ import annotations

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from gameday import __version__
-from gameday.rehearsal.children import Child, ChildError
-from gameday.rehearsal.folder import STATE, FolderHeldError, HeldFolder
+from gameday.rehearsal.children import Child
+from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.control_plane import ControlPlane
-from gameday.rehearsal.programs import ProgramMissingError
-from gameday.rehearsal.seed import SeedError, seeding
+from gameday.rehearsal.seed import seeding
+from gameday.rehearsal.startup import told_as_start_errors
 
 ACCOUNTS = ("gameday-runner", "gameday-node-health", "gameday-reaper")
 """Service accounts of deploy/rbac that get a kubeconfig, `<name>.kubeconfig` in the lab's folder."""
 
 # 1,000 nodes on two cores.
 _REGISTERED_WITHIN_S = 180.0
-
-
-class LabError(Exception):
-    """The lab could not be started; the message says which part, why, and where its log is."""
 
 
 class Lab:
@@ -41,8 +36,8 @@ class Lab:
         self._held: HeldFolder | None = None
 
     def start(self) -> None:
-        """Until everything is ready. Raises LabError."""
-        try:
+        """Until everything is ready. Raises StartError."""
+        with told_as_start_errors(self.folder, "lab", holder="a lab or a rehearsal"):
             self._held = HeldFolder(self.folder)
             self.control_plane.start()
             with seeding(self.admin_kubeconfig) as seeder:
@@ -53,15 +48,6 @@ class Lab:
                     self._start_nodes()
                     seeder.await_schedulable(self._nodes)
             self._write_state()
-        except (ChildError, ProgramMissingError, SeedError) as error:
-            raise LabError(str(error)) from None
-        except FolderHeldError as error:
-            raise LabError(
-                f"a lab or a rehearsal (process {error.pid}) runs in {self.folder};"
-                f" `gameday lab down --folder {shlex.quote(str(self.folder))}` ends it"
-            ) from None
-        except OSError as error:
-            raise LabError(f"{error.filename or self.folder}: {error.strerror}") from None
 
     def supervise(self) -> NoReturn:
         """Start again whatever crashes, for ever: a signal's handler has to raise."""

@@ -2,7 +2,7 @@
 
 An injected value lives in this cache only: NVML and the kernel log never see
 it, and the next real sample of the field takes its place
-(research/gpu-health.md 2.1). A sample is due one interval after the injected
+(docs/sources.md, DCGM injection). A sample is due one interval after the injected
 one's own time stamp, and only of a field that somebody watches. The Xid field
 is the exception, because DCGM fills it from NVML's events and not by
 sampling: it keeps what it holds. DCGM 4.6 also reads Xids 79, 119 and 120 in

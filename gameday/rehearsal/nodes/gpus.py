@@ -5,7 +5,7 @@ arrays are stepped from the last reading to now. 8,000 GPUs cost about a
 millisecond a reading.
 
 Figures are an H100 SXM's: 700 W limit and 1980 MHz boost (data sheet), 18
-NVLinks, PCIe 5 x16, 81559 MiB; loaded ones as research/gpu-health.md 5.3-5.4
+NVLinks, PCIe 5 x16, 81559 MiB; loaded ones as docs/sources.md, H100 figures,
 gives them (794.5 TFLOP/s best-shape BF16, 2903 GB/s copy).
 """
 
@@ -39,7 +39,7 @@ PCIE_GENERATION = 5
 PCIE_WIDTH = 16
 GEMM_TFLOPS = 740.0  # what a healthy one shows on common shapes, 93 % of the best-shape ceiling
 COPY_GBS = 2900.0
-NEAR_GBS = 54.8  # pinned host memory to the GPU, PCIe 5 x16, measured on an H100 node (5.2)
+NEAR_GBS = 54.8  # pinned host memory to the GPU, PCIe 5 x16, measured on an H100 node (docs/sources.md, H100 figures)
 FAR_SHARE = 0.62  # of it from the other socket: a figure of this model's, boards differ
 LOAD_TAKES_MIB = 3600  # CuPy's GEMM and copy with their temporaries (gameday.host.load), with the context
 
@@ -192,7 +192,7 @@ class GpuFleet:
         return float(COPY_GBS * self._quality(cell) * self._share(cell))
 
     def _quality(self, cell: Cell) -> float:
-        return 1.0 + 0.02 * float(self._silicon[cell])  # GPUs of one node differ by some percent (5.4)
+        return 1.0 + 0.02 * float(self._silicon[cell])  # GPUs of one node differ by some percent
 
     def _share(self, cell: Cell, others: float | None = None) -> float:
         beside = max(float(self.pod_load[cell]), float(self.work_load[cell])) if others is None else others

@@ -1,8 +1,8 @@
 """One machine's kernel log: /dev/kmsg as user space writes it, and `dmesg` as it reads it.
 
 Semantics: the kernel's Documentation/ABI/testing/dev-kmsg, summed up in
-research/gpu-health.md 2.2. A line written from user space is a line and
-nothing more: it changes no GPU.
+docs/sources.md, printk and /dev/kmsg. A line written from user space is a line
+and nothing more: it changes no GPU.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The dmesg shipper of all nodes: kernel-log lines to Loki's push API, in batches, none lost while Loki is away.
 
 Stream labels are those that Konduktor's stack gives its dmesg DaemonSet
-(research/gpu-health.md 7.1).
+(docs/sources.md, Konduktor).
 """
 
 from __future__ import annotations

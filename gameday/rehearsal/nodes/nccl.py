@@ -17,13 +17,13 @@ from gameday.rehearsal.nodes.machine import Machine
 
 CONF = "/etc/nccl.conf"
 _NVSWITCH_GBS = 470.0
-"""Eight H100 SXM: 460 to 480 measured (research/gpu-health.md 5.2)."""
+"""Eight H100 SXM: 460 to 480 measured (docs/sources.md, H100 figures)."""
 _NVLINK_GBS = 335.0
-"""Fewer than eight: NVLink peer to peer, the floor of Azure's H100 test (5.2, NDv5)."""
+"""Fewer than eight: NVLink peer to peer, the floor of Azure's H100 test (docs/sources.md, H100 figures)."""
 _SHARED_MEMORY_GBS = 40.0
-"""Through host memory: an H100 without NVLink reaches 35 to 45 (5.2)."""
+"""Through host memory: an H100 without NVLink reaches 35 to 45 (docs/sources.md, H100 figures)."""
 _INFINIBAND_GBS = 150.0
-"""Adapters looped back: NVSentinel's preflight default for NVLink-class nodes (5.2)."""
+"""Adapters looped back: NVSentinel's preflight default (docs/sources.md, NVSentinel)."""
 _SOCKET_GBS = 3.0
 """Our choice: some TCP streams over `lo`."""
 _HALF = 0.5

@@ -1,0 +1,36 @@
+"""Whatever keeps a rehearsal or a lab from starting, as one error that a person can act on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gameday.rehearsal.children import ChildError
+from gameday.rehearsal.folder import FolderHeldError
+from gameday.rehearsal.programs import ProgramMissingError
+from gameday.rehearsal.seed import SeedError
+
+
+class StartError(Exception):
+    """The rehearsal or the lab could not be started; the message says which part, why, and where its log is."""
+
+
+@contextmanager
+def told_as_start_errors(folder: Path, command: str, *, holder: str, about_files: str = "") -> Iterator[None]:
+    """Raises StartError for what fails inside.
+
+    `gameday <command> down` ends the `holder` of the folder; `about_files` leads what the system says of a file.
+    """
+    try:
+        yield
+    except (ChildError, ProgramMissingError, SeedError) as error:
+        raise StartError(str(error)) from None
+    except FolderHeldError as error:
+        raise StartError(
+            f"{holder} (process {error.pid}) runs in {folder};"
+            f" `gameday {command} down --folder {shlex.quote(str(folder))}` ends it"
+        ) from None
+    except OSError as error:
+        raise StartError(f"{about_files}{error.filename or folder}: {error.strerror}") from None
