@@ -1,8 +1,8 @@
 """Which tests share a worker when several run them.
 
 A file stays on one worker, so that its tests share their servers; and all
-files of the session-wide rehearsal cluster are on the same one, or each worker
-would start a cluster of its own and keep the machine busy with it. Whole
+whole game-days are on the same one, or each worker would start a rehearsal
+cluster of its own and keep the machine busy with it. Whole
 game-days begin first, or the others would wait for them at the end.
 """
 

@@ -92,7 +92,7 @@ class Played:
 
 
 class Arena:
-    """The rehearsal cluster of a test session, and game-days played on it as a person would."""
+    """The rehearsal cluster of a folder's tests, and game-days played on it as a person would."""
 
     def __init__(self, cluster: RehearsalCluster, folder: Path) -> None:
         self.cluster = cluster
@@ -213,9 +213,10 @@ def send(*signals: signal.Signals, pause_s: float = 0.3) -> Callable[[subprocess
     return blow
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    """Spare, so that whatever earlier game-days moved, a resubmitted job finds a place on another node."""
+    """Spare, so that whatever earlier game-days moved, a resubmitted job finds a place on another node. Ended with the
+    last of them: its servers take a fifth of a processor while they wait."""
     folder = tmp_path_factory.mktemp("arena")
     with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.CATALOGUE) as cluster:
         yield Arena(cluster, folder)

@@ -106,6 +106,7 @@ def test_a_missing_priority_class_is_a_refusal_before_the_fault(
     assert played.result.cleanliness == "clean"
 
 
+@pytest.mark.slow
 def test_prometheus_down_during_the_wait_is_unknown_and_the_undo_is_done(clean_arena: Arena) -> None:
     plan = changed(QUICK, "expect.alerts", [{"name": "GPUXidCritical", "within": "4s", "resolves_within": "2s"}])
     try:

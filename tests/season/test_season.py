@@ -30,6 +30,7 @@ def plan_file(folder: Path, name: str, **changes: object) -> str:
     return str(folder / f"{name}.yaml")
 
 
+@pytest.mark.slow
 def test_two_game_days_at_once_have_nodes_of_their_own_and_blame_each_other_for_nothing(
     clean_arena: Arena, tmp_path: Path
 ) -> None:
