@@ -76,8 +76,8 @@ def coverage(
 
     Exit code: the worst of its runs.
     """
+    from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
     from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
-    from gameday.rehearsal.prefect_server import quieten  # noqa: PLC0415
 
     out, asked = console(), plans or []
     if again is not None:
@@ -95,7 +95,7 @@ def coverage(
     command += ["--within", within] if within else []
     if not rehearse:
         command += ["--profile", str(profile)] if profile else []
-        quieten()
+        set_defaults()
         return _play(out, season, profile, shlex.join(command), "manual")
     for plan in checked:
         check_fit(plan, nodes, gpus)
@@ -144,6 +144,7 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
     """Run the flow in this thread, with a line per event of its runs beside it."""
     from flows.season import season  # noqa: PLC0415
     from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
+    from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
     from gameday.cli.season_view import SeasonView  # noqa: PLC0415
     from gameday.coverage.page import render_season  # noqa: PLC0415
     from gameday.lifecycle import new_run_id  # noqa: PLC0415
@@ -152,6 +153,7 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
     id = f"season-{new_run_id()}"
     folder = asked.reports / id
     result: object
+    give_events_up_at_once()
     with SeasonView(asked.reports, id, out):
         try:
             state = season(

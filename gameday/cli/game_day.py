@@ -55,8 +55,8 @@ def run(
 ) -> int:
     """Run a game-day on a real cluster (or on a running rehearsal), by its profile."""
     from gameday.cli.dry_run import dry_run as print_dry_run  # noqa: PLC0415
+    from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
     from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
-    from gameday.rehearsal.prefect_server import quieten  # noqa: PLC0415
 
     try:
         cluster = load_profile(profile)
@@ -66,7 +66,7 @@ def run(
     if dry_run:
         return print_dry_run(loaded, cluster)
     check_reports(reports)
-    quieten()
+    set_defaults()
     _check_approval(loaded.plan.approval.required or cluster.approval.required, approved_by)
     command = ["gameday", "run", plan, *(["--profile", str(profile)] if profile else [])]
     return play(console(), plan, profile, reports, "manual", shlex.join(command), approved_by)
@@ -154,12 +154,14 @@ def play(
     from flows.game_day import game_day  # noqa: PLC0415
     from gameday.checks.outcome import RunResult  # noqa: PLC0415
     from gameday.cli.live import LiveView  # noqa: PLC0415
+    from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
     from gameday.lifecycle import new_run_id  # noqa: PLC0415
 
     run_id = new_run_id()
     folder = reports / run_id
     result: object
+    give_events_up_at_once()
     with _warnings_of_publishing(out):
         with LiveView(folder / "history.jsonl", out):
             try:
@@ -246,9 +248,9 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
 def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
     here = {run_id for run_id in result.news if (reports / run_id / "history.jsonl").is_file()}
     if here:  # the CronJob's pod has neither reports nor Prefect's home
-        from gameday.rehearsal.prefect_server import quieten  # noqa: PLC0415
+        from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
 
-        quieten()
+        set_defaults()
         from tasks.reaped import report_reaped  # noqa: PLC0415
 
         with _warnings_of_publishing(out):

@@ -31,12 +31,6 @@ QUIET = {
 """No telemetry, and no log lines or tracebacks of what a run's own history says already, and better."""
 
 
-def quieten() -> None:
-    """The same for this process, where its environment says nothing else; Prefect reads it when it is imported."""
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
-
-
 def prefect_environment(home: Path) -> dict[str, str]:
     """Prefect at home in `home`, and quiet."""
     return {"PREFECT_HOME": str(home), **QUIET}

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client, config
+from prefect.events.worker import EventsWorker
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_LOGGING_LEVEL,
@@ -220,6 +221,9 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     folder = tmp_path_factory.mktemp("arena")
     with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.CATALOGUE) as cluster:
         yield Arena(cluster, folder)
+        # Prefect keeps one sender of events a process, for the first server it met: left alone it would try that one
+        # for minutes at the process's end, once for each event of the next arena's game-days.
+        EventsWorker.drain_all()
 
 
 @pytest.fixture

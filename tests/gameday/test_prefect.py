@@ -12,8 +12,10 @@ import httpx
 import pytest
 from ruamel.yaml import YAML
 
+from gameday.history.events import Step
 from gameday.history.journal import read_history
-from tests.gameday.conftest import QUICK, Arena
+from tests.gameday.conftest import QUICK, Arena, step_started
+from tests.torture.proxy import Switch
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,3 +60,16 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     assert [state["name"] for state in deployed] == ["Passed"], deployed
     artifacts = httpx.post(f"{api}/artifacts/filter", json={}, timeout=10).json()
     assert {"verdicts", "report"} <= {artifact["key"] for artifact in artifacts}
+
+
+def test_a_server_that_is_gone_for_good_costs_neither_undo_nor_result(
+    clean_arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Switch(int(clean_arena.cluster.urls["prefect"].rpartition(":")[2])) as way:
+        monkeypatch.setitem(clean_arena.cluster.urls, "prefect", f"http://127.0.0.1:{way.port}")
+        played = clean_arena.play_and_when(QUICK, step_started(Step.INJECT), lambda _: way.cut())
+    assert played.exit_code == 0, played.output
+    assert "PASSED" in played.output
+    assert f"the Prefect server http://127.0.0.1:{way.port}/api does not answer" in played.output
+    assert played.folder is not None
+    assert (played.folder / "report.html").is_file()
