@@ -12,7 +12,7 @@ from tests.coverage.test_page import place_of, season
 from tests.digest.test_digest import put
 from tests.post_mortem.conftest import USUAL, alert, write_incident, xid
 from tests.report.run_builder import VARIANTS, passing
-from tests.report.test_report_browser import browser, look, opened  # noqa: F401 - fixtures
+from tests.report.test_report_browser import browser, look, opened, scheme  # noqa: F401 - fixtures
 from tests.report.test_report_survives import HOSTILE
 
 pytestmark = pytest.mark.browser
