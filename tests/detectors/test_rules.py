@@ -86,6 +86,8 @@ def test_an_sxid_in_the_kernel_log(fault: dict[str, Any], konduktor: str, nvsent
     ("field", "value", "nvsentinel", "eks", "device_plugin"),
     [
         (XID, 95, "cordon", "condition", "blind"),
+        (XID, 64, "cordon", "condition", "blind"),
+        (XID, 60, "cordon", "event", "blind"),
         (XID, 48, "event", "condition", "blind"),
         (XID, 119, "event", "condition", "blind"),
         (XID, 13, "unsaid", "event", "blind"),
