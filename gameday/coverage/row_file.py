@@ -10,11 +10,12 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from gameday import __version__
 from gameday.checks.outcome import RunResult
 from gameday.coverage.matrix import Matrix, matrix_of
 from gameday.report.numbers import summarise
@@ -37,7 +38,10 @@ class Judged:
 
 
 class _Kept(BaseModel):
-    """What a page judged of a run that had left nothing, for the pages after it; `of` is what it was judged from."""
+    """What a page judged of a run that had left nothing, for the pages after it.
+
+    `of` is what it was judged from, `by` the code that did it.
+    """
 
     of: tuple[tuple[str, int, int], ...]
     by: str
@@ -83,7 +87,7 @@ def _judge(folder: Path) -> Judged:
     made = Judged(summarise(run), run.result, matrix_of([run]))
     if made.summary:
         with suppress(OSError):
-            kept = _Kept(of=of, by=__version__, summary=made.summary, row=made.row)
+            kept = _Kept(of=of, by=_code(), summary=made.summary, row=made.row)
             (folder / KEPT_FILE).write_text(kept.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return made
 
@@ -92,7 +96,7 @@ def _read_kept(folder: Path) -> _Kept | None:
     """None, too, where the run's files are no longer what was judged (a reaper added to them), or other code did it."""
     try:
         kept = _Kept.model_validate_json((folder / KEPT_FILE).read_bytes())
-        return kept if (kept.of, kept.by) == (_state(folder), __version__) else None
+        return kept if (kept.of, kept.by) == (_state(folder), _code()) else None
     except (OSError, ValidationError):
         return None
 
@@ -102,6 +106,16 @@ def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
     paths = [folder / "plan.json", folder / "history.jsonl", *sorted((folder / "frames").glob("*.parquet"))]
     found = [(path.name, path.stat()) for path in paths if path.is_file()]
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+
+
+@cache
+def _code() -> str:
+    """SHA-256 of this package's sources: a check that was changed judges anew, also between two releases."""
+    package = Path(__file__).parents[1]
+    found = sha256()
+    for source in sorted(package.rglob("*.py")):
+        found.update(str(source.relative_to(package)).encode() + source.read_bytes())
+    return found.hexdigest()
 
 
 def _read_row(folder: Path) -> Matrix | None:
