@@ -136,23 +136,27 @@ def _play(
     """One run, in whatever thread this is called; of one that broke off, what its history proves."""
     siblings = [other for other in record.places if other.run_id != one.run_id]
     alerts = {alert.name for other in chosen if other.plan.name != one.plan for alert in other.plan.expect.alerts}
-    state = game_day(
-        plan=one.asked_as,
-        profile=profile,
-        reports=reports,
-        trigger=record.trigger,
-        run_id=one.run_id,
-        member=SeasonMember(
-            season=record.id,
-            seed=record.seed,
-            targets=one.targets,
-            others=frozenset(node for other in siblings for node in other.targets) - set(one.targets),
-            their_alerts=frozenset(alerts),
-            approval=approval,
-        ),
-        return_state=True,
-    )
-    result = state.result(raise_on_failure=False)
+    result: object
+    try:
+        state = game_day(
+            plan=one.asked_as,
+            profile=profile,
+            reports=reports,
+            trigger=record.trigger,
+            run_id=one.run_id,
+            member=SeasonMember(
+                season=record.id,
+                seed=record.seed,
+                targets=one.targets,
+                others=frozenset(node for other in siblings for node in other.targets) - set(one.targets),
+                their_alerts=frozenset(alerts),
+                approval=approval,
+            ),
+            return_state=True,
+        )
+        result = state.result(raise_on_failure=False)
+    except Exception as error:  # Prefect's own: a server that is gone has no say in what the run found
+        result = error
     if isinstance(result, RunResult):
         return result
     folder = Path(reports) / one.run_id

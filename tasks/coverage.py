@@ -12,6 +12,7 @@ from gameday.coverage.page import render_season
 from gameday.coverage.row_file import render_run
 from gameday.season.record import SeasonResult
 from tasks import step_task
+from tasks.artifacts import where_prefect_answers
 
 
 @step_task(name="coverage")
@@ -24,6 +25,7 @@ def coverage(folder: Path, died: Iterable[Path] = ()) -> SeasonResult:
         if run.is_dir():
             render_run(run, datetime.now(UTC))
     rendered = render_season(folder, datetime.now(UTC))
-    create_markdown_artifact(key="coverage", markdown=rendered.markdown, description=rendered.result.why)
-    create_link_artifact(key="coverage-page", link=rendered.html.resolve().as_uri(), link_text="coverage matrix")
+    with where_prefect_answers():
+        create_markdown_artifact(key="coverage", markdown=rendered.markdown, description=rendered.result.why)
+        create_link_artifact(key="coverage-page", link=rendered.html.resolve().as_uri(), link_text="coverage matrix")
     return rendered.result

@@ -13,6 +13,7 @@ from gameday.plan.catalogue import load_shipped
 from gameday.post_mortem.page import PostMortem, render_post_mortem
 from gameday.report.notes import write_form
 from tasks import step_task
+from tasks.artifacts import where_prefect_answers
 from tasks.publish import copy_out
 
 
@@ -23,10 +24,10 @@ def render_incident(folder: Path, publish_to: str | None) -> PostMortem:
     runs = [run.summary for run in read_shelf(folder.parent).runs]
     made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
     write_form(folder, "gameday post-mortem")
-    create_markdown_artifact(
-        key="post-mortem", markdown=made.markdown.read_text(encoding="utf-8"), description=made.story.headline
-    )
-    create_link_artifact(key="post-mortem-report", link=made.html.resolve().as_uri(), link_text=folder.name)
+    said = made.markdown.read_text(encoding="utf-8")
+    with where_prefect_answers():
+        create_markdown_artifact(key="post-mortem", markdown=said, description=made.story.headline)
+        create_link_artifact(key="post-mortem-report", link=made.html.resolve().as_uri(), link_text=folder.name)
     if publish_to:
         copy_out(folder, publish_to, made.html.name)
     return made

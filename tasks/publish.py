@@ -29,6 +29,7 @@ from gameday.report.summary import read_summary
 from gameday.run.context import Run
 from gameday.store import StoreError, publish
 from tasks import step_task
+from tasks.artifacts import where_prefect_answers
 
 OUTSIDE_PREFECT = logging.getLogger("gameday.publish")
 """The same warnings for the command line, which mutes Prefect's log; whoever wants them adds a handler."""
@@ -76,7 +77,8 @@ def copy_out(folder: Path, url: str, page: str) -> str | None:
     except StoreError as error:
         warn("not published: %s", error)
         return None
-    create_link_artifact(key="published-report", link=link, link_text=f"{folder.name}, published")
+    with where_prefect_answers():
+        create_link_artifact(key="published-report", link=link, link_text=f"{folder.name}, published")
     return link
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import UTC, datetime
 
-import httpx
 from prefect.artifacts import create_link_artifact, create_table_artifact
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from pydantic import TypeAdapter
 
 from gameday.checks.outcome import RunResult, fold
@@ -19,6 +16,7 @@ from gameday.report.notes import write_form
 from gameday.report.render import Rendered
 from gameday.run.context import Run
 from tasks import step_task
+from tasks.artifacts import where_prefect_answers
 
 
 @step_task(name="report")
@@ -41,16 +39,11 @@ def report(run: Run) -> RunResult:
 
 
 def _publish(rendered: Rendered) -> None:
-    """Show verdicts and link in the Prefect UI, where its server answers by the second attempt.
-
-    Prefect's own five retries take 75 s for each artifact while its server is
-    gone, and a run that is over would keep a person waiting for its result.
-    """
     verdicts = TypeAdapter(tuple[Verdict, ...]).validate_json(rendered.verdicts.read_bytes())
     table = [
         {"expectation": v.expectation, "bound": v.bound, "measured": v.measured, "verdict": v.status, "why": v.why}
         for v in verdicts
     ]
-    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}), suppress(httpx.HTTPError):
+    with where_prefect_answers():
         create_table_artifact(key="verdicts", table=table, description=rendered.result.why)
         create_link_artifact(key="report", link=rendered.html.resolve().as_uri(), link_text="game-day report")

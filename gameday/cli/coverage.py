@@ -144,7 +144,7 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
     """Run the flow in this thread, with a line per event of its runs beside it."""
     from flows.season import season  # noqa: PLC0415
     from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
+    from gameday.cli.prefect_client import give_events_up_at_once, told_as_gone  # noqa: PLC0415
     from gameday.cli.season_view import SeasonView  # noqa: PLC0415
     from gameday.coverage.page import render_season  # noqa: PLC0415
     from gameday.lifecycle import new_run_id  # noqa: PLC0415
@@ -175,10 +175,17 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
     if not (folder / SEASON_FILE).is_file():
         if isinstance(result, SeasonResult):
             raise CommandError(result.why, ExitCode(result.exit_code))
-        raise result if isinstance(result, BaseException) else AssertionError(result)
-    code = print_coverage(out, render_season(folder, datetime.now(UTC)))
-    if isinstance(result, BaseException) and code != ExitCode.DIRTY:
+        assert isinstance(result, BaseException), result
+        if gone := told_as_gone(result):
+            raise CommandError(gone, ExitCode.REFUSED)
         raise result
+    code = print_coverage(out, render_season(folder, datetime.now(UTC)))
+    if isinstance(result, BaseException):
+        gone = told_as_gone(result)
+        if not gone and code != ExitCode.DIRTY:
+            raise result
+        if gone:
+            out.print(gone, style="yellow", markup=False, soft_wrap=True)
     return code
 
 

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PLAN = "gpu-fell-off-the-bus"
 
-# In the words of Prefect 3.8's flow engine and of its temporary server.
-_NO_PREFECT = ("Failed to reach API", "connect to ephemeral Prefect API")
-
 Profile = Annotated[Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")]
 Reports = Annotated[Path, typer.Option(help="Folder the run's own folder is made in.")]
 
@@ -192,10 +189,11 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
     """Report what was done before `error`; raises it unless it is only Prefect's server that is gone."""
     from datetime import UTC, datetime  # noqa: PLC0415
 
+    from gameday.cli.prefect_client import told_as_gone  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
     from gameday.coverage.row_file import render_run  # noqa: PLC0415
 
-    prefect = _prefect_is_gone(error)
+    prefect = told_as_gone(error)
     if not (folder / "history.jsonl").is_file():
         if prefect:
             raise CommandError(prefect, ExitCode.REFUSED) from None
@@ -206,17 +204,6 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
         raise error
     out.print(prefect or f"{type(error).__name__}: {error}", style="yellow", soft_wrap=True)
     return code
-
-
-def _prefect_is_gone(error: Exception) -> str:
-    """What to tell a person when it was Prefect's server that could not be reached; empty for everything else."""
-    import httpx  # noqa: PLC0415
-    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
-
-    if not isinstance(error, httpx.TransportError) and not any(sign in str(error) for sign in _NO_PREFECT):
-        return ""
-    where = PREFECT_API_URL.value() or "of this machine"
-    return f"the Prefect server {where} does not answer; start it, or unset PREFECT_API_URL for one that lasts a run"
 
 
 def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> int:

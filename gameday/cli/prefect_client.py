@@ -15,6 +15,8 @@ _DEFAULTS = {**QUIET, "PREFECT_CLIENT_MAX_RETRIES": "3"}
 """20 s of attempts for each request; Prefect's own five retries take 75 s, and a run's end has two requests."""
 _WITHOUT_A_PAUSE = 3
 """Prefect's client of events sleeps a second before each attempt to reconnect after its third."""
+# In the words of Prefect 3.8's flow engine and of its temporary server.
+_NO_PREFECT = ("Failed to reach API", "connect to ephemeral Prefect API")
 
 
 def set_defaults() -> None:
@@ -34,3 +36,14 @@ def give_events_up_at_once() -> None:
 
     if should_emit_events_to_running_server() and not emit_events_to_cloud():
         EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=_WITHOUT_A_PAUSE)
+
+
+def told_as_gone(error: BaseException) -> str:
+    """What to tell a person when it was Prefect's server that could not be reached; empty for everything else."""
+    import httpx  # noqa: PLC0415
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+
+    if not isinstance(error, httpx.TransportError) and not any(sign in str(error) for sign in _NO_PREFECT):
+        return ""
+    where = PREFECT_API_URL.value() or "of this machine"
+    return f"the Prefect server {where} does not answer; start it, or unset PREFECT_API_URL for one that lasts a run"

@@ -5,6 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,10 +18,11 @@ from ruamel.yaml import YAML
 from flows.season import season
 from gameday import cli
 from gameday.coverage.page import render_season
-from gameday.history.events import TargetsChosen
+from gameday.history.events import FaultInjected, TargetsChosen
 from gameday.history.journal import read_history
 from gameday.season.record import SeasonRecord
 from tests.gameday.conftest import QUICK, QUIET, Arena, changed
+from tests.torture.proxy import Switch
 
 pytestmark = [pytest.mark.gameday, pytest.mark.timeout(240)]
 
@@ -56,6 +61,36 @@ def test_two_game_days_at_once_have_nodes_of_their_own_and_blame_each_other_for_
     again = render_season(folder, SeasonRecord.load(folder).started)
     assert again.result.exit_code == 0
     assert "../" in again.html.read_text()
+
+
+@pytest.mark.slow
+def test_a_prefect_server_that_is_gone_for_good_costs_a_season_neither_page_nor_result(
+    clean_arena: Arena, tmp_path: Path
+) -> None:
+    with Switch(int(clean_arena.cluster.urls["prefect"].rpartition(":")[2])) as way:
+        plan = plan_file(tmp_path, "one", expect__workloads__running_pods="any")
+        argv = [sys.executable, "-m", "gameday.cli", "coverage", plan, "--reports", "r"]
+        environment = {**os.environ, "PREFECT_API_URL": f"http://127.0.0.1:{way.port}/api", "COLUMNS": "200"}
+        with subprocess.Popen(
+            [*argv, "--profile", str(clean_arena.cluster.profile)],
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=tmp_path,
+        ) as process:  # fmt: skip
+            try:
+                while not injected(tmp_path / "r"):
+                    assert process.poll() is None, process.communicate()[0]
+                    time.sleep(0.1)
+                way.cut()
+                said, _ = process.communicate(timeout=200)
+            finally:
+                process.kill()
+    assert process.returncode == 0, said
+    assert f"the Prefect server http://127.0.0.1:{way.port}/api does not answer" in said
+    (page,) = (tmp_path / "r").glob("season-*/coverage.html")
+    assert page.stat().st_size > 10_000
+
+
+def injected(reports: Path) -> bool:
+    return any(read_history(one).of(FaultInjected) for one in reports.glob("*/history.jsonl"))
 
 
 def test_the_prefect_form_takes_a_duration_as_plans_write_it() -> None:
