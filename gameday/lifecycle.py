@@ -265,7 +265,13 @@ def _close(run: Run, parts: list[Callable[[Run], object]]) -> None:
 
 
 def _last_look(run: Run) -> None:
-    if run.targets and not any(seen.phase == "after" for seen in run.journal.history().of(NodeSeen)):
+    """Taken again where something was undone after QA's look: a node that it kept out of service may be back."""
+    for record in reversed(run.journal.history().records):
+        if isinstance(record.event, FaultUndone):
+            break
+        if isinstance(record.event, NodeSeen) and record.event.phase == "after":
+            return
+    if run.targets:
         run.see_nodes_after()
 
 

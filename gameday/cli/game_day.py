@@ -173,16 +173,18 @@ def play(
                     return_state=True,
                 )
                 result = state.result(raise_on_failure=False)
-            except Exception as error:  # Prefect's own, say; what the run did stands in its history
+            # Prefect's own, say, or a Ctrl-C while it still tries to reach a server that is gone; what the run did
+            # stands in its history.
+            except (Exception, KeyboardInterrupt) as error:
                 result = error
         if isinstance(result, Exception):
             return _after(result, out, folder)
+        if (folder / "report.html").exists():
+            return print_result(out, folder)
         if isinstance(result, BaseException):
             raise result
         assert isinstance(result, RunResult)
-        if not (folder / "report.html").exists():
-            raise CommandError(result.why, ExitCode(result.exit_code))
-        return print_result(out, folder)
+        raise CommandError(result.why, ExitCode(result.exit_code))
 
 
 def _after(error: Exception, out: Console, folder: Path) -> int:

@@ -31,6 +31,7 @@ from gameday.checks.residue import GFD_TIMESTAMP_LABEL
 from gameday.history.events import Record, Step, StepStarted
 from gameday.history.journal import History, read_history
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.controllers.taints import UNSCHEDULABLE
 
 QUIET = {
     PREFECT_LOGGING_LEVEL: "CRITICAL",
@@ -159,10 +160,11 @@ class Arena:
         return self.finish(process, reports)
 
     def nodes(self) -> dict[str, Any]:
-        """What a game-day may not change about the nodes."""
+        """What a game-day may not change about the nodes. A cordon's taint follows it, and in the lab later: its
+        controller comes back to an API server that was killed only after a back-off of its own."""
         return {
             node.metadata.name: (
-                sorted((t.key, t.value, t.effect) for t in node.spec.taints or []),
+                sorted((t.key, t.value, t.effect) for t in node.spec.taints or [] if t.key != UNSCHEDULABLE),
                 bool(node.spec.unschedulable),
                 {k: v for k, v in (node.metadata.labels or {}).items() if k != GFD_TIMESTAMP_LABEL},
                 {k: v for k, v in (node.metadata.annotations or {}).items() if k.startswith("gameday.dev/")},

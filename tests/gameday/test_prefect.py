@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -62,14 +66,36 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     assert {"verdicts", "report"} <= {artifact["key"] for artifact in artifacts}
 
 
-def test_a_server_that_is_gone_for_good_costs_neither_undo_nor_result(
-    clean_arena: Arena, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Switch(int(clean_arena.cluster.urls["prefect"].rpartition(":")[2])) as way:
-        monkeypatch.setitem(clean_arena.cluster.urls, "prefect", f"http://127.0.0.1:{way.port}")
-        played = clean_arena.play_and_when(QUICK, step_started(Step.INJECT), lambda _: way.cut())
+@pytest.fixture
+def way(clean_arena: Arena, monkeypatch: pytest.MonkeyPatch) -> Iterator[Switch]:
+    """To the arena's Prefect server, and the only one that game-days know of."""
+    with Switch(int(clean_arena.cluster.urls["prefect"].rpartition(":")[2])) as switch:
+        monkeypatch.setitem(clean_arena.cluster.urls, "prefect", f"http://127.0.0.1:{switch.port}")
+        yield switch
+
+
+def test_a_server_that_is_gone_for_good_costs_neither_undo_nor_result(clean_arena: Arena, way: Switch) -> None:
+    played = clean_arena.play_and_when(QUICK, step_started(Step.INJECT), lambda _: way.cut())
     assert played.exit_code == 0, played.output
     assert "PASSED" in played.output
     assert f"the Prefect server http://127.0.0.1:{way.port}/api does not answer" in played.output
     assert played.folder is not None
     assert (played.folder / "report.html").is_file()
+
+
+def test_who_waits_for_a_server_no_longer_is_told_the_result(clean_arena: Arena, way: Switch) -> None:
+    process, reports = clean_arena.start(QUICK)
+    while not list(reports.glob("*/history.jsonl")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+    way.cut()
+    while not list(reports.glob("*/report.html")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(3)
+    played = clean_arena.finish(process, reports)
+    assert played.exit_code == 0, played.output
+    assert "PASSED" in played.output

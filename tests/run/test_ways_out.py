@@ -15,6 +15,7 @@ from gameday.history.events import (
     Aborted,
     Cleanliness,
     FaultUndone,
+    NodeSeen,
     Problem,
     RunEnded,
     Step,
@@ -129,6 +130,26 @@ def test_what_is_thrown_into_the_undo_does_not_end_it(
     assert opened.is_as_if_it_never_was()
     assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
     assert len({one.step for one in opened.history.of(StepEnded)}) == len(opened.history.of(StepEnded))
+
+
+def test_a_node_that_only_the_closing_gives_back_is_looked_at_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QA kept it out of service, because the injector did not answer; the next attempt at its undo was answered."""
+    sleeper = Sleeper(opened, monkeypatch)
+
+    def kept_out(run: Run) -> None:
+        run.targets = (Target(node=sleeper.node, gpu=0),)
+        run.before = {sleeper.node: snapshot(opened.world.core.read_node(sleeper.node))}
+        run.follow_targets((run.before[sleeper.node],))
+        undo = RestoreNode(keys=(KEY,), unschedulable=False)
+        run.intend("quarantine", "let the detector quarantine the node", undo, sleeper.node, LONG)
+        sleeper.taint()
+        run.note(NodeSeen(phase="after", snapshot=snapshot(opened.world.core.read_node(sleeper.node))))
+
+    opened.play(kept_out)
+    seen = [one.snapshot.taints for one in opened.history.of(NodeSeen) if one.phase == "after"]
+    assert [len(taints) for taints in seen] == [1, 0]
 
 
 def test_what_is_thrown_into_a_run_is_told_and_undone(opened: Opened) -> None:
