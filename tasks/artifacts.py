@@ -11,7 +11,7 @@ from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 @contextmanager
 def where_prefect_answers() -> Iterator[None]:
-    """Go on without the artifacts of the block where Prefect's server answers neither of two attempts.
+    """Go on without the artifacts of the block where Prefect's server takes them at neither of two attempts.
 
     Prefect's own six take 75 s an artifact, while a person waits for the result.
     """

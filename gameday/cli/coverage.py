@@ -144,7 +144,7 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
     """Run the flow in this thread, with a line per event of its runs beside it."""
     from flows.season import season  # noqa: PLC0415
     from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.cli.prefect_client import give_events_up_at_once, told_as_gone  # noqa: PLC0415
+    from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
     from gameday.cli.season_view import SeasonView  # noqa: PLC0415
     from gameday.coverage.page import render_season  # noqa: PLC0415
     from gameday.lifecycle import new_run_id  # noqa: PLC0415
@@ -172,20 +172,29 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
             result = state.result(raise_on_failure=False)
         except Exception as error:  # Prefect's own, say; what the runs did stands in their histories
             result = error
-    if not (folder / SEASON_FILE).is_file():
-        if isinstance(result, SeasonResult):
-            raise CommandError(result.why, ExitCode(result.exit_code))
-        assert isinstance(result, BaseException), result
-        if gone := told_as_gone(result):
-            raise CommandError(gone, ExitCode.REFUSED)
-        raise result
-    code = print_coverage(out, render_season(folder, datetime.now(UTC)))
     if isinstance(result, BaseException):
-        gone = told_as_gone(result)
-        if not gone and code != ExitCode.DIRTY:
-            raise result
-        if gone:
-            out.print(gone, style="yellow", markup=False, soft_wrap=True)
+        return _after(result, out, folder)
+    if not (folder / SEASON_FILE).is_file():
+        assert isinstance(result, SeasonResult)
+        raise CommandError(result.why, ExitCode(result.exit_code))
+    return print_coverage(out, render_season(folder, datetime.now(UTC)))
+
+
+def _after(error: BaseException, out: Console, folder: Path) -> ExitCode:
+    """Show what the runs found before `error`; raises it, unless it is only Prefect's server that is gone."""
+    from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
+    from gameday.cli.prefect_client import told_as_gone  # noqa: PLC0415
+    from gameday.coverage.page import render_season  # noqa: PLC0415
+    from gameday.season.record import SEASON_FILE  # noqa: PLC0415
+
+    gone = told_as_gone(error)
+    if not (folder / SEASON_FILE).is_file():
+        raise CommandError(gone, ExitCode.REFUSED) if gone else error
+    code = print_coverage(out, render_season(folder, datetime.now(UTC)))
+    if gone:
+        out.print(gone, style="yellow", markup=False, soft_wrap=True)
+    elif code != ExitCode.DIRTY:
+        raise error
     return code
 
 

@@ -216,6 +216,12 @@ def send(*signals: signal.Signals, pause_s: float = 0.3) -> Callable[[subprocess
     return blow
 
 
+def drain_prefect() -> None:
+    """Before an arena's server ends: Prefect keeps one sender of events a process, for the first server it met. Left
+    alone it would try that one for minutes at the process's end, once for each event of the next arena's game-days."""
+    EventsWorker.drain_all()
+
+
 @pytest.fixture(scope="package")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """Spare, so that whatever earlier game-days moved, a resubmitted job finds a place on another node. Ended with the
@@ -223,9 +229,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     folder = tmp_path_factory.mktemp("arena")
     with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.CATALOGUE) as cluster:
         yield Arena(cluster, folder)
-        # Prefect keeps one sender of events a process, for the first server it met: left alone it would try that one
-        # for minutes at the process's end, once for each event of the next arena's game-days.
-        EventsWorker.drain_all()
+        drain_prefect()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster, Size
-from tests.gameday.conftest import QUICK, Arena, changed, clean_arena
+from tests.gameday.conftest import QUICK, Arena, changed, clean_arena, drain_prefect
 from tests.lab.nodes import Fleet, fleet_on
 from tests.lab.plane import Plane, need_programs, running
 from tests.rehearsal.processes import until
@@ -37,6 +37,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     size = Size(nodes=8, gpus=8)  # a reboot moves a node's training elsewhere for good: there has to be room
     with RehearsalCluster(folder / "cluster", size, Detector.CATALOGUE, control_plane=ControlPlane.LAB) as cluster:
         yield Arena(cluster, folder)
+        drain_prefect()
 
 
 _NUMBERS = itertools.count(1)
