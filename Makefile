@@ -10,6 +10,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	&& echo $$p && break; done)
 SYSTEM_PYTHON = $(if $(PYTHON),$(PYTHON),$(error Python 3.11 or newer is needed and not on PATH; install it with your system's package manager))
 SETUP = $(SYSTEM_PYTHON) scripts/setup.py
+COMPILE = .tools/uv/bin/uv --quiet pip compile --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 
 .PHONY: rehearse test test-slow test-lab torture lint setup browser lab lab-version alerts docs lock clean
@@ -67,12 +69,9 @@ docs: setup
 
 # Newer versions: make lock ARGS=--upgrade
 lock: setup
-	.venv/bin/python -m pip install --quiet uv
-	.venv/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet -o requirements.lock $(ARGS)
-	.venv/bin/uv pip compile --group pyproject.toml:gpu --constraint requirements.lock --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
-		-o requirements-gpu.lock $(ARGS)
+	$(COMPILE) pyproject.toml --group dev -o requirements.lock $(ARGS)
+	$(COMPILE) --group pyproject.toml:gpu --constraint requirements.lock -o requirements-gpu.lock $(ARGS)
+	$(COMPILE) --group pyproject.toml:setup -o requirements-uv.lock $(ARGS)
 
 clean:
 	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis

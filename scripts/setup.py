@@ -9,12 +9,14 @@ does, dpkg-deb unpacks into `.tools`, no service is started.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +28,11 @@ from gameday.rehearsal.programs import PROGRAMS, TOOLS, install_hint, search  # 
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
+UV_LOCK = ROOT / "requirements-uv.lock"
+APT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-gameday" / "apt"
+"""Package lists and archives, which all checkouts of a user share."""
+# Debian stable changes its packages with security updates; a day-old list still names what the archive holds.
+LISTS_LAST_S = 86_400
 DPKG_STATUS = Path("/var/lib/dpkg/status")
 # Drawn text needs a font; chromium only recommends some.
 BROWSER_PACKAGES = ("chromium", "fonts-dejavu-core")
@@ -50,7 +57,7 @@ def main(parts: Sequence[str]) -> int:
 
 
 def make_venv() -> None:
-    """`.venv` with exactly the lock's packages, hashes checked, and this project installed editable."""
+    """Make `.venv` with exactly the lock's packages, hashes checked, and this project installed editable."""
     if sys.version_info < (3, 11):  # noqa: UP036 - this runs before anything else has checked it
         raise SetupError(f"Python 3.11 or newer is needed, {sys.executable} is {sys.version.split()[0]}")
     stamp = VENV / ".setup-stamp"
@@ -58,43 +65,59 @@ def make_venv() -> None:
     wanted = _digest(LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), sys.version, sys.base_prefix, str(VENV))
     if VENV_PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted:
         return
+    uv = fetch_uv()
     say("creating .venv from requirements.lock")
     stamp.unlink(missing_ok=True)
-    same_python = f"import sys, pip; sys.exit({sys.version!r} != sys.version)"
-    if not _succeeds([VENV_PYTHON, "-c", same_python]):
-        _create_venv()
-    pip: list[str | Path] = [
-        VENV_PYTHON,
-        "-m",
-        "pip",
-        "--quiet",
-        "--disable-pip-version-check",
-        "install",
-        "--no-input",
-    ]
-    # The lock is complete, so nothing is left to resolve; pip's resolver would look past the lock for a package that
-    # another one asks for with extras, and fail on the day a newer version of it appears.
-    run([*pip, "--require-hashes", "--no-deps", "--requirement", LOCK])
-    run([*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT])
+    # Not sys.executable: with the environment activated, that is the one about to be cleared.
+    python = getattr(sys, "_base_executable", sys.executable)
+    run([uv, "--quiet", "venv", "--clear", "--no-python-downloads", "--python", python, VENV])
+    pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]
+    # --no-deps: the lock is complete, so nothing is left to resolve.
+    run([*pip, "--require-hashes", "--requirement", LOCK])
+    run([*pip, "--no-build-isolation", "--editable", ROOT])
     stamp.write_text(wanted)
 
 
-def _create_venv() -> None:
-    # Not sys.executable: with the environment activated, that is the one about to be cleared.
-    python = getattr(sys, "_base_executable", sys.executable)
-    if _succeeds([python, "-c", "import ensurepip"]):
-        run([python, "-m", "venv", "--clear", VENV])
-        return
-    # Debian keeps ensurepip in python3-venv; pip itself is to be had as a wheel.
-    if not _succeeds([python, "-c", "import venv"]) or not _has_apt():
-        raise SetupError("this Python has no venv with pip; install your system's python3-venv package")
+def fetch_uv() -> Path:
+    """Install the pinned uv into `.tools/uv` and return its program."""
+    program = TOOLS / "uv" / "bin" / "uv"
+    stamp = TOOLS / "uv" / ".setup-stamp"
+    wanted = _digest(UV_LOCK.read_bytes())
+    if program.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return program
+    say("fetching uv into .tools")
+    shutil.rmtree(TOOLS / "uv", ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
-        unpack(download(["python3-pip-whl"], resolve=False), Path(folder))
-        wheels = sorted(Path(folder).glob("usr/share/python-wheels/pip-*.whl"))
-        if not wheels:
-            raise SetupError("Debian's python3-pip-whl holds no pip; install your system's python3-venv package")
-        run([python, "-m", "venv", "--clear", "--without-pip", VENV])
-        run([VENV_PYTHON, wheels[-1] / "pip", "--quiet", "install", "--no-index", wheels[-1]])
+        run(
+            [
+                *_pip(Path(folder)),
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-input",
+                "install",
+                "--no-deps",
+                "--require-hashes",
+                "--only-binary=:all:",
+                "--root-user-action=ignore",
+                f"--target={TOOLS / 'uv'}",
+                f"--requirement={UV_LOCK}",
+            ]
+        )
+    stamp.write_text(wanted)
+    return program
+
+
+def _pip(folder: Path) -> list[str | Path]:
+    """Return the command of this Python's pip, or of Debian's wheel of pip, unpacked into `folder`."""
+    if _succeeds([sys.executable, "-m", "pip", "--version"]):
+        return [sys.executable, "-m", "pip"]
+    if not _has_apt():
+        raise SetupError("this Python has no pip; install your system's python3-pip package")
+    unpack(download(["python3-pip-whl"], resolve=False), folder)
+    wheels = sorted(folder.glob("usr/share/python-wheels/pip-*.whl"))
+    if not wheels:
+        raise SetupError("Debian's python3-pip-whl holds no pip; install your system's python3-pip package")
+    return [sys.executable, wheels[-1] / "pip"]
 
 
 def fetch_tools() -> None:
@@ -170,21 +193,27 @@ def _wrap_chromium(root: Path) -> None:
 
 
 def download(packages: Sequence[str], *, resolve: bool) -> list[Path]:
-    """Fetch .deb files; `resolve` adds the dependencies that this system lacks. Raises SetupError."""
+    """Fetch .deb files into the user's cache; `resolve` adds the dependencies that this system lacks.
+
+    Raises SetupError.
+    """
     apt = ["apt-get", "-qq", *_apt_options()]
-    archives = TOOLS / "apt/cache/archives"
-    _update_lists(apt)
-    for old in archives.glob("*.deb"):
-        old.unlink()
-    if resolve:
-        run([*apt, "--yes", "--no-install-recommends", "--download-only", "install", *packages], quiet=True)
-    else:
-        run([*apt, "download", *packages], cwd=archives, quiet=True)
+    act = ["--yes", "--no-install-recommends", "--download-only", "install"] if resolve else ["download"]
+    # Another checkout's set-up may be at work in the same folder.
+    with (APT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _update_lists(apt)
+        archives = APT / "archives" / _digest(run([*apt, "--print-uris", *act, *packages], quiet=True))
+        complete = archives / ".complete"
+        if not complete.exists():
+            (archives / "partial").mkdir(parents=True, exist_ok=True)
+            run([*apt, "-o", f"Dir::Cache::archives={archives}", *act, *packages], cwd=archives, quiet=True)
+            complete.touch()
     return sorted(archives.glob("*.deb"))
 
 
 def _apt_options() -> list[str]:
-    state, cache = TOOLS / "apt/state", TOOLS / "apt/cache"
+    state, cache = APT / "state", APT / "cache"
     for folder in (state / "lists/partial", cache / "archives/partial"):
         folder.mkdir(parents=True, exist_ok=True)
     options = {
@@ -199,22 +228,26 @@ def _apt_options() -> list[str]:
 
 
 def _update_lists(apt: Sequence[str]) -> None:
+    fresh = APT / "lists-updated"
+    if fresh.exists() and time.time() - fresh.stat().st_mtime < LISTS_LAST_S:
+        return
     # Some images' hooks clean root's own cache after an update and fail without root; apt has done its work by
     # then, so what counts is whether there are lists.
     done = subprocess.run([*map(str, apt), "update"], capture_output=True, text=True, check=False)
-    if not list((TOOLS / "apt/state/lists").glob("*Packages*")):
+    if not list((APT / "state/lists").glob("*Packages*")):
         raise SetupError(f"apt-get update brought no package lists: {done.stderr.strip()[-500:]}")
+    if done.returncode == 0:
+        fresh.touch()
 
 
 def unpack(archives: Sequence[Path], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for archive in archives:
         run(["dpkg-deb", "--extract", archive, folder])
-        archive.unlink()
 
 
-def run(argv: Sequence[str | Path], *, cwd: Path = ROOT, quiet: bool = False) -> None:
-    """Run a program to its end; raises SetupError with the end of its output when it fails."""
+def run(argv: Sequence[str | Path], *, cwd: Path = ROOT, quiet: bool = False) -> str:
+    """Run a program to its end and return what it printed where it is `quiet`; raises SetupError when it fails."""
     done = subprocess.run(
         [str(word) for word in argv],
         cwd=cwd,
@@ -227,6 +260,7 @@ def run(argv: Sequence[str | Path], *, cwd: Path = ROOT, quiet: bool = False) ->
     if done.returncode != 0:
         said = f": {(done.stdout + done.stderr).strip()[-1000:]}" if quiet else "; see above"
         raise SetupError(f"`{Path(str(argv[0])).name}` failed with status {done.returncode}{said}")
+    return done.stdout or ""
 
 
 def say(line: str) -> None:
