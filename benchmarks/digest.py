@@ -25,7 +25,7 @@ import pandas as pd
 from pydantic_core import to_json
 
 from gameday.coverage.matrix import Matrix, matrix_of
-from gameday.coverage.row_file import ROW_FILE
+from gameday.coverage.run_row import ROW_FILE
 from gameday.history.events import (
     RECORD,
     AlertSeen,
@@ -38,12 +38,12 @@ from gameday.history.events import (
     Remediated,
     RunStarted,
     TaintSeen,
-    Target,
     TargetsChosen,
 )
 from gameday.history.frames import Frames, conform
 from gameday.report.numbers import summarise
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
+from gameday.values.nodes import Target
 from tests.report import run_builder
 
 

@@ -27,9 +27,9 @@ from pathlib import Path
 
 import aiohttp
 
-from gameday.rehearsal.apiclient import ApiClient, ApiError, Kubeconfig, Object, Reflector, key_of
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.programs import TOOLS
+from kubesim.client import ApiClient, ApiError, Kubeconfig, Object, Reflector, key_of
 
 _AT_ONCE = 16
 _PHASE_WITHIN_S = 120.0
@@ -128,8 +128,8 @@ def _lab(folder: Path) -> Iterator[Server]:
 @contextmanager
 def _embedded(folder: Path) -> Iterator[Server]:
     folder.mkdir(parents=True)
-    argv = [sys.executable, "-m", "gameday.rehearsal.apiserver", "--data-dir", str(folder)]
-    controllers = [sys.executable, "-m", "gameday.rehearsal.controllers"]
+    argv = [sys.executable, "-m", "kubesim.apiserver", "--data-dir", str(folder)]
+    controllers = [sys.executable, "-m", "kubesim.controllers"]
     for name in ("scheduler", "controllers"):
         controllers += [f"--kubeconfig-{name}", str(folder / f"{name}.kubeconfig")]
     with (

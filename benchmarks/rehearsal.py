@@ -18,8 +18,9 @@ import threading
 import time
 from pathlib import Path
 
-from gameday.history.events import Step, StepEnded, StepStarted
+from gameday.history.events import StepEnded, StepStarted
 from gameday.history.journal import read_history
+from gameday.values.results import Step
 
 
 def main() -> None:

@@ -20,10 +20,11 @@ from ruamel.yaml import YAML
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
-from gameday.history.events import ApiCost, FaultUndone, RunEnded, Step, StepEnded, StepStarted
+from gameday.history.events import ApiCost, FaultUndone, RunEnded, StepEnded, StepStarted
 from gameday.history.journal import History, read_history
-from gameday.ledger.reaper import reap
+from gameday.reaper.reap import reap
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.values.results import Step
 
 _LEDGER = ("configmaps", "leases")
 _PATIENCE_S = 120.0

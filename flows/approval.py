@@ -28,15 +28,15 @@ from prefect.utilities.engine import propose_state_sync
 from pydantic import Field
 
 from gameday.cluster.profile import ClusterProfile
+from gameday.documents.fields import format_duration
+from gameday.errors import AbortedError, RefusedError
 from gameday.guard.check import guard_before
 from gameday.guard.preview import plain, summary
 from gameday.history.events import ApprovalAnswered, ApprovalAsked
 from gameday.history.journal import Journal
-from gameday.plan.fields import format_duration
 from gameday.plan.models import Plan
-from gameday.run.context import Run
-from gameday.run.member import Approval
-from gameday.run.stop import AbortedError, RefusedError
+from gameday.run.run import Run
+from gameday.run.season_member import Approval
 from gameday.run.targets import unfit_targets
 from gameday.season.record import APPROVAL_FILE, Place
 from gameday.season.run import Season

@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from pydantic import Field
 
-from tasks.digest import render_pages
+from gameday.tasks.digest import render_pages
 
 
 @flow(name="digest", persist_result=False, validate_parameters=True)

@@ -2,7 +2,7 @@
 
 The outcome is computed from the history; the Prefect state is derived from it,
 never the other way round. The undo is not a task: it is what leaving
-`open_run` does, first thing. Prefect's hooks (flows/way_out.py), the agents'
+`open_run` does, first thing. Prefect's hooks (flows/hooks.py), the agents'
 own deadlines and the reaper stand behind it.
 """
 
@@ -16,24 +16,24 @@ from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.states import Completed, Failed
 
-from flows.approval import approve
-from flows.lateness import refuse_what_was_missed
-from flows.way_out import undo_what_it_left
 from gameday.checks.outcome import Outcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.detectors.resolve import load_complete_plan
 from gameday.faults.registry import parameter_models
-from gameday.lifecycle import Trigger, new_run_id, open_run
+from gameday.flows.approval import approve
+from gameday.flows.hooks import undo_what_it_left
+from gameday.flows.schedule import refuse_what_was_missed
+from gameday.lifecycle.open_run import Trigger, new_run_id, open_run
 from gameday.plan.catalogue import find_plan
-from gameday.run.member import SeasonMember
-from tasks.await_alert import await_alert
-from tasks.baseline import baseline
-from tasks.inject import inject
-from tasks.publish import publish_run
-from tasks.qa_node import qa_node
-from tasks.recover import recover
-from tasks.report import report
-from tasks.verify_taint import verify_taint
+from gameday.run.season_member import SeasonMember
+from gameday.tasks.await_alert import await_alert
+from gameday.tasks.baseline import baseline
+from gameday.tasks.inject import inject
+from gameday.tasks.publish import publish_run
+from gameday.tasks.qa_node import qa_node
+from gameday.tasks.recover import recover
+from gameday.tasks.report import report
+from gameday.tasks.verify_taint import verify_taint
 
 # Set by Prefect's runner for the process it starts: a season's runs share one, and the hooks are the season's.
 _STARTED_FOR = "PREFECT__FLOW_RUN_ID"

@@ -15,7 +15,7 @@ from gameday.cluster.profile import load_profile
 from gameday.post_mortem.collect import collect_incident
 from gameday.post_mortem.incident import command_line
 from gameday.post_mortem.times import checked_window
-from tasks.post_mortem import render_incident
+from gameday.tasks.post_mortem import render_incident
 
 
 @flow(name="post-mortem", flow_run_name="{node}", persist_result=False, validate_parameters=True)

@@ -10,8 +10,8 @@ from prefect.states import Completed, Failed
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
-from gameday.ledger.reaper import reap
-from tasks.reaped import report_settled_elsewhere, tell_of_reaped
+from gameday.reaper.reap import reap
+from gameday.tasks.reaped_runs import report_settled_elsewhere, tell_of_reaped
 
 
 @flow(name="reaper", persist_result=False)

@@ -18,25 +18,25 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from flows.approval import approve_season
-from flows.game_day import game_day
-from flows.lateness import refuse_what_was_missed
-from flows.way_out import undo_what_it_left
 from gameday.checks.outcome import EXIT_CODES, Outcome, RunResult
 from gameday.cluster.profile import load_profile
+from gameday.documents.fields import Duration
+from gameday.errors import RefusedError
 from gameday.faults.registry import parameter_models
-from gameday.lifecycle import Trigger, new_run_id
-from gameday.plan.fields import Duration
+from gameday.flows.approval import approve_season
+from gameday.flows.game_day import game_day
+from gameday.flows.hooks import undo_what_it_left
+from gameday.flows.schedule import refuse_what_was_missed
+from gameday.lifecycle.open_run import Trigger, new_run_id
 from gameday.plan.models import Plan
-from gameday.report.run import load_run
-from gameday.run.member import Approval, SeasonMember
-from gameday.run.stop import RefusedError
-from gameday.season.places import Waiting, place
+from gameday.report.run_folder import load_run
+from gameday.run.season_member import Approval, SeasonMember
+from gameday.season.assignment import Waiting, place
 from gameday.season.plans import Chosen, choose_plans, reach_beyond
 from gameday.season.record import LeftOut, Place, SeasonRecord, SeasonResult
 from gameday.season.run import carry_out, fit_nodes, open_season
-from tasks.coverage import coverage
-from tasks.reaped import tell_of_reaped
+from gameday.tasks.coverage import coverage
+from gameday.tasks.reaped_runs import tell_of_reaped
 
 
 @flow(

@@ -14,13 +14,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from gameday.errors import IncompleteInstallationError
+
 _PACKAGE = Path(__file__).parent
 _INSTALLED = _PACKAGE / "_shipped"
 """Only in an installed package: the target of pyproject.toml's force-include."""
-
-
-class IncompleteInstallationError(Exception):
-    """A file that belongs to the project is not there; the message says where it was looked for and what to do."""
 
 
 def checkout() -> Path | None:

@@ -29,9 +29,10 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from gameday.errors import ProgramMissingError  # noqa: E402
 from gameday.rehearsal.lab.programs import MODULES, find_module, find_programs, users_folders  # noqa: E402
-from gameday.rehearsal.process import die_with_parent  # noqa: E402
-from gameday.rehearsal.programs import TOOLS, ProgramMissingError  # noqa: E402
+from gameday.rehearsal.programs import TOOLS  # noqa: E402
+from kubesim.process import die_with_parent  # noqa: E402
 
 LAB = ROOT / "lab"
 BIN = TOOLS / "bin"

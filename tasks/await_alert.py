@@ -6,15 +6,15 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from gameday.checks.alerts import first_firing
-from gameday.cluster.http import AdapterError
-from gameday.history.events import Hop, Step
+from gameday.errors import AdapterError
 from gameday.observe.alerts import note_active_alerts, note_missed_alerts, note_notified
 from gameday.observe.chain import note_rule_hops
-from gameday.observe.in_time import first_seen, judge
+from gameday.observe.deadline import first_seen, judge
 from gameday.plan.models import ExpectedAlert
-from gameday.run.context import Run
+from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
-from tasks import step_task
+from gameday.tasks import step_task
+from gameday.values.results import Hop, Step
 
 # Prometheus holds what it evaluated for minutes, but a poll dates what has no time of its own.
 _POLL_S = 0.25

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from gameday.cluster.http import AdapterError
-from gameday.cluster.kubernetes import KubernetesError
 from gameday.cluster.prometheus import AlertingRule
+from gameday.documents.fields import format_duration
+from gameday.errors import AdapterError, KubernetesError, LeaseHeldError, RefusedError, StepFailedError
 from gameday.guard.check import guard_before
-from gameday.guard.look import longest_run
-from gameday.history.events import Cleanliness, NodeSeen, NodeSnapshot, SteadyStateChecked, Step, Target
-from gameday.ledger.lease import LeaseHeldError, node_lease
-from gameday.ledger.reaper import reap_under
+from gameday.guard.observation import longest_run
+from gameday.history.events import NodeSeen, SteadyStateChecked
+from gameday.ledger.lease import node_lease
 from gameday.observe.alerts import note_active_alerts
 from gameday.observe.kernel_log import lines_with
 from gameday.observe.signals import already_there
-from gameday.plan.fields import format_duration
 from gameday.plan.models import RemediationAction
+from gameday.reaper.reap import reap_under
 from gameday.report.samples import FEWEST_BEFORE
 from gameday.run.agents import AGENT_STARTS_WITHIN, PRIORITY_CLASS_FIX, RESET_FIX, forbids_reset, mark_task, run_agent
-from gameday.run.context import Run
-from gameday.run.leaving import pods_to_drain
+from gameday.run.drain import pods_to_drain
+from gameday.run.run import Run
 from gameday.run.steps import step
-from gameday.run.stop import RefusedError, StepFailedError
 from gameday.run.targets import choose_targets
-from tasks import step_task
-from tasks.canary import canary_before
+from gameday.tasks import step_task
+from gameday.tasks.canary import canary_before
+from gameday.values.nodes import NodeSnapshot, Target
+from gameday.values.results import Cleanliness, Step
 
 # Two samples prove that a series is being scraped and not merely left over. Our own choice of patience: enough for
 # two scrapes at a pace of 15 s, the rehearsal's at 1,000 nodes.

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 
 from gameday.agent.task import CanaryNote
 from gameday.checks.canary import baseline_of
-from gameday.cluster.http import AdapterError
-from gameday.history.events import CanaryMeasured, QaChecked, Target
+from gameday.errors import AdapterError, StepFailedError
+from gameday.history.events import CanaryMeasured, QaChecked
 from gameday.plan.canary import ExpectedCanary
 from gameday.run.agents import run_agent
 from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task, free_gpus
-from gameday.run.context import Run
+from gameday.run.run import Run
 from gameday.run.steps import StepResult
-from gameday.run.stop import StepFailedError
+from gameday.values.nodes import Target
 
 
 def canary_before(run: Run, target: Target, number: int) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 
 from gameday.coverage.page import render_season
-from gameday.coverage.row_file import render_run
+from gameday.coverage.run_row import render_run
 from gameday.season.record import SeasonResult
-from tasks import step_task
-from tasks.artifacts import where_prefect_answers
+from gameday.tasks import step_task
+from gameday.tasks.artifacts import where_prefect_answers
 
 
 @step_task(name="coverage")

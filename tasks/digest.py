@@ -8,14 +8,15 @@ from pathlib import Path
 from prefect import get_run_logger
 from prefect.artifacts import create_link_artifact
 
+from gameday.archive.catalog import read_shelf
+from gameday.archive.publish import publish_pages
 from gameday.digest.digest import digest_of, render_digest
 from gameday.digest.index import render_index
-from gameday.digest.shelf import read_shelf
+from gameday.errors import PublishError
 from gameday.faults.registry import parameter_models
 from gameday.plan.catalogue import load_shipped
-from gameday.store import StoreError, publish_pages
-from tasks import step_task
-from tasks.artifacts import where_prefect_answers
+from gameday.tasks import step_task
+from gameday.tasks.artifacts import where_prefect_answers
 
 
 @step_task(name="digest")
@@ -31,7 +32,7 @@ def render_pages(reports: Path, start: datetime, end: datetime, publish_to: str 
             link = (
                 f"{publish_pages(reports, [made.html.name, made.json.name, index.name], publish_to)}/{made.html.name}"
             )
-        except StoreError as error:
+        except PublishError as error:
             get_run_logger().warning("not published: %s", error)
     with where_prefect_answers():
         create_link_artifact(key="digest", link=link, link_text="season digest", description=made.digest.headline)

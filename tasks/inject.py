@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from gameday.faults.registry import fault_for
-from gameday.history.events import FaultInjected, Hop, Step, Target
+from gameday.history.events import FaultInjected
 from gameday.ledger.entries import RestoreNode
 from gameday.observe.kernel_log import KernelLogTail
+from gameday.reaper.late_quarantine import detectors_time
 from gameday.run.agents import AGENT_STARTS_WITHIN, put_in_fault
-from gameday.run.context import Run
-from gameday.run.late_quarantine import detectors_time
+from gameday.run.run import Run
 from gameday.run.steps import step
-from tasks import step_task
-from tasks.running_pods import remember_running_pods
+from gameday.tasks import step_task
+from gameday.tasks.running_pods import remember_running_pods
+from gameday.values.nodes import Target
+from gameday.values.results import Hop, Step
 
 
 @step_task(name="inject")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 
-from gameday.digest.shelf import read_shelf
+from gameday.archive.catalog import read_shelf
 from gameday.faults.registry import parameter_models
 from gameday.plan.catalogue import load_shipped
 from gameday.post_mortem.page import PostMortem, render_post_mortem
 from gameday.report.notes import write_form
-from tasks import step_task
-from tasks.artifacts import where_prefect_answers
-from tasks.publish import copy_out
+from gameday.tasks import step_task
+from gameday.tasks.artifacts import where_prefect_answers
+from gameday.tasks.publish import copy_out
 
 
 @step_task(name="render")

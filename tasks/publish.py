@@ -18,18 +18,18 @@ from prefect.blocks.core import Block
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_logger
 
+from gameday.archive.publish import publish
 from gameday.cluster.grafana import Grafana
-from gameday.cluster.http import AdapterError
 from gameday.cluster.profile import ClusterProfile, Endpoint
+from gameday.errors import AdapterError, PublishError
 from gameday.report.annotation import annotation_of
 from gameday.report.earlier import earlier_than
 from gameday.report.message import Message, message, worth_telling
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
 from gameday.report.summary import read_summary
-from gameday.run.context import Run
-from gameday.store import StoreError, publish
-from tasks import step_task
-from tasks.artifacts import where_prefect_answers
+from gameday.run.run import Run
+from gameday.tasks import step_task
+from gameday.tasks.artifacts import where_prefect_answers
 
 OUTSIDE_PREFECT = logging.getLogger("gameday.publish")
 """The same warnings for the command line, which mutes Prefect's log; whoever wants them adds a handler."""
@@ -74,7 +74,7 @@ def copy_out(folder: Path, url: str, page: str) -> str | None:
     """Copy a folder and link its page in the Prefect UI; the page's URL, or None where it could not be copied."""
     try:
         link = f"{publish(folder, url)}/{page}"
-    except StoreError as error:
+    except PublishError as error:
         warn("not published: %s", error)
         return None
     with where_prefect_answers():

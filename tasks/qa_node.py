@@ -5,15 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 
 from gameday.agent.task import QaResult
-from gameday.history.events import Cleanliness, NodeReturned, QaChecked, Step, Target
+from gameday.history.events import NodeReturned, QaChecked
 from gameday.ledger.entries import Entry, RestoreNode
 from gameday.run.agents import qa_task, run_agent
-from gameday.run.context import Run
+from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
-from tasks import step_task
-from tasks.canary import canary_after
-from tasks.takes_work import takes_work
-from tasks.way_back import intend_return, never_returned
+from gameday.tasks import step_task
+from gameday.tasks.canary import canary_after
+from gameday.tasks.takes_work import takes_work
+from gameday.tasks.way_back import intend_return, never_returned
+from gameday.values.nodes import Target
+from gameday.values.results import Cleanliness, Step
 
 # A controller that re-taints does so within its own loop; Konduktor's is 5 s (docs/sources.md, Konduktor), ours
 # reacts to new lines only. Medik8s lost such a race (https://github.com/medik8s/self-node-remediation/pull/30).

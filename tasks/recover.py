@@ -8,21 +8,22 @@ from datetime import timedelta
 from functools import partial
 
 from gameday.agent.task import RemediateTask
-from gameday.cluster.http import AdapterError
+from gameday.errors import AdapterError, StepFailedError
 from gameday.faults.registry import fault_for, takes_node_down
-from gameday.guard.look import few
-from gameday.history.events import Cleanliness, NodeSnapshot, RecoveryDisturbed, Remediated, Step, Target
+from gameday.guard.observation import few
+from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.ledger.entries import DeletePod, Entry, RestoreNode, TakeOutFault
 from gameday.observe.alerts import note_active_alerts
 from gameday.observe.signals import await_cleared
 from gameday.plan.models import ExpectedAlert, RemediationAction
 from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, intent_id, put_in_fault, run_agent
-from gameday.run.context import Run
-from gameday.run.leaving import pods_to_drain
+from gameday.run.drain import pods_to_drain
+from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
-from gameday.run.stop import StepFailedError
-from tasks import step_task
-from tasks.way_back import intend_way_back
+from gameday.tasks import step_task
+from gameday.tasks.way_back import intend_way_back
+from gameday.values.nodes import NodeSnapshot, Target
+from gameday.values.results import Cleanliness, Step
 
 _POLL_S = 0.5
 # What must leave the node before its GPUs can be reset, or before a reboot that would kill it.

@@ -10,13 +10,13 @@ from pydantic import TypeAdapter
 from gameday.checks.outcome import RunResult, fold
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Verdict
-from gameday.coverage.row_file import render_run
+from gameday.coverage.run_row import render_run
 from gameday.history.frames import Frames
 from gameday.report.notes import write_form
 from gameday.report.render import Rendered
-from gameday.run.context import Run
-from tasks import step_task
-from tasks.artifacts import where_prefect_answers
+from gameday.run.run import Run
+from gameday.tasks import step_task
+from gameday.tasks.artifacts import where_prefect_answers
 
 
 @step_task(name="report")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.history.events import Target, WorkloadSeen
-from gameday.run.context import Run
+from gameday.history.events import WorkloadSeen
 from gameday.run.pod_states import Fate
+from gameday.run.run import Run
+from gameday.values.nodes import Target
 
 # From the kubelet's last signal to the pod's end in the API.
 _ENDS_WITHIN = timedelta(seconds=10)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from gameday.cluster.kubernetes import GPU
 from gameday.cluster.manifests import gpu_canary
-from gameday.history.events import Target, WorkloadSeen
+from gameday.history.events import WorkloadSeen
 from gameday.run.canary import free_gpus
-from gameday.run.context import Run
+from gameday.run.run import Run
 from gameday.run.steps import StepResult
-from tasks.way_back import RETURNS_WITHIN, intend_return
+from gameday.tasks.way_back import RETURNS_WITHIN, intend_return
+from gameday.values.nodes import Target
 
 
 def takes_work(

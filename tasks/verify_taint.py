@@ -8,18 +8,20 @@ from functools import partial
 from gameday.checks import taints
 from gameday.cluster.kubernetes import GPU
 from gameday.cluster.manifests import gpu_canary, gpu_job
-from gameday.history.events import Step, Target, WorkloadSeen
+from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry
-from gameday.observe.in_time import await_in_time
+from gameday.observe.deadline import await_in_time
 from gameday.observe.signals import await_cordon, await_signals, signal_bounds
 from gameday.plan.models import ExpectedTaint
-from gameday.run.context import Run
+from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import healthy_places
-from tasks import step_task
-from tasks.canary import canary_during
-from tasks.misaligned import misaligned_pod_is_rejected
-from tasks.running_pods import running_pods
+from gameday.tasks import step_task
+from gameday.tasks.canary import canary_during
+from gameday.tasks.running_pods import running_pods
+from gameday.tasks.topology_probe import misaligned_pod_is_rejected
+from gameday.values.nodes import Target
+from gameday.values.results import Step
 
 # The scheduler decides about a new pod within this, on a cluster that schedules at all; one that lost its API server
 # comes back to it after client-go's longest back-off, 30 s with jitter on top.

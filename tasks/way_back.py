@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.history.events import Cleanliness, Target
 from gameday.ledger.entries import DeletePod, Entry
 from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, intent_id
 from gameday.run.canary import MEASURED_WITHIN
-from gameday.run.context import Run
+from gameday.run.run import Run
+from gameday.values.nodes import Target
+from gameday.values.results import Cleanliness
 
 # A pod that may run again does so within this.
 RETURNS_WITHIN = timedelta(seconds=60)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-ONE_CLUSTER = "tests/gameday/"
+ONE_CLUSTER = "tests/game_days/"
 
 
 class ByServers(LoadScopeScheduling):

@@ -10,11 +10,12 @@ import re
 
 from gameday.agent.context import Context
 from gameday.agent.task import CanaryNote, CanaryTask, Outcome
+from gameday.errors import HostError
 from gameday.faults.network import ask
 from gameday.faults.numa import NumaParameters, alignment
-from gameday.history.events import Cleanliness
-from gameday.host.base import CopyToGpu, Host, HostError, ProgramResult
+from gameday.host.base import CopyToGpu, Host, ProgramResult
 from gameday.plan.canary import Measure
+from gameday.values.results import Cleanliness
 
 ALL_REDUCE = "all_reduce_perf"
 _BYTES = "1G"

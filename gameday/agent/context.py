@@ -11,20 +11,17 @@ from pydantic import BaseModel, ValidationError
 
 from gameday.agent.outcome import write
 from gameday.agent.task import Outcome
+from gameday.errors import TaskError
 from gameday.host.base import Host
 
 
-class BadTask(ValueError):
-    """The order cannot be read; the message says where and why."""
-
-    @classmethod
-    def because(cls, error: ValueError) -> BadTask:
-        """Without the input that pydantic would quote: a task may be long, and hostile."""
-        if not isinstance(error, ValidationError):
-            return cls(str(error))
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return cls(f"{where}: {first['msg']}" if where else first["msg"])
+def task_error(error: ValueError) -> TaskError:
+    """Return the error for a task that cannot be read, without the input that pydantic would quote."""
+    if not isinstance(error, ValidationError):
+        return TaskError(str(error))
+    first = error.errors(include_input=False, include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return TaskError(f"{where}: {first['msg']}" if where else first["msg"])
 
 
 class Ending:

@@ -10,13 +10,14 @@ from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from gameday.agent.context import BadTask, Context
+from gameday.agent.context import Context, task_error
 from gameday.agent.task import InjectedNote, InjectTask, Outcome, PriorNote, UndoTask
+from gameday.errors import HostError
 from gameday.faults.base import Fault
 from gameday.faults.registry import fault_for, parse_parameters
-from gameday.history.events import Cleanliness
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.plan.models import FaultParameters
+from gameday.values.results import Cleanliness
 
 _PAUSES_S = (0.2, 1.0)
 """Between the three attempts to undo; short, because the kubelet's grace period is running."""
@@ -35,11 +36,11 @@ class Injection:
     """One fault with its parameters, aimed at one GPU of one host."""
 
     def __init__(self, fault: dict[str, Any], gpu: int, host: Host) -> None:
-        """Raises BadTask for parameters that are none."""
+        """Raises TaskError for parameters that are none."""
         try:
             self.parameters: FaultParameters = parse_parameters(fault)
         except ValueError as error:
-            raise BadTask.because(error) from None
+            raise task_error(error) from None
         self.fault: Fault[Any] = fault_for(self.parameters)
         self.gpu = gpu
         self.host = host
@@ -83,7 +84,7 @@ class Injection:
 
 
 def inject(task: InjectTask, context: Context) -> Outcome:
-    """Put the fault in, be ready, hold, take it out. Raises BadTask for parameters that are none."""
+    """Put the fault in, be ready, hold, take it out. Raises TaskError for parameters that are none."""
     injection = Injection(task.fault, task.gpu, context.host)
     state = context.state_dir / "injected.json"
     if context.ending.event.is_set() and not state.exists():
@@ -99,7 +100,7 @@ def inject(task: InjectTask, context: Context) -> Outcome:
 
 
 def undo(task: UndoTask, context: Context) -> Outcome:
-    """Raises BadTask for parameters that are none."""
+    """Raises TaskError for parameters that are none."""
     return Injection(task.fault, task.gpu, context.host).take_out(task.undo_state)
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from gameday.agent.context import Context
 from gameday.agent.task import GpuUserNote, MarkTask, Outcome, SampledNote, SampleTask
 from gameday.faults.gpu import answering, smi
-from gameday.history.events import Cleanliness
+from gameday.values.results import Cleanliness
 
 _PRIORITY = "<6>"
 """Informational: no detector's pattern and no severity filter may take it for a fault."""

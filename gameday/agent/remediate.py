@@ -20,11 +20,12 @@ from contextlib import nullcontext
 
 from gameday.agent.context import Context
 from gameday.agent.task import Outcome, RemediateTask
+from gameday.errors import HostError
 from gameday.faults.gpu import PERSISTENCE_DAEMON, ready_for_reset
 from gameday.faults.systemd import state_of
-from gameday.history.events import Cleanliness
-from gameday.host.base import GpuSample, Host, HostError
+from gameday.host.base import GpuSample, Host
 from gameday.plan.models import RemediationAction
+from gameday.values.results import Cleanliness
 
 _RESET_WITHIN_S = 120.0
 """NVSentinel's own objective for one reset (docs/sources.md, NVSentinel)."""

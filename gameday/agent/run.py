@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gameday.agent.context import BadTask, Context, Ending
+from gameday.agent.context import Context, Ending, task_error
 from gameday.agent.outcome import write
 from gameday.agent.task import (
     TASK,
@@ -23,9 +23,9 @@ from gameday.agent.task import (
     Task,
     UndoTask,
 )
-from gameday.history.events import Cleanliness
+from gameday.errors import HostError, TaskError
 from gameday.host import open_host
-from gameday.host.base import HostError
+from gameday.values.results import Cleanliness
 
 TASK_VARIABLE = "GAMEDAY_TASK"
 STATE_DIR_VARIABLE = "GAMEDAY_STATE_DIR"
@@ -49,7 +49,7 @@ def run_agent(environment: Mapping[str, str], ending: Ending) -> int:
         context.leave_ready()
     except (HostError, OSError) as error:
         outcome = _failed(role, str(error))
-    except BadTask as error:
+    except TaskError as error:
         outcome, failed = _failed(role, f"{TASK_VARIABLE} is no task: {error}"), BAD_TASK
     except Exception as error:  # a bug of ours still owes the cluster an answer
         outcome = _failed(role, f"internal error: {type(error).__name__}: {error}").model_copy(
@@ -62,7 +62,7 @@ def _task(environment: Mapping[str, str]) -> Task:
     try:
         return TASK.validate_json(os.fsencode(environment.get(TASK_VARIABLE, "")))
     except ValidationError as error:
-        raise BadTask.because(error) from None
+        raise task_error(error) from None
 
 
 def _do(task: Task, context: Context, gpus: str) -> Outcome:  # noqa: PLR0911 - one line a role

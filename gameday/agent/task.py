@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from gameday.history.events import Cleanliness
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
 from gameday.plan.models import QaFloors, RemediationAction
+from gameday.values.results import Cleanliness
 
 
 class _Model(BaseModel):

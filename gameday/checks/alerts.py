@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gameday.checks.arrival import Going, Sighting, arrives, as_expected, ends
+from gameday.checks.deadlines import Going, Sighting, arrives, as_expected, ends
 from gameday.checks.facts import absence, some, target_nodes, unnamed_alerts
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import AlertSeen, Record, RunEnded, Step
+from gameday.history.events import AlertSeen, Record, RunEnded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import ExpectedAlert, Plan
+from gameday.values.results import Step
 
 ORDER = 30
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gameday.checks.arrival import Sighting, arrives, goes, since_fault
+from gameday.checks.deadlines import Sighting, arrives, goes, since_fault
 from gameday.checks.facts import target_nodes
-from gameday.checks.residue import snapshot
+from gameday.checks.node_diff import snapshot
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AllocatableSeen
 from gameday.history.frames import Frames

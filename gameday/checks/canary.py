@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from gameday.checks.facts import absence, injected, stopped_because, target_nodes
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import CanaryMeasured, Step
+from gameday.history.events import CanaryMeasured
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.canary import ExpectedCanary
 from gameday.plan.models import Plan
+from gameday.values.results import Step
 
 ORDER = 58
 

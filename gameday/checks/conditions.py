@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.arrival import Sighting, arrives, as_expected, goes, since_fault
+from gameday.checks.deadlines import Sighting, arrives, as_expected, goes, since_fault
 from gameday.checks.facts import target_nodes
 from gameday.checks.verdict import Verdict
 from gameday.history.events import ConditionSeen

@@ -3,13 +3,14 @@ node-as-before's."""
 
 from __future__ import annotations
 
-from gameday.checks.arrival import Sighting, arrives, since_fault
+from gameday.checks.deadlines import Sighting, arrives, since_fault
 from gameday.checks.facts import target_nodes
 from gameday.checks.verdict import Verdict
-from gameday.history.events import CordonSeen, Step, StepStarted
+from gameday.history.events import CordonSeen, StepStarted
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
+from gameday.values.results import Step
 
 ORDER = 51
 

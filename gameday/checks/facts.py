@@ -16,14 +16,13 @@ from gameday.history.events import (
     Refused,
     Remediated,
     RunEnded,
-    Step,
     StepEnded,
-    StepOutcome,
     StepStarted,
-    Target,
     TargetsChosen,
 )
 from gameday.history.journal import History
+from gameday.values.nodes import Target
+from gameday.values.results import Step, StepOutcome
 
 CLOCK_TOLERANCE_S = 1.0
 """Two clocks on one site may disagree by this much before a duration between them means nothing (NTP keeps LAN

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from gameday.checks.facts import absence, seconds_text, target_nodes
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import RecoveryDisturbed, Remediated, Step
+from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
+from gameday.values.results import Step
 
 ORDER = 71
 

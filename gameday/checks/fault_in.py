@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from gameday.checks.facts import absence, targets
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import FaultInjected, Step, Target
+from gameday.history.events import FaultInjected
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
+from gameday.values.nodes import Target
+from gameday.values.results import Step
 
 ORDER = 20
 

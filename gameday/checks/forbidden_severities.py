@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gameday.checks.facts import absence, target_nodes, unnamed_alerts
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import Step
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
+from gameday.values.results import Step
 
 ORDER = 35
 

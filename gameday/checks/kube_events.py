@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.arrival import Sighting, arrives, as_expected, since_fault
+from gameday.checks.deadlines import Sighting, arrives, as_expected, since_fault
 from gameday.checks.facts import target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import KubernetesEventSeen, SignalUnwatched

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from gameday.checks.facts import absence, some, target_nodes
-from gameday.checks.residue import Difference, differences, snapshot
+from gameday.checks.node_diff import Difference, differences, snapshot
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import NodeSeen, NodeSnapshot, Step
+from gameday.history.events import NodeSeen
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
+from gameday.values.nodes import NodeSnapshot
+from gameday.values.results import Step
 
 ORDER = 100
 

@@ -25,21 +25,13 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from gameday.checks.facts import some
-from gameday.checks.residue import left_over
+from gameday.checks.node_diff import left_over
 from gameday.checks.undo_proof import undo_state
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import (
-    Aborted,
-    Cleanliness,
-    FaultInjected,
-    FaultUndone,
-    IntentRecorded,
-    Refused,
-    RunEnded,
-    StepEnded,
-    StepOutcome,
-)
+from gameday.exit_codes import ExitCode
+from gameday.history.events import Aborted, FaultInjected, FaultUndone, IntentRecorded, Refused, RunEnded, StepEnded
 from gameday.history.journal import History
+from gameday.values.results import Cleanliness, StepOutcome
 
 
 class Outcome(StrEnum):
@@ -50,9 +42,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
-EXIT_CODES = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.UNKNOWN: 2, Outcome.ABORTED: 3, Outcome.REFUSED: 5}
-EXIT_DIRTY = 4
-EXIT_UNPROVEN = 2
+EXIT_CODES = {outcome: ExitCode[outcome.name] for outcome in Outcome}
 
 
 class RunResult(BaseModel):
@@ -74,8 +64,8 @@ def fold(history: History, verdicts: Sequence[Verdict]) -> RunResult:
 
 def exit_code(outcome: Outcome, state: Cleanliness) -> int:
     if state is Cleanliness.DIRTY:
-        return EXIT_DIRTY
-    return EXIT_UNPROVEN if state is Cleanliness.UNKNOWN else EXIT_CODES[outcome]
+        return ExitCode.DIRTY
+    return ExitCode.UNKNOWN if state is Cleanliness.UNKNOWN else EXIT_CODES[outcome]
 
 
 def worst(runs: Iterable[tuple[Outcome, Cleanliness]]) -> int:
@@ -86,9 +76,9 @@ def worst(runs: Iterable[tuple[Outcome, Cleanliness]]) -> int:
     ended = set(runs)
     states, outcomes = {state for _, state in ended}, {outcome for outcome, _ in ended}
     if Cleanliness.DIRTY in states:
-        return EXIT_DIRTY
+        return ExitCode.DIRTY
     if Cleanliness.UNKNOWN in states:
-        return EXIT_UNPROVEN
+        return ExitCode.UNKNOWN
     for outcome in (Outcome.ABORTED, Outcome.FAILED):
         if outcome in outcomes:
             return EXIT_CODES[outcome]

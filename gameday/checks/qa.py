@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from gameday.checks.facts import absence, some, target_nodes, worst
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import QaChecked, Record, Step, StepEnded
+from gameday.history.events import QaChecked, Record, StepEnded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
+from gameday.values.results import Step
 
 ORDER = 90
 

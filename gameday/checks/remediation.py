@@ -6,10 +6,11 @@ from datetime import timedelta
 
 from gameday.checks.facts import absence, at_most, bounded, seconds_text, target_nodes
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import Record, Remediated, Step, StepStarted
+from gameday.history.events import Record, Remediated, StepStarted
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan, RemediationAction
+from gameday.values.results import Step
 
 ORDER = 70
 

@@ -6,11 +6,12 @@ from datetime import timedelta
 
 from gameday.checks.facts import injected, stopped_because, target_nodes
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import NodeSeen, Step, StepEnded, StepOutcome, TaintSeen
+from gameday.documents.fields import format_duration
+from gameday.history.events import NodeSeen, StepEnded, TaintSeen
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.fields import format_duration
 from gameday.plan.models import Plan
+from gameday.values.results import Step, StepOutcome
 
 ORDER = 55
 

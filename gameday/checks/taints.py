@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gameday.checks.arrival import Sighting, arrives, as_expected
+from gameday.checks.deadlines import Sighting, arrives, as_expected
 from gameday.checks.facts import target_nodes
 from gameday.checks.verdict import Verdict
-from gameday.history.events import Taint, TaintSeen
+from gameday.history.events import TaintSeen
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import ExpectedTaint, Plan
+from gameday.values.nodes import Taint
 
 ORDER = 50
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from gameday.checks.facts import some, stopped_because
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import Cleanliness, FaultUndone, IntentRecorded
+from gameday.history.events import FaultUndone, IntentRecorded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
+from gameday.values.results import Cleanliness
 
 ORDER = 110
 

@@ -10,10 +10,11 @@ from typing import Literal
 
 from gameday.checks.facts import absence, at_most, seconds_text, some, target_nodes, worst
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import Record, Step, WorkloadSeen
+from gameday.history.events import Record, WorkloadSeen
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
+from gameday.values.results import Step
 
 ORDER = 60
 

@@ -17,9 +17,9 @@ from typing import Annotated
 import typer
 
 from gameday import __version__
-from gameday.cli.exit_codes import CommandError, ExitCode
-from gameday.plan.problems import PlanError, printable, printable_lines
-from gameday.shipped import IncompleteInstallationError
+from gameday.errors import CommandError, DocumentError, IncompleteInstallationError
+from gameday.exit_codes import ExitCode
+from gameday.text import printable, printable_lines
 
 COMMAND_MODULES = (
     "gameday.cli.plans",
@@ -87,14 +87,14 @@ def run(arguments: Sequence[str]) -> int:
         return _explain(error)
     if result == _TYPER_INTERRUPTED:
         return _fail("interrupted", ExitCode.ABORTED)
-    return result if isinstance(result, int) else ExitCode.HELD
+    return result if isinstance(result, int) else ExitCode.PASSED
 
 
 def _explain(error: BaseException) -> int:
     match error:
         case CommandError():
             return _fail(str(error), error.code)
-        case PlanError():
+        case DocumentError():
             print(error, file=sys.stderr)
             return ExitCode.USAGE
         case typer.TyperException():

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from gameday.plan.problems import printable_lines
+from gameday.text import printable_lines
 
 _PIPE_WIDTH = 160
 """A pipe has no width of its own; wide enough that tables fold little."""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.exit_codes import CommandError, ExitCode
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
 from gameday.cli.rehearsal import Cluster, Gpus, Watcher, check_fit, embedded
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,7 +102,7 @@ def coverage(
         check_fit(plan, nodes, gpus)
     command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--detector", detector, "--cluster", cluster]
     spare = nodes // _SPARE
-    with embedded(out, nodes, gpus, detector, cluster, keep=keep, flow="flows.season", spare=spare) as here:
+    with embedded(out, nodes, gpus, detector, cluster, keep=keep, flow="gameday.flows.season", spare=spare) as here:
         here.code = _play(out, season, here.cluster.profile, shlex.join(command), "rehearsal")
     return here.code
 
@@ -119,7 +120,7 @@ class _Asked:
 def _duration(written: str | None) -> timedelta | None:
     from pydantic_core import PydanticCustomError  # noqa: PLC0415
 
-    from gameday.plan.fields import parse_duration  # noqa: PLC0415
+    from gameday.documents.fields import parse_duration  # noqa: PLC0415
 
     if written is None:
         return None
@@ -132,7 +133,8 @@ def _duration(written: str | None) -> timedelta | None:
 
 
 def _load(profile: Path | None) -> ClusterProfile:
-    from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.errors import ProfileError  # noqa: PLC0415
 
     try:
         return load_profile(profile)
@@ -142,12 +144,12 @@ def _load(profile: Path | None) -> ClusterProfile:
 
 def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigger: str) -> ExitCode:
     """Run the flow in this thread, with a line per event of its runs beside it."""
-    from flows.season import season  # noqa: PLC0415
     from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
     from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
     from gameday.cli.season_view import SeasonView  # noqa: PLC0415
     from gameday.coverage.page import render_season  # noqa: PLC0415
-    from gameday.lifecycle import new_run_id  # noqa: PLC0415
+    from gameday.flows.season import season  # noqa: PLC0415
+    from gameday.lifecycle.open_run import new_run_id  # noqa: PLC0415
     from gameday.season.record import SEASON_FILE, SeasonResult  # noqa: PLC0415
 
     id = f"season-{new_run_id()}"

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gameday.cli.exit_codes import ExitCode
 from gameday.coverage.cells import State
 from gameday.coverage.page import RenderedSeason, headline
-from gameday.plan.problems import printable
+from gameday.exit_codes import ExitCode
 from gameday.season.record import LeftOut
+from gameday.text import printable
 
 _STYLES = {
     State.SEEN: "green",

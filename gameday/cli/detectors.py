@@ -83,7 +83,7 @@ def _word(value: object) -> str:
 
 
 def _does(rule: Rule) -> Iterator[str]:
-    from gameday.plan.fields import format_duration  # noqa: PLC0415
+    from gameday.documents.fields import format_duration  # noqa: PLC0415
 
     if rule.cannot_see:
         yield f"cannot see it: {rule.cannot_see}"

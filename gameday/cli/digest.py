@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.exit_codes import CommandError, ExitCode
-from gameday.plan.problems import printable
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
+from gameday.text import printable
 
 if TYPE_CHECKING:
-    from gameday.digest.shelf import Shelf
+    from gameday.archive.catalog import Shelf
 
 Reports = Annotated[Path, typer.Argument(help="The folder that the runs' folders stand in.")]
 
@@ -73,7 +74,7 @@ def index(reports: Reports = Path("reports")) -> int:
     except OSError as error:
         raise CommandError(f"{error.filename or reports}: {error.strerror}") from None
     console().print(f"{len(shelf.runs)} runs, {len(shelf.incidents)} post-mortems: {path}", soft_wrap=True)
-    return ExitCode.HELD
+    return ExitCode.PASSED
 
 
 def prune(
@@ -85,7 +86,7 @@ def prune(
     """Make room: old runs go, evidence stays (unclean clusters, unclosed histories, post-mortems). Dry by default."""
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415
 
-    from gameday.store import remove, retention  # noqa: PLC0415
+    from gameday.archive.publish import remove, retention  # noqa: PLC0415
 
     verdicts = retention(_shelf(reports), keep, timedelta(days=days), datetime.now(UTC))
     out = console()
@@ -99,11 +100,11 @@ def prune(
             raise CommandError(f"{error.filename or reports}: {error.strerror}; the rest was not touched") from None
     going = sum(verdict.goes for verdict in verdicts)
     out.print(f"{going} of {len(verdicts)} runs {'deleted' if delete else 'would go; --delete does it'}")
-    return ExitCode.HELD
+    return ExitCode.PASSED
 
 
 def _shelf(reports: Path) -> Shelf:
-    from gameday.digest.shelf import read_shelf  # noqa: PLC0415
+    from gameday.archive.catalog import read_shelf  # noqa: PLC0415
 
     try:
         return read_shelf(reports)

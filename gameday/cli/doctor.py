@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.exit_codes import CommandError, ExitCode
 from gameday.cli.game_day import DEFAULT_PLAN, Profile, checked_plan
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,15 +55,15 @@ def doctor(
     verdicts = {check.ok for _, check in found}
     if False in verdicts:
         return ExitCode.REFUSED
-    return ExitCode.UNKNOWN if None in verdicts else ExitCode.HELD
+    return ExitCode.UNKNOWN if None in verdicts else ExitCode.PASSED
 
 
 def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Check]:
-    from gameday.cluster.http import AdapterError  # noqa: PLC0415
-    from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
     from gameday.guard.doctor import examine  # noqa: PLC0415
-    from gameday.guard.survey import surveying  # noqa: PLC0415
-    from gameday.lifecycle import new_run_id  # noqa: PLC0415
+    from gameday.guard.read_only_run import surveying  # noqa: PLC0415
+    from gameday.lifecycle.open_run import new_run_id  # noqa: PLC0415
 
     try:
         cluster = load_profile(profile)
@@ -97,7 +98,7 @@ def _print(out: Console, found: list[tuple[str, Check]], *, several: bool) -> No
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from gameday.plan.problems import printable  # noqa: PLC0415
+    from gameday.text import printable  # noqa: PLC0415
 
     table: Table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in [*(["plan"] if several else []), "area", "check", "result", "found", "fix"]:

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 import typer
 from ruamel.yaml import YAML
 
-from gameday.cli.exit_codes import CommandError, ExitCode
-from gameday.plan.problems import printable
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
+from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.cluster.profile import ClusterProfile
     from gameday.guard.check import Checked
     from gameday.guard.preview import Act
     from gameday.plan.load import LoadedPlan
-    from gameday.run.context import Run
+    from gameday.run.run import Run
 
 _SAID = {True: "ok", False: "TRIPS", None: "UNKNOWN"}
 
 
 def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
     """Print it to stdout. Exit code 0 where a run would begin, 5 where it would be refused."""
-    from gameday.cluster.http import AdapterError  # noqa: PLC0415
+    from gameday.errors import AdapterError, RefusedError  # noqa: PLC0415
     from gameday.guard.check import check_all  # noqa: PLC0415
     from gameday.guard.preview import acts  # noqa: PLC0415
-    from gameday.guard.survey import choose, surveying  # noqa: PLC0415
-    from gameday.lifecycle import new_run_id  # noqa: PLC0415
-    from gameday.run.stop import RefusedError  # noqa: PLC0415
+    from gameday.guard.read_only_run import choose, surveying  # noqa: PLC0415
+    from gameday.lifecycle.open_run import new_run_id  # noqa: PLC0415
 
     try:
         with surveying(new_run_id(), loaded, profile) as run:
@@ -44,7 +44,7 @@ def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
         ) from None
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
-    return ExitCode.HELD if all(one.finding.ok for one in checked) else ExitCode.REFUSED
+    return ExitCode.PASSED if all(one.finding.ok for one in checked) else ExitCode.REFUSED
 
 
 def _say(*lines: str) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.exit_codes import CommandError, ExitCode
-from gameday.plan.problems import printable
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
+from gameday.text import printable
 
 if TYPE_CHECKING:
-    from gameday.report.run import Run
+    from gameday.report.run_folder import Run
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +36,7 @@ def export(
     ] = None,
 ) -> int:
     """Write a run in other tools' formats. Exit code 0 when all was written, whatever the run's own outcome."""
-    from gameday.report.run import load_run  # noqa: PLC0415 - see the package's docstring
+    from gameday.report.run_folder import load_run  # noqa: PLC0415 - see the package's docstring
 
     if not any((junit, chaostoolkit, openmetrics, publish_to, grafana)):
         raise CommandError("say what to write: --junit, --chaostoolkit, --openmetrics, --publish-to or --grafana")
@@ -59,7 +60,7 @@ def export(
         _publish(folder, publish_to)
     if grafana:
         _annotate(run, grafana)
-    return ExitCode.HELD
+    return ExitCode.PASSED
 
 
 def _timings(run: Run) -> bytes:
@@ -85,18 +86,19 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _publish(folder: Path, url: str) -> None:
-    from gameday.store import StoreError, publish  # noqa: PLC0415
+    from gameday.archive.publish import publish  # noqa: PLC0415
+    from gameday.errors import PublishError  # noqa: PLC0415
 
     try:
         console().print(f"published: {publish(folder, url)}", soft_wrap=True)
-    except StoreError as error:
+    except PublishError as error:
         raise CommandError(printable(str(error))) from None
 
 
 def _annotate(run: Run, profile: Path) -> None:
     from gameday.cluster.grafana import Grafana  # noqa: PLC0415
-    from gameday.cluster.http import AdapterError  # noqa: PLC0415
-    from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
     from gameday.report.annotation import annotation_of  # noqa: PLC0415
 
     found = annotation_of(run)

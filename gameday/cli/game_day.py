@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.exit_codes import CommandError, ExitCode
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gameday.cluster.kubernetes import Kubernetes
     from gameday.cluster.profile import ClusterProfile
-    from gameday.ledger.reaper import ReapResult
     from gameday.plan.load import LoadedPlan
     from gameday.plan.models import Plan
+    from gameday.reaper.reap import ReapResult
 
 DEFAULT_PLAN = "gpu-fell-off-the-bus"
 
@@ -53,7 +54,8 @@ def run(
     """Run a game-day on a real cluster (or on a running rehearsal), by its profile."""
     from gameday.cli.dry_run import dry_run as print_dry_run  # noqa: PLC0415
     from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
-    from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.errors import ProfileError  # noqa: PLC0415
 
     try:
         cluster = load_profile(profile)
@@ -95,7 +97,7 @@ def report(
     """
     from datetime import UTC, datetime  # noqa: PLC0415
 
-    from gameday.coverage.row_file import render_run  # noqa: PLC0415
+    from gameday.coverage.run_row import render_run  # noqa: PLC0415
     from gameday.report.notes import write_form  # noqa: PLC0415
     from gameday.report.render import render  # noqa: PLC0415
 
@@ -125,9 +127,9 @@ def reap(
 
     Exit code 0 when all of it is undone, 2 when that cannot be told, 4 when something is known to be left.
     """
-    from gameday.cluster.http import AdapterError  # noqa: PLC0415
     from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
-    from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
 
     try:
         cluster = load_profile(profile)
@@ -148,12 +150,12 @@ def play(
     approved_by: str | None = None,
 ) -> int:
     """Run the flow in this thread with the live view beside it; print verdicts and the report's path."""
-    from flows.game_day import game_day  # noqa: PLC0415
     from gameday.checks.outcome import RunResult  # noqa: PLC0415
     from gameday.cli.live import LiveView  # noqa: PLC0415
     from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
-    from gameday.lifecycle import new_run_id  # noqa: PLC0415
+    from gameday.flows.game_day import game_day  # noqa: PLC0415
+    from gameday.lifecycle.open_run import new_run_id  # noqa: PLC0415
 
     run_id = new_run_id()
     folder = reports / run_id
@@ -193,7 +195,7 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
 
     from gameday.cli.prefect_client import told_as_gone  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
-    from gameday.coverage.row_file import render_run  # noqa: PLC0415
+    from gameday.coverage.run_row import render_run  # noqa: PLC0415
 
     prefect = told_as_gone(error)
     if not (folder / "history.jsonl").is_file():
@@ -209,8 +211,8 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
 
 
 def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> int:
-    from gameday.history.events import Cleanliness  # noqa: PLC0415
-    from gameday.ledger.reaper import reap as reap_once  # noqa: PLC0415
+    from gameday.reaper.reap import reap as reap_once  # noqa: PLC0415
+    from gameday.values.results import Cleanliness  # noqa: PLC0415
 
     result = reap_once(kubernetes, wait=False)
     if result.alive and wait:
@@ -231,7 +233,7 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
         _renew_reports(out, kubernetes.profile, result, reports)
     if any(one.cleanliness is Cleanliness.DIRTY for one in result.reaped):
         return ExitCode.DIRTY
-    return ExitCode.HELD if result.clean else ExitCode.UNKNOWN
+    return ExitCode.PASSED if result.clean else ExitCode.UNKNOWN
 
 
 def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
@@ -240,7 +242,7 @@ def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, re
         from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
 
         set_defaults()
-        from tasks.reaped import report_reaped  # noqa: PLC0415
+        from gameday.tasks.reaped_runs import report_reaped  # noqa: PLC0415
 
         with _warnings_of_publishing(out):
             report_reaped(profile, result, reports)
@@ -257,8 +259,8 @@ def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, re
 @contextmanager
 def _warnings_of_publishing(out: Console) -> Iterator[None]:
     """Printed behind whatever the block prints."""
-    from gameday.plan.problems import printable  # noqa: PLC0415
-    from tasks.publish import OUTSIDE_PREFECT  # noqa: PLC0415
+    from gameday.tasks.publish import OUTSIDE_PREFECT  # noqa: PLC0415
+    from gameday.text import printable  # noqa: PLC0415
 
     untold = MemoryHandler(capacity=100, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
     OUTSIDE_PREFECT.addHandler(untold)
@@ -271,12 +273,12 @@ def _warnings_of_publishing(out: Console) -> Iterator[None]:
 
 
 def check_plan(plan: str, detector_profiles: Sequence[Path] = ()) -> Plan:
-    """Refuse a bad plan before anything is started; raises PlanError."""
+    """Refuse a bad plan before anything is started; raises DocumentError."""
     return checked_plan(plan, detector_profiles).plan
 
 
 def checked_plan(plan: str, detector_profiles: Sequence[Path] = ()) -> LoadedPlan:
-    """The plan with its file's bytes; raises PlanError."""
+    """The plan with its file's bytes; raises DocumentError."""
     from gameday.detectors.resolve import load_complete_plan  # noqa: PLC0415
     from gameday.faults.registry import parameter_models  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.exit_codes import CommandError, ExitCode
-from gameday.cli.standing import end_holder, running_state
+from gameday.cli.long_running import end_holder, running_state
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +46,9 @@ def up(
     folder: Folder = _FOLDER,
 ) -> int:
     """Start a lab and keep it, whatever crashes, until Ctrl-C or `gameday lab down`."""
+    from gameday.errors import StartError  # noqa: PLC0415
     from gameday.rehearsal.lab.lab import Lab  # noqa: PLC0415
     from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
-    from gameday.rehearsal.startup import StartError  # noqa: PLC0415
 
     out = console()
     lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True))
@@ -68,7 +69,7 @@ def up(
         finally:
             ignore_signals()
             lab.end()
-    return ExitCode.HELD
+    return ExitCode.PASSED
 
 
 def down(folder: Folder = _FOLDER) -> int:
@@ -82,14 +83,14 @@ def status(folder: Folder = _FOLDER) -> int:
 
     state = running_state(folder, "lab")
     if state is None:
-        return ExitCode.BROKEN
+        return ExitCode.FAILED
     components = ask(folder / "control-plane")
     out = console()
     if out.is_terminal:
         _print_table(out, components)
     else:
         typer.echo(json.dumps({**state, "components": [asdict(one) for one in components]}, indent=1))
-    return ExitCode.HELD if components and all(one.ready for one in components) else ExitCode.BROKEN
+    return ExitCode.PASSED if components and all(one.ready for one in components) else ExitCode.FAILED
 
 
 def _print_how_to(out: Console, lab: Lab, nodes: int) -> None:

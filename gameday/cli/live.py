@@ -30,16 +30,15 @@ from gameday.history.events import (
     Refused,
     Remediated,
     SteadyStateChecked,
-    Step,
     StepEnded,
-    StepOutcome,
     StepStarted,
     TaintSeen,
     TargetsChosen,
     WaitStarted,
 )
 from gameday.history.journal import HistoryTail
-from gameday.plan.problems import printable
+from gameday.text import printable
+from gameday.values.results import Step, StepOutcome
 
 _REFRESH_S = 0.2
 _STYLES = {

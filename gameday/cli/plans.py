@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gameday.cli.exit_codes import CommandError, ExitCode
-from gameday.plan.problems import PlanError, printable
+from gameday.errors import CommandError, DocumentError
+from gameday.exit_codes import ExitCode
+from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
@@ -44,11 +45,11 @@ def validate(
     from rich.text import Text  # noqa: PLC0415
 
     out, err = Console(), Console(stderr=True)
-    code = ExitCode.HELD
+    code = ExitCode.PASSED
     for name in names:
         try:
             path, found = _load(name, detectors or [])
-        except PlanError as error:
+        except DocumentError as error:
             code = ExitCode.USAGE
             err.print(Text(str(error), style="red"), soft_wrap=True)
         else:
@@ -111,9 +112,10 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, Plan | DetectorProfil
     """A detector profile says in its `kind` that it is one."""
     from gameday.detectors.load import KIND, parse_detector  # noqa: PLC0415
     from gameday.detectors.resolve import completed  # noqa: PLC0415
+    from gameday.documents.read import decode, read  # noqa: PLC0415
+    from gameday.documents.source import parse  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
-    from gameday.plan.load import decode, parse_plan, read  # noqa: PLC0415
-    from gameday.plan.yaml_source import parse  # noqa: PLC0415
+    from gameday.plan.load import parse_plan  # noqa: PLC0415
 
     path = find_plan(name)
     source = read(path)
@@ -124,7 +126,7 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, Plan | DetectorProfil
 
 
 def _row(plan: Plan) -> dict[str, Any]:
-    from gameday.plan.fields import format_duration  # noqa: PLC0415
+    from gameday.documents.fields import format_duration  # noqa: PLC0415
 
     expect = plan.expect
     expected = [f"{alert.name} within {format_duration(alert.within)}" for alert in expect.alerts]

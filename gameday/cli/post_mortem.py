@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.exit_codes import CommandError, ExitCode
 from gameday.cli.game_day import Profile
-from gameday.plan.problems import printable
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
+from gameday.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,16 +54,18 @@ def _collect(node: str, start: str, end: str, profile: Path | None, reports: Pat
     from datetime import UTC, datetime  # noqa: PLC0415 - see the package's docstring
 
     from gameday.cli.game_day import check_reports  # noqa: PLC0415
-    from gameday.cluster.http import AdapterError  # noqa: PLC0415
-    from gameday.cluster.profile import ProfileError, load_profile  # noqa: PLC0415
-    from gameday.post_mortem.collect import (  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.errors import (  # noqa: PLC0415
+        AdapterError,
         CollectedAlreadyError,
         NothingReadError,
+        ProfileError,
         UnknownNodeError,
-        collect_incident,
+        WindowError,
     )
+    from gameday.post_mortem.collect import collect_incident  # noqa: PLC0415
     from gameday.post_mortem.incident import command_line  # noqa: PLC0415
-    from gameday.post_mortem.times import WindowError, parse_window  # noqa: PLC0415
+    from gameday.post_mortem.times import parse_window  # noqa: PLC0415
 
     try:
         first, last = parse_window(start, end, datetime.now(UTC))
@@ -79,7 +82,7 @@ def render_again(folder: Path) -> PostMortem:
     """Render an incident's folder with the shipped plans and the runs beside it; raises CommandError."""
     from datetime import UTC, datetime  # noqa: PLC0415
 
-    from gameday.digest.shelf import read_shelf  # noqa: PLC0415
+    from gameday.archive.catalog import read_shelf  # noqa: PLC0415
     from gameday.faults.registry import parameter_models  # noqa: PLC0415
     from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
     from gameday.post_mortem.page import render_post_mortem  # noqa: PLC0415
@@ -118,5 +121,5 @@ def _print(out: Console, made: PostMortem) -> int:
         f"notes:  {made.html.parent / 'notes.yaml'} (fill in, then: gameday post-mortem {made.html.parent})",
         soft_wrap=True,
     )
-    codes = {Noticed.YES: ExitCode.HELD, Noticed.PARTLY: ExitCode.BROKEN, Noticed.NO: ExitCode.BROKEN}
+    codes = {Noticed.YES: ExitCode.PASSED, Noticed.PARTLY: ExitCode.FAILED, Noticed.NO: ExitCode.FAILED}
     return codes.get(story.noticed, ExitCode.UNKNOWN)

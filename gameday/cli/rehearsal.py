@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.exit_codes import CommandError, ExitCode
 from gameday.cli.game_day import DEFAULT_PLAN, Reports, check_plan, check_reports, play
-from gameday.cli.standing import end_holder, running_state
+from gameday.cli.long_running import end_holder, running_state
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +36,7 @@ _FOLDER = Path(".rehearsal")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _OURS = "gameday"
 """The profile of the node-health controller, which runs here itself and needs no stand-in."""
-_LEAVES_NO_LOGS = (ExitCode.HELD, ExitCode.BROKEN, ExitCode.ABORTED)
+_LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
 """After any other end the cluster's own logs are what is left to look at."""
 
 Nodes = Annotated[int, typer.Option(min=1, max=1000, help="Virtual GPU nodes.")]
@@ -108,15 +109,15 @@ def embedded(
     cluster: str,
     *,
     keep: bool,
-    flow: str = "flows.game_day",
+    flow: str = "gameday.flows.game_day",
     spare: int = 0,
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
 
     Raises CommandError for a choice nobody has and for a cluster that does not start.
     """
+    from gameday.errors import StartError  # noqa: PLC0415
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
-    from gameday.rehearsal.startup import StartError  # noqa: PLC0415
 
     (watcher, stand_in), control_plane = _detector(detector), _control_plane(cluster)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
@@ -154,8 +155,8 @@ def up(
     folder: Folder = _FOLDER,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
+    from gameday.errors import StartError  # noqa: PLC0415
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
-    from gameday.rehearsal.startup import StartError  # noqa: PLC0415
 
     out = console()
     size, control_plane, (watcher, stand_in) = Size(nodes, gpus), _control_plane(cluster), _detector(detector)
@@ -171,7 +172,7 @@ def up(
                     raise CommandError(f"{running.child(died[0]).error('died')}; the rest is ended", ExitCode.INTERNAL)
     except StartError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
-    return ExitCode.HELD
+    return ExitCode.PASSED
 
 
 def down(folder: Folder = _FOLDER) -> int:
@@ -183,9 +184,9 @@ def status(folder: Folder = _FOLDER) -> int:
     """Say whether an embedded cluster runs in this folder, and where. Exit code 0 when it does, 1 when not (yet)."""
     state = running_state(folder, "rehearsal")
     if state is None:
-        return ExitCode.BROKEN
+        return ExitCode.FAILED
     typer.echo(json.dumps(state, indent=1))
-    return ExitCode.HELD
+    return ExitCode.PASSED
 
 
 @contextmanager

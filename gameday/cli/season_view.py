@@ -13,9 +13,9 @@ from rich.text import Text
 from gameday.cli.live import BackgroundView
 from gameday.history.events import FaultInjected, Refused, RunStarted, TargetsChosen
 from gameday.history.journal import HistoryTail
-from gameday.plan.problems import printable
 from gameday.report.narration import narrate
 from gameday.season.record import APPROVAL_FILE
+from gameday.text import printable
 
 _LOOKS_EVERY_S = 0.5
 _STYLES = {"passed": "green", "failed": "red", "aborted": "yellow", "refused": "yellow", "unknown": "yellow"}

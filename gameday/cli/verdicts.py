@@ -12,8 +12,8 @@ from rich.text import Text
 
 from gameday.checks.outcome import Outcome
 from gameday.checks.verdict import Status, Verdict
-from gameday.plan.problems import printable
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
+from gameday.text import printable
 
 _NARROW = 90
 """Columns below which four columns of words would fold into ribbons."""

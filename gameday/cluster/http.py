@@ -26,6 +26,7 @@ import tenacity
 from pydantic import TypeAdapter, ValidationError
 
 from gameday.cluster.profile import Endpoint
+from gameday.errors import AdapterError
 
 _ATTEMPTS = 4
 # First pause 0.2 s, doubled and jittered up to 5 s: four attempts span about 2 s of a server restarting.
@@ -39,21 +40,6 @@ _LARGEST_ANSWER = 64 * 1024 * 1024
 _EXCERPT = 200
 
 M = TypeVar("M")
-
-
-class AdapterError(Exception):
-    """A server could not be asked, or did not answer usefully.
-
-    `url` is without credentials, query and fragment. `status` is the HTTP
-    status where there was one.
-    """
-
-    def __init__(self, url: str, cause: str, hint: str = "", status: int | None = None) -> None:
-        super().__init__(f"{url}: {cause}" + (f"; {hint}" if hint else ""))
-        self.url = url
-        self.cause = cause
-        self.hint = hint
-        self.status = status
 
 
 @dataclass(frozen=True)

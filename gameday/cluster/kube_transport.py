@@ -18,8 +18,9 @@ from kubernetes import client, config
 from kubernetes.client import rest
 
 from gameday import __version__
-from gameday.cluster.http import AdapterError, CallCounter
+from gameday.cluster.http import CallCounter
 from gameday.cluster.profile import ClusterProfile
+from gameday.errors import AdapterError
 
 # Seconds to connect, with the TLS handshake that a starting server takes its time for, and to wait for the next byte.
 # A watch is silent for long, so its read time-out is the server's own: real API servers close watches after 5-10

@@ -18,10 +18,11 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from pydantic import BaseModel, ConfigDict
 
-from gameday.cluster.http import AdapterError, CallCounter
+from gameday.cluster.http import CallCounter
 from gameday.cluster.kube_transport import connect
 from gameday.cluster.profile import ClusterProfile
-from gameday.history.events import NodeSnapshot, Taint
+from gameday.errors import KubernetesError
+from gameday.values.nodes import NodeSnapshot, Taint
 
 GPU = "nvidia.com/gpu"
 # The device plugin's names for shares of time (nvidia.com/gpu.shared) and, under the mixed strategy, for MIG slices.
@@ -33,10 +34,6 @@ REASON_ANNOTATION = "gameday.dev/faulty-reason"
 # Candidates are chosen among the first page of opted-in nodes: 500 rows of a table are about 150 KB.
 CANDIDATE_PAGE = 500
 _CONFLICT_TRIES = 8
-
-
-class KubernetesError(AdapterError):
-    """A request the API server refused or did not answer; `status` is its HTTP status where there was one."""
 
 
 class ClusterIdentity(BaseModel):

@@ -28,8 +28,9 @@ from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_websocket
 from websockets.sync.connection import Connection
 
-from gameday.cluster.http import AdapterError, CallCounter, open_http
+from gameday.cluster.http import CallCounter, open_http
 from gameday.cluster.profile import ClusterProfile, Endpoint
+from gameday.errors import AdapterError
 
 log = logging.getLogger(__name__)
 

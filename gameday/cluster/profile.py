@@ -23,17 +23,14 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from gameday.plan.fields import Bound, LabelKey, LabelValue
+from gameday.documents.fields import Bound, LabelKey, LabelValue
+from gameday.errors import ProfileError
 from gameday.plan.limits import Limits, TimeZone
 from gameday.plan.models import Approval
 
 _ENV_PREFIX = "GAMEDAY_"
 _ENV_DELIMITER = "__"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-class ProfileError(Exception):
-    """The profile cannot be used; the message names the file, the key and what to do."""
 
 
 class Endpoint(BaseModel):

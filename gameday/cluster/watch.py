@@ -18,8 +18,8 @@ from typing import Any, Self
 from kubernetes.client.exceptions import ApiException
 from kubernetes.informer import ADDED, BOOKMARK, DELETED, MODIFIED, SharedInformer
 
-from gameday.cluster.http import AdapterError
 from gameday.cluster.kubernetes import hint_of, reason_of
+from gameday.errors import AdapterError, WatchRefusedError
 
 # SharedInformer logs a traceback for every refused connection; what matters of it is what `Follower.trouble` says.
 logging.getLogger("kubernetes.informer.informer").setLevel(logging.CRITICAL)
@@ -35,10 +35,6 @@ SYNCED_WITHIN_S = 10.0
 """Within this the state at the beginning has been read; a server that says nothing for longer does not answer."""
 _END_OF_STATE = "k8s.io/initial-events-end"
 _LIST_CALL = re.compile(r"list_(?:namespaced_)?(?P<kind>[a-z_]+?)(?:_for_all_namespaces)?$")
-
-
-class WatchRefusedError(AdapterError):
-    """The server does not let us follow this; asking again changes nothing."""
 
 
 class Follower:

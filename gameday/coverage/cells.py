@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text
-from gameday.coverage.sightings import Window, sighting
+from gameday.coverage.detections import Window, sighting
 from gameday.detectors.signals import Signal
 
 

@@ -12,16 +12,17 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from gameday.checks.facts import stopped_because, targets
 from gameday.checks.outcome import Outcome
 from gameday.coverage.cells import Cell, State, cell_of
+from gameday.coverage.detections import canary_tells, window_of
 from gameday.coverage.gaps import Gap, gaps_of
-from gameday.coverage.sightings import canary_tells, window_of
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import DetectorProfile
 from gameday.detectors.signals import Signal, expected_signals
+from gameday.errors import DocumentError
 from gameday.faults.registry import fault_for, parse_parameters
-from gameday.history.events import Cleanliness, FaultInjected
+from gameday.history.events import FaultInjected
 from gameday.plan.models import Plan
-from gameday.plan.problems import PlanError
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
+from gameday.values.results import Cleanliness
 
 
 class _Model(BaseModel):
@@ -169,5 +170,5 @@ def _with_parameters(plan: Plan) -> Plan | None:
 def _detector(name: str) -> DetectorProfile | None:
     try:
         return load_detector(name)
-    except PlanError:
+    except DocumentError:
         return None

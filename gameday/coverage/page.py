@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from gameday.checks.facts import seconds_text
 from gameday.coverage.cells import Cell, State
 from gameday.coverage.matrix import Matrix, Noticed, Row, joined
-from gameday.coverage.row_file import judged
+from gameday.coverage.run_row import judged
 from gameday.detectors.signals import Signal
 from gameday.report.markdown import markdown
 from gameday.report.page import environment

@@ -12,13 +12,15 @@ from pydantic.fields import FieldInfo
 
 from gameday.detectors.facts import DERIVED
 from gameday.detectors.models import PLACEHOLDER, DetectorProfile, Fact, Rule
+from gameday.documents.explain import explain
+from gameday.documents.problems import dotted
+from gameday.documents.read import decode, read
+from gameday.documents.source import Path as Where
+from gameday.documents.source import Source, parse
+from gameday.errors import DocumentError, DocumentProblem
 from gameday.faults.registry import parameter_models
-from gameday.plan.explain import explain
-from gameday.plan.load import decode, read
 from gameday.plan.models import FaultParameters
-from gameday.plan.problems import PlanError, PlanProblem, dotted, shown
-from gameday.plan.yaml_source import Path as Where
-from gameday.plan.yaml_source import Source, parse
+from gameday.text import shown
 
 KIND = "DetectorProfile"
 """The `kind:` by which a profile's file is told from a plan's."""
@@ -28,23 +30,25 @@ SHIPPED = Path(__file__).parent / "profiles"
 def known_detectors(folders: Sequence[Path] = ()) -> dict[str, Path]:
     """Every profile's file by its name; one in a team's folder stands for a shipped one of the same name.
 
-    Raises PlanError for a folder that cannot be read.
+    Raises DocumentError for a folder that cannot be read.
     """
     found = {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
     for folder in folders:
         if not folder.is_dir():
-            raise PlanError([PlanProblem(str(folder), None, None, "", None, "no such folder of detector profiles")])
+            raise DocumentError(
+                [DocumentProblem(str(folder), None, None, "", None, "no such folder of detector profiles")]
+            )
         found |= {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     return found
 
 
 def load_detector(name_or_path: str, folders: Sequence[Path] = ()) -> DetectorProfile:
-    """The profile of this name, or in this file. Raises PlanError, with the file's line, for whatever is wrong."""
+    """The profile of this name, or in this file. Raises DocumentError, with the file's line, for whatever is wrong."""
     return read_detector(find_detector(name_or_path, folders))
 
 
 def find_detector(name_or_path: str, folders: Sequence[Path] = ()) -> Path:
-    """The file of a profile; raises PlanError for a name that nobody has."""
+    """The file of a profile; raises DocumentError for a name that nobody has."""
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1:
         return path
@@ -54,11 +58,11 @@ def find_detector(name_or_path: str, folders: Sequence[Path] = ()) -> Path:
     near = difflib.get_close_matches(name_or_path[:64], known, n=1, cutoff=0.5)
     suggestion = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
     message = "no detector profile of this name, and no path of a .yaml file"
-    raise PlanError([PlanProblem(name_or_path, None, None, "", None, message, suggestion)])
+    raise DocumentError([DocumentProblem(name_or_path, None, None, "", None, message, suggestion)])
 
 
 def read_detector(path: Path) -> DetectorProfile:
-    """Read and validate one file. Raises PlanError, and nothing else."""
+    """Read and validate one file. Raises DocumentError, and nothing else."""
     return parse_detector(parse(decode(read(path), str(path)), str(path)), str(path))
 
 
@@ -67,13 +71,13 @@ def parse_detector(parsed: Source, file: str) -> DetectorProfile:
     try:
         profile = DetectorProfile.model_validate(parsed.data)
     except ValidationError as error:
-        raise PlanError(explain(error, parsed, file, {}, DetectorProfile)) from None
+        raise DocumentError(explain(error, parsed, file, DetectorProfile)) from None
     if problems := list(_unknown_names(profile, parsed, file)):
-        raise PlanError(problems)
+        raise DocumentError(problems)
     return profile
 
 
-def _unknown_names(profile: DetectorProfile, parsed: Source, file: str) -> Iterator[PlanProblem]:
+def _unknown_names(profile: DetectorProfile, parsed: Source, file: str) -> Iterator[DocumentProblem]:
     """What the models cannot know: fault types, and the parameters and values that rules ask about."""
     known = parameter_models()
     if Path(file).suffix in (".yaml", ".yml") and Path(file).stem != profile.name:
@@ -93,7 +97,7 @@ def _unknown_names(profile: DetectorProfile, parsed: Source, file: str) -> Itera
 
 def _wrong_reasons(
     rule: Rule, parsed: Source, file: str, where: Where, models: Mapping[str, type[FaultParameters]]
-) -> Iterator[PlanProblem]:
+) -> Iterator[DocumentProblem]:
     """Placeholders that nothing will fill."""
     reasons: dict[str, list[str | None]] = {
         "conditions": [condition.reason for condition in rule.conditions],
@@ -114,7 +118,7 @@ def _names(fault: str, model: type[FaultParameters]) -> list[str]:
 
 def _wrong_fact(
     parsed: Source, file: str, at: Where, fault: str, model: type[FaultParameters], values: tuple[Fact, ...]
-) -> Iterator[PlanProblem]:
+) -> Iterator[DocumentProblem]:
     fact, derived = str(at[-1]), DERIVED.get(fault, {})
     if fact not in derived and fact not in model.model_fields:
         choices = _names(fault, model)
@@ -150,9 +154,11 @@ def _type_of(field: FieldInfo) -> TypeAdapter[Any]:
     return TypeAdapter(annotation)
 
 
-def _problem(parsed: Source, file: str, at: Where, value: object, message: str, suggestion: str | None) -> PlanProblem:
+def _problem(
+    parsed: Source, file: str, at: Where, value: object, message: str, suggestion: str | None
+) -> DocumentProblem:
     line, column = parsed.place(at).value
-    return PlanProblem(file, line, column, dotted(at), shown(value), message, suggestion)
+    return DocumentProblem(file, line, column, dotted(at), shown(value), message, suggestion)
 
 
 def _close(name: str, choices: list[str]) -> str | None:

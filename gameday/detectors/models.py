@@ -14,8 +14,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
+from gameday.documents.fields import PLAN_NAME, Duration, LabelKey, conflict
 from gameday.faults.base import Layer
-from gameday.plan.fields import PLAN_NAME, Duration, LabelKey, conflict
 from gameday.plan.models import (
     ExpectedAllocatable,
     ExpectedCondition,

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ValidationError
 from gameday.detectors.facts import facts, rule_for
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import PLACEHOLDER, DetectorProfile, Fact, Rule
+from gameday.documents.source import parse
+from gameday.errors import DocumentError, DocumentProblem
 from gameday.plan.load import FromDetector, LoadedPlan, load_plan
 from gameday.plan.models import (
     ExpectedAllocatable,
@@ -23,8 +25,7 @@ from gameday.plan.models import (
     FaultParameters,
     Plan,
 )
-from gameday.plan.problems import PlanError, PlanProblem, shown
-from gameday.plan.yaml_source import parse
+from gameday.text import shown
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -34,7 +35,7 @@ def load_complete_plan(
 ) -> LoadedPlan:
     """`load_plan`, completed by the profile of the detector the plan names; its path is relative to the plan's folder.
 
-    `folders` are the team's own profiles (`detector_profiles` of the cluster profile). Raises PlanError.
+    `folders` are the team's own profiles (`detector_profiles` of the cluster profile). Raises DocumentError.
     """
     return completed(load_plan(path, faults), path, folders)
 
@@ -128,9 +129,9 @@ def _silence(profile: DetectorProfile, rule: Rule | None, fault: str) -> str:
     return f"nothing that {profile.name} does about this fault can be seen in the cluster"
 
 
-def _problem(loaded: LoadedPlan, path: Path, message: str) -> PlanError:
+def _problem(loaded: LoadedPlan, path: Path, message: str) -> DocumentError:
     line, column = parse(loaded.source.decode("utf-8-sig"), str(path)).place(("detector",)).value
     suggestion = "write what you expect under `expect`, or mend the profile"
-    return PlanError(
-        [PlanProblem(str(path), line, column, "detector", shown(loaded.plan.detector), message, suggestion)]
+    return DocumentError(
+        [DocumentProblem(str(path), line, column, "detector", shown(loaded.plan.detector), message, suggestion)]
     )

@@ -16,11 +16,10 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
+from gameday.archive.catalog import Shelf, ShelvedRun
 from gameday.checks.outcome import Outcome
 from gameday.coverage.matrix import Matrix, joined
-from gameday.coverage.row_file import judged
-from gameday.digest.shelf import Shelf, ShelvedRun
-from gameday.history.events import Cleanliness
+from gameday.coverage.run_row import judged
 from gameday.plan.models import Plan
 from gameday.report.beside import carried_actions
 from gameday.report.compare import Trend, trends
@@ -28,6 +27,7 @@ from gameday.report.earlier import MOST_RUNS
 from gameday.report.notes import Action, Notes
 from gameday.report.page import environment
 from gameday.report.summary import Measure
+from gameday.values.results import Cleanliness
 
 FORMAT = 1
 """Of digest.json; counted up when a field that was there before changes its meaning or goes."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from gameday.digest.shelf import Shelf
+from gameday.archive.catalog import Shelf
 from gameday.report.page import TEMPLATES, environment
 from gameday.report.summary import Measure
 

@@ -9,11 +9,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from gameday.documents.fields import LABEL_VALUE
+from gameday.errors import HostError
 from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer, Reach
 from gameday.faults.component_pods import LABELS, Component, cgroup_of, find
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
-from gameday.plan.fields import LABEL_VALUE
 from gameday.plan.models import FaultParameters
 
 _SETTLES_WITHIN_S = 5.0

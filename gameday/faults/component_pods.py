@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gameday.host.base import Host, HostError
+from gameday.errors import HostError, NoCrictlError
+from gameday.host.base import Host
 
 _WITHIN_S = 15.0
 """One call of crictl, whose own limit for an answer of the runtime is 2 s."""
@@ -79,10 +80,6 @@ class Container:
     id: str
     argv: tuple[str, ...]
     environment: dict[str, str]
-
-
-class NoCrictlError(HostError):
-    """Pods cannot be found on this node."""
 
 
 def component_of(labels: dict[str, str]) -> Component | None:

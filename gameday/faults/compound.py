@@ -11,11 +11,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from gameday.documents.fields import conflict, format_duration
+from gameday.errors import HostError
 from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
 from gameday.faults.registry import fault_for
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import PodSecurity, together
-from gameday.plan.fields import conflict, format_duration
 from gameday.plan.models import AnyFault, FaultParameters
 
 _FEWEST, _MOST = 2, 4

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.systemd import cancel, resting, running, schedule, scheduled, start, state_of, stopped_with
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import re
 
-from gameday.faults.component_pods import Component, Container, NoCrictlError, containers_of, pods_of
-from gameday.host.base import Host, HostError, ProgramResult
+from gameday.errors import HostError, NoCrictlError
+from gameday.faults.component_pods import Component, Container, containers_of, pods_of
+from gameday.host.base import Host, ProgramResult
 
 BLANK = "9223372036854775792"
 """DCGM_INT64_BLANK (dcgm_structs.h): injected, it makes a whole-number field read as having no value."""

@@ -10,12 +10,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from gameday.documents.fields import conflict
+from gameday.errors import HostError
 from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, inject, read, refuse_embedded_engine
 from gameday.faults.gpu import GpuParameters, target
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
-from gameday.plan.fields import conflict
 from gameday.plan.models import FaultParameters
 
 _EVERY_S = 1.0

@@ -6,9 +6,10 @@ import threading
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
+from gameday.errors import HostError
 from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.dcgm import collection_paused, pause, refuse_embedded_engine, resume
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
+from gameday.errors import HostError
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, again, ready_for_reset, refuse_reset, smi, target
-from gameday.host.base import GpuSample, Host, HostError
+from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
 from gameday.plan.models import FaultParameters
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 from pydantic import Field
 
-from gameday.host.base import GpuSample, Host, HostError
+from gameday.errors import HostError
+from gameday.host.base import GpuSample, Host
 from gameday.plan.models import FaultParameters
 
 SMI_WITHIN_S = 60.0

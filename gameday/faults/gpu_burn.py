@@ -8,12 +8,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from gameday.documents.fields import conflict
+from gameday.errors import HostError
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, target
 from gameday.faults.gpu_work import end, index_of, watch
-from gameday.host.base import Burn, GpuSample, Host, HostError, WorkReport
+from gameday.host.base import Burn, GpuSample, Host, WorkReport
 from gameday.host.privileges import GPU_WORK, PodSecurity
-from gameday.plan.fields import conflict
 from gameday.plan.models import FaultParameters
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
+from gameday.errors import HostError
 from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters, refuse_users, settles, smi, target
-from gameday.host.base import GpuSample, Host, HostError
+from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
 from gameday.plan.models import FaultParameters
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from gameday.errors import HostError
 from gameday.faults.base import Evidence
 from gameday.faults.gpu import GpuParameters
-from gameday.host.base import Host, HostError, WorkReport
+from gameday.host.base import Host, WorkReport
 
 WATCH_EVERY_S = 1.0
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from gameday.errors import HostError
 from gameday.faults.base import Evidence
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 
 _PRIORITY = "<3>"
 """Facility 0, severity error, as the driver's; the kernel turns facility 0 of a user's write into LOG_USER."""

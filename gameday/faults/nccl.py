@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from gameday.plan.fields import conflict
+from gameday.documents.fields import conflict
 from gameday.plan.models import FaultParameters
 
 _LEVEL = r"LOC|NVL|PIX|PXB|PHB|SYS|[0-5]"

@@ -6,9 +6,10 @@ import hashlib
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
+from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.nccl import NcclParameters
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, HOST_FILES, PodSecurity, together
 from gameday.plan.models import FaultParameters
 

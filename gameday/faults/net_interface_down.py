@@ -7,9 +7,10 @@ import time
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
+from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.network import InterfaceParameters, ask, link, run, target
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import HOST_NETWORK, PodSecurity
 from gameday.plan.models import FaultParameters
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from gameday.documents.fields import Duration, conflict
 from gameday.faults.net_qdisc import QdiscFault, close_to
 from gameday.faults.network import InterfaceParameters
 from gameday.plan.canary import PartPercent, format_percent
-from gameday.plan.fields import Duration, conflict
 from gameday.plan.models import FaultParameters
 
 _LONGEST = timedelta(seconds=10)

@@ -7,9 +7,10 @@ from abc import abstractmethod
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeVar
 
+from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.network import InterfaceParameters, ask, run, target
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import HOST_NETWORK, PodSecurity
 
 HANDLE = "6ada:"

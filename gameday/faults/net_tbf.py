@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from gameday.documents.fields import Duration
 from gameday.faults.net_qdisc import QdiscFault, close_to
 from gameday.faults.network import InterfaceParameters
-from gameday.plan.fields import Duration
 from gameday.plan.models import FaultParameters
 
 _SMALLEST_BURST = 64 * 1024

@@ -12,7 +12,8 @@ from typing import Any
 
 from pydantic import Field
 
-from gameday.host.base import Host, HostError
+from gameday.errors import HostError
+from gameday.host.base import Host
 from gameday.plan.canary import INTERFACE_NAME
 from gameday.plan.models import FaultParameters
 

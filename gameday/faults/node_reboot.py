@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
+from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.systemd import cancel, going_down, schedule, scheduled
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 

@@ -7,11 +7,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from gameday.documents.fields import Duration
+from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.systemd import cancel, going_down, schedule, scheduled
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
-from gameday.plan.fields import Duration
 from gameday.plan.models import FaultParameters
 
 IN_S = 5.0

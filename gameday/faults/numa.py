@@ -9,10 +9,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from gameday.errors import HostError
 from gameday.faults.base import CanaryJob, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, target
 from gameday.faults.gpu_work import end, index_of, watch
-from gameday.host.base import CopyToGpu, GpuSample, Host, HostError, WorkReport
+from gameday.host.base import CopyToGpu, GpuSample, Host, WorkReport
 from gameday.host.cpus import format_cpus, parse_cpus
 from gameday.host.privileges import GPU_WORK, PodSecurity
 from gameday.plan.models import FaultParameters

@@ -7,9 +7,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from gameday.errors import HostError
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, again, smi, smi_watts, target
-from gameday.host.base import GpuSample, Host, HostError
+from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
 from gameday.plan.models import FaultParameters
 

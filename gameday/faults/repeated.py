@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from gameday.documents.fields import Duration, conflict, format_duration
+from gameday.errors import HostError
 from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
 from gameday.faults.registry import fault_for, takes_node_down
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import PodSecurity
-from gameday.plan.fields import Duration, conflict, format_duration
 from gameday.plan.models import AnyFault, FaultParameters
 
 _MADE_OF_OTHERS = ("compound", "repeated")

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from gameday.documents.fields import conflict
 from gameday.faults.base import Claim, Evidence, Fault, Layer
 from gameday.faults.kernel_log import MOST_REPEATS, NOTHING_TO_UNDO, write
 from gameday.host.base import Host
 from gameday.host.privileges import KERNEL_LOG, PodSecurity
-from gameday.plan.fields import conflict
 from gameday.plan.models import FaultParameters
 from gameday.xid.catalogue import FatalClass, sxids
 

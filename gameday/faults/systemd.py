@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gameday.host.base import Host, HostError, ProgramResult
+from gameday.errors import HostError
+from gameday.host.base import Host, ProgramResult
 
 _WITHIN_S = 120.0
 """systemd gives a unit 90 s to stop before it kills it (DefaultTimeoutStopSec)."""

@@ -6,9 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from gameday.errors import HostError
 from gameday.faults.base import Claim, Evidence, Fault, Layer
 from gameday.faults.kernel_log import MOST_REPEATS, NOTHING_TO_UNDO, write
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.host.privileges import KERNEL_LOG, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.xid.catalogue import xids

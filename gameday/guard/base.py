@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gameday.guard.look import Look
+from gameday.guard.observation import Look
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gameday.cluster.http import AdapterError
+from gameday.errors import AdapterError, RefusedError
 from gameday.guard.base import Finding, Guardrail
-from gameday.guard.look import Look
+from gameday.guard.observation import Look
 from gameday.guard.registry import guardrails
-from gameday.history.events import GuardChecked, Step
-from gameday.run.context import Run
-from gameday.run.stop import RefusedError
+from gameday.history.events import GuardChecked
+from gameday.run.run import Run
+from gameday.values.results import Step
 
 # How often the watching thread looks whether a guardrail is due; what is free is looked at this often.
 _TICK_S = 0.1

@@ -13,24 +13,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gameday.agent.security import security_of
-from gameday.cluster.http import AdapterError
-from gameday.cluster.kubernetes import KubernetesError
 from gameday.cluster.manifests import agent_pod, gpu_canary
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
+from gameday.errors import AdapterError, KubernetesError, RefusedError
 from gameday.guard.check import check_all
 from gameday.guard.preview import warnings
+from gameday.guard.read_only_run import choose
 from gameday.guard.rights import needed
-from gameday.guard.survey import choose
 from gameday.ledger.lease import CLUSTER_LEASE, holder_of, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.ledger.undo import last_word
 from gameday.plan.models import ExpectedAlert
+from gameday.reaper.excluded_nodes import node_only
 from gameday.run.agents import AGENT_STARTS_WITHIN, RESET_FIX, forbids_reset, mark_task
-from gameday.run.context import Run
-from gameday.run.leaving import pods_to_drain
-from gameday.run.left_over import node_only
-from gameday.run.stop import RefusedError
+from gameday.run.drain import pods_to_drain
+from gameday.run.run import Run
 
 # A kernel log may be silent for long, but a node that wrote nothing for a day into the store has no shipper.
 _LOG_LOOK_BACK = timedelta(hours=24)
@@ -51,7 +49,7 @@ class Check:
 
 
 def examine(run: Run, *, send_pod: bool) -> Iterator[Check]:
-    """Every check, as it is made; the run is a survey's (`gameday.guard.survey`), whose targets are not yet chosen."""
+    """Every check, as it is made; `run` is read-only (`gameday.guard.read_only_run`) and has no targets yet."""
     parts: list[tuple[str, Callable[[Run], Iterator[Check]]]] = [
         ("kubernetes", _cluster),
         ("rights", _rights),

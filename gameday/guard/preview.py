@@ -13,17 +13,18 @@ from typing import Any, Literal
 
 from gameday.agent.task import InjectTask, RemediateTask
 from gameday.cluster.manifests import gpu_canary, gpu_job, misaligned_pod
+from gameday.documents.fields import format_duration
 from gameday.faults.registry import fault_for
-from gameday.history.events import Step, Target
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
-from gameday.plan.fields import format_duration
 from gameday.plan.models import FaultParameters, RemediationAction
 from gameday.run.agents import AGENT_STARTS_WITHIN, SentTask, agent_manifest, injector_deadline, mark_task, qa_task
 from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task, free_gpus
-from gameday.run.context import Run
-from gameday.run.leaving import pods_to_drain
+from gameday.run.drain import pods_to_drain
+from gameday.run.run import Run
 from gameday.run.targets import healthy_places
+from gameday.values.nodes import Target
+from gameday.values.results import Step
 
 Json = dict[str, Any]
 

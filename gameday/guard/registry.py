@@ -1,4 +1,4 @@
-"""Which guardrails there are: every Guardrail in a module of `rails`. Adding one is adding a file."""
+"""Which guardrails there are: every Guardrail in a module of `guardrails/`. Adding one is adding a file."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pkgutil
 from functools import cache
 from importlib import import_module
 
-from gameday.guard import rails
+from gameday.guard import guardrails as folder
 from gameday.guard.base import Guardrail
 
 
 @cache
 def guardrails() -> tuple[Guardrail, ...]:
     """One of each, in the order of their names."""
-    modules = [import_module(f"{rails.__name__}.{found.name}") for found in pkgutil.iter_modules(rails.__path__)]
+    modules = [import_module(f"{folder.__name__}.{found.name}") for found in pkgutil.iter_modules(folder.__path__)]
     kinds = [
         kind
         for module in modules

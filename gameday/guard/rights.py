@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gameday.plan.models import Plan, RemediationAction
-from gameday.run.leaving import moves_pods
+from gameday.run.drain import moves_pods
 
 
 @dataclass(frozen=True)

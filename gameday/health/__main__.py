@@ -13,9 +13,9 @@ from types import FrameType
 from prometheus_client import CollectorRegistry, start_http_server
 from pydantic import ValidationError
 
-from gameday.cluster.http import AdapterError
 from gameday.cluster.loki import LogStore
 from gameday.cluster.profile import Endpoint
+from gameday.errors import AdapterError
 from gameday.health.api import Api
 from gameday.health.controller import Controller
 from gameday.health.metrics import Metrics

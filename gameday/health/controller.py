@@ -15,9 +15,9 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 from kubernetes.informer import DELETED
 
-from gameday.cluster.http import AdapterError
 from gameday.cluster.loki import LogStore
 from gameday.cluster.watch import Follower as NodeFollower
+from gameday.errors import AdapterError
 from gameday.health.api import Api, lighten, reason_of
 from gameday.health.detect import Detection, Detector
 from gameday.health.metrics import Metrics

@@ -9,94 +9,12 @@ for durations; `monotonic` is only comparable within one `boot`.
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
-
-class Step(StrEnum):
-    """The six steps, in the only order they ever run in."""
-
-    BASELINE = "baseline"
-    INJECT = "inject"
-    AWAIT_ALERT = "await alert"
-    VERIFY_TAINT = "verify taint"
-    RECOVER = "recover"
-    QA_NODE = "qa node"
-
-
-class StepOutcome(StrEnum):
-    """`not_reached` is said of a step that an earlier failure kept from starting."""
-
-    DONE = "done"
-    BROKEN = "broken"
-    UNKNOWN = "unknown"
-    ABORTED = "aborted"
-    NOT_REACHED = "not reached"
-
-
-class Cleanliness(StrEnum):
-    """What reading back after an undo showed, per target."""
-
-    CLEAN = "clean"
-    DIRTY = "dirty"
-    UNKNOWN = "unknown"
-
-
-class Hop(StrEnum):
-    """The links of the detection chain, in causal order."""
-
-    WRITTEN = "fault written"
-    IN_LOG_STORE = "in log store"
-    DECIDED = "detector decided"
-    TAINTED = "node tainted"
-    SAMPLED = "sampled by Prometheus"
-    RULE_PENDING = "rule pending"
-    RULE_FIRING = "rule firing"
-    NOTIFIED = "active in Alertmanager"
-
-
-class Target(BaseModel):
-    """The node, and where the fault needs one the GPU, a fault is aimed at."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    node: str
-    gpu: int | None = Field(default=None, description="NVML index on the node")
-
-
-class Taint(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    key: str
-    value: str = ""
-    effect: str
-
-    def __str__(self) -> str:
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
-
-
-class NodeSnapshot(BaseModel):
-    """The parts of a Node a game-day may change, or may be blamed for changing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    node: str
-    resource_version: str
-    unschedulable: bool
-    taints: tuple[Taint, ...]
-    labels: dict[str, str]
-    annotations: dict[str, str]
-    conditions: dict[str, str] = Field(description="condition type -> status")
-    boot_id: str
-    allocatable_gpus: int | None = Field(description="None where the node reports none")
-
-    @property
-    def lingering_cordon(self) -> Taint | None:
-        """The taint of a cordon that is no more: the node lifecycle controller has yet to take it off."""
-        taints = () if self.unschedulable else self.taints
-        return next((taint for taint in taints if taint.key == "node.kubernetes.io/unschedulable"), None)
+from gameday.values.nodes import NodeSnapshot, Taint, Target
+from gameday.values.results import Cleanliness, Hop, Step, StepOutcome
 
 
 class _Event(BaseModel):

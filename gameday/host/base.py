@@ -13,10 +13,6 @@ from typing import Annotated, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 
-class HostError(Exception):
-    """A host refused or could not be reached; the message names the path or program and the cause."""
-
-
 class ProgramResult(BaseModel):
     model_config = ConfigDict(frozen=True)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gameday.host.base import HostError
+from gameday.errors import HostError
 
 MAX_RECORD_BYTES = 976
 """PRINTKRB_RECORD_MAX (1024) less the 48 bytes an older kernel keeps for its own prefix."""

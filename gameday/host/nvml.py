@@ -11,7 +11,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from gameday.host.base import GpuSample, HostError
+from gameday.errors import HostError
+from gameday.host.base import GpuSample
 from gameday.host.cpus import format_cpus
 
 Read = Callable[[ModuleType, Any], dict[str, Any]]

@@ -13,7 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from gameday.host.base import GpuUser, HostError, WorkOrder
+from gameday.errors import HostError
+from gameday.host.base import GpuUser, WorkOrder
 from gameday.host.work import Work
 
 _MODULE = "gameday.host.worker"

@@ -9,7 +9,8 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from gameday.host.base import HostError, ProgramResult
+from gameday.errors import HostError
+from gameday.host.base import ProgramResult
 
 MAX_OUTPUT_BYTES = 64 * 1024
 """Of each of stdout and stderr; the rest is read and dropped, so that the program never blocks on a full pipe."""

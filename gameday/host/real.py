@@ -13,7 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gameday.host.base import GpuSample, GpuUser, HostError, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.errors import HostError
+from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.host.kernel_log import encode_record, render_record
 from gameday.host.work import Works
 

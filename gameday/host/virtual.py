@@ -16,7 +16,8 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from gameday.host.base import GpuSample, GpuUser, HostError, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.errors import HostError
+from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.host.kernel_log import encode_record
 from gameday.host.work import FIRST_REPORT_WITHIN_S, Work, Works
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 
 from pydantic import ValidationError
 
-from gameday.host.base import HostError, WorkReport
+from gameday.errors import HostError
+from gameday.host.base import WorkReport
 
 FIRST_REPORT_WITHIN_S = 45.0
 """CuPy's import, a CUDA context and cuBLAS' first call take some ten seconds on a cold node; the agent has 60."""

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from gameday.history.events import Cleanliness, NodeSnapshot, Taint
+from gameday.values.nodes import NodeSnapshot, Taint
+from gameday.values.results import Cleanliness
 
 
 class _Model(BaseModel):

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gameday.cluster.kubernetes import Kubernetes, KubernetesError
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError, SeasonGoneError
 
 CLUSTER_LEASE = "gameday-cluster"
 # A run that stops renewing is taken for dead after this; it renews twice in it, and after a failure five times as
@@ -47,26 +48,6 @@ def is_ours(lease: str) -> bool:
 def lives_under(run_id: str, holder: str) -> bool:
     """Whether the holder of the cluster lease is this run, or the season whose run it is: those are named after it."""
     return run_id == holder or run_id.startswith(f"{holder}-")
-
-
-class LeaseHeldError(Exception):
-    """Somebody else's run holds the lease; `holder` is its run id."""
-
-    def __init__(self, lease: str, holder: str, renewed: datetime | None, duration: timedelta) -> None:
-        since = f", renewed {renewed:%H:%M:%S} UTC, good for {duration.total_seconds():g} s" if renewed else ""
-        super().__init__(f"lease {lease} is held by run {holder}{since}")
-        self.lease = lease
-        self.holder = holder
-        self.renewed = renewed
-        self.duration = duration
-
-
-class SeasonGoneError(Exception):
-    """The season whose lease was to cover a run does not hold it."""
-
-
-class LeaseLostError(Exception):
-    """The run may no longer be the only one; the message says why."""
 
 
 class Leases:

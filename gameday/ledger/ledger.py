@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gameday.cluster.kubernetes import Kubernetes, KubernetesError
-from gameday.history.events import Cleanliness
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.errors import KubernetesError
 from gameday.ledger.entries import Entry, Header, TakeOutFault, Undo
+from gameday.values.results import Cleanliness
 
 LEDGER_LABEL = "gameday.dev/ledger"
 _HEADER = "run.json"

@@ -15,12 +15,13 @@ from pydantic import TypeAdapter
 
 from gameday.agent.security import security_of
 from gameday.agent.task import InjectedNote, Outcome, PriorNote, UndoTask
-from gameday.cluster.kubernetes import Kubernetes, KubernetesError, snapshot
+from gameday.cluster.kubernetes import Kubernetes, snapshot
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodFollower
-from gameday.history.events import Cleanliness
+from gameday.errors import KubernetesError
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault
 from gameday.ledger.ledger import Ledger
+from gameday.values.results import Cleanliness
 
 # After a signal an undo has to end inside the 30 s Prefect grants a cancelled run (docs/sources.md, Prefect: cancel,
 # kill, lost server). An agent that needs longer goes on by itself (its grace is 60 s), the entry stays open, and the

@@ -9,9 +9,10 @@ from typing import TypeGuard
 
 from gameday.cluster.alertmanager import Matcher
 from gameday.cluster.prometheus import ActiveAlert, Series
-from gameday.history.events import AlertSeen, FaultInjected, Hop
+from gameday.history.events import AlertSeen, FaultInjected
 from gameday.plan.models import ExpectedAlert
-from gameday.run.context import Run
+from gameday.run.run import Run
+from gameday.values.results import Hop
 
 # An alert that fired before this was there at baseline, where its exact time does not matter.
 _LOOK_BACK = timedelta(minutes=15)

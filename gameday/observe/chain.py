@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from gameday.cluster.http import AdapterError
 from gameday.cluster.prometheus import AlertingRule, Series
-from gameday.history.events import Hop
+from gameday.errors import AdapterError
 from gameday.observe.alerts import node_of
-from gameday.run.context import Run
+from gameday.run.run import Run
+from gameday.values.results import Hop
 
 # A rule's expression can only be dated by asking for it again at steps: this fine, while the window's points stay
 # below the 11,000 Prometheus allows.

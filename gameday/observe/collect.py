@@ -7,14 +7,14 @@ from functools import partial
 
 import pandas as pd
 
-from gameday.cluster.http import AdapterError
+from gameday.errors import AdapterError
 from gameday.history.events import FrameRead, GpusIdentified
 from gameday.history.frames import Frames, conform
 from gameday.observe.alerts import node_of, note_missed_alerts
 from gameday.observe.dcgm import METRICS, gpus_of
 from gameday.observe.metrics import metrics_frame
 from gameday.observe.stored import Stored, stored
-from gameday.run.context import Run
+from gameday.run.run import Run
 
 _LONGEST_LOG = 1000
 

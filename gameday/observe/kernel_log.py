@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime, timedelta
 
-from gameday.cluster.http import AdapterError
 from gameday.cluster.loki import Follower, LogLine
-from gameday.history.events import Hop
-from gameday.run.context import Run
+from gameday.errors import AdapterError
+from gameday.run.run import Run
+from gameday.values.results import Hop
 
 # The shipper stamps a line when it reads it; a node's clock may be this far from ours.
 _CLOCK_MARGIN = timedelta(seconds=5)

@@ -8,14 +8,15 @@ from functools import partial
 from typing import Protocol
 
 from gameday.checks import allocatable, conditions, cordon, kube_events, labels
-from gameday.checks.arrival import Sighting
-from gameday.history.events import NodeSnapshot, SignalUnwatched
+from gameday.checks.deadlines import Sighting
+from gameday.documents.fields import format_duration
+from gameday.history.events import SignalUnwatched
 from gameday.history.journal import History
-from gameday.observe.in_time import await_in_time
-from gameday.plan.fields import format_duration
+from gameday.observe.deadline import await_in_time
 from gameday.plan.models import ExpectedCondition
-from gameday.run.context import Run
+from gameday.run.run import Run
 from gameday.run.steps import StepResult
+from gameday.values.nodes import NodeSnapshot
 
 
 class Sightings(Protocol):

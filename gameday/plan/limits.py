@@ -10,9 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from gameday.plan.fields import Duration, PlanModel
-
-TIME_OF_DAY = r"^([01][0-9]|2[0-3]):[0-5][0-9]$|^24:00$"
+from gameday.documents.fields import TIME_OF_DAY, DocumentModel, Duration
 
 
 class Weekday(StrEnum):
@@ -38,7 +36,7 @@ TimeZone = Annotated[str, AfterValidator(_known_zone), Field(max_length=64)]
 TimeOfDay = Annotated[str, Field(pattern=TIME_OF_DAY)]
 
 
-class TimeWindow(PlanModel):
+class TimeWindow(DocumentModel):
     """When game-days may run. An end that is not after the start lies on the next day."""
 
     days: tuple[Weekday, ...] = tuple(Weekday)
@@ -51,7 +49,7 @@ class TimeWindow(PlanModel):
     """IANA time zone of both, like Europe/Berlin."""
 
 
-class Limits(PlanModel):
+class Limits(DocumentModel):
     """What a game-day may at most cost. The cluster profile and the plan both may limit; the stricter of the two holds,
     lists of what stops a run add up, and a run must lie in the windows of both."""
 

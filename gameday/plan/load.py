@@ -9,10 +9,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gameday.plan.explain import explain
+from gameday.documents.explain import Tagged, explain
+from gameday.documents.read import decode, read
+from gameday.documents.source import parse
+from gameday.errors import DocumentError
 from gameday.plan.models import FaultParameters, Plan
-from gameday.plan.problems import PlanError, PlanProblem
-from gameday.plan.yaml_source import MAX_BYTES, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class LoadedPlan:
 def load_plan(path: Path, faults: Mapping[str, type[FaultParameters]]) -> LoadedPlan:
     """Read and validate one plan. `faults` are the parameter models known, by their `type`.
 
-    Raises PlanError, and nothing else, whatever the path is and whatever the
+    Raises DocumentError, and nothing else, whatever the path is and whatever the
     file holds.
     """
     return parse_plan(read(path), str(path), faults)
@@ -57,38 +58,5 @@ def parse_plan(source: bytes, file: str, faults: Mapping[str, type[FaultParamete
     try:
         plan = Plan.model_validate(parsed.data, context={"faults": faults})
     except ValidationError as error:
-        raise PlanError(explain(error, parsed, file, faults)) from None
+        raise DocumentError(explain(error, parsed, file, Plan, Tagged(FaultParameters, faults))) from None
     return LoadedPlan(plan, source, hashlib.sha256(source).hexdigest())
-
-
-def read(path: Path) -> bytes:
-    """A file's bytes, or one more than a plan may have of a larger one; raises PlanError for what cannot be read."""
-    try:
-        # A device or a pipe could be read for ever.
-        if path.exists() and not path.is_file():
-            raise PlanError([_unreadable(str(path), "not a regular file")])
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise PlanError([_unreadable(str(path), f"cannot be read: {error.strerror}")]) from None
-    except ValueError:  # a NUL in the name
-        raise PlanError([_unreadable(str(path), "not a file name")]) from None
-
-
-def decode(source: bytes, file: str) -> str:
-    """The text of a file; raises PlanError where it is too large or not UTF-8."""
-    if len(source) > MAX_BYTES:
-        raise PlanError([_unreadable(file, f"larger than {MAX_BYTES // 1024} KiB, which no plan is")])
-    try:
-        return source.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = source[: error.start]
-        line, column = before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1
-        byte = source[error.start]
-        raise PlanError(
-            [PlanProblem(file, line, column, "", None, f"byte 0x{byte:02x} is not UTF-8 text", "save it as UTF-8")]
-        ) from None
-
-
-def _unreadable(file: str, message: str) -> PlanProblem:
-    return PlanProblem(file, None, None, "", None, message)

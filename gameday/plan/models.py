@@ -25,27 +25,27 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from gameday.plan.canary import ExpectedCanary
-from gameday.plan.fields import (
+from gameday.documents.fields import (
     ALERT_NAME,
     PLAN_NAME,
     Bound,
     ConditionStatus,
     ConditionType,
+    DocumentModel,
     Duration,
     LabelKey,
     LabelValue,
     NodeName,
-    PlanModel,
     Reason,
     conflict,
     format_duration,
 )
+from gameday.plan.canary import ExpectedCanary
 from gameday.plan.limits import Guardrails
 from gameday.plan.purpose import Purpose
 
 
-class FaultParameters(PlanModel):
+class FaultParameters(DocumentModel):
     """Base of every fault's parameters; `type` names the fault.
 
     A subclass narrows `type` to one Literal and adds its own bounded fields.
@@ -88,7 +88,7 @@ AnyFault = Annotated[SerializeAsAny[FaultParameters], WrapValidator(_resolve_fau
 """A fault of whatever type the context knows."""
 
 
-class Targets(PlanModel):
+class Targets(DocumentModel):
     """Which nodes, chosen once before anything changes, by a seeded rule, among nodes that opted in."""
 
     nodes: int = Field(default=1, ge=1, le=100)
@@ -101,7 +101,7 @@ class Targets(PlanModel):
     """Two runs with one seed over the same candidates choose the same nodes."""
 
 
-class Baseline(PlanModel):
+class Baseline(DocumentModel):
     """The steady state, looked at before anything is changed."""
 
     window: Duration = timedelta(seconds=30)
@@ -110,7 +110,7 @@ class Baseline(PlanModel):
     """A harmless marker line must be found in the log store within this."""
 
 
-class ExpectedAlert(PlanModel):
+class ExpectedAlert(DocumentModel):
     """One alert that must fire for the target."""
 
     name: str = Field(pattern=ALERT_NAME, max_length=200)
@@ -135,7 +135,7 @@ class TaintEffect(StrEnum):
     NO_EXECUTE = "NoExecute"
 
 
-class ExpectedTaint(PlanModel):
+class ExpectedTaint(DocumentModel):
     """One taint that must appear on the target."""
 
     key: LabelKey
@@ -146,14 +146,14 @@ class ExpectedTaint(PlanModel):
     """From the fault going in to the taint being on the node."""
 
 
-class ExpectedCordon(PlanModel):
+class ExpectedCordon(DocumentModel):
     """The target must be made unschedulable (`kubectl cordon`)."""
 
     within: Bound
     """From the fault going in to the node being unschedulable."""
 
 
-class ExpectedCondition(PlanModel):
+class ExpectedCondition(DocumentModel):
     """One node condition that must say that something is wrong, and must take it back."""
 
     type: ConditionType
@@ -168,7 +168,7 @@ class ExpectedCondition(PlanModel):
     """From the end of remediation to the condition saying so no longer; None: it stays until a person clears it."""
 
 
-class ExpectedLabel(PlanModel):
+class ExpectedLabel(DocumentModel):
     """One label that must appear on the target, or change."""
 
     key: LabelKey
@@ -178,7 +178,7 @@ class ExpectedLabel(PlanModel):
     """From the fault going in to the label being there."""
 
 
-class ExpectedEvent(PlanModel):
+class ExpectedEvent(DocumentModel):
     """One Kubernetes Event about the target."""
 
     reason: Reason
@@ -189,7 +189,7 @@ class ExpectedEvent(PlanModel):
     """From the fault going in to the Event's own time stamp."""
 
 
-class ExpectedAllocatable(PlanModel):
+class ExpectedAllocatable(DocumentModel):
     """The kubelet must offer fewer GPUs, and after recovery as many as before."""
 
     within: Bound
@@ -198,7 +198,7 @@ class ExpectedAllocatable(PlanModel):
     """From the end of remediation to as many as before; None: a person must bring them back."""
 
 
-class ExpectedWorkloads(PlanModel):
+class ExpectedWorkloads(DocumentModel):
     """What the quarantine is for: where work may and may not run."""
 
     running_pods: Literal["kept", "evicted", "any"] = "any"
@@ -214,7 +214,7 @@ class ExpectedWorkloads(PlanModel):
     """A resubmitted GPU job must run on another node within this."""
 
 
-class MisalignedPod(PlanModel):
+class MisalignedPod(DocumentModel):
     """What a pod asks for that no single NUMA node of the target can give."""
 
     gpus: int = Field(default=1, ge=1, le=1024)
@@ -233,7 +233,7 @@ class MisalignedPod(PlanModel):
         return f"{self.gpus} GPU(s) and {self.cpus} CPU(s)"
 
 
-class Expectations(PlanModel):
+class Expectations(DocumentModel):
     """What must, and what must not, happen once the fault is in."""
 
     alerts: tuple[ExpectedAlert, ...] = ()
@@ -308,7 +308,7 @@ class RemediationAction(StrEnum):
     REBOOT = "reboot"
 
 
-class Recovery(PlanModel):
+class Recovery(DocumentModel):
     """How the node is repaired once the fault is out."""
 
     remediation: RemediationAction = RemediationAction.NONE
@@ -327,7 +327,7 @@ class Recovery(PlanModel):
         return self
 
 
-class QaFloors(PlanModel):
+class QaFloors(DocumentModel):
     """What a node must show before it takes work again.
 
     None leaves a floor out: `gpus`, `power_limit_w`, `pcie_generation` and `pcie_width` are then held to what the node
@@ -363,7 +363,7 @@ class QaFloors(PlanModel):
         return self.gemm_tflops is not None or self.memory_bandwidth_gbs is not None
 
 
-class Qa(PlanModel):
+class Qa(DocumentModel):
     """The proof that the node is good, before it takes work again."""
 
     floors: QaFloors = QaFloors()
@@ -371,7 +371,7 @@ class Qa(PlanModel):
     """From the start of the step to the last check's result."""
 
 
-class Approval(PlanModel):
+class Approval(DocumentModel):
     """A person's yes, after the baseline and before anything is broken."""
 
     required: bool = False
@@ -380,7 +380,7 @@ class Approval(PlanModel):
     """From the question to the answer; it counts towards `guardrails.max_duration`, and no answer is a refusal."""
 
 
-class Plan(PlanModel):
+class Plan(DocumentModel):
     """One game-day."""
 
     apiVersion: Literal["gameday/v1"]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gameday.plan.fields import PlanModel
+from gameday.documents.fields import DocumentModel
 
 _Line = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -22,7 +22,7 @@ class Goal(StrEnum):
     OTHER = "other"
 
 
-class Purpose(PlanModel):
+class Purpose(DocumentModel):
     """Shown in the report as it stands here; an address is linked where it begins with http:// or https://."""
 
     goal: Goal | None = None

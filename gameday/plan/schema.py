@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from gameday.plan.fields import format_duration
+from gameday.documents.fields import format_duration
 from gameday.plan.models import FaultParameters, Plan
 
 SCHEMA_ID = "urn:gameday:v1:plan"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import getpass
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,23 +18,21 @@ from typing import TypeVar
 import pandas as pd
 
 from gameday import __version__
-from gameday.cluster.http import AdapterError
 from gameday.cluster.kubernetes import ClusterIdentity
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.prometheus import Series
+from gameday.errors import AdapterError, CollectedAlreadyError, NothingReadError, UnknownNodeError
 from gameday.history.events import (
     RECORD,
     AlertSeen,
     ApiCost,
     Event,
     FrameRead,
-    Hop,
     HopSeen,
     KernelLineSeen,
     Problem,
     Record,
     TaintSeen,
-    Target,
     TargetsChosen,
 )
 from gameday.history.frames import Frames, conform
@@ -46,7 +43,9 @@ from gameday.post_mortem.alerts import alerts_elsewhere, node_alerts, silences_o
 from gameday.post_mortem.incident import INCIDENT_FILE, Elsewhere, Incident, SilenceSeen, Source, SourceState
 from gameday.post_mortem.kernel_log import NodeLog, lines_elsewhere, node_log
 from gameday.post_mortem.node import merged_taints, node_events, node_now, taint_history
-from gameday.run.opened import Servers
+from gameday.run.connections import Servers
+from gameday.values.nodes import Target
+from gameday.values.results import Hop
 
 _STAMP = timedelta(seconds=1)
 """Kubernetes' time stamps have whole seconds."""
@@ -59,24 +58,6 @@ NODE = "the node (Kubernetes)"
 EVENTS = "events (Kubernetes)"
 
 T = TypeVar("T")
-
-
-class UnknownNodeError(Exception):
-    """No server knows anything of such a node: most likely a slip of the pen."""
-
-
-class CollectedAlreadyError(Exception):
-    """The window was collected before. Servers forget: reading it again would replace the evidence by less."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(
-            f"{folder} holds this window as it was collected: `{shlex.join(['gameday', 'post-mortem', str(folder)])}` "
-            "renders it again; to collect it a second time, name another folder with --reports"
-        )
-
-
-class NothingReadError(Exception):
-    """No server could be read: a report would be made of nothing."""
 
 
 @dataclass

@@ -12,8 +12,10 @@ from kubernetes import client
 
 from gameday.cluster.kubernetes import Kubernetes, decided_at, snapshot, taint_manager, taints_of, taints_written_at
 from gameday.cluster.prometheus import Prometheus, Series
-from gameday.history.events import Event, Hop, HopSeen, KubernetesEventSeen, NodeSeen, Taint, TaintSeen
+from gameday.history.events import Event, HopSeen, KubernetesEventSeen, NodeSeen, TaintSeen
 from gameday.post_mortem.alerts import between, episodes
+from gameday.values.nodes import Taint
+from gameday.values.results import Hop
 
 _PAGE = 500
 _NAMESPACE = "default"

@@ -15,20 +15,22 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from gameday.checks.verdict import Status
-from gameday.history.events import AlertSeen, KernelLineSeen, NodeSeen, NodeSnapshot, Problem, TaintSeen, TargetsChosen
+from gameday.errors import NotesError
+from gameday.history.events import AlertSeen, KernelLineSeen, NodeSeen, Problem, TaintSeen, TargetsChosen
 from gameday.plan.models import Plan
 from gameday.post_mortem.findings import Finding, findings, first_sign, noticed
 from gameday.post_mortem.incident import Incident, read_incident
-from gameday.post_mortem.nearest import Nearest, nearest_plan
+from gameday.post_mortem.matching_plan import Nearest, nearest_plan
 from gameday.report.markdown import markdown
 from gameday.report.narration import narrate
-from gameday.report.notes import Notes, NotesError, read_notes
+from gameday.report.notes import Notes, read_notes
 from gameday.report.page import environment
 from gameday.report.render import build_section
-from gameday.report.run import Run, RunFile, load_run
+from gameday.report.run_folder import Run, RunFile, load_run
 from gameday.report.sections import actions, chain, cost, gpus, learning, people
 from gameday.report.sections.timeline import MOST_ROWS
 from gameday.report.summary import Noticed, Summary
+from gameday.values.nodes import NodeSnapshot
 
 FORMAT = 1
 """Of post-mortem.json; counted up when a field that was there before changes its meaning or goes."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from gameday.plan.fields import parse_duration
-from gameday.plan.problems import shown
+from gameday.documents.fields import parse_duration
+from gameday.errors import WindowError
+from gameday.text import shown
 
 LONGEST_WINDOW = timedelta(hours=24)
 """Alerts are read sample by sample; a day of them at a 15 s interval is 5,760 a series, half of what Prometheus hands
 out (11,000 a series)."""
 
 _HOW = "write 2026-03-03T09:00:00Z, 2026-03-03T10:00+01:00, `90m ago` or `now`"
-
-
-class WindowError(ValueError):
-    """The window cannot be used; the message says how to write one."""
 
 
 def parse_moment(text: str, now: datetime) -> datetime:

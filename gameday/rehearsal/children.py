@@ -16,13 +16,10 @@ from typing import Any
 
 import httpx
 
-from gameday.rehearsal.process import die_with_parent
+from gameday.errors import ChildError
+from kubesim.process import die_with_parent
 
 _STOP_WITHIN_S = 5.0
-
-
-class ChildError(Exception):
-    """A process did not start or died; the message names it, its exit status and its log's last line."""
 
 
 class Child:

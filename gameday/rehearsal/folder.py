@@ -11,18 +11,12 @@ import shutil
 from pathlib import Path
 from typing import IO
 
+from gameday.errors import FolderHeldError
+
 LOCK = "lock"
 STATE = "state.json"
 _OF_LAST_TIME = ("control-plane", "logstore", "prometheus-data", "alertmanager-data", "pods")
 """Prefect's folder stays: its pages show the game-days of earlier clusters, too."""
-
-
-class FolderHeldError(Exception):
-    """A living rehearsal or lab holds the folder; `pid` is its process, 0 in the instant before it has said so."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(f"held by process {pid}")
-        self.pid = pid
 
 
 class HeldFolder:

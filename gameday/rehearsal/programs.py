@@ -11,14 +11,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from gameday.errors import ProgramMissingError
 from gameday.shipped import checkout
 
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
 """A checkout's tool folder, filled by `make setup`; `bin` inside it is searched after PATH."""
-
-
-class ProgramMissingError(Exception):
-    """A program is neither on PATH nor in the tool folder; the message says how to install it here."""
 
 
 @dataclass(frozen=True)

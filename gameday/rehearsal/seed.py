@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 from ruamel.yaml import YAML
 
-from gameday.rehearsal.kubeconfig import Kubeconfig, write_kubeconfig
+from gameday.errors import SeedError
 from gameday.shipped import shipped
+from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 
 RBAC = shipped("deploy") / "rbac"
 """The manifests of a real cluster, in force here too."""
@@ -47,10 +48,6 @@ _PLURALS = {
     "ClusterRoleBinding": "clusterrolebindings",
     "PriorityClass": "priorityclasses",
 }
-
-
-class SeedError(Exception):
-    """The fresh API server refused what every rehearsal begins with; the message holds its own words."""
 
 
 class Seeder:

@@ -7,14 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gameday.rehearsal.children import ChildError
-from gameday.rehearsal.folder import FolderHeldError
-from gameday.rehearsal.programs import ProgramMissingError
-from gameday.rehearsal.seed import SeedError
-
-
-class StartError(Exception):
-    """The rehearsal or the lab could not be started; the message says which part, why, and where its log is."""
+from gameday.errors import ChildError, FolderHeldError, ProgramMissingError, SeedError, StartError
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from markupsafe import escape
 from pydantic import BaseModel, ConfigDict
 
-from gameday.report.run import Run
-from gameday.report.words import visible
+from gameday.report.formatting import visible
+from gameday.report.run_folder import Run
 
 
 class Annotation(BaseModel):

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from gameday.plan.yaml_source import MAX_BYTES
+from gameday.documents.source import MAX_BYTES
+from gameday.errors import NotesError
 from gameday.report.earlier import MOST_RUNS, earlier_folders
-from gameday.report.notes import Carried, Notes, NotesError, read_notes
+from gameday.report.notes import Carried, Notes, read_notes
 from gameday.report.numbers import summarise
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 from gameday.report.summary import Summary
 
 

@@ -18,19 +18,11 @@ from pydantic_core import to_json
 from gameday.checks.facts import stopped_because
 from gameday.checks.outcome import Outcome
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import (
-    FaultInjected,
-    Record,
-    RunEnded,
-    SteadyStateChecked,
-    Step,
-    StepEnded,
-    StepOutcome,
-    StepStarted,
-)
+from gameday.history.events import FaultInjected, Record, RunEnded, SteadyStateChecked, StepEnded, StepStarted
+from gameday.report.formatting import visible
 from gameday.report.numbers import summarise
-from gameday.report.run import Run
-from gameday.report.words import visible
+from gameday.report.run_folder import Run
+from gameday.values.results import Step, StepOutcome
 
 CHAOSLIB_VERSION = "1.44.0"
 """Whose reading of the specification the export follows; `chaos report` chooses its template by it."""

@@ -12,9 +12,9 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from gameday.checks.outcome import Outcome
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import Cleanliness
-from gameday.report.run import Run
-from gameday.report.words import visible
+from gameday.report.formatting import visible
+from gameday.report.run_folder import Run
+from gameday.values.results import Cleanliness
 
 
 def junit(run: Run) -> bytes:

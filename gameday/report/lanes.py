@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel
 
-from gameday.checks.residue import NODE_LIFECYCLE_DOMAIN
+from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN
 from gameday.history.events import (
     AlertSeen,
     AllocatableSeen,
@@ -15,12 +15,12 @@ from gameday.history.events import (
     FaultInjected,
     FaultUndone,
     Remediated,
-    Step,
     StepEnded,
     StepStarted,
     TaintSeen,
 )
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
+from gameday.values.results import Step
 
 MOST_LANES = 60
 """Lanes shown of one run; a cluster-wide upset is for the tables."""

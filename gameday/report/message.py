@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict
 
 from gameday.checks.facts import seconds_text
 from gameday.checks.outcome import Outcome
-from gameday.history.events import Cleanliness
+from gameday.report.formatting import cut, visible
 from gameday.report.summary import Summary
-from gameday.report.words import cut, visible
+from gameday.values.results import Cleanliness
 
 _LONGEST = 400
 """Characters of one sentence; a phone shows about as much."""

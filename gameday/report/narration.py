@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gameday.checks.facts import seconds_text
-from gameday.checks.residue import NODE_LIFECYCLE_DOMAIN
+from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN
 from gameday.history.events import (
     Aborted,
     AlertSeen,
@@ -16,7 +16,6 @@ from gameday.history.events import (
     ApprovalAnswered,
     ApprovalAsked,
     CanaryMeasured,
-    Cleanliness,
     ConditionSeen,
     CordonSeen,
     DetectorConsulted,
@@ -24,7 +23,6 @@ from gameday.history.events import (
     FaultInjected,
     FaultUndone,
     GuardChecked,
-    Hop,
     HopSeen,
     IntentRecorded,
     KernelLineSeen,
@@ -40,12 +38,12 @@ from gameday.history.events import (
     SignalUnwatched,
     SteadyStateChecked,
     StepEnded,
-    StepOutcome,
     StepStarted,
     TaintSeen,
     TargetsChosen,
     WorkloadSeen,
 )
+from gameday.values.results import Cleanliness, Hop, StepOutcome
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from typing import Annotated
 from pydantic import AwareDatetime, BeforeValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from gameday.plan.explain import explain
-from gameday.plan.fields import PlanModel
-from gameday.plan.load import decode, read
-from gameday.plan.problems import PlanError
-from gameday.plan.yaml_source import parse
+from gameday.documents.explain import explain
+from gameday.documents.fields import DocumentModel
+from gameday.documents.read import decode, read
+from gameday.documents.source import parse
+from gameday.errors import DocumentError, NotesError
 
 NOTES_FILE = "notes.yaml"
 
@@ -63,10 +63,6 @@ actions: []          # open ones come back in the plan's next reports, until the
 #   state: open        # open, done or dropped
 """
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}.*([Zz]|[+-]\d{2}:?\d{2})")
-
-
-class NotesError(Exception):
-    """notes.yaml cannot be used; the message names the file, the line and what to do."""
 
 
 def _nothing(value: object) -> object:
@@ -116,7 +112,7 @@ class ActionState(StrEnum):
     DROPPED = "dropped"
 
 
-class Action(PlanModel):
+class Action(DocumentModel):
     """Something to do."""
 
     id: str | None = None
@@ -140,14 +136,14 @@ class Action(PlanModel):
         return self.state is ActionState.OPEN
 
 
-class Carried(PlanModel):
+class Carried(DocumentModel):
     """An action that an earlier run of the plan left open."""
 
     run_id: str
     action: Action
 
 
-class HumanEvent(PlanModel):
+class HumanEvent(DocumentModel):
     """Something a person did or saw."""
 
     at: _Moment
@@ -155,14 +151,14 @@ class HumanEvent(PlanModel):
     what: str
 
 
-class Acknowledged(PlanModel):
+class Acknowledged(DocumentModel):
     """When somebody took the alert."""
 
     at: _Moment
     who: str = ""
 
 
-class People(PlanModel):
+class People(DocumentModel):
     """Who had which part in it."""
 
     owner: _Names = ()
@@ -171,14 +167,14 @@ class People(PlanModel):
     reporter: _Names = ()
 
 
-class RunbookStep(PlanModel):
+class RunbookStep(DocumentModel):
     step: str = Field(min_length=1)
     followed: bool | None = None
     """None: nobody said."""
     why: str = ""
 
 
-class Runbook(PlanModel):
+class Runbook(DocumentModel):
     """The runbook that was in use, and which of its steps were."""
 
     link: str | None = None
@@ -191,7 +187,7 @@ class Runbook(PlanModel):
         return sum(judged) / len(judged) if judged else None
 
 
-class Notes(PlanModel):
+class Notes(DocumentModel):
     """Empty where nobody wrote anything yet."""
 
     summary: str | None = None
@@ -242,7 +238,7 @@ def nobody_wrote(folder: Path) -> bool:
     path = folder / NOTES_FILE
     try:
         return not path.exists() or _untouched(decode(read(path), str(path)))
-    except (OSError, PlanError):
+    except (OSError, DocumentError):
         return False
 
 
@@ -269,8 +265,8 @@ def read_notes(folder: Path) -> Notes:
         try:
             return Notes.model_validate(source.data)
         except ValidationError as error:
-            raise PlanError(explain(error, source, str(path), {}, Notes)) from None
+            raise DocumentError(explain(error, source, str(path), Notes)) from None
     except OSError as error:  # a folder that may not be looked into
         raise NotesError(f"{path}: cannot be read ({error.strerror})") from None
-    except PlanError as error:
+    except DocumentError as error:
         raise NotesError(str(error)) from None

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import (
-    FaultInjected,
-    NodeReturned,
-    QaChecked,
-    Record,
-    Remediated,
-    Step,
-    StepEnded,
-    StepStarted,
-)
-from gameday.report.run import Run
+from gameday.history.events import FaultInjected, NodeReturned, QaChecked, Record, Remediated, StepEnded, StepStarted
+from gameday.report.run_folder import Run
 from gameday.report.summary import Measure, Noticed, Number, Summary
+from gameday.values.results import Step
 
 SINCE = {
     Measure.ALERT: "fault in → alert firing",

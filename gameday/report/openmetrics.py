@@ -18,9 +18,9 @@ from prometheus_client.registry import Collector
 
 from gameday.checks.outcome import Outcome
 from gameday.checks.verdict import Status
-from gameday.history.events import Cleanliness
+from gameday.report.formatting import visible
 from gameday.report.summary import Summary
-from gameday.report.words import visible
+from gameday.values.results import Cleanliness
 
 
 def openmetrics(runs: Iterable[Summary]) -> bytes:

@@ -14,7 +14,7 @@ from functools import cache
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from gameday.report.words import clip, filters
+from gameday.report.formatting import clip, filters
 from gameday.shipped import shipped
 
 TEMPLATES = shipped("templates")

@@ -20,12 +20,12 @@ from pydantic import BaseModel
 
 from gameday.checks import run_checks
 from gameday.checks.outcome import fold
+from gameday.documents.source import parse
+from gameday.errors import DocumentError
 from gameday.history.events import GuardChecked, RunStarted
 from gameday.history.frames import SCHEMAS, Frames
 from gameday.history.journal import History
-from gameday.plan.problems import PlanError
-from gameday.plan.yaml_source import parse
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 Clean = Callable[[str], str]
 
@@ -99,7 +99,7 @@ def _nodes(run: Run) -> Iterator[str]:
 
 
 def _named_in(plan_text: str) -> Iterator[str]:
-    with suppress(PlanError):
+    with suppress(DocumentError):
         match parse(plan_text, "plan.yaml").data:
             case {"targets": {"names": [*names]}}:
                 yield from map(str, names)

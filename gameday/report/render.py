@@ -21,7 +21,7 @@ from gameday.report.beside import with_earlier, with_notes
 from gameday.report.numbers import summarise
 from gameday.report.page import environment
 from gameday.report.redact import redacted
-from gameday.report.run import Run, load_run
+from gameday.report.run_folder import Run, load_run
 
 FORMAT = 1
 """Of report.json; counted up when a field that was there before changes its meaning or goes."""

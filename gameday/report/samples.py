@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field
 
-from gameday.report.run import Run
-from gameday.report.words import visible
+from gameday.report.formatting import visible
+from gameday.report.run_folder import Run
 
 MARGIN = timedelta(minutes=10)
 """Samples this far from the run's first and last record, beyond the plan's baseline window, are not of this run: one

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from gameday.checks.outcome import Outcome
 from gameday.checks.verdict import Status
-from gameday.history.events import Cleanliness
+from gameday.values.results import Cleanliness
 
 LARGEST_BYTES = 50_000_000
 """A report.json above this is no earlier run worth reading: an ordinary one has a tenth of a megabyte."""

@@ -19,14 +19,14 @@ from gameday.agent.task import (
 )
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodSeen
+from gameday.errors import StepFailedError
 from gameday.faults.gpu import PERSISTENCE_DAEMON
-from gameday.history.events import Target
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo
 from gameday.ledger.undo import last_word
 from gameday.plan.models import FaultParameters, RemediationAction
-from gameday.run.context import Run
-from gameday.run.stop import StepFailedError
+from gameday.run.run import Run
 from gameday.run.targets import physical_gpus
+from gameday.values.nodes import Target
 
 # From the pod's creation to its first word, on a node that may have to pull the image.
 AGENT_STARTS_WITHIN = timedelta(seconds=60)

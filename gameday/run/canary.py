@@ -10,7 +10,7 @@ from gameday.faults.base import CanaryJob
 from gameday.faults.registry import fault_for
 from gameday.plan.canary import ExpectedCanary
 from gameday.run.agents import AGENT_STARTS_WITHIN
-from gameday.run.context import Run
+from gameday.run.run import Run
 
 CanaryPhase = Literal["before", "during", "after"]
 # An all-reduce with NCCL's start takes 90 s at most (gameday/agent/canary.py), a ping 20 s; and the pod has to start.

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from gameday.cluster.http import AdapterError
-from gameday.history.events import Step, StepEnded, StepOutcome, StepStarted
-from gameday.run.context import Run
-from gameday.run.stop import AbortedError, RefusedError, StepFailedError
+from gameday.errors import AbortedError, AdapterError, RefusedError, StepFailedError
+from gameday.history.events import StepEnded, StepStarted
+from gameday.run.run import Run
+from gameday.values.results import Step, StepOutcome
 
 _SEVERITY = (StepOutcome.DONE, StepOutcome.UNKNOWN, StepOutcome.BROKEN)
 

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gameday.cluster.kubernetes import CANDIDATE_PAGE
-from gameday.history.events import NodeSnapshot, Target, TargetsChosen
+from gameday.errors import RefusedError
+from gameday.history.events import TargetsChosen
 from gameday.plan.models import Plan
-from gameday.run.context import Run
-from gameday.run.stop import RefusedError
+from gameday.run.run import Run
+from gameday.values.nodes import NodeSnapshot, Target
 
 GPU_COUNT_LABEL = "nvidia.com/gpu.count"
 """GPU feature discovery's count of physical GPUs; `allocatable` also counts MIG slices and shares of time."""

@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from gameday.detectors.resolve import load_complete_plan
+from gameday.documents.fields import format_duration
 from gameday.faults.registry import fault_for
 from gameday.plan.catalogue import find_plan, shipped_plans
-from gameday.plan.fields import format_duration
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import FaultParameters, Plan
 from gameday.season.record import LeftOut
@@ -40,7 +40,7 @@ def choose_plans(
 
     A dangerous fault is left out unless its plan was named, one whose own bounds let it last longer than `within`
     or that aims at more than `at_once` nodes in any case. `folders` hold the team's own detector profiles. Raises
-    PlanError for a plan that cannot be read.
+    DocumentError for a plan that cannot be read.
     """
     chosen: list[Chosen] = []
     left_out: list[LeftOut] = []

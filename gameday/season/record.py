@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from gameday.checks.outcome import EXIT_CODES, Outcome, RunResult, worst
-from gameday.history.events import Cleanliness
+from gameday.values.results import Cleanliness
 
 SEASON_FILE = "season.json"
 APPROVAL_FILE = "approval.jsonl"

@@ -17,19 +17,19 @@ from functools import partial
 from pathlib import Path
 
 from gameday.checks.outcome import RunResult
-from gameday.cluster.http import AdapterError
-from gameday.cluster.kubernetes import Kubernetes, KubernetesError, snapshot
+from gameday.cluster.kubernetes import Kubernetes, snapshot
 from gameday.cluster.profile import ClusterProfile
-from gameday.history.events import Cleanliness
-from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases
-from gameday.ledger.reaper import ReapResult, reap_under
-from gameday.run.left_over import nodes_to_leave_alone
-from gameday.run.stop import Abort, AbortedError, RefusedError
+from gameday.errors import AbortedError, AdapterError, KubernetesError, LeaseHeldError, RefusedError
+from gameday.ledger.lease import CLUSTER_LEASE, Leases
+from gameday.reaper.excluded_nodes import nodes_to_leave_alone
+from gameday.reaper.reap import ReapResult, reap_under
+from gameday.reaper.season_member import reap_dead
+from gameday.run.abort import Abort
 from gameday.run.targets import judges_running_pods, unfit_because
-from gameday.season.dead import reap_dead
-from gameday.season.places import FitNode, Waiting, seeded_order
+from gameday.season.assignment import FitNode, Waiting, seeded_order
 from gameday.season.plans import Chosen
 from gameday.season.record import Place
+from gameday.values.results import Cleanliness
 
 # How soon a signal reaches the runs; also those that were just opening when it came, so it is asked again and again.
 _PASSED_ON_WITHIN_S = 0.2
@@ -166,12 +166,12 @@ def _play_to_the_end(season: Season, play: Callable[[Place], RunResult], reports
         left = play(place).cleanliness
     except Exception:
         season.died.add(place.run_id)
-        reap_dead(season.kubernetes, place, reports)
+        reap_dead(season.kubernetes, place.run_id, reports)
         raise
     if left is not Cleanliness.UNKNOWN:
         return left
     season.died.add(place.run_id)
-    return reap_dead(season.kubernetes, place, reports)
+    return reap_dead(season.kubernetes, place.run_id, reports)
 
 
 def _stop_the_line(season: Season, place: Place, future: Future[Cleanliness]) -> None:

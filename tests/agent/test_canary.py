@@ -11,7 +11,8 @@ import pytest
 from gameday.agent.canary import canary
 from gameday.agent.context import Context, Ending
 from gameday.agent.task import CanaryNote, CanaryTask, Outcome
-from gameday.host.base import Host, HostError, ProgramResult
+from gameday.errors import HostError
+from gameday.host.base import Host, ProgramResult
 from gameday.plan.canary import Measure
 from gameday.rehearsal.nodes.network import Qdisc
 from tests.faults.gpu_model import ModelHost

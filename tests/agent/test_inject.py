@@ -12,8 +12,9 @@ import pytest
 from gameday.agent.context import Context, Ending
 from gameday.agent.inject import inject, undo
 from gameday.agent.task import InjectTask, UndoTask
+from gameday.errors import HostError
 from gameday.faults.base import Evidence, Fault, Layer
-from gameday.host.base import Host, HostError
+from gameday.host.base import Host
 from gameday.plan.models import FaultParameters
 from tests.agent.conftest import inject_task
 from tests.host.fake import FakeHost

@@ -12,7 +12,8 @@ from gameday.agent.context import Context, Ending
 from gameday.agent.mark import mark
 from gameday.agent.security import security_of
 from gameday.agent.task import GpuUserNote, MarkTask
-from gameday.host.base import GpuUser, HostError
+from gameday.errors import HostError
+from gameday.host.base import GpuUser
 from gameday.host.privileges import GPU_PROGRAMS, KERNEL_LOG
 from gameday.run.agents import forbids_reset
 from tests.host.fake import FakeHost, result

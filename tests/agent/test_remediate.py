@@ -11,7 +11,8 @@ import pytest
 from gameday.agent.context import Context, Ending
 from gameday.agent.remediate import remediate
 from gameday.agent.task import Outcome, RemediateTask
-from gameday.host.base import HostError, ProgramResult
+from gameday.errors import HostError
+from gameday.host.base import ProgramResult
 from gameday.xid.lines import Kind, recognise
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import FakeHost, healthy_gpu, result

@@ -6,9 +6,10 @@ from typing import Any
 
 from gameday.checks import run_checks
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import CanaryMeasured, FaultInjected, Step, StepOutcome
+from gameday.history.events import CanaryMeasured, FaultInjected
 from gameday.history.frames import Frames
 from gameday.plan.canary import ExpectedCanary
+from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import NODE, PLAN, Timed, at, ended, history_of, passing, without
 
 EXPECTED = PLAN.model_copy(

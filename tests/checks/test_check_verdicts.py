@@ -11,7 +11,6 @@ from gameday.checks import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import (
     AlertSeen,
-    Cleanliness,
     FaultInjected,
     FaultUndone,
     IntentRecorded,
@@ -21,17 +20,16 @@ from gameday.history.events import (
     Refused,
     Remediated,
     SteadyStateChecked,
-    Step,
     StepEnded,
-    StepOutcome,
     StepStarted,
-    Taint,
     TaintSeen,
     WorkloadSeen,
 )
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import RemediationAction
+from gameday.values.nodes import Taint
+from gameday.values.results import Cleanliness, Step, StepOutcome
 from tests.report import run_builder as build
 from tests.report.run_builder import (
     ALERT,

@@ -9,18 +9,10 @@ from hypothesis import strategies as st
 from gameday.checks import run_checks
 from gameday.checks.outcome import Outcome, RunResult, exit_code, fold
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import (
-    Aborted,
-    Cleanliness,
-    FaultInjected,
-    FaultUndone,
-    IntentRecorded,
-    NodeSeen,
-    Refused,
-    RunEnded,
-)
+from gameday.history.events import Aborted, FaultInjected, FaultUndone, IntentRecorded, NodeSeen, Refused, RunEnded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
+from gameday.values.results import Cleanliness
 from tests.report import run_builder as build
 from tests.report.run_builder import PLAN, Timed, cut_off, history_of, passing, replacing, snapshot, without
 

@@ -7,10 +7,11 @@ import pytest
 from gameday.checks import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.cluster.pods import PodSeen
-from gameday.history.events import Step, StepOutcome, WorkloadSeen
+from gameday.history.events import WorkloadSeen
 from gameday.history.frames import Frames
 from gameday.plan.models import MisalignedPod
-from tasks.misaligned import judge
+from gameday.tasks.topology_probe import judge
+from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import NODE, PLAN, Timed, ended, history_of, passing
 
 ASKS = MisalignedPod(gpus=5)

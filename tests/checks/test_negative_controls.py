@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from gameday.checks import run_checks
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import AlertSeen, FaultInjected, NodeSeen, Step, StepOutcome, TaintSeen
+from gameday.history.events import AlertSeen, FaultInjected, NodeSeen, TaintSeen
 from gameday.history.frames import Frames
 from gameday.plan.models import Plan
+from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import (
     FAULT_AT,
     NODE,

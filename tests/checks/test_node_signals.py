@@ -18,11 +18,11 @@ from gameday.history.events import (
     NodeSeen,
     Problem,
     SignalUnwatched,
-    Step,
     StepStarted,
 )
 from gameday.history.frames import Frames
 from gameday.plan.models import Expectations, Plan
+from gameday.values.results import Step
 from tests.report.run_builder import FAULT_AT, NODE, PLAN, Timed, at, history_of, passing
 
 EXPECT: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.residue import GFD_TIMESTAMP_LABEL, differences
+from gameday.checks.node_diff import GFD_TIMESTAMP_LABEL, differences
 from tests.guard.looks import OPTED_IN, node
 
 

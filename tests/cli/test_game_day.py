@@ -14,12 +14,13 @@ import pytest
 
 from gameday.cli import run
 from gameday.cli.console import console
-from gameday.cli.exit_codes import CommandError, ExitCode
 from gameday.cli.game_day import _after
-from gameday.history.events import Cleanliness
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
 from gameday.ledger.entries import DeletePod, Entry
-from gameday.ledger.reaper import Reaped, ReapResult
+from gameday.reaper.reap import Reaped, ReapResult
 from gameday.rehearsal.ports import free_ports
+from gameday.values.results import Cleanliness
 
 Capture = pytest.CaptureFixture[str]
 GONE = RuntimeError("Failed to reach API at http://127.0.0.1:9/api/")
@@ -76,8 +77,8 @@ def reaped(*states: Cleanliness) -> ReapResult:
 @pytest.mark.parametrize(
     ("result", "code"),
     [
-        (ReapResult(), ExitCode.HELD),
-        (reaped(Cleanliness.CLEAN), ExitCode.HELD),
+        (ReapResult(), ExitCode.PASSED),
+        (reaped(Cleanliness.CLEAN), ExitCode.PASSED),
         (reaped(Cleanliness.CLEAN, Cleanliness.UNKNOWN), ExitCode.UNKNOWN),
         (ReapResult(unreadable=("gameday-x",)), ExitCode.UNKNOWN),
         (reaped(Cleanliness.UNKNOWN, Cleanliness.DIRTY), ExitCode.DIRTY),
@@ -86,14 +87,14 @@ def reaped(*states: Cleanliness) -> ReapResult:
 def test_reap_ends_as_a_run_would_that_left_the_same(
     result: ReapResult, code: ExitCode, nobody: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gameday.ledger.reaper.reap", lambda *_, **__: result)
+    monkeypatch.setattr("gameday.reaper.reap.reap", lambda *_, **__: result)
     assert run(["reap", "--profile", str(nobody), "--reports", str(nobody.parent)]) == code
 
 
 def test_reap_says_why_it_failed_and_where(nobody: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     (left,) = reaped(Cleanliness.UNKNOWN).reaped
     result = ReapResult((dataclasses.replace(left, evidence=("a second agent gave no answer",)),))
-    monkeypatch.setattr("gameday.ledger.reaper.reap", lambda *_, **__: result)
+    monkeypatch.setattr("gameday.reaper.reap.reap", lambda *_, **__: result)
     run(["reap", "--profile", str(nobody)])
     assert "run run: act: unknown (node n; a second agent gave no answer)" in capsys.readouterr().out
 
@@ -103,10 +104,10 @@ def test_reap_renews_the_reports_of_the_dead_and_names_those_it_cannot_find(
 ) -> None:
     (here,) = reaped(Cleanliness.CLEAN).reaped
     result = ReapResult((here, dataclasses.replace(here, run_id="elsewhere")))
-    monkeypatch.setattr("gameday.ledger.reaper.reap", lambda *_, **__: result)
+    monkeypatch.setattr("gameday.reaper.reap.reap", lambda *_, **__: result)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "history.jsonl").touch()
-    assert run(["reap", "--profile", str(nobody), "--reports", str(tmp_path)]) == ExitCode.HELD
+    assert run(["reap", "--profile", str(nobody), "--reports", str(tmp_path)]) == ExitCode.PASSED
     out = capsys.readouterr().out
     assert f"report: {tmp_path / 'run' / 'report.html'}" in out
     assert (tmp_path / "run" / "report.html").is_file()

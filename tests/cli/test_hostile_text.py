@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gameday.cli import run
 from gameday.cli.console import GameDayConsole
-from gameday.cli.exit_codes import ExitCode
+from gameday.exit_codes import ExitCode
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jnode\u202e\x9b31m[bold]x[/bold]"
 SHOWN = r"\x1b]0;owned\x07\x1b[2Jnode\u202e\x9b31m[bold]x[/bold]"

@@ -8,8 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from gameday.cli.live import LiveView
-from gameday.history.events import Step, StepEnded, StepOutcome, StepStarted, WaitStarted
+from gameday.history.events import StepEnded, StepStarted, WaitStarted
 from gameday.history.journal import Journal
+from gameday.values.results import Step, StepOutcome
 
 
 def test_what_is_waited_for_after_the_last_step_is_told(tmp_path: Path) -> None:

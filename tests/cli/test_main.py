@@ -16,8 +16,8 @@ import typer
 import gameday.cli
 from gameday import __version__
 from gameday.cli import plans, run
-from gameday.cli.exit_codes import CommandError, ExitCode
-from gameday.plan.problems import PlanError, PlanProblem
+from gameday.errors import CommandError, DocumentError, DocumentProblem
+from gameday.exit_codes import ExitCode
 
 Capture = pytest.CaptureFixture[str]
 CONSOLE = Path(sys.executable).parent / "gameday"
@@ -54,7 +54,7 @@ def test_a_command_ends_with_the_code_it_returns_or_exits_with(
 
 
 def test_a_command_that_returns_nothing_held(ends_with: Callable[[Callable[[], int | None]], int]) -> None:
-    assert ends_with(lambda: None) == ExitCode.HELD
+    assert ends_with(lambda: None) == ExitCode.PASSED
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), typer.Abort()])
@@ -68,8 +68,8 @@ def test_ctrl_c_is_aborted(
 def test_a_plan_error_of_any_command_is_usage(
     ends_with: Callable[[Callable[[], int | None]], int], capsys: Capture
 ) -> None:
-    problem = PlanProblem("p.yaml", 3, 1, "name", "'x'", "is wrong", "write it well")
-    assert ends_with(_raise(PlanError([problem]))) == ExitCode.USAGE
+    problem = DocumentProblem("p.yaml", 3, 1, "name", "'x'", "is wrong", "write it well")
+    assert ends_with(_raise(DocumentError([problem]))) == ExitCode.USAGE
     assert capsys.readouterr().err == f"{problem}\n"
 
 
@@ -125,14 +125,14 @@ def test_no_arguments_is_the_help_and_64(capsys: Capture) -> None:
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_help_names_the_commands_and_the_exit_codes(flag: str, capsys: Capture) -> None:
-    assert run([flag]) == ExitCode.HELD
+    assert run([flag]) == ExitCode.PASSED
     out = capsys.readouterr().out
     assert "validate" in out
     assert "64 usage" in out
 
 
 def test_version(capsys: Capture) -> None:
-    assert run(["--version"]) == ExitCode.HELD
+    assert run(["--version"]) == ExitCode.PASSED
     assert capsys.readouterr().out == f"gameday {__version__}\n"
 
 

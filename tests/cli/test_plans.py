@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gameday.cli import run
-from gameday.cli.exit_codes import ExitCode
+from gameday.exit_codes import ExitCode
 from tests.plan.plans import GOOD, changed
 
 Capture = pytest.CaptureFixture[str]
@@ -29,7 +29,7 @@ def bad(tmp_path: Path) -> Path:
 
 
 def test_a_good_plan_is_one_line_on_stdout(good: Path, capsys: Capture) -> None:
-    assert run(["validate", str(good)]) == ExitCode.HELD
+    assert run(["validate", str(good)]) == ExitCode.PASSED
     out, err = capsys.readouterr()
     assert out == f"ok  {good}  a-plan\n"
     assert err == ""
@@ -68,7 +68,7 @@ def test_colour_only_where_it_is_wanted(
 
 
 def test_plans_lists_what_ships(capsys: Capture) -> None:
-    assert run(["plans"]) == ExitCode.HELD
+    assert run(["plans"]) == ExitCode.PASSED
     out = capsys.readouterr().out
     assert "gpu-fell-off-the-bus: A GPU falls off the bus" in out
     row = next(line for line in out.splitlines() if line.strip().startswith("gpu-fell-off-the-bus "))
@@ -78,7 +78,7 @@ def test_plans_lists_what_ships(capsys: Capture) -> None:
 
 
 def test_plans_as_json_is_for_programs(capsys: Capture) -> None:
-    assert run(["plans", "--json"]) == ExitCode.HELD
+    assert run(["plans", "--json"]) == ExitCode.PASSED
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["xid-13-application-error"]["expected"] == ["stays schedulable for 15s"]
     assert rows["gpu-fell-off-the-bus"]["remediation"] == "reboot"
@@ -86,7 +86,7 @@ def test_plans_as_json_is_for_programs(capsys: Capture) -> None:
 
 def test_schema_goes_to_stdout_or_a_file(tmp_path: Path, capsys: Capture) -> None:
     target = tmp_path / "s.json"
-    assert run(["schema"]) == run(["schema", "-o", str(target)]) == ExitCode.HELD
+    assert run(["schema"]) == run(["schema", "-o", str(target)]) == ExitCode.PASSED
     out = capsys.readouterr().out
     assert target.read_text(encoding="utf-8") == out
     assert json.loads(out)["title"] == "Plan"

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from gameday.cli import run
-from gameday.cli.exit_codes import ExitCode
+from gameday.exit_codes import ExitCode
 from gameday.rehearsal.folder import STATE, HeldFolder, holder
 from tests.plan.plans import changed
 from tests.rehearsal.processes import answers, naming, until
@@ -94,9 +94,9 @@ def test_a_start_that_fails_keeps_its_logs_and_names_them(
 
 def test_status_and_down_where_nothing_runs(tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "none"
-    assert run(["rehearsal", "status", "--folder", str(folder)]) == ExitCode.BROKEN
-    assert run(["rehearsal", "down", "--folder", str(folder)]) == ExitCode.HELD
-    assert run(["rehearsal", "down", "--folder", str(folder)]) == ExitCode.HELD
+    assert run(["rehearsal", "status", "--folder", str(folder)]) == ExitCode.FAILED
+    assert run(["rehearsal", "down", "--folder", str(folder)]) == ExitCode.PASSED
+    assert run(["rehearsal", "down", "--folder", str(folder)]) == ExitCode.PASSED
     assert capsys.readouterr().out == f"no rehearsal runs in {folder}\n" * 3
     assert not folder.exists()
 
@@ -105,8 +105,8 @@ def test_down_spares_whoever_has_a_killed_ones_number(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as bystander:
         (tmp_path / "lock").write_text(f"{bystander.pid}\n")
         (tmp_path / STATE).write_text(json.dumps({"pid": bystander.pid}))
-        assert run(["rehearsal", "status", "--folder", str(tmp_path)]) == ExitCode.BROKEN
-        assert run(["rehearsal", "down", "--folder", str(tmp_path)]) == ExitCode.HELD
+        assert run(["rehearsal", "status", "--folder", str(tmp_path)]) == ExitCode.FAILED
+        assert run(["rehearsal", "down", "--folder", str(tmp_path)]) == ExitCode.PASSED
         assert bystander.poll() is None
         bystander.kill()
 
@@ -117,9 +117,9 @@ def test_a_second_up_in_the_folder_is_refused_and_the_first_one_lives(tmp_path: 
     try:
         assert run(["rehearsal", "up", "--folder", str(tmp_path)]) == ExitCode.REFUSED
         assert f"another rehearsal (process {os.getpid()}) runs in {tmp_path}" in capsys.readouterr().err
-        assert run(["rehearsal", "status", "--folder", str(tmp_path)]) == ExitCode.HELD
+        assert run(["rehearsal", "status", "--folder", str(tmp_path)]) == ExitCode.PASSED
         (tmp_path / STATE).unlink()
-        assert run(["rehearsal", "status", "--folder", str(tmp_path)]) == ExitCode.BROKEN
+        assert run(["rehearsal", "status", "--folder", str(tmp_path)]) == ExitCode.FAILED
         assert "a rehearsal starts or ends in" in capsys.readouterr().out
     finally:
         held.release()
@@ -171,7 +171,7 @@ def test_a_killed_up_leaves_no_process_and_no_port(up: Up) -> None:
     up.process.wait()
     until(lambda: not naming(up.folder), 10, "its processes are gone")
     assert not any(map(answers, urls))
-    assert run(["rehearsal", "status", "--folder", str(up.folder)]) == ExitCode.BROKEN
+    assert run(["rehearsal", "status", "--folder", str(up.folder)]) == ExitCode.FAILED
 
 
 @pytest.mark.slow
@@ -188,9 +188,9 @@ def test_a_start_that_is_broken_off_leaves_nothing(up: Up, which: signal.Signals
 @pytest.mark.slow
 def test_down_ends_it_and_says_so_by_its_exit_code(up: Up) -> None:
     up.state()
-    assert run(["rehearsal", "down", "--folder", str(up.folder)]) == ExitCode.HELD
+    assert run(["rehearsal", "down", "--folder", str(up.folder)]) == ExitCode.PASSED
     code, said = up.ended()
-    assert code == ExitCode.HELD
+    assert code == ExitCode.PASSED
     assert f"export KUBECONFIG='{up.folder}/control-plane/admin.kubeconfig'" in said
     assert naming(up.folder) == set()
 

@@ -9,11 +9,12 @@ from typing import Any
 from gameday.checks.outcome import fold
 from gameday.checks.run import run_checks
 from gameday.faults.registry import parameter_models
-from gameday.history.events import Event, FaultInjected, Hop, HopSeen, RunStarted
+from gameday.history.events import Event, FaultInjected, HopSeen, RunStarted
 from gameday.history.frames import Frames
 from gameday.plan.load import parse_plan
 from gameday.plan.models import Plan
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
+from gameday.values.results import Hop
 from tests.report.run_builder import FAULT_AT, NODE, Timed, at, history_of, passing, replacing
 
 TAINT = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule", "within": "15s"}

@@ -23,13 +23,12 @@ from gameday.history.events import (
     KubernetesEventSeen,
     NodeSeen,
     Problem,
-    Step,
-    StepOutcome,
     TaintSeen,
 )
 from gameday.history.frames import Frames
 from gameday.plan.models import Plan
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
+from gameday.values.results import Step, StepOutcome
 from tests.coverage.builders import no_fault, plan, seen, stored
 from tests.report.run_builder import FAULT_AT, NODE, Timed, at, ended, frames, passing, snapshot, without
 

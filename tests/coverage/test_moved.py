@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gameday.coverage.moved import Move, first_move, measured
+from gameday.coverage.metric_departure import Move, first_move, measured
 from gameday.history.frames import conform
 
 START = datetime(2026, 3, 3, 9, tzinfo=UTC)

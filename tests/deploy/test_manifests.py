@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gameday.rehearsal.apiserver.resources import RESOURCES
+from kubesim.apiserver.resources import RESOURCES
 from tests.deploy.manifests import ALL, RBAC, ROOT, identity, of
 
 SERVED = {(resource.group, resource.plural): resource for resource in RESOURCES}

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from gameday.errors import IncompleteInstallationError
 from gameday.plan.catalogue import shipped_plans
-from gameday.shipped import IncompleteInstallationError, checkout, shipped
+from gameday.shipped import checkout, shipped
 from tests.deploy.manifests import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -7,9 +7,9 @@ from pathlib import Path
 from gameday.detectors.load import read_detector
 from gameday.detectors.models import DetectorProfile
 from gameday.detectors.resolve import load_complete_plan
+from gameday.errors import DocumentError, DocumentProblem
 from gameday.faults.registry import parameter_models
 from gameday.plan.load import LoadedPlan
-from gameday.plan.problems import PlanError, PlanProblem
 
 PROFILE = """\
 apiVersion: gameday/v1
@@ -49,11 +49,11 @@ expect: {}
 """
 
 
-def profile_problems(tmp_path: Path, old: str, new: str) -> tuple[PlanProblem, ...]:
+def profile_problems(tmp_path: Path, old: str, new: str) -> tuple[DocumentProblem, ...]:
     """What is wrong with PROFILE after one replacement; fails when nothing is."""
     try:
         profile(tmp_path, old, new)
-    except PlanError as error:
+    except DocumentError as error:
         return error.problems
     raise AssertionError("this was accepted")
 
@@ -72,7 +72,7 @@ def refused(tmp_path: Path, old: str, new: str) -> str:
     """Why PLAN after one replacement cannot be completed; fails where it can."""
     try:
         completed(tmp_path, old, new)
-    except PlanError as error:
+    except DocumentError as error:
         return str(error)
     raise AssertionError("this was accepted")
 

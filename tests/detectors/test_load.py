@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gameday.detectors.load import find_detector, known_detectors, load_detector, read_detector
-from gameday.plan.problems import PlanError
+from gameday.errors import DocumentError
 from tests.detectors.profiles import PROFILE, profile, profile_problems, written
 
 SHIPPED = {name: read_detector(path) for name, path in known_detectors().items()}
@@ -56,12 +56,12 @@ def test_a_path_is_a_profile_too(tmp_path: Path) -> None:
 
 
 def test_a_name_nobody_has_suggests_the_nearest() -> None:
-    with pytest.raises(PlanError, match="did you mean nvsentinel"):
+    with pytest.raises(DocumentError, match="did you mean nvsentinel"):
         find_detector("nvsentinal")
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="no such folder"):
+    with pytest.raises(DocumentError, match="no such folder"):
         known_detectors([tmp_path / "none"])
 
 

@@ -11,11 +11,11 @@ from gameday.cluster.loki import LogLine
 from gameday.detectors.models import DetectorProfile
 from gameday.faults.base import Layer
 from gameday.health.detect import Detection
-from gameday.rehearsal.apiclient import ApiError, Reflector
-from gameday.rehearsal.stand_in.actions import Actions, Effect
-from gameday.rehearsal.stand_in.sources import Cause, DcgmFields
-from gameday.rehearsal.stand_in.stand_in import StandIn, fields_of
+from gameday.rehearsal.fake_detector.actions import Actions, Effect
+from gameday.rehearsal.fake_detector.detector import StandIn, fields_of
+from gameday.rehearsal.fake_detector.sources import Cause, DcgmFields
 from gameday.xid.lines import format_xid, recognise
+from kubesim.client import ApiError, Reflector
 from tests.detectors.profiles import profile
 
 PCI = "0000:4e:00"

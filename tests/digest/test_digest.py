@@ -7,19 +7,20 @@ from pathlib import Path
 import pytest
 
 from gameday import cli
+from gameday.archive.catalog import read_shelf
 from gameday.checks.outcome import Outcome
 from gameday.coverage.matrix import Matrix
-from gameday.coverage.row_file import KEPT_FILE, ROW_FILE, render_run
+from gameday.coverage.run_row import KEPT_FILE, ROW_FILE, render_run
 from gameday.digest.digest import Digest, digest_of, render_digest
-from gameday.digest.shelf import read_shelf
-from gameday.history.events import Aborted, AlertSeen, Cleanliness, Refused, RunEnded, RunStarted
+from gameday.history.events import Aborted, AlertSeen, Refused, RunEnded, RunStarted
 from gameday.history.journal import Journal
 from gameday.report import render
 from gameday.report.compare import trends
 from gameday.report.earlier import MOST_RUNS, earlier_than
 from gameday.report.numbers import numbers, summarise
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
 from gameday.report.summary import Measure
+from gameday.values.results import Cleanliness
 from tests.post_mortem.conftest import USUAL, incident, write_incident
 from tests.report.run_builder import PLAN, START, VARIANTS, Timed, cut_off, passing, replacing, write
 
@@ -255,7 +256,7 @@ def test_a_row_that_cannot_be_judged_costs_the_run_neither_its_place_nor_the_oth
     def fails(runs: object) -> Matrix:
         raise RuntimeError("no row")
 
-    monkeypatch.setattr("gameday.coverage.row_file.matrix_of", fails)
+    monkeypatch.setattr("gameday.coverage.run_row.matrix_of", fails)
     made = digest(tmp_path)
     assert [row.newest.run_id for row in made.plans] == ["run0"]
     assert made.problems == ("run0: its coverage could not be judged (RuntimeError: no row)",)

@@ -15,10 +15,10 @@ import pytest
 
 from gameday import cli
 from gameday.cluster.grafana import Grafana
-from gameday.cluster.http import AdapterError
 from gameday.cluster.profile import Endpoint
+from gameday.errors import AdapterError
 from gameday.report.annotation import annotation_of
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
 from tests.report.run_builder import FAULT_AT, VARIANTS, Timed, at, cut_off, passing, replacing, write
 
 TOKEN = "glsa_not-for-logs"

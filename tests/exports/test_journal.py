@@ -14,9 +14,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gameday.history.events import Aborted, Cleanliness, RunEnded, SteadyStateChecked, Step, StepOutcome
+from gameday.history.events import Aborted, RunEnded, SteadyStateChecked
 from gameday.report.journal_export import journal
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
+from gameday.values.results import Cleanliness, Step, StepOutcome
 from tests.report.run_builder import VARIANTS, Timed, ended, passing, replacing, write
 
 PROVIDER = {"type": "object", "required": ["type"], "properties": {"type": {"enum": ["process", "http", "python"]}}}

@@ -5,9 +5,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gameday.history.events import RunStarted, Step, StepOutcome
+from gameday.history.events import RunStarted
 from gameday.report.junit import junit
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
+from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import VARIANTS, ended, passing, replacing, write
 
 

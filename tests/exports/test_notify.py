@@ -13,14 +13,14 @@ import pytest
 from prefect.blocks.core import Block
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 
-import tasks.publish
+import gameday.tasks.publish
 from gameday.checks.outcome import Outcome
 from gameday.cluster.profile import ClusterProfile
-from gameday.history.events import Cleanliness
 from gameday.report.message import message, worth_telling
 from gameday.report.numbers import summarise
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
 from gameday.report.summary import Summary
+from gameday.values.results import Cleanliness
 from tests.report.run_builder import passing, write
 
 LINK = "https://reports.example/r1/report.html"
@@ -98,7 +98,7 @@ def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
 def told(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
     """A flow run's logger, which there is none of outside of one."""
     logger = logging.getLogger("test.publish")
-    monkeypatch.setattr(tasks.publish, "get_run_logger", lambda: logger)
+    monkeypatch.setattr(gameday.tasks.publish, "get_run_logger", lambda: logger)
     return logger
 
 
@@ -115,7 +115,7 @@ def test_prefects_own_block_carries_the_message(
     body = {"text": "{{subject}}|{{body}}"}
     block = CustomWebhookNotificationBlock(name="oncall", url=url, json_data=body)
     monkeypatch.setattr(Block, "load", lambda name: {"custom-webhook/oncall": block}[name])
-    tasks.publish.tell(profile_with("custom-webhook/oncall"), message(passed, None, LINK))
+    gameday.tasks.publish.tell(profile_with("custom-webhook/oncall"), message(passed, None, LINK))
     assert heard[0]["text"].startswith("PASSED: A GPU falls off the bus|")
 
 
@@ -126,7 +126,7 @@ def test_a_block_that_fails_is_named_and_its_url_is_not(
     block = CustomWebhookNotificationBlock(name="oncall", url="http://127.0.0.1:1/secret-path", json_data={"a": "b"})
     monkeypatch.setattr(Block, "load", lambda name: block)
     with caplog.at_level("WARNING", "test.publish"):
-        tasks.publish.tell(profile_with("custom-webhook/oncall"), message(passed, None, LINK))
+        gameday.tasks.publish.tell(profile_with("custom-webhook/oncall"), message(passed, None, LINK))
     assert "custom-webhook/oncall" in caplog.text
     assert "secret-path" not in "".join(
         record.getMessage() for record in caplog.records if record.name == "test.publish"
@@ -135,11 +135,14 @@ def test_a_block_that_fails_is_named_and_its_url_is_not(
 
 @pytest.mark.usefixtures("told")
 def test_a_place_that_is_down_is_heard_of_outside_of_prefect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tasks.publish.OUTSIDE_PREFECT.addHandler(caplog.handler)
+    gameday.tasks.publish.OUTSIDE_PREFECT.addHandler(caplog.handler)
     try:
-        assert tasks.publish.copy_out(write(tmp_path / "r1", passing()), "file:///proc/nowhere", "report.html") is None
+        assert (
+            gameday.tasks.publish.copy_out(write(tmp_path / "r1", passing()), "file:///proc/nowhere", "report.html")
+            is None
+        )
     finally:
-        tasks.publish.OUTSIDE_PREFECT.removeHandler(caplog.handler)
+        gameday.tasks.publish.OUTSIDE_PREFECT.removeHandler(caplog.handler)
     (said,) = [record.getMessage() for record in caplog.records if record.name == "gameday.publish"]
     assert said.startswith("not published: file:///proc/nowhere/r1 cannot be written")
     assert "gameday export RUN --publish-to" in said
@@ -151,5 +154,5 @@ def test_a_block_that_does_not_notify_is_said_so(
 ) -> None:
     monkeypatch.setattr(Block, "load", lambda name: object())
     with caplog.at_level("WARNING", "test.publish"):
-        tasks.publish.tell(profile_with("secret/x"), message(passed, None, LINK))
+        gameday.tasks.publish.tell(profile_with("secret/x"), message(passed, None, LINK))
     assert "not one that notifies" in caplog.text

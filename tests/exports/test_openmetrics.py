@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from gameday.rehearsal.programs import find_program
 from gameday.report.numbers import summarise
 from gameday.report.openmetrics import openmetrics
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
 from gameday.report.summary import Summary
 from tests.report.run_builder import VARIANTS, passing, write
 

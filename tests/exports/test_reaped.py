@@ -11,21 +11,22 @@ from typing import Any
 
 import pytest
 
-import flows.reaper
-import flows.season
-import flows.way_out
-import tasks.publish
-import tasks.reaped
+import gameday.flows.hooks
+import gameday.flows.reaper
+import gameday.flows.season
+import gameday.tasks.publish
+import gameday.tasks.reaped_runs
 from gameday.cluster.profile import ClusterProfile
-from gameday.history.events import RECORD, Cleanliness, FaultUndone, IntentRecorded, Record, RunEnded
+from gameday.errors import RefusedError
+from gameday.history.events import RECORD, FaultUndone, IntentRecorded, Record, RunEnded
 from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod, Entry
-from gameday.ledger.reaper import STRAY, Reaped, ReapResult
+from gameday.reaper.reap import STRAY, Reaped, ReapResult
 from gameday.report.message import Message
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
 from gameday.report.summary import read_summary
-from gameday.run.stop import RefusedError
-from tasks.reaped import report_reaped, tell_of_reaped
+from gameday.tasks.reaped_runs import report_reaped, tell_of_reaped
+from gameday.values.results import Cleanliness
 from tests.report.run_builder import NODE, cut_off, passing, write
 
 RUN = "r1"
@@ -44,7 +45,7 @@ def killed(tmp_path: Path) -> Path:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     heard: list[Message] = []
-    for module in (tasks.publish, tasks.reaped):
+    for module in (gameday.tasks.publish, gameday.tasks.reaped_runs):
         monkeypatch.setattr(module, "tell", lambda profile, said: heard.append(said))
     return heard
 
@@ -123,11 +124,11 @@ def test_a_history_that_cannot_be_written_costs_the_others_nothing(
     unwritable = write(killed.parent / "r2", cut_off(passing(), 12.5))
     (unwritable / "report.html").mkdir()
     result = ReapResult((of("i1", Cleanliness.CLEAN, run_id="r2"), *reaped(killed, Cleanliness.CLEAN).reaped))
-    tasks.publish.OUTSIDE_PREFECT.addHandler(caplog.handler)
+    gameday.tasks.publish.OUTSIDE_PREFECT.addHandler(caplog.handler)
     try:
         report_reaped(PROFILE, result, killed.parent)
     finally:
-        tasks.publish.OUTSIDE_PREFECT.removeHandler(caplog.handler)
+        gameday.tasks.publish.OUTSIDE_PREFECT.removeHandler(caplog.handler)
     assert "the report of run r2 could not be renewed" in caplog.text
     assert (killed / "report.html").is_file()
 
@@ -136,12 +137,12 @@ def test_prefects_hook_tells_what_its_flow_left(
     killed: Path, told: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = reaped(killed, Cleanliness.CLEAN)
-    monkeypatch.setattr(flows.way_out, "load_profile", lambda path: PROFILE)
-    monkeypatch.setattr(flows.way_out, "Kubernetes", lambda profile: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(flows.way_out, "reap", lambda kubernetes, flow_run: result)
-    monkeypatch.setattr(flows.way_out, "flow_run_logger", lambda *_: tasks.publish.OUTSIDE_PREFECT)
+    monkeypatch.setattr(gameday.flows.hooks, "load_profile", lambda path: PROFILE)
+    monkeypatch.setattr(gameday.flows.hooks, "Kubernetes", lambda profile: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(gameday.flows.hooks, "reap", lambda kubernetes, flow_run: result)
+    monkeypatch.setattr(gameday.flows.hooks, "flow_run_logger", lambda *_: gameday.tasks.publish.OUTSIDE_PREFECT)
     given: Any = SimpleNamespace(id="f", parameters={"reports": str(killed.parent)})
-    flows.way_out.undo_what_it_left(None, given, None)  # type: ignore[arg-type]
+    gameday.flows.hooks.undo_what_it_left(None, given, None)  # type: ignore[arg-type]
     assert (killed / "report.html").is_file()
     assert len(told) == 1
 
@@ -150,12 +151,12 @@ def test_the_reaper_flow_tells_what_it_undid(
     killed: Path, told: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = reaped(killed, Cleanliness.CLEAN)
-    monkeypatch.setattr(flows.reaper, "load_profile", lambda path: PROFILE)
-    monkeypatch.setattr(flows.reaper, "Kubernetes", lambda profile: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(flows.reaper, "reap", lambda kubernetes: result)
-    monkeypatch.setattr(flows.reaper, "report_settled_elsewhere", lambda kubernetes, reports: None)
-    monkeypatch.setattr(flows.reaper, "get_run_logger", lambda: tasks.publish.OUTSIDE_PREFECT)
-    state = flows.reaper.reaper.fn(reports=str(killed.parent))
+    monkeypatch.setattr(gameday.flows.reaper, "load_profile", lambda path: PROFILE)
+    monkeypatch.setattr(gameday.flows.reaper, "Kubernetes", lambda profile: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(gameday.flows.reaper, "reap", lambda kubernetes: result)
+    monkeypatch.setattr(gameday.flows.reaper, "report_settled_elsewhere", lambda kubernetes, reports: None)
+    monkeypatch.setattr(gameday.flows.reaper, "get_run_logger", lambda: gameday.tasks.publish.OUTSIDE_PREFECT)
+    state = gameday.flows.reaper.reaper.fn(reports=str(killed.parent))
     assert state.is_completed()
     assert (killed / "report.html").is_file()
     assert len(told) == 1
@@ -170,9 +171,9 @@ def test_a_season_tells_what_it_undid_even_where_it_cannot_begin_for_it(
         raise RefusedError("not proved undone")
         yield
 
-    monkeypatch.setattr(flows.season, "load_profile", lambda path: PROFILE)
-    monkeypatch.setattr(flows.season, "open_season", refused)
-    state = flows.season.season.fn(reports=str(killed.parent))
+    monkeypatch.setattr(gameday.flows.season, "load_profile", lambda path: PROFILE)
+    monkeypatch.setattr(gameday.flows.season, "open_season", refused)
+    state = gameday.flows.season.season.fn(reports=str(killed.parent))
     assert state.name == "Refused"
     assert (killed / "report.html").is_file()
     assert len(told) == 1

@@ -7,10 +7,12 @@ import fsspec
 import pytest
 
 from gameday import cli
-from gameday.digest.shelf import read_shelf
-from gameday.history.events import Cleanliness, RunEnded, RunStarted
+from gameday.archive.catalog import read_shelf
+from gameday.archive.publish import publish, remove, retention
+from gameday.errors import PublishError
+from gameday.history.events import RunEnded, RunStarted
 from gameday.report.notes import FORM, NOTES_FILE
-from gameday.store import StoreError, publish, remove, retention
+from gameday.values.results import Cleanliness
 from tests.report.run_builder import START, Timed, cut_off, passing, replacing, without, write
 
 NOW = START + timedelta(days=365)
@@ -45,13 +47,13 @@ def test_copying_again_renews_the_copy_but_never_replaces_another_run(tmp_path: 
     publish(run, url)
     assert (tmp_path / "out" / "r1" / "report.html").read_text() == "new"
     other = named(tmp_path / "b", "r1", replacing(passing(), lambda e: isinstance(e, RunStarted), cluster="other"))
-    with pytest.raises(StoreError, match="another run"):
+    with pytest.raises(PublishError, match="another run"):
         publish(other, url)
 
 
 @pytest.mark.parametrize("url", ["nosuch://x/y", "file:///proc/nowhere"])
 def test_a_place_that_cannot_be_used_says_so(tmp_path: Path, url: str) -> None:
-    with pytest.raises(StoreError, match=url[:6]):
+    with pytest.raises(PublishError, match=url[:6]):
         publish(named(tmp_path, "r1"), url)
 
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from gameday.errors import HostError
 from gameday.faults.component_frozen import ComponentFrozenFault, ComponentFrozenParameters
 from gameday.faults.component_pods import LABELS, MAY_FREEZE, Component, cgroup_of, component_of, find
-from gameday.host.base import HostError, ProgramResult
+from gameday.host.base import ProgramResult
 from gameday.rehearsal.nodes.components import Sandbox
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import FakeHost, result

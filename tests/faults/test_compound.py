@@ -9,13 +9,14 @@ import pytest
 from pydantic import ValidationError
 
 from gameday.agent.inject import Injection
+from gameday.errors import HostError
 from gameday.faults import repeated
 from gameday.faults.base import Claim
 from gameday.faults.compound import CompoundFault, CompoundParameters
 from gameday.faults.registry import known_faults, parse_parameters
 from gameday.faults.repeated import RepeatedFault, RepeatedParameters
-from gameday.history.events import Cleanliness
-from gameday.host.base import HostError, ProgramResult
+from gameday.host.base import ProgramResult
+from gameday.values.results import Cleanliness
 from tests.faults.gpu_model import ModelHost
 
 CAP = {"type": "power_cap", "watts": 300, "gpu": 1}

@@ -15,11 +15,12 @@ from pydantic import ValidationError
 from gameday.agent.context import Context, Ending
 from gameday.agent.inject import inject, undo
 from gameday.agent.task import InjectTask, Outcome, UndoTask
+from gameday.errors import HostError
 from gameday.faults.base import Fault
 from gameday.faults.dcgm_field import FIELDS, DcgmFieldFault, DcgmFieldName, DcgmFieldParameters
 from gameday.faults.dcgm_pause import DcgmPauseFault, DcgmPauseParameters
 from gameday.faults.registry import parse_parameters
-from gameday.host.base import HostError, ProgramResult
+from gameday.host.base import ProgramResult
 from gameday.rehearsal.nodes.components import Sandbox, SandboxContainer
 from gameday.rehearsal.nodes.dcgm import BY_ID
 from tests.faults.gpu_model import ModelHost

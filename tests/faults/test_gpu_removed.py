@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gameday.errors import HostError
 from gameday.faults.gpu_removed import GpuRemovedFault, GpuRemovedParameters
-from gameday.host.base import HostError
 from tests.faults.gpu_model import ModelHost
 
 FAULT = GpuRemovedFault()

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from gameday.errors import HostError
 from gameday.faults.base import Fault
 from gameday.faults.clock_lock import ClockLockFault, ClockLockParameters
 from gameday.faults.ecc_off import EccOffFault, EccOffParameters
 from gameday.faults.gpu import GpuParameters
 from gameday.faults.persistence_off import PersistenceOffFault, PersistenceOffParameters
 from gameday.faults.power_cap import PowerCapFault, PowerCapParameters
-from gameday.host.base import HostError
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import healthy_gpu
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from gameday.errors import HostError
 from gameday.faults.base import Fault
 from gameday.faults.gpu import GpuParameters
 from gameday.faults.gpu_burn import GpuBurnFault, GpuBurnParameters
 from gameday.faults.gpu_memory import GpuMemoryFault, GpuMemoryParameters
 from gameday.faults.numa import NumaFault, NumaParameters
-from gameday.host.base import HostError
 from tests.faults.gpu_model import ModelHost
 
 BURN, MEMORY, NUMA = GpuBurnFault(), GpuMemoryFault(), NumaFault()

@@ -7,10 +7,10 @@ import re
 import pytest
 from pydantic import ValidationError
 
+from gameday.errors import HostError
 from gameday.faults.nccl import VARIABLES
 from gameday.faults.nccl_conf import PATH, NcclConfFault, NcclConfParameters
 from gameday.faults.nccl_environment import NcclEnvironmentFault, NcclEnvironmentParameters
-from gameday.host.base import HostError
 from gameday.rehearsal.nodes.nccl import all_reduce
 from tests.faults.gpu_model import ModelHost
 

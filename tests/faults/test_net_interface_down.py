@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gameday.errors import HostError
 from gameday.faults.net_interface_down import InterfaceDownFault, InterfaceDownParameters
-from gameday.host.base import HostError, ProgramResult
+from gameday.host.base import ProgramResult
 from tests.faults import recorded_iproute2 as recorded
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import FakeHost, result

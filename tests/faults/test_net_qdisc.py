@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from gameday.errors import HostError
 from gameday.faults.net_netem import NetemFault, NetemParameters
 from gameday.faults.net_qdisc import HANDLE, QdiscFault
 from gameday.faults.net_tbf import TbfFault, TbfParameters
 from gameday.faults.network import InterfaceParameters, lifelines
-from gameday.host.base import HostError, ProgramResult
+from gameday.host.base import ProgramResult
 from tests.faults import recorded_iproute2 as recorded
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import FakeHost

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from gameday.errors import HostError
 from gameday.faults.net_interface_down import InterfaceDownFault, InterfaceDownParameters
 from gameday.faults.net_netem import NetemFault, NetemParameters
 from gameday.faults.net_qdisc import qdiscs
 from gameday.faults.net_tbf import TbfFault, TbfParameters
 from gameday.faults.network import ask
-from gameday.host.base import HostError, ProgramResult
+from gameday.host.base import ProgramResult
 from gameday.host.program import run_program
 from tests.faults import recorded_iproute2 as recorded
 from tests.host.fake import FakeHost, result

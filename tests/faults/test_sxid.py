@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gameday.errors import HostError
 from gameday.faults.registry import parse_parameters
 from gameday.faults.sxid import SxidFault, SxidParameters, SxidSeverity
-from gameday.host.base import HostError
 from gameday.xid.catalogue import FatalClass, sxids
 from gameday.xid.decide import Outcome, decide
 from gameday.xid.lines import Kind, Severity, recognise

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gameday.errors import HostError
 from gameday.faults import critical_unit_stopped, node_reboot, node_shutdown
 from gameday.faults.base import Fault
 from gameday.faults.critical_unit_stopped import CriticalUnitStoppedFault, CriticalUnitStoppedParameters, NeededUnit
@@ -17,7 +18,7 @@ from gameday.faults.node_reboot import NodeRebootFault, NodeRebootParameters
 from gameday.faults.node_shutdown import NodeShutdownFault, NodeShutdownParameters
 from gameday.faults.registry import parse_parameters
 from gameday.faults.unit_stopped import UnitStoppedFault, UnitStoppedParameters, WatchingUnit
-from gameday.host.base import HostError, ProgramResult
+from gameday.host.base import ProgramResult
 from gameday.rehearsal.nodes.programs.run import run_program
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import FakeHost, result

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from gameday.errors import HostError
 from gameday.faults.xid import XidFault, XidParameters
-from gameday.host.base import HostError
 from gameday.xid.catalogue import xids
 from gameday.xid.lines import Form, recognise
 from tests.host.fake import FakeHost

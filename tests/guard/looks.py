@@ -10,18 +10,21 @@ from typing import Any
 
 from kubernetes import client
 
-from gameday.cluster.http import AdapterError, CallCounter
+from gameday.cluster.http import CallCounter
 from gameday.cluster.kubernetes import Candidate, DisruptionBudget
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.prometheus import ActiveAlert, AlertingRule, Sample
+from gameday.errors import AdapterError
 from gameday.faults.registry import parameter_models
-from gameday.guard.look import Look
-from gameday.history.events import Event, NodeSnapshot, Step, Target
+from gameday.guard.observation import Look
+from gameday.history.events import Event
 from gameday.ledger.lease import seconds_awake_or_not
 from gameday.plan.load import parse_plan
 from gameday.plan.models import Plan
-from gameday.run.member import SeasonMember
-from gameday.run.stop import Abort
+from gameday.run.abort import Abort
+from gameday.run.season_member import SeasonMember
+from gameday.values.nodes import NodeSnapshot, Target
+from gameday.values.results import Step
 
 OPTED_IN = {"gameday.dev/opt-in": "true", "topology.kubernetes.io/zone": "a"}
 SERVER = {"url": "http://127.0.0.1:9"}

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from flows.approval import approve
+from gameday.errors import RefusedError
+from gameday.flows.approval import approve
 from gameday.guard.preview import summary
 from gameday.history.events import ApprovalAnswered
-from gameday.run.stop import RefusedError
 from tests.guard.looks import FakeRun, node, plan, profile
 
 REQUIRED = {"approval": {"required": True}}

@@ -7,20 +7,20 @@ import pytest
 
 from gameday.cluster.kubernetes import Candidate
 from gameday.guard.check import check
-from gameday.guard.rails.api_errors import ApiErrors
-from gameday.guard.rails.disruption_budgets import DisruptionBudgets
-from gameday.guard.rails.domain_share import DomainShare
-from gameday.guard.rails.duration import MaxDuration
-from gameday.guard.rails.gpus import Gpus
-from gameday.guard.rails.nodes import Nodes
-from gameday.guard.rails.opt_in import OptIn
-from gameday.guard.rails.pool_share import PoolShare
-from gameday.guard.rails.protected import Protected
-from gameday.guard.rails.stop_alerts import StopAlerts
-from gameday.guard.rails.unhealthy import Unhealthy
+from gameday.guard.guardrails.api_errors import ApiErrors
+from gameday.guard.guardrails.disruption_budgets import DisruptionBudgets
+from gameday.guard.guardrails.domain_share import DomainShare
+from gameday.guard.guardrails.duration import MaxDuration
+from gameday.guard.guardrails.gpus import Gpus
+from gameday.guard.guardrails.nodes import Nodes
+from gameday.guard.guardrails.opt_in import OptIn
+from gameday.guard.guardrails.pool_share import PoolShare
+from gameday.guard.guardrails.protected import Protected
+from gameday.guard.guardrails.stop_alerts import StopAlerts
+from gameday.guard.guardrails.unhealthy import Unhealthy
 from gameday.guard.registry import guardrails
-from gameday.history.events import Step
-from gameday.run.member import SeasonMember
+from gameday.run.season_member import SeasonMember
+from gameday.values.results import Step
 from tests.guard.looks import FakeRun, alerting_rule, budget, firing, node, plan, pod, profile, samples
 
 READY = [Candidate(name=f"n{number}", status="Ready") for number in range(10)]

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from gameday.checks.outcome import fold
-from gameday.history.events import Cleanliness, Event, IntentRecorded, NodeSeen, Record, Refused, RunEnded
+from gameday.history.events import Event, IntentRecorded, NodeSeen, Record, Refused, RunEnded
 from gameday.history.journal import History
+from gameday.values.results import Cleanliness
 from tests.guard.looks import node
 
 BEFORE = node("a")

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gameday.cluster.profile import Freeze, ProfileError, load_profile
+from gameday.cluster.profile import Freeze, load_profile
+from gameday.errors import ProfileError
 from gameday.guard.check import check
-from gameday.guard.rails.freezes import Freezes
-from gameday.guard.rails.windows import Windows, open_until
+from gameday.guard.guardrails.freezes import Freezes
+from gameday.guard.guardrails.windows import Windows, open_until
 from gameday.plan.limits import TimeWindow
 from tests.guard.looks import FakeRun, node, plan, profile
 

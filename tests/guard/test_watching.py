@@ -4,12 +4,13 @@ import threading
 
 import pytest
 
+from gameday.errors import AbortedError, RefusedError, StopRunError
 from gameday.guard import check as check_module
 from gameday.guard.base import Finding
 from gameday.guard.check import guard_before, watching
-from gameday.guard.rails.stop_alerts import StopAlerts
-from gameday.history.events import GuardChecked, Step
-from gameday.run.stop import AbortedError, RefusedError, StopRunError
+from gameday.guard.guardrails.stop_alerts import StopAlerts
+from gameday.history.events import GuardChecked
+from gameday.values.results import Step
 from tests.guard.looks import FakeRun, firing, node, plan, pod, profile
 
 PATIENCE_S = 20.0
@@ -58,7 +59,7 @@ def test_what_trips_before_anything_is_broken_refuses_the_run() -> None:
 
 def test_a_guardrail_that_stays_unmeasured_aborts_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_module, "_BLIND_FOR_S", 0.0)
-    monkeypatch.setattr("gameday.guard.rails.stop_alerts.StopAlerts.every_s", 0.1)
+    monkeypatch.setattr("gameday.guard.guardrails.stop_alerts.StopAlerts.every_s", 0.1)
     run = FakeRun(plan(), profile(stop_alerts=["FleetDown"]), node("a"))
     run.servers.prometheus.down = True
     error = stopped(run)

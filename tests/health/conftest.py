@@ -70,7 +70,7 @@ class Servers:
 
     def __init__(self, folder: Path) -> None:
         api_port, log_port = free_ports(2)
-        self.apiserver = Process("gameday.rehearsal.apiserver", "--port", api_port, "--data-dir", folder / "api")
+        self.apiserver = Process("kubesim.apiserver", "--port", api_port, "--data-dir", folder / "api")
         self.logs = Process("gameday.rehearsal.logstore", "--port", log_port, "--data-dir", folder / "logs")
         self.loki = f"http://127.0.0.1:{log_port}"
 

@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gameday.host.base import GpuSample, GpuUser, HostError, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.errors import HostError
+from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 
 
 def healthy_gpu(index: int, **changes: Any) -> GpuSample:

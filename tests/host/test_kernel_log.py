@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gameday.host.base import HostError
+from gameday.errors import HostError
 from gameday.host.kernel_log import MAX_RECORD_BYTES, encode_record, render_record
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gameday.host.base import HostError
+from gameday.errors import HostError
 from gameday.host.nvml import read_gpus
 
 pynvml: Any = import_module("pynvml")  # its error classes are made at run time, out of a type checker's sight

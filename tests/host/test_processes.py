@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gameday.host.base import Burn, GpuSample, GpuUser, HostError
+from gameday.errors import HostError
+from gameday.host.base import Burn, GpuSample, GpuUser
 from gameday.host.processes import begin_work, device_users, workers
 from gameday.host.real import RealHost
 

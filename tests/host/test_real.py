@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gameday.host.base import HostError
+from gameday.errors import HostError
 from gameday.host.program import MAX_OUTPUT_BYTES
 from gameday.host.real import RealHost
 

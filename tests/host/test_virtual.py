@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from gameday.errors import HostError
 from gameday.host import open_host
-from gameday.host.base import HostError
 from gameday.host.virtual import VirtualHost
 from tests.host.fake import FakeHost, VirtualHostServer, result
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gameday.host.base import Burn, CopyToGpu, GpuUser, HoldMemory, HostError
+from gameday.errors import HostError
+from gameday.host.base import Burn, CopyToGpu, GpuUser, HoldMemory
 from gameday.host.virtual import VirtualHost
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.server import application
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
-from tests.nodes.conftest import eventually
+from tests.rehearsal.nodes.conftest import eventually
 
 
 class Served:

@@ -1,3 +1,3 @@
-from tests.kubernetes.conftest import reaper, runner, server, world
+from tests.cluster.kubernetes.conftest import reaper, runner, server, world
 
 __all__ = ["reaper", "runner", "server", "world"]

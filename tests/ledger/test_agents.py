@@ -14,12 +14,12 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodFollower
 from gameday.faults.xid import XidParameters
-from gameday.history.events import Cleanliness
 from gameday.ledger.entries import Entry, Header, TakeOutFault
 from gameday.ledger.ledger import Ledger, ledger_name
-from gameday.ledger.reaper import reap
 from gameday.ledger.undo import undo_entry
-from tests.kubernetes.world import PATIENCE_S, Process, World, unique
+from gameday.reaper.reap import reap
+from gameday.values.results import Cleanliness
+from tests.cluster.kubernetes.world import PATIENCE_S, Process, World, unique
 
 FAULT = XidParameters(xid=79).model_dump(mode="json")
 

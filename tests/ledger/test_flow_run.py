@@ -10,8 +10,8 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.ledger.entries import Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
 from gameday.ledger.ledger import Ledger, ledger_name, stored_ledgers
-from gameday.ledger.reaper import ReapResult, reap
-from tests.kubernetes.world import NAMESPACE, World, unique
+from gameday.reaper.reap import ReapResult, reap
+from tests.cluster.kubernetes.world import NAMESPACE, World, unique
 from tests.ledger.test_leases import lapse
 from tests.ledger.test_reaper import LATER, GameDay
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from gameday.cluster.kubernetes import Kubernetes, KubernetesError
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError
 from gameday.ledger import lease as leases_module
-from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, LeaseLostError, Leases, node_lease
-from tests.kubernetes.world import NAMESPACE, PATIENCE_S, World, unique
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
+from tests.cluster.kubernetes.world import NAMESPACE, PATIENCE_S, World, unique
 
 # Renewals come this often in place of every 15 s.
 QUICK = timedelta(seconds=0.2)

@@ -10,11 +10,13 @@ import pytest
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
-from gameday.cluster.kubernetes import Kubernetes, KubernetesError
-from gameday.history.events import Cleanliness, Taint
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.errors import KubernetesError
 from gameday.ledger.entries import DeleteJob, DeletePod, Header, RestoreNode, TakeOutFault, Undo
 from gameday.ledger.ledger import Ledger, StoredLedger, ledger_name, stored_ledgers
-from tests.kubernetes.world import NAMESPACE, World, unique
+from gameday.values.nodes import Taint
+from gameday.values.results import Cleanliness
+from tests.cluster.kubernetes.world import NAMESPACE, World, unique
 
 LATER = datetime(2030, 1, 2, tzinfo=UTC)
 TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")

@@ -11,12 +11,14 @@ from kubernetes.client.exceptions import ApiException
 
 from gameday.agent.task import Outcome
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.history.events import Cleanliness, Taint
+from gameday.errors import LeaseHeldError
 from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
-from gameday.ledger.lease import CLUSTER_LEASE, LeaseHeldError, Leases, node_lease
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
 from gameday.ledger.ledger import Ledger, ledger_name
-from gameday.ledger.reaper import ReapResult, reap, reap_under
-from tests.kubernetes.world import NAMESPACE, World, unique
+from gameday.reaper.reap import ReapResult, reap, reap_under
+from gameday.values.nodes import Taint
+from gameday.values.results import Cleanliness
+from tests.cluster.kubernetes.world import NAMESPACE, World, unique
 from tests.ledger.test_leases import lapse
 
 LATER = datetime(2030, 1, 2, tzinfo=UTC)

@@ -9,10 +9,10 @@ import pytest
 from gameday.agent.task import InjectTask
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import agent_pod
-from gameday.history.events import Cleanliness
 from gameday.host.privileges import PodSecurity
-from gameday.ledger.reaper import reap
-from tests.kubernetes.world import Kubelet, World, unique, word
+from gameday.reaper.reap import reap
+from gameday.values.results import Cleanliness
+from tests.cluster.kubernetes.world import Kubelet, World, unique, word
 
 CAP = {"type": "power_cap", "watts": 300}
 

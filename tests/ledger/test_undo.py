@@ -12,13 +12,14 @@ from kubernetes.client.exceptions import ApiException
 from gameday.agent.task import Outcome, PriorNote, UndoTask
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
-from gameday.history.events import Cleanliness, Taint
 from gameday.ledger import undo
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, Header, RestoreNode, TakeOutFault, Undo
 from gameday.ledger.ledger import Ledger, stored_ledgers
 from gameday.ledger.undo import undo_entry
 from gameday.run.agents import AGENT_STARTS_WITHIN
-from tests.kubernetes.world import NAMESPACE, PATIENCE_S, Kubelet, World, unique, word
+from gameday.values.nodes import Taint
+from gameday.values.results import Cleanliness
+from tests.cluster.kubernetes.world import NAMESPACE, PATIENCE_S, Kubelet, World, unique, word
 
 TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
 LATER = datetime(2030, 1, 1, tzinfo=UTC)

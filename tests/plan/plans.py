@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from gameday.errors import DocumentError, DocumentProblem
 from gameday.plan.load import LoadedPlan, parse_plan
 from gameday.plan.models import FaultParameters
-from gameday.plan.problems import PlanError, PlanProblem
 
 GOOD = """\
 apiVersion: gameday/v1
@@ -49,16 +49,16 @@ def parse(text: str | bytes) -> LoadedPlan:
     return parse_plan(text if isinstance(text, bytes) else text.encode(), "p.yaml", FAULTS)
 
 
-def problems(text: str | bytes) -> tuple[PlanProblem, ...]:
+def problems(text: str | bytes) -> tuple[DocumentProblem, ...]:
     """What is wrong with it; fails when nothing is."""
     try:
         parse(text)
-    except PlanError as error:
+    except DocumentError as error:
         return error.problems
     raise AssertionError("this was accepted")
 
 
-def only(text: str | bytes) -> PlanProblem:
+def only(text: str | bytes) -> DocumentProblem:
     found = problems(text)
     assert len(found) == 1, [str(problem) for problem in found]
     return found[0]

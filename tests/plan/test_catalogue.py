@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from gameday.errors import DocumentError
 from gameday.faults.registry import parameter_models
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
 from gameday.plan.catalogue import find_plan, load_shipped, shipped_plans
 from gameday.plan.load import load_plan
 from gameday.plan.models import Plan, RemediationAction
-from gameday.plan.problems import PlanError
 from gameday.xid.decide import Outcome, Policy, decide
 from gameday.xid.lines import format_xid, recognise
 
@@ -105,6 +105,6 @@ def test_a_plan_is_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_name_nobody_ships_suggests_the_nearest() -> None:
-    with pytest.raises(PlanError) as caught:
+    with pytest.raises(DocumentError) as caught:
         find_plan("gpu-fel-off-bus")
     assert caught.value.problems[0].suggestion == "did you mean gpu-fell-off-the-bus?"

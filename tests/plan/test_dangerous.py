@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 import pytest
 
+from gameday.errors import DocumentError
 from gameday.faults.registry import parameter_models
 from gameday.plan.load import parse_plan
 from gameday.plan.models import FaultParameters
-from gameday.plan.problems import PlanError
 from tests.plan.plans import GOOD
 
 
@@ -19,7 +19,7 @@ class Flood(FaultParameters):
 
 
 def test_a_plan_without_the_allowance_is_refused_at_the_faults_line() -> None:
-    with pytest.raises(PlanError) as caught:
+    with pytest.raises(DocumentError) as caught:
         parse_plan(_flooding(), "p.yaml", {"flood": Flood})
     (problem,) = caught.value.problems
     assert (problem.line, problem.where) == (6, "fault.type")

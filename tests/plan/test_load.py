@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gameday.plan.fields import format_duration, parse_duration
+from gameday.documents.fields import format_duration, parse_duration
+from gameday.documents.source import MAX_BYTES
+from gameday.errors import DocumentError
 from gameday.plan.load import load_plan
 from gameday.plan.models import RemediationAction
-from gameday.plan.problems import PlanError
-from gameday.plan.yaml_source import MAX_BYTES
 from tests.plan.plans import FAULTS, GOOD, TestXid, changed, only, parse, problems
 
 WITHIN = "within: 15s\n  taints"
@@ -191,7 +191,7 @@ def test_aliases_cannot_multiply() -> None:
 
 
 def test_a_file_too_large_is_refused_unparsed() -> None:
-    assert only(b"#" * (MAX_BYTES + 1)).message == "larger than 256 KiB, which no plan is"
+    assert only(b"#" * (MAX_BYTES + 1)).message == "larger than 256 KiB, which no such file is"
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "nul"])
@@ -203,17 +203,17 @@ def test_a_path_that_is_no_file(tmp_path: Path, kind: str) -> None:
         os.mkfifo(path)
     elif kind == "nul":
         path = Path("a\0b.yaml")
-    with pytest.raises(PlanError) as caught:
+    with pytest.raises(DocumentError) as caught:
         load_plan(path, FAULTS)
     assert caught.value.problems[0].line is None
 
 
 def test_problems_are_safe_to_print_and_short() -> None:
     text = changed("title: A plan", f"title: A plan\n? {'k' * 5000}\n: {'v' * 5000}")
-    shown = str(PlanError(problems(text)))
+    shown = str(DocumentError(problems(text)))
     assert len(shown) < 1000
     many = "\n".join(f"k{i}: 1" for i in range(500))
-    assert str(PlanError(problems(many))).splitlines()[-1].startswith("… and ")
+    assert str(DocumentError(problems(many))).splitlines()[-1].startswith("… and ")
 
 
 _FRAGMENTS = [
@@ -236,7 +236,7 @@ _SOURCES = st.one_of(
 def test_any_bytes_are_a_plan_or_a_plan_error(source: bytes) -> None:
     try:
         loaded = parse(source)
-    except PlanError as error:
+    except DocumentError as error:
         assert error.problems
         assert all(character.isprintable() or character == "\n" for character in str(error))
     else:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gameday.errors import DocumentError, DocumentProblem
 from gameday.faults.registry import parameter_models
 from gameday.plan.load import parse_plan
-from gameday.plan.problems import PlanError, PlanProblem
 
 HEAD = """\
 apiVersion: gameday/v1
@@ -18,8 +18,8 @@ expect:
 """
 
 
-def problem(text: str) -> PlanProblem:
-    with pytest.raises(PlanError) as caught:
+def problem(text: str) -> DocumentProblem:
+    with pytest.raises(DocumentError) as caught:
         parse_plan((HEAD + text).encode(), "p.yaml", parameter_models())
     (found,) = caught.value.problems
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gameday.plan.fields import PlanModel
+from gameday.documents.fields import DocumentModel
 from gameday.plan.models import Baseline, Expectations, ExpectedWorkloads, Qa, QaFloors, Recovery
 from gameday.plan.purpose import Purpose
 
@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf
 
 
 @pytest.mark.parametrize("model", [Purpose, Baseline, Expectations, ExpectedWorkloads, Recovery, Qa, QaFloors])
-def test_every_key_has_a_row(model: type[PlanModel]) -> None:
+def test_every_key_has_a_row(model: type[DocumentModel]) -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     missing = [
         key for key in model.model_fields if not any(re.search(rf"[`.]{key}[`.\[]", row.split("|")[1]) for row in rows)

@@ -9,10 +9,10 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+from gameday.errors import DocumentError
 from gameday.faults.registry import known_faults, parameter_models
 from gameday.plan.catalogue import shipped_plans
 from gameday.plan.load import parse_plan
-from gameday.plan.problems import PlanError
 from gameday.plan.schema import plan_schema, schema_text
 from tests.plan.plans import FAULTS, GOOD, changed
 
@@ -62,7 +62,7 @@ def test_a_good_plan_fits() -> None:
 )
 def test_what_the_loader_refuses_the_schema_refuses_too(old: str, new: str, path: list[str | int]) -> None:
     text = changed(old, new)
-    with pytest.raises(PlanError):
+    with pytest.raises(DocumentError):
         parse_plan(text.encode(), "p.yaml", FAULTS)
     errors = list(_validator().iter_errors(_read(text)))
     assert [list(error.absolute_path) for error in errors] == [path]

@@ -8,20 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gameday.history.events import (
-    RECORD,
-    AlertSeen,
-    Event,
-    KernelLineSeen,
-    NodeSeen,
-    Record,
-    Taint,
-    TaintSeen,
-    Target,
-    TargetsChosen,
-)
+from gameday.history.events import RECORD, AlertSeen, Event, KernelLineSeen, NodeSeen, Record, TaintSeen, TargetsChosen
 from gameday.history.frames import Frames, conform
 from gameday.post_mortem.incident import Incident, SilenceSeen, Source, SourceState
+from gameday.values.nodes import Taint, Target
 from tests.report.run_builder import NODE, START, TAINT, snapshot
 
 LINE = "NVRM: Xid (PCI:0000:61:00): 95, pid='<unknown>', name=<unknown>, Uncontained: FBHUB"

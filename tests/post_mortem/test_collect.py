@@ -11,11 +11,11 @@ import pytest
 from gameday.cluster.alertmanager import NotifiedAlert, Silence
 from gameday.cluster.profile import Endpoint, load_profile
 from gameday.cluster.prometheus import Prometheus, Series
-from gameday.history.events import Taint
+from gameday.errors import CollectedAlreadyError
 from gameday.post_mortem import collect
 from gameday.post_mortem.alerts import silences_of, with_notifications
-from gameday.post_mortem.collect import CollectedAlreadyError
 from gameday.post_mortem.node import taint_history
+from gameday.values.nodes import Taint
 from tests.post_mortem.conftest import USUAL, alert, at, write_incident
 from tests.report.run_builder import NODE, TAINT
 

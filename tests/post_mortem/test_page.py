@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from gameday.errors import NotesError
 from gameday.faults.registry import parameter_models
 from gameday.plan.catalogue import load_shipped
 from gameday.plan.models import Plan
 from gameday.post_mortem import page
 from gameday.post_mortem.incident import read_incident
 from gameday.post_mortem.page import PostMortem, render_post_mortem
-from gameday.report.notes import FORM, Notes, NotesError, read_notes, write_form
+from gameday.report.notes import FORM, Notes, read_notes, write_form
 from tests.post_mortem.conftest import USUAL, alert, taint, write_incident, xid
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)

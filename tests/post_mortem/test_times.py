@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gameday.post_mortem.times import WindowError, parse_moment, parse_window
+from gameday.errors import WindowError
+from gameday.post_mortem.times import parse_moment, parse_window
 
 NOW = datetime(2026, 3, 3, 12, tzinfo=UTC)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gameday.rehearsal.children import Child, ChildError
+from gameday.errors import ChildError
+from gameday.rehearsal.children import Child
 from tests.rehearsal.processes import until
 
 

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from ruamel.yaml import YAML
 
+from gameday.errors import StartError
 from gameday.rehearsal import cluster as cluster_module
 from gameday.rehearsal import programs
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.rehearsal.folder import STATE
-from gameday.rehearsal.kubeconfig import Kubeconfig
-from gameday.rehearsal.startup import StartError
+from kubesim.kubeconfig import Kubeconfig
 from tests.rehearsal.processes import answers, naming
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gameday.rehearsal.folder import LOCK, STATE, FolderHeldError, HeldFolder, holder
+from gameday.errors import FolderHeldError
+from gameday.rehearsal.folder import LOCK, STATE, HeldFolder, holder
 
 
 def test_a_held_folder_names_its_process_and_keeps_others_out(tmp_path: Path) -> None:

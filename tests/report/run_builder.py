@@ -20,29 +20,22 @@ from gameday.history.events import (
     RECORD,
     AlertSeen,
     ApiCost,
-    Cleanliness,
     Event,
     FaultInjected,
     FaultUndone,
-    Hop,
     HopSeen,
     IntentRecorded,
     NodeReturned,
     NodeSeen,
-    NodeSnapshot,
     QaChecked,
     Record,
     Remediated,
     RunEnded,
     RunStarted,
     SteadyStateChecked,
-    Step,
     StepEnded,
-    StepOutcome,
     StepStarted,
-    Taint,
     TaintSeen,
-    Target,
     TargetsChosen,
     WaitStarted,
     WorkloadSeen,
@@ -50,6 +43,8 @@ from gameday.history.events import (
 from gameday.history.frames import Frames, conform
 from gameday.history.journal import History
 from gameday.plan.models import FaultParameters, Plan
+from gameday.values.nodes import NodeSnapshot, Taint, Target
+from gameday.values.results import Cleanliness, Hop, Step, StepOutcome
 
 START = datetime(2026, 3, 3, 9, 0, 0, tzinfo=UTC)
 FAULT_AT = 9.4

@@ -15,7 +15,7 @@ from gameday.report import render
 from gameday.report.compare import trends
 from gameday.report.earlier import MOST_RUNS, earlier_than
 from gameday.report.numbers import summarise
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
 from gameday.report.summary import Measure, Noticed, Number, Summary, read_summary
 from tests.report import run_builder as build
 from tests.report.page import Page

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gameday.errors import NotesError
 from gameday.history.events import RECORD, RunStarted
 from gameday.history.frames import Frames
 from gameday.report import render
-from gameday.report.notes import NotesError, read_notes, write_form
+from gameday.report.notes import read_notes, write_form
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.page import Page

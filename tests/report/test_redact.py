@@ -7,19 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gameday.history.events import (
-    RECORD,
-    GuardChecked,
-    KubernetesEventSeen,
-    Problem,
-    RunStarted,
-    Target,
-    TargetsChosen,
-)
+from gameday.history.events import RECORD, GuardChecked, KubernetesEventSeen, Problem, RunStarted, TargetsChosen
 from gameday.report import render
+from gameday.report.formatting import without_secrets
 from gameday.report.redact import redacted
-from gameday.report.run import load_run
-from gameday.report.words import without_secrets
+from gameday.report.run_folder import load_run
+from gameday.values.nodes import Target
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.page import Page

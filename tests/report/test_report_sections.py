@@ -27,7 +27,7 @@ from gameday.history.frames import Frames, conform
 from gameday.report import render
 from gameday.report.charts import nice_step, time_ticks
 from gameday.report.lanes import Lanes, signals, story
-from gameday.report.run import load_run
+from gameday.report.run_folder import load_run
 from gameday.report.samples import robust_z, statistics
 from gameday.report.sections import alerts, gpus
 from tests.report import run_builder as build

@@ -19,13 +19,13 @@ from gameday.history.events import (
     Problem,
     QaChecked,
     RunStarted,
-    Step,
     StepEnded,
     WorkloadSeen,
 )
 from gameday.history.frames import Frames, conform
 from gameday.report import charts, render
 from gameday.report.sections import gpus
+from gameday.values.results import Step
 from tests.report import run_builder as build
 from tests.report.page import Page
 

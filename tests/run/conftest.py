@@ -10,10 +10,10 @@ import pytest
 from gameday.faults.registry import parameter_models
 from gameday.history.journal import Journal
 from gameday.plan.load import LoadedPlan, parse_plan
-from gameday.run.context import Run
-from gameday.run.opened import Servers
-from tests.kubernetes.conftest import reaper, runner, server, world
-from tests.kubernetes.world import World, unique
+from gameday.run.connections import Servers
+from gameday.run.run import Run
+from tests.cluster.kubernetes.conftest import reaper, runner, server, world
+from tests.cluster.kubernetes.world import World, unique
 
 __all__ = ["reaper", "runner", "server", "world"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gameday.faults.xid import XidParameters
-from gameday.history.events import Target
 from gameday.run import agents
+from gameday.values.nodes import Target
 
 
 class SentError(Exception):

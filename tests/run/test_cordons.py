@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from gameday.history.events import CordonSeen, Step
+from gameday.errors import AbortedError
+from gameday.history.events import CordonSeen
 from gameday.ledger.entries import Header, RestoreNode
 from gameday.ledger.ledger import Ledger, stored_ledgers
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import ExpectedCordon
-from gameday.run.context import Run
-from gameday.run.stop import AbortedError
-from tasks.recover import _cordon
-from tests.kubernetes.world import PATIENCE_S, World
+from gameday.run.run import Run
+from gameday.tasks.recover import _cordon
+from gameday.values.results import Step
+from tests.cluster.kubernetes.world import PATIENCE_S, World
 
 NewRun = Callable[..., Run]
 pytestmark = pytest.mark.timeout(60)

@@ -9,14 +9,15 @@ from datetime import timedelta
 import pytest
 from kubernetes import client
 
-from gameday.cluster.watch import WatchRefusedError
-from gameday.history.events import SignalUnwatched, Target
+from gameday.errors import WatchRefusedError
+from gameday.history.events import SignalUnwatched
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
-from gameday.ledger.reaper import reap_under
-from gameday.run.context import Run
+from gameday.reaper.reap import reap_under
+from gameday.run.run import Run
 from gameday.run.targets import choose_targets
-from tasks.baseline import _lock_nodes
-from tests.kubernetes.world import World, unique
+from gameday.tasks.baseline import _lock_nodes
+from gameday.values.nodes import Target
+from tests.cluster.kubernetes.world import World, unique
 
 NewRun = Callable[..., Run]
 pytestmark = pytest.mark.timeout(30)

@@ -15,28 +15,21 @@ import pytest
 from gameday.checks import alerts as alert_checks
 from gameday.checks import kube_events, taints
 from gameday.checks.verdict import Status
-from gameday.cluster.http import AdapterError
 from gameday.cluster.prometheus import ActiveAlert, Series
+from gameday.errors import AdapterError
 from gameday.faults.base import Layer
 from gameday.faults.registry import parameter_models
-from gameday.history.events import (
-    AlertSeen,
-    FaultInjected,
-    KubernetesEventSeen,
-    Step,
-    Taint,
-    TaintSeen,
-    Target,
-    TargetsChosen,
-)
+from gameday.history.events import AlertSeen, FaultInjected, KubernetesEventSeen, TaintSeen, TargetsChosen
 from gameday.history.frames import Frames
 from gameday.history.journal import Journal
 from gameday.observe.signals import await_signals
 from gameday.plan.load import parse_plan
-from gameday.run.context import Run
+from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
-from tasks import await_alert as alert_step
-from tasks.verify_taint import _await_taint
+from gameday.tasks import await_alert as alert_step
+from gameday.tasks.verify_taint import _await_taint
+from gameday.values.nodes import Taint, Target
+from gameday.values.results import Step
 from tests.guard.looks import profile
 
 NODE, ALERT, BOUND = "gpu-1", "GPUXidCritical", timedelta(seconds=10)

@@ -9,26 +9,19 @@ from typing import Any
 
 import pytest
 
-from gameday import lifecycle
+import gameday.lifecycle.open_run
 from gameday.agent.task import Outcome
-from gameday.history.events import (
-    Cleanliness,
-    FaultInjected,
-    FaultUndone,
-    Problem,
-    RunEnded,
-    Step,
-    Target,
-    WaitStarted,
-)
+from gameday.errors import AbortedError, StepFailedError, StopRunError
+from gameday.history.events import FaultInjected, FaultUndone, Problem, RunEnded, WaitStarted
 from gameday.ledger import undo
 from gameday.ledger.entries import RestoreNode, TakeOutFault
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import ExpectedCordon
-from gameday.run.context import Run
-from gameday.run.stop import AbortedError, StepFailedError, StopRunError
-from tests.kubernetes.world import NAMESPACE, Kubelet, World, word
+from gameday.run.run import Run
+from gameday.values.nodes import Target
+from gameday.values.results import Cleanliness, Step
+from tests.cluster.kubernetes.world import NAMESPACE, Kubelet, World, word
 from tests.run.conftest import plan
 from tests.run.test_stopping import LONG, Opened
 
@@ -197,10 +190,10 @@ def test_every_fault_is_out_before_a_quarantine_is_waited_for(stopped: Stopped) 
 def test_a_node_whose_fault_is_not_provably_out_keeps_its_quarantine(
     stopped: Stopped, monkeypatch: pytest.MonkeyPatch, fault: Cleanliness
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_UNDO_AGAIN_S", 0.0)
+    monkeypatch.setattr(gameday.lifecycle.open_run, "_UNDO_AGAIN_S", 0.0)
     settled: Callable[..., Any] = undo.undo_entry
     monkeypatch.setattr(
-        "gameday.run.context.undo_entry",
+        "gameday.run.run.undo_entry",
         lambda kubernetes, entry, *rest, **named: (
             undo.Undone(fault, ("no answer",))
             if isinstance(entry.undo, TakeOutFault)

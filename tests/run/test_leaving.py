@@ -8,7 +8,7 @@ import pytest
 from kubernetes import client
 
 from gameday.cluster.kubernetes import gpu_pod
-from gameday.run.leaving import pods_to_drain
+from gameday.run.drain import pods_to_drain
 from tests.guard.looks import FakeRun, node, plan, pod, profile
 
 

@@ -10,16 +10,16 @@ from itertools import takewhile
 import pytest
 
 from gameday.cluster.kubernetes import Kubernetes
+from gameday.errors import RefusedError
 from gameday.guard.doctor import Check, examine
-from gameday.guard.survey import choose, surveying
-from gameday.history.events import Cleanliness
+from gameday.guard.read_only_run import choose, surveying
 from gameday.ledger.entries import Entry, Header, RestoreNode, TakeOutFault
 from gameday.ledger.ledger import Ledger, ledger_name
-from gameday.ledger.reaper import Reaped, ReapResult
-from gameday.run.context import Run
-from gameday.run.left_over import nodes_to_leave_alone
-from gameday.run.stop import RefusedError
-from tests.kubernetes.world import NAMESPACE, World, unique
+from gameday.reaper.excluded_nodes import nodes_to_leave_alone
+from gameday.reaper.reap import Reaped, ReapResult
+from gameday.run.run import Run
+from gameday.values.results import Cleanliness
+from tests.cluster.kubernetes.world import NAMESPACE, World, unique
 from tests.run.conftest import plan
 
 LATER = datetime(2030, 1, 2, tzinfo=UTC)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from gameday.cluster.prometheus import ActiveAlert, Series
-from gameday.history.events import AlertSeen, Target
+from gameday.history.events import AlertSeen
 from gameday.history.journal import History
 from gameday.observe.alerts import note_missed_alerts
+from gameday.values.nodes import Target
 from tests.report.run_builder import ALERT, PLAN
 
 START = datetime(2026, 3, 3, 9, 0, tzinfo=UTC)

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from gameday.cluster.alertmanager import NotifiedAlert
-from gameday.history.events import AlertSeen, Hop
+from gameday.history.events import AlertSeen
 from gameday.observe.alerts import note_notified
+from gameday.values.results import Hop
 from tests.report.run_builder import ALERT, PLAN
 
 START = datetime(2026, 3, 3, 9, 0, tzinfo=UTC)

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gameday.cluster.pods import PodFollower
-from gameday.history.events import Target
+from gameday.errors import RefusedError
 from gameday.ledger.entries import Header
 from gameday.ledger.ledger import Ledger
 from gameday.run.agents import agent_manifest, mark_task, qa_task
-from gameday.run.context import Run
-from gameday.run.stop import RefusedError
-from tasks.baseline import _log_path_is_alive
-from tests.kubernetes.world import World
+from gameday.run.run import Run
+from gameday.tasks.baseline import _log_path_is_alive
+from gameday.values.nodes import Target
+from tests.cluster.kubernetes.world import World
 
 pytestmark = pytest.mark.timeout(60)
 

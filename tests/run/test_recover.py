@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from gameday.history.events import Event, NodeSnapshot, Remediated, Target
+from gameday.history.events import Event, Remediated
 from gameday.run.steps import StepResult
-from tasks import qa_node as qa_step
-from tasks import recover as step
+from gameday.tasks import qa_node as qa_step
+from gameday.tasks import recover as step
+from gameday.values.nodes import NodeSnapshot, Target
 from tests.guard.looks import node, plan
 
 NODE, TARGET = "n0", Target(node="n0", gpu=0)

@@ -9,7 +9,7 @@ import pytest
 
 from gameday.cluster.kubernetes import Candidate
 from gameday.cluster.pods import PodSeen
-from tasks.verify_taint import _why_not
+from gameday.tasks.verify_taint import _why_not
 
 POOL = {"nvidia.com/gpu.present": "true"}
 TARGETS = {"n0"}

@@ -11,9 +11,10 @@ from kubernetes.client import V1Pod
 from kubernetes.informer import ADDED, DELETED
 
 from gameday.cluster.kubernetes import gpu_pod
-from gameday.history.events import Target, WorkloadSeen
+from gameday.history.events import WorkloadSeen
 from gameday.run.pod_states import PodStates
-from tasks.running_pods import remember_running_pods, running_pods
+from gameday.tasks.running_pods import remember_running_pods, running_pods
+from gameday.values.nodes import Target
 from tests.run.test_pod_states import pod, with_end
 
 TARGET = Target(node="n1", gpu=0)

@@ -10,7 +10,7 @@ from kubernetes import client
 
 from gameday.cluster.kubernetes import snapshot
 from gameday.history.events import AllocatableSeen, ConditionSeen, CordonSeen, LabelSeen
-from gameday.run.seen import NodeEvents, changes, view_before, view_of
+from gameday.run.node_changes import NodeEvents, changes, view_before, view_of
 
 NOW = datetime(2026, 3, 3, 9, tzinfo=UTC)
 

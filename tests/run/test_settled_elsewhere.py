@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.history.events import Cleanliness, FaultUndone, IntentRecorded, RunEnded
+from gameday.history.events import FaultUndone, IntentRecorded, RunEnded
 from gameday.history.journal import Journal, read_history
 from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
 from gameday.ledger.ledger import Ledger
-from gameday.report.run import load_run
-from gameday.run.reaped import settled_elsewhere
-from tests.kubernetes.world import World
+from gameday.reaper.dead_histories import settled_elsewhere
+from gameday.report.run_folder import load_run
+from gameday.values.results import Cleanliness
+from tests.cluster.kubernetes.world import World
 from tests.report.run_builder import NODE, cut_off, passing, replacing, write
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)

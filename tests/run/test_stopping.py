@@ -14,21 +14,19 @@ from typing import Any
 import pytest
 import urllib3
 
-from gameday import lifecycle
+import gameday.lifecycle.open_run
 from gameday.cluster import kube_transport
 from gameday.cluster.kubernetes import Kubernetes
+from gameday.errors import AbortedError, RefusedError, StepFailedError
 from gameday.history.events import (
     Aborted,
-    Cleanliness,
     FaultUndone,
     IntentRecorded,
     Problem,
     Refused,
     RunEnded,
     RunStarted,
-    Step,
     StepEnded,
-    StepOutcome,
     WaitStarted,
 )
 from gameday.history.journal import read_history
@@ -36,12 +34,13 @@ from gameday.ledger import lease
 from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
 from gameday.ledger.ledger import Ledger
-from gameday.lifecycle import open_run
+from gameday.lifecycle.open_run import open_run
 from gameday.plan.load import LoadedPlan
-from gameday.run.context import Run
+from gameday.run.abort import Abort
+from gameday.run.run import Run
 from gameday.run.steps import step
-from gameday.run.stop import Abort, AbortedError, RefusedError, StepFailedError
-from tests.kubernetes.world import PATIENCE_S, World, unique
+from gameday.values.results import Cleanliness, Step, StepOutcome
+from tests.cluster.kubernetes.world import PATIENCE_S, World, unique
 from tests.run.conftest import plan
 
 LONG = timedelta(seconds=100)
@@ -243,7 +242,7 @@ def test_a_run_whose_lease_is_gone_is_aborted_and_undone(opened: Opened, monkeyp
         kubernetes, holder, lost, _, pause = arguments
         return Leases(kubernetes, holder, lost, timedelta(seconds=2), pause)
 
-    monkeypatch.setattr(lifecycle, "Leases", quick)
+    monkeypatch.setattr(gameday.lifecycle.open_run, "Leases", quick)
 
     def robbed(run: Run) -> None:
         opened.world.coordination.delete_namespaced_lease(CLUSTER_LEASE, "gameday")
@@ -283,7 +282,7 @@ def test_a_bug_in_closing_costs_only_its_own_part(opened: Opened, monkeypatch: p
         raise KeyError("a bug of ours")
 
     bug.__name__ = part
-    monkeypatch.setattr(lifecycle, part, bug)
+    monkeypatch.setattr(gameday.lifecycle.open_run, part, bug)
     opened.play(lambda run: None)
     assert opened.is_as_if_it_never_was()
     assert any("a bug of ours" in one.what for one in opened.history.of(Problem))

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from gameday.errors import RefusedError
 from gameday.faults.registry import parameter_models
 from gameday.history.events import TargetsChosen
 from gameday.plan.load import parse_plan
 from gameday.run.agents import qa_task
-from gameday.run.context import Run
-from gameday.run.stop import RefusedError
+from gameday.run.run import Run
 from gameday.run.targets import GPU_COUNT_LABEL, choose_targets, healthy_places, opt_in
-from tests.kubernetes.world import World, unique
+from tests.cluster.kubernetes.world import World, unique
 
 NewRun = Callable[..., Run]
 FAULTY = {"key": "trainy.konduktor.ai/faulty", "value": "mine", "effect": "NoSchedule"}

@@ -10,29 +10,21 @@ from typing import Any, Literal
 
 import pytest
 
-from gameday.cluster.kubernetes import KubernetesError, snapshot
-from gameday.history.events import (
-    Aborted,
-    Cleanliness,
-    FaultUndone,
-    NodeSeen,
-    Problem,
-    RunEnded,
-    Step,
-    StepEnded,
-    StepOutcome,
-    Target,
-)
+from gameday.cluster.kubernetes import snapshot
+from gameday.errors import AbortedError, KubernetesError, StepFailedError
+from gameday.history.events import Aborted, FaultUndone, NodeSeen, Problem, RunEnded, StepEnded
 from gameday.ledger import lease
 from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
 from gameday.ledger.lease import CLUSTER_LEASE
 from gameday.ledger.ledger import Ledger, ledger_name
-from gameday.ledger.reaper import reap_under
 from gameday.ledger.undo import Undone
-from gameday.run.context import Run
+from gameday.reaper.reap import reap_under
+from gameday.run.abort import Abort
+from gameday.run.run import Run
 from gameday.run.steps import step
-from gameday.run.stop import Abort, AbortedError, StepFailedError
-from tests.kubernetes.world import NAMESPACE, World, unique
+from gameday.values.nodes import Target
+from gameday.values.results import Cleanliness, Step, StepOutcome
+from tests.cluster.kubernetes.world import NAMESPACE, World, unique
 from tests.run.test_stopping import LATER, LONG, Opened
 
 pytestmark = pytest.mark.timeout(60)
@@ -98,7 +90,7 @@ def test_only_after_a_signal_a_second_agent_is_waited_for_less_long(
         after_signal.append(how["after_signal"])
         return Undone(Cleanliness.CLEAN, ())
 
-    monkeypatch.setattr("gameday.run.context.undo_entry", undone)
+    monkeypatch.setattr("gameday.run.run.undo_entry", undone)
     opened.play(lambda run: run.abort.request(by, "enough"))
     assert after_signal == [by == "operator"]
 

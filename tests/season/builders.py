@@ -7,7 +7,7 @@ from typing import Any
 
 from gameday.faults.registry import parameter_models
 from gameday.plan.load import parse_plan
-from gameday.season.places import FitNode
+from gameday.season.assignment import FitNode
 from gameday.season.plans import Chosen
 
 

@@ -1,4 +1,4 @@
-from tests.gameday.conftest import arena, clean_arena
-from tests.kubernetes.conftest import reaper, runner, server, world
+from tests.cluster.kubernetes.conftest import reaper, runner, server, world
+from tests.game_days.conftest import arena, clean_arena
 
 __all__ = ["arena", "clean_arena", "reaper", "runner", "server", "world"]

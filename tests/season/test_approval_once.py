@@ -13,17 +13,17 @@ import httpx
 import pytest
 from ruamel.yaml import YAML
 
-from flows.approval import approve, approve_season
 from gameday.cluster.kubernetes import Kubernetes
+from gameday.flows.approval import approve, approve_season
 from gameday.history.events import ApprovalAnswered
 from gameday.history.journal import read_history
 from gameday.plan.models import Plan
 from gameday.report.narration import narrate
-from gameday.run.member import Approval, SeasonMember
-from gameday.run.stop import Abort
+from gameday.run.abort import Abort
+from gameday.run.season_member import Approval, SeasonMember
 from gameday.season.record import Place, SeasonRecord
 from gameday.season.run import Season
-from tests.gameday.conftest import QUICK, Arena, changed
+from tests.game_days.conftest import QUICK, Arena, changed
 from tests.guard.looks import FakeRun, node, plan, profile
 
 REQUIRED = {"approval": {"required": True}}

@@ -9,19 +9,21 @@ from pathlib import Path
 import pytest
 
 from gameday.checks.outcome import Outcome, RunResult
-from gameday.cluster.kubernetes import Kubernetes, KubernetesError
-from gameday.history.events import Cleanliness, FaultUndone, IntentRecorded, Problem, RunEnded
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.errors import KubernetesError
+from gameday.history.events import FaultUndone, IntentRecorded, Problem, RunEnded
 from gameday.history.journal import Journal, read_history
 from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import Leases, node_lease
 from gameday.ledger.ledger import Ledger, stored_ledgers
-from gameday.ledger.reaper import reap_under
-from gameday.report.run import load_run
-from gameday.run.stop import Abort
-from gameday.season.places import Waiting
+from gameday.reaper.reap import reap_under
+from gameday.report.run_folder import load_run
+from gameday.run.abort import Abort
+from gameday.season.assignment import Waiting
 from gameday.season.record import Place
 from gameday.season.run import Season, carry_out
-from tests.kubernetes.world import NAMESPACE, PATIENCE_S, World
+from gameday.values.results import Cleanliness
+from tests.cluster.kubernetes.world import NAMESPACE, PATIENCE_S, World
 
 pytestmark = pytest.mark.timeout(60)
 DIED = RunResult(outcome=Outcome.UNKNOWN, cleanliness=Cleanliness.UNKNOWN, exit_code=2, why="")
@@ -88,7 +90,7 @@ def test_what_cannot_be_undone_in_its_place_stops_the_season(
         leave(world, runner, one, tmp_path, said_the_end=False)
         return DIED
 
-    monkeypatch.setattr("gameday.season.dead.reap_run", away)
+    monkeypatch.setattr("gameday.reaper.season_member.reap_run", away)
     season = Season("season-1", runner, Abort())
     carry_out(season, Waiting([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
     assert season.stopped == "guard: after run season-1-01 (plan-1) the cluster is unknown"

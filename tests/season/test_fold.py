@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gameday.checks.outcome import Outcome, RunResult
-from gameday.history.events import Cleanliness
 from gameday.season.record import fold_season
+from gameday.values.results import Cleanliness
 
 CLEAN, DIRTY, UNKNOWN = Cleanliness.CLEAN, Cleanliness.DIRTY, Cleanliness.UNKNOWN
 

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 from prefect.context import FlowRunContext
 
-from flows.lateness import refuse_what_was_missed
-from flows.season import season
-from gameday.lifecycle import Trigger
-from gameday.run.stop import RefusedError
+from gameday.errors import RefusedError
+from gameday.flows.schedule import refuse_what_was_missed
+from gameday.flows.season import season
+from gameday.lifecycle.open_run import Trigger
 
 
 def due(monkeypatch: pytest.MonkeyPatch, ago: timedelta | None) -> datetime | None:

@@ -13,19 +13,20 @@ import pytest
 from gameday.checks.outcome import Outcome, RunResult
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile
-from gameday.history.events import Aborted, Cleanliness, Refused, Step
+from gameday.errors import RefusedError, SeasonGoneError
+from gameday.history.events import Aborted, Refused
 from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod, Header
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, SeasonGoneError, node_lease
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
 from gameday.ledger.ledger import Ledger
-from gameday.ledger.reaper import ReapResult, reap_under
-from gameday.lifecycle import open_run
-from gameday.run.member import SeasonMember
-from gameday.run.stop import RefusedError
-from gameday.season.places import Waiting
+from gameday.lifecycle.open_run import open_run
+from gameday.reaper.reap import ReapResult, reap_under
+from gameday.run.season_member import SeasonMember
+from gameday.season.assignment import Waiting
 from gameday.season.record import Place
 from gameday.season.run import Season, carry_out, fit_nodes, open_season
-from tests.kubernetes.world import PATIENCE_S, World
+from gameday.values.results import Cleanliness, Step
+from tests.cluster.kubernetes.world import PATIENCE_S, World
 from tests.run.conftest import plan
 from tests.season.builders import chosen
 
@@ -164,7 +165,7 @@ def test_a_signal_stops_the_runs_of_all_threads_and_no_other_begins(world: World
 
 
 def season_of(runner: Kubernetes) -> Season:
-    from gameday.run.stop import Abort
+    from gameday.run.abort import Abort
 
     return Season("season-1", runner, Abort())
 
@@ -224,7 +225,7 @@ def test_an_alert_about_a_siblings_node_is_a_siblings() -> None:
 
 
 def test_a_node_on_which_something_is_still_in_is_not_chosen(world: World, runner: Kubernetes) -> None:
-    from gameday.run.stop import Abort
+    from gameday.run.abort import Abort
 
     clean, dirty = world.add_node(), world.add_node()
     plans = [chosen(str(number)) for number in range(len(world.core.list_node().items))]

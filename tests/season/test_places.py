@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gameday.faults.registry import parameter_models
 from gameday.plan.models import Approval
-from gameday.season.places import FitNode, Waiting, place, seeded_order
+from gameday.season.assignment import FitNode, Waiting, place, seeded_order
 from gameday.season.plans import choose_plans, longest, reach_beyond
 from gameday.season.record import Place
 from tests.season.builders import chosen, nodes

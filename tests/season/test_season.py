@@ -15,13 +15,13 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from ruamel.yaml import YAML
 
-from flows.season import season
 from gameday import cli
 from gameday.coverage.page import render_season
+from gameday.flows.season import season
 from gameday.history.events import FaultInjected, TargetsChosen
 from gameday.history.journal import read_history
 from gameday.season.record import SeasonRecord
-from tests.gameday.conftest import QUICK, QUIET, Arena, changed
+from tests.game_days.conftest import QUICK, QUIET, Arena, changed
 from tests.torture.proxy import Switch
 
 pytestmark = [pytest.mark.gameday, pytest.mark.timeout(240)]

@@ -21,13 +21,13 @@ import urllib3
 from kubernetes import client, config
 from ruamel.yaml import YAML
 
-from gameday.checks.residue import GFD_TIMESTAMP_LABEL
+from gameday.checks.node_diff import GFD_TIMESTAMP_LABEL
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
-from gameday.ledger.reaper import ReapResult, reap
+from gameday.reaper.reap import ReapResult, reap
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
-from gameday.rehearsal.kubeconfig import Kubeconfig, write_kubeconfig
 from gameday.rehearsal.seed import RBAC, collection_of, seeding
+from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 from tests.torture.matrix import POWER_LIMIT_W
 from tests.torture.proxy import ApiProxy, Switch
 

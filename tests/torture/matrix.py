@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gameday.history.events import Step
-from tests.gameday.conftest import QUICK
+from gameday.values.results import Step
+from tests.game_days.conftest import QUICK
 from tests.torture.proxy import Asked
 
 Plan = dict[str, Any]

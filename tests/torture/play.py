@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 
 from ruamel.yaml import YAML
 
-from gameday.history.events import Cleanliness, RunEnded, Step, StepStarted
+from gameday.history.events import RunEnded, StepStarted
 from gameday.history.journal import read_history
 from gameday.report.render import render
+from gameday.values.results import Cleanliness, Step
 from tests.torture.lanes import Lane
 from tests.torture.matrix import PLANS, UNDER_A_WORKER, Combination, stops_at
 from tests.torture.prefect_worker import Worker, environment_of, pids

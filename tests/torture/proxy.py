@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 import aiohttp
 from aiohttp import web
 
-from gameday.rehearsal.kubeconfig import Kubeconfig
+from kubesim.kubeconfig import Kubeconfig
 
 T = TypeVar("T")
 # Nobody holds a request for longer; a run that was killed does not wait for it anyway.

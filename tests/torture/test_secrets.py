@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.history.events import Step, StepStarted
+from gameday.history.events import StepStarted
 from gameday.history.journal import read_history
+from gameday.values.results import Step
 from tests.torture.lanes import Lane
 from tests.torture.matrix import PLANS
 

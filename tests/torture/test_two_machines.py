@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.history.events import FaultInjected, RunStarted, Step, StepStarted
+from gameday.history.events import FaultInjected, RunStarted, StepStarted
 from gameday.history.journal import read_history
+from gameday.values.results import Step
 from tests.torture.lanes import ROOT, Lane
 from tests.torture.matrix import PLANS
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from gameday.agent.mark import marker_line
-from gameday.host.base import GpuSample, Host, HostError, LoadResult
+from gameday.errors import HostError
+from gameday.host.base import GpuSample, Host, LoadResult
 
 T = TypeVar("T")
 Source = Literal["nvml", "load", "kernel log"]

@@ -6,7 +6,7 @@ from gameday.agent.context import Context
 from gameday.agent.qa.checks import judge
 from gameday.agent.qa.readings import read_node
 from gameday.agent.task import Outcome, QaResult, QaTask
-from gameday.history.events import Cleanliness
+from gameday.values.results import Cleanliness
 
 
 def qa(task: QaTask, context: Context) -> Outcome:

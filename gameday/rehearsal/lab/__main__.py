@@ -8,11 +8,10 @@ import logging
 import sys
 from pathlib import Path
 
-from gameday.rehearsal.children import ChildError
+from gameday.errors import ChildError, ProgramMissingError
 from gameday.rehearsal.lab.control_plane import ControlPlane
-from gameday.rehearsal.process import die_with_parent
-from gameday.rehearsal.programs import ProgramMissingError
 from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals
+from kubesim.process import die_with_parent
 
 
 def main() -> int:

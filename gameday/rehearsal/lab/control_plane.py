@@ -12,8 +12,8 @@ from typing import NoReturn, Self
 
 import httpx
 
-from gameday.rehearsal.children import Child, ChildError
-from gameday.rehearsal.kubeconfig import Kubeconfig
+from gameday.errors import ChildError
+from gameday.rehearsal.children import Child
 from gameday.rehearsal.lab.components import (
     Component,
     Ports,
@@ -26,6 +26,7 @@ from gameday.rehearsal.lab.components import (
 from gameday.rehearsal.lab.identities import Secrets, first_bindings, make_secrets, write_kubeconfigs
 from gameday.rehearsal.lab.programs import Program, find_programs
 from gameday.rehearsal.lab.supervisor import Supervisor, log
+from kubesim.kubeconfig import Kubeconfig
 
 # A cold start of the API server takes 5 to 10 s on two idle cores.
 _READY_WITHIN_S = 120.0

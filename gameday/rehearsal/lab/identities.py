@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gameday.rehearsal.certificates import Authority, KeyPair, signing_key
-from gameday.rehearsal.kubeconfig import write_kubeconfig
+from kubesim.certificates import Authority, KeyPair, signing_key
+from kubesim.kubeconfig import write_kubeconfig
 
 ADMINS = "gameday:cluster-admins"
 """Bound to cluster-admin by a ClusterRoleBinding, so that RBAC and APF see the administrator as anybody else."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from gameday.rehearsal.programs import TOOLS, ProgramMissingError
+from gameday.errors import ProgramMissingError
+from gameday.rehearsal.programs import TOOLS
 from gameday.shipped import checkout
 
 MODULES: Mapping[str, tuple[str, ...]] = {

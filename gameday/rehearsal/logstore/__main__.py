@@ -15,7 +15,7 @@ from aiohttp import web
 
 from gameday.rehearsal.logstore.server import application
 from gameday.rehearsal.logstore.store import Store
-from gameday.rehearsal.process import die_with_parent
+from kubesim.process import die_with_parent
 
 PID_FILE = "pid"
 """In the data folder: whoever has to stop this very process finds it there."""

@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gameday.errors import LogQLError
+
 LONGEST_QUERY = 5120  # characters; bounds the parser: detectors' queries take a few hundred
 
 _TOKEN = re.compile(
@@ -22,10 +24,6 @@ _TOKEN = re.compile(
     r"|(?P<sign>\|=|\|~|!=|!~|=~|=|\||\{|\}|,)"
 )
 _NOT_RE2 = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]|\(\?P=")
-
-
-class LogQLError(Exception):
-    """A query that does not parse; the text is worded and placed as Loki's."""
 
 
 @dataclass(frozen=True)

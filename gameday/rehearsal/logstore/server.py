@@ -12,9 +12,10 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from gameday.errors import LogQLError, TooManyStreamsError
 from gameday.rehearsal.logstore import times
-from gameday.rehearsal.logstore.logql import LogQLError, Query, parse, parse_selector
-from gameday.rehearsal.logstore.store import Entry, Found, Store, TooManyStreams, keep
+from gameday.rehearsal.logstore.logql import Query, parse, parse_selector
+from gameday.rehearsal.logstore.store import Entry, Found, Store, keep
 
 STORE: web.AppKey[Store] = web.AppKey("store", Store)
 TAILS: web.AppKey[set[web.WebSocketResponse]] = web.AppKey("tails", set)
@@ -72,7 +73,7 @@ async def _push(request: web.Request) -> web.Response:
     streams = _read_push(await request.read())
     try:
         request.app[STORE].push(streams)
-    except TooManyStreams:
+    except TooManyStreamsError:
         raise web.HTTPTooManyRequests(text="maximum active stream limit exceeded\n") from None
     except OSError as error:
         raise web.HTTPInternalServerError(text=f"cannot write the log store's file: {error.strerror}\n") from None

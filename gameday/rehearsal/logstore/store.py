@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from gameday.errors import TooManyStreamsError
 from gameday.rehearsal.logstore.logql import Matcher, Query
 
 log = logging.getLogger(__name__)
@@ -39,10 +40,6 @@ class Found(NamedTuple):
     labels: tuple[tuple[str, str], ...]
     """The stream's and the entry's metadata, sorted: how Loki's query API shows them."""
     line: str
-
-
-class TooManyStreams(Exception):
-    """A push would open more than MOST_STREAMS streams."""
 
 
 @dataclass
@@ -88,11 +85,11 @@ class Store:
     def push(self, streams: list[tuple[dict[str, str], list[Entry]]]) -> None:
         """Accept all of it. An entry already there (same stream, time, line and metadata) is not kept twice.
 
-        Raises TooManyStreams and OSError, both before anything is accepted.
+        Raises TooManyStreamsError and OSError, both before anything is accepted.
         """
         new = {frozenset(labels.items()) for labels, _ in streams} - self._streams.keys()
         if len(self._streams) + len(new) > MOST_STREAMS:
-            raise TooManyStreams
+            raise TooManyStreamsError
         self._write(streams)
         for labels, entries in streams:
             added = self._add(labels, entries)

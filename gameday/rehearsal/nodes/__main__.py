@@ -16,12 +16,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from gameday.rehearsal.apiclient import ApiClient, ApiError, Kubeconfig, KubeconfigError
+from gameday.errors import TlsFolderError
 from gameday.rehearsal.nodes import kubelet_server, server
-from gameday.rehearsal.nodes.kubelet_server import TlsFolderError, serving_tls
+from gameday.rehearsal.nodes.kubelet_server import serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
-from gameday.rehearsal.process import die_with_parent
+from kubesim.client import ApiClient, ApiError, Kubeconfig, KubeconfigError
+from kubesim.process import die_with_parent
 
 _MOST_NODES, _MOST_GPUS = 5000, 40
 

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from gameday.errors import HostError
 from gameday.faults.component_pods import Component, component_of
-from gameday.host.base import HostError
-from gameday.rehearsal.apiclient import Object
+from kubesim.client import Object
 
 _ROOT = "/sys/fs/cgroup"
 

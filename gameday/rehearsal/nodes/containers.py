@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from gameday.rehearsal.apiclient import Object
 from gameday.rehearsal.nodes.container_log import ContainerLog, PrintedLog, TrainingLog
 from gameday.rehearsal.nodes.sandbox import Sandbox
+from kubesim.client import Object
 
 AGENT_IMAGE = "ghcr.io/gpu-gameday/agent"
 AGENT_MODULE = "gameday.agent"
@@ -138,7 +138,7 @@ class SimulatedProcess:
 async def start_container(
     pod: Object, container: Object, sandbox: Sandbox, restarts: int, own_environment: dict[str, str]
 ) -> ContainerProcess:
-    """Raises ConfigError, and OSError where no process can be started."""
+    """Raises PodConfigError, and OSError where no process can be started."""
     if not container["image"].startswith(AGENT_IMAGE):
         return _simulated(pod, container)
     environment = sandbox.environment(

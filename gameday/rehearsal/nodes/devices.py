@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gameday.errors import PodRejectedError
 from gameday.host.cpus import parse_cpus
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
 
 RESOURCE = "nvidia.com/gpu"
-
-
-class AdmissionError(Exception):
-    """A kubelet refuses the pod: `reason` becomes the pod's status.reason."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,7 @@ class GpuDevices:
         return sorted(gpu for gpu, holder in self._holders.items() if holder.uid == uid)
 
     def allocate(self, wants: Sequence[tuple[GpuHolder, int]], exclusive_cpus: Mapping[str, int] | None = None) -> None:
-        """Give every container its GPUs, the lowest free ones, or none at all. Raises AdmissionError.
+        """Give every container its GPUs, the lowest free ones, or none at all. Raises PodRejectedError.
 
         `exclusive_cpus`: how many each container gets for itself, where the Topology Manager's policy is
         single-numa-node; None: its policy is none.
@@ -67,14 +59,14 @@ class GpuDevices:
             free = self._aligned(wants, exclusive_cpus, free)
         if total > len(usable):
             # The kubelet's own predicate (lifecycle/predicate.go): more than the node ever has.
-            raise AdmissionError(
+            raise PodRejectedError(
                 f"OutOf{RESOURCE}",
                 f"Node didn't have enough resource: {RESOURCE}, requested: {total}, "
                 f"used: {len(self._holders)}, capacity: {len(usable)}",
             )
         if total > len(free):
             # The device manager's refusal (cm/devicemanager): enough on paper, not enough free.
-            raise AdmissionError(
+            raise PodRejectedError(
                 "UnexpectedAdmissionError",
                 f"Allocate failed due to requested number of devices unavailable for {RESOURCE}. "
                 f"Requested: {total}, Available: {len(free)}, which is unexpected",
@@ -88,7 +80,7 @@ class GpuDevices:
     ) -> list[int]:
         """GPUs for one container after the other, each one's from one NUMA node, as in scope `container`.
 
-        Exclusive CPUs of other pods are not counted. Raises AdmissionError with the kubelet's words
+        Exclusive CPUs of other pods are not counted. Raises PodRejectedError with the kubelet's words
         (cm/topologymanager).
         """
         chosen: list[int] = []
@@ -100,7 +92,7 @@ class GpuDevices:
                     chosen += near[:number]
                     break
             else:
-                raise AdmissionError("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
+                raise PodRejectedError("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
         return chosen
 
     def release(self, uid: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gameday.host.base import HostError
+from gameday.errors import HostError
 from gameday.rehearsal.nodes.identity import DRIVER_VERSION
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, NODE_FILES, numa_node

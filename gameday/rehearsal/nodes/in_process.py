@@ -11,8 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from gameday.errors import HostError
 from gameday.faults.registry import fault_for
-from gameday.host.base import GpuSample, GpuUser, HostError, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.plan.models import FaultParameters
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.files import read_file, write_file

@@ -9,8 +9,6 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from gameday.rehearsal.apiclient import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, ApiError, Object
-from gameday.rehearsal.controllers.events import EventRecorder
 from gameday.rehearsal.nodes.components import Sandbox
 from gameday.rehearsal.nodes.containers import ContainerProcess
 from gameday.rehearsal.nodes.devices import GpuDevices, GpuHolder
@@ -19,6 +17,8 @@ from gameday.rehearsal.nodes.machine import KUBELET, Machine
 from gameday.rehearsal.nodes.node_object import Conditions, NodeFacts, labels, machine_status, node_object
 from gameday.rehearsal.nodes.numa import POLICY_ANNOTATION, SINGLE_NUMA_NODE
 from gameday.rehearsal.nodes.pod import PodRunner
+from kubesim.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, ApiError, Object
+from kubesim.controllers.events import EventRecorder
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from gameday.errors import TlsFolderError
 from gameday.rehearsal.nodes.container_log import ContainerLog, Line
 from gameday.rehearsal.nodes.pod_status import Container
 from gameday.rehearsal.nodes.virtual_nodes import VirtualNodes
@@ -24,10 +25,6 @@ API_SERVER = "kube-apiserver-kubelet-client"
 _NODES: web.AppKey[VirtualNodes] = web.AppKey("nodes", VirtualNodes)
 _CERTIFICATE, _KEY, _AUTHORITY = "kubelet.crt", "kubelet.key", "ca.crt"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class TlsFolderError(Exception):
-    """The folder has no usable serving certificate; the message says which file, and where such folders come from."""
 
 
 def serving_tls(folder: Path) -> ssl.SSLContext:

@@ -10,7 +10,7 @@ import runpy
 import signal
 import sys
 
-from gameday.rehearsal.process import die_with_parent
+from kubesim.process import die_with_parent
 
 if __name__ == "__main__":
     die_with_parent(signal.SIGKILL)

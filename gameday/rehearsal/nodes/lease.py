@@ -7,8 +7,8 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
-from gameday.rehearsal.apiclient import ApiClient, ApiError, Object
 from gameday.rehearsal.nodes.clock import now, rfc3339_micro
+from kubesim.client import ApiClient, ApiError, Object
 
 log = logging.getLogger(__name__)
 

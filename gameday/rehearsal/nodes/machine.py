@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from gameday.errors import HostError, MachineDownError
 from gameday.faults.component_pods import Component
-from gameday.host.base import GpuSample, GpuUser, HostError, LoadResult
+from gameday.host.base import GpuSample, GpuUser, LoadResult
 from gameday.rehearsal.nodes.components import Components
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.gpus import (
@@ -75,10 +76,6 @@ class Work(Protocol):
     def steer(self, utilization: float) -> None: ...
 
     def stop(self) -> None: ...
-
-
-class MachineDown(HostError):
-    """The machine is off or booting."""
 
 
 class Machine:
@@ -386,7 +383,7 @@ class Machine:
             self.fleet.set_burst_load(cell, 0.0)
             self.gpu_processes.get(gpu, {}).pop(pid, None)
         if not self.powered or self.boot_id != boot_id:
-            raise MachineDown(f"{self.name} went down while GPU {gpu} was under load")
+            raise MachineDownError(f"{self.name} went down while GPU {gpu} was under load")
         if not self.gpu_serves(gpu):
             return LoadResult(gpu=gpu, gemm_tflops=None, memory_bandwidth_gbs=None, detail="GPU was lost under load")
         return LoadResult(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gameday.rehearsal.apiclient import Object
 from gameday.rehearsal.nodes.clock import now, rfc3339
 from gameday.rehearsal.nodes.devices import RESOURCE
 from gameday.rehearsal.nodes.gpus import FB_TOTAL_MIB
 from gameday.rehearsal.nodes.identity import CUDA_VERSION, DRIVER_VERSION, KERNEL_VERSION, PRODUCT_LABEL, machine_id
+from kubesim.client import Object
 
 INSTANCE_TYPE_LABEL, INSTANCE_TYPE = "node.kubernetes.io/instance-type", "virtual-hgx-h100"
 OPT_IN_LABEL = "gameday.dev/opt-in"

@@ -6,7 +6,7 @@ first threads before the second ones. Distances are ACPI's for two sockets.
 
 from __future__ import annotations
 
-from gameday.rehearsal.apiclient import Object
+from kubesim.client import Object
 
 POLICY_ANNOTATION = "virtual-node.gameday.dev/topology-manager-policy"
 """On a Node: the virtual kubelet's topologyManagerPolicy. A real one has it from its configuration. With

@@ -13,15 +13,16 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from gameday.errors import PodConfigError, PodRejectedError
 from gameday.faults.component_pods import Component
-from gameday.rehearsal.apiclient import STRATEGIC_MERGE_PATCH, ApiError, Object
 from gameday.rehearsal.nodes.clock import now, parse
 from gameday.rehearsal.nodes.containers import start_container
-from gameday.rehearsal.nodes.devices import RESOURCE, AdmissionError, GpuHolder
+from gameday.rehearsal.nodes.devices import RESOURCE, GpuHolder
 from gameday.rehearsal.nodes.numa import exclusive_cpus
 from gameday.rehearsal.nodes.pod_status import Container, PodState
 from gameday.rehearsal.nodes.probes import follow_readiness
-from gameday.rehearsal.nodes.sandbox import ConfigError, Sandbox
+from gameday.rehearsal.nodes.sandbox import Sandbox
+from kubesim.client import STRATEGIC_MERGE_PATCH, ApiError, Object
 
 if TYPE_CHECKING:
     from gameday.rehearsal.nodes.kubelet import Kubelet
@@ -147,7 +148,7 @@ class PodRunner:
         try:
             aligned = exclusive_cpus(self.pod["spec"]) if self._kubelet.aligns else None
             self._kubelet.devices.allocate(self._wanted_gpus(), aligned)
-        except AdmissionError as error:
+        except PodRejectedError as error:
             self._kubelet.events.record(self.pod, "Pod", "v1", error.reason, error.message, "Warning")
             self.state.final = ("Failed", error.reason, f"Pod was rejected: {error.message}")
             return
@@ -271,7 +272,7 @@ class PodRunner:
                 container.restarts,
                 self._kubelet.environment | self._kubelet.devices_environment(self.uid, container.name),
             )
-        except (ConfigError, OSError) as error:
+        except (PodConfigError, OSError) as error:
             container.waiting = ("CreateContainerConfigError", str(error))
             self._say()
             await self._stopping.wait()

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from gameday.rehearsal.apiclient import Object
 from gameday.rehearsal.nodes.clock import now, rfc3339
 from gameday.rehearsal.nodes.container_log import ContainerLog
 from gameday.rehearsal.nodes.containers import ContainerProcess
+from kubesim.client import Object
 
 _READY_TO_START = "PodReadyToStartContainers"
 

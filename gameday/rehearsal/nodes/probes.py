@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import aiohttp
 
-from gameday.rehearsal.apiclient import Object
 from gameday.rehearsal.nodes.sandbox import Sandbox
+from kubesim.client import Object
 
 _PERIOD_S, _TIMEOUT_S = 10.0, 1.0  # the API's defaults (core/v1 Probe)
 

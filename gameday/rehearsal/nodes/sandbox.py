@@ -12,16 +12,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from gameday.rehearsal.apiclient import Object
+from gameday.errors import PodConfigError
+from kubesim.client import Object
 
 TERMINATION_MESSAGE_BYTES = 4096  # kubecontainer.MaxContainerTerminationMessageLength
 _FALLBACK_BYTES, _FALLBACK_LINES = 2048, 80  # MaxContainerTerminationMessageLogLength, …LogLines
 # What could make the container's own process load foreign code; a container image would shut it in, we cannot.
 _WITHHELD = ("LD_", "PYTHON")
-
-
-class ConfigError(Exception):
-    """The container's configuration needs something a virtual node does not have; the message says what."""
 
 
 class Sandbox:
@@ -49,7 +46,7 @@ class Sandbox:
         return found if found.is_relative_to(self.root.resolve()) else None
 
     def environment(self, container: Object, own: dict[str, str]) -> dict[str, str]:
-        """The container's environment and ours on top. Raises ConfigError for what only a cluster can resolve."""
+        """The container's environment and ours on top. Raises PodConfigError for what only a cluster can resolve."""
         variables = {}
         for variable in container.get("env") or ():
             name = variable["name"]
@@ -72,7 +69,7 @@ class Sandbox:
             "status.hostIP": "127.0.0.1",
         }
         if path not in fields:
-            raise ConfigError(
+            raise PodConfigError(
                 f"container {container['name']}, variable {variable['name']}: a virtual node resolves only "
                 f"fieldRef {', '.join(sorted(map(str, fields)))}"
             )

@@ -9,11 +9,12 @@ from contextlib import aclosing, suppress
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gameday.host.base import HostError, WorkOrder
+from gameday.errors import HostError, MachineDownError
+from gameday.host.base import WorkOrder
 from gameday.rehearsal.nodes import node_exporter
 from gameday.rehearsal.nodes.exposition import CONTENT_TYPE
 from gameday.rehearsal.nodes.files import read_file, write_file
-from gameday.rehearsal.nodes.machine import Machine, MachineDown
+from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.programs.run import run_program
 from gameday.rehearsal.nodes.snapshot import snapshot
 from gameday.rehearsal.nodes.virtual_nodes import VirtualNodes
@@ -85,7 +86,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The host protocol's errors: {"error": what and why}."""
     try:
         return await handler(request)
-    except MachineDown as error:
+    except MachineDownError as error:
         return web.json_response({"error": str(error)}, status=503)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
@@ -96,7 +97,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _machine(request: web.Request) -> Machine:
-    """Raises MachineDown while the node is off, HTTPNotFound for no such node."""
+    """Raises MachineDownError while the node is off, HTTPNotFound for no such node."""
     name = request.match_info["node"]
     machine = request.app[NODES].machines.get(name)
     if machine is None:
@@ -105,7 +106,7 @@ def _machine(request: web.Request) -> Machine:
             content_type="application/json",
         )
     if not machine.powered:
-        raise MachineDown(f"{name} is down: it reboots")
+        raise MachineDownError(f"{name} is down: it reboots")
     return machine
 
 

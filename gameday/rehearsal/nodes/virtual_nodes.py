@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gameday.rehearsal.apiclient import ApiClient, ApiError, Object, Reflector
-from gameday.rehearsal.controllers.events import EventRecorder
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.devices import GpuHolder
 from gameday.rehearsal.nodes.exposition import Exposition
@@ -23,6 +21,8 @@ from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.node_object import INSTANCE_TYPE, INSTANCE_TYPE_LABEL, NodeFacts
 from gameday.rehearsal.nodes.pod import PodRunner
+from kubesim.client import ApiClient, ApiError, Object, Reflector
+from kubesim.controllers.events import EventRecorder
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 
-from gameday.host.base import Burn, CopyToGpu, HoldMemory, HostError, WorkOrder, WorkReport
+from gameday.errors import HostError
+from gameday.host.base import Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
 from gameday.host.cpus import parse_cpus
 from gameday.host.work import UNWATCHED_FOR_S
 from gameday.rehearsal.nodes.gpus import FAR_SHARE, NEAR_GBS

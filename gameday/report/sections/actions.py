@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from gameday.report.notes import Action
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 ORDER = 108
 TITLE = "Actions"

@@ -7,8 +7,8 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.history.events import KubernetesEventSeen
-from gameday.report.run import Run
-from gameday.report.words import without_secrets
+from gameday.report.formatting import without_secrets
+from gameday.report.run_folder import Run
 
 ORDER = 125
 TITLE = "Appendix: kernel log and Kubernetes events"

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from gameday.checks.facts import seconds_text, some
-from gameday.checks.residue import NODE_LIFECYCLE_DOMAIN, snapshot
+from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN, snapshot
 from gameday.history.events import (
     AlertSeen,
     AllocatableSeen,
@@ -21,7 +21,7 @@ from gameday.history.events import (
     TaintSeen,
     WorkloadSeen,
 )
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 ORDER = 85
 TITLE = "Blast radius"

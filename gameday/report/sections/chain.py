@@ -7,8 +7,9 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.checks.facts import injected, target_nodes
-from gameday.history.events import AlertSeen, Hop, HopSeen, Step, StepStarted, TaintSeen
-from gameday.report.run import Run
+from gameday.history.events import AlertSeen, HopSeen, StepStarted, TaintSeen
+from gameday.report.run_folder import Run
+from gameday.values.results import Hop, Step
 
 ORDER = 50
 TITLE = "Detection chain"

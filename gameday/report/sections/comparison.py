@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from gameday.checks.verdict import Status
 from gameday.report.compare import FEWEST_RUNS, LEAST_S, OVER_PEAK, Trend, trends
 from gameday.report.numbers import numbers, summarise
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 from gameday.report.summary import Summary
 
 ORDER = 105

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from gameday.history.events import ApiCost, IntentRecorded, OwnCost
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 ORDER = 110
 TITLE = "Probe effect: our own cost"

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from gameday.checks.verdict import Verdict
 from gameday.history.events import DetectorConsulted
 from gameday.report.narration import narrate
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 ORDER = 30
 TITLE = "Expectations"

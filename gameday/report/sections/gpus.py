@@ -19,7 +19,7 @@ from gameday.history.events import (
     TaintSeen,
 )
 from gameday.report.charts import BUCKETS, Drawing, Marker, Scene, buckets_for, dodge, lines, strips
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 from gameday.report.samples import (
     FEWEST_BEFORE,
     NodeSamples,

@@ -12,15 +12,15 @@ from gameday.checks.outcome import Outcome
 from gameday.history.events import (
     ApprovalAnswered,
     ApprovalAsked,
-    Cleanliness,
     GuardChecked,
     Refused,
     RunStarted,
     SteadyStateChecked,
     StepStarted,
 )
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 from gameday.report.summary import Noticed, Summary
+from gameday.values.results import Cleanliness
 
 ORDER = 87
 TITLE = "Safety log"

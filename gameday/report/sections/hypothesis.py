@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from gameday.history.events import FaultInjected, RecoveryDisturbed
 from gameday.plan.purpose import Purpose
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 ORDER = 20
 TITLE = "Purpose, hypothesis and fault"

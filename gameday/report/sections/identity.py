@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.history.events import RunEnded, RunStarted, TargetsChosen
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 ORDER = 10
 TITLE = "Identity"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 ORDER = 107
 TITLE = "Learning"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gameday.checks.facts import target_nodes
 from gameday.history.events import AllocatableSeen, ConditionSeen, NodeSeen
 from gameday.report.charts import Drawing, counts, dodge
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 from gameday.report.sections.gpus import MOST_NODES, Moment, moments_of, scene_of
 
 ORDER = 72

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from gameday.checks.facts import target_nodes
-from gameday.checks.residue import differences, snapshot
-from gameday.history.events import NodeSnapshot, TaintSeen
-from gameday.report.run import Run
+from gameday.checks.node_diff import differences, snapshot
+from gameday.history.events import TaintSeen
+from gameday.report.run_folder import Run
+from gameday.values.nodes import NodeSnapshot
 
 ORDER = 80
 TITLE = "Taints and node state"

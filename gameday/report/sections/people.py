@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text
 from gameday.history.events import AlertSeen
 from gameday.report.notes import Acknowledged, HumanEvent, People, Runbook
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 ORDER = 102
 TITLE = "People"

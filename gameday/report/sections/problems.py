@@ -7,8 +7,8 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.history.events import Problem
-from gameday.report.run import Run
-from gameday.report.words import without_secrets
+from gameday.report.formatting import without_secrets
+from gameday.report.run_folder import Run
 
 ORDER = 130
 TITLE = "Problems and gaps"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from gameday.history.events import QaChecked
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 ORDER = 100
 TITLE = "Node QA"

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from gameday.history.events import FrameRead, TargetsChosen
 from gameday.history.frames import SCHEMAS
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 
 ORDER = 120
 TITLE = "Reproduce"

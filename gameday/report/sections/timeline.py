@@ -9,19 +9,12 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from gameday.history.events import (
-    FaultInjected,
-    QaChecked,
-    Record,
-    Step,
-    StepEnded,
-    StepOutcome,
-    StepStarted,
-)
+from gameday.history.events import FaultInjected, QaChecked, Record, StepEnded, StepStarted
+from gameday.report.formatting import without_secrets
 from gameday.report.lanes import Lanes, signals
 from gameday.report.narration import narrate
-from gameday.report.run import Run
-from gameday.report.words import without_secrets
+from gameday.report.run_folder import Run
+from gameday.values.results import Step, StepOutcome
 
 ORDER = 60
 TITLE = "Timeline"

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from gameday.history.events import Cleanliness, FaultInjected, FaultUndone, IntentRecorded, Record
-from gameday.report.run import Run
+from gameday.history.events import FaultInjected, FaultUndone, IntentRecorded, Record
+from gameday.report.run_folder import Run
+from gameday.values.results import Cleanliness
 
 ORDER = 90
 TITLE = "Undo proof"

@@ -11,7 +11,7 @@ from gameday.history.events import FaultInjected, RunStarted
 from gameday.report.compare import Trend, trends
 from gameday.report.lanes import Lanes, story
 from gameday.report.numbers import NOTICES, SINCE, noticed, notices, numbers
-from gameday.report.run import Run
+from gameday.report.run_folder import Run
 from gameday.report.summary import Noticed, Number
 
 ORDER = 0

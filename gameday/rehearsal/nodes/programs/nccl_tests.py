@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from gameday.host.base import HostError
+from gameday.errors import HostError
 from gameday.rehearsal.nodes.identity import MODEL
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.nccl import all_reduce

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePosixPath
 
-from gameday.host.base import HostError, ProgramResult
-from gameday.rehearsal.nodes.machine import Machine, MachineDown
+from gameday.errors import HostError, MachineDownError
+from gameday.host.base import ProgramResult
+from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.programs.base import Printed, Refused
 from gameday.rehearsal.nodes.programs.coreutils import rm, test
 from gameday.rehearsal.nodes.programs.crictl import crictl
@@ -51,7 +52,7 @@ async def run_program(machine: Machine, argv: list[str], timeout_s: float) -> Pr
     except TimeoutError:
         raise HostError(f"{' '.join(argv)[:200]!r} did not end within {timeout_s:g} s and was killed") from None
     if not machine.powered or machine.boot_id != boot_id:
-        raise MachineDown(f"{machine.name} went down while {name} ran")
+        raise MachineDownError(f"{machine.name} went down while {name} ran")
     return ProgramResult(
         argv=tuple(argv), exit_status=printed.exit_status, stdout=printed.stdout, stderr=printed.stderr
     )

@@ -1,0 +1,147 @@
+"""What alerts, taints, conditions, labels, Events, cordons and GPU counts have in common: they arrive in time, and go
+in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gameday.checks.facts import (
+    CLOCK_TOLERANCE_S,
+    absence,
+    at_most,
+    bounded,
+    injected,
+    remediation_end,
+    seconds_text,
+    stopped_because,
+)
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import Record
+from gameday.history.journal import History
+from gameday.values.results import Step
+
+
+@dataclass(frozen=True)
+class Sighting:
+    record: Record
+    at: datetime
+    amiss: str = ""
+    """Why it is not what was expected, as the verdict says it; empty where it is."""
+
+
+@dataclass(frozen=True)
+class Going:
+    """How a verdict words what goes."""
+
+    never_came: str = "it was not seen coming"
+    went: str = "went"
+    absent: str = "it went"
+
+
+def as_expected(seen: Sequence[Sighting]) -> list[Sighting]:
+    return [one for one in seen if not one.amiss]
+
+
+def since_fault(history: History, node: str | None, seen: Sequence[Sighting]) -> list[Sighting]:
+    """Without what was there before the fault went in, by whatever clock dated it."""
+    fault = injected(history, node)
+    begin = fault[1].written_at - timedelta(seconds=CLOCK_TOLERANCE_S) if fault else None
+    return [one for one in seen if begin and one.at >= begin]
+
+
+def arrives(
+    history: History,
+    node: str | None,
+    check: str,
+    expectation: str,
+    within: timedelta,
+    sightings: Sequence[Sighting],
+    *,
+    awaited_by: Step = Step.VERIFY_TAINT,
+    absent: str = "it was seen",
+) -> Verdict:
+    """Whether the first that is as expected came within the bound; what is not tells what came in its place.
+
+    `absent` completes what `awaited_by`, the step that would have seen it, says where it did not come.
+    """
+    fault = injected(history, node)
+    seen, instead = as_expected(sightings), [one for one in sightings if one.amiss]
+    status, why, seconds = Status.UNKNOWN, "", None
+    if fault is None:
+        why = f"not reached: {stopped_because(history)}"
+    elif seen:
+        status, seconds, why = bounded(fault[1].written_at, seen[0].at, within)
+    elif instead:
+        status, why = Status.BROKEN, instead[0].amiss
+    else:
+        status, why = absence(history, awaited_by, absent)
+    records = [*(one.record for one in (*seen, *instead)[:1]), *([fault[0]] if fault else [])]
+    return _verdict(node, check, expectation, within, status, seconds, why, records)
+
+
+def goes(
+    history: History,
+    node: str | None,
+    check: str,
+    expectation: str,
+    within: timedelta,
+    came: Sequence[Sighting],
+    gone: Sequence[Sighting],
+) -> Verdict:
+    """Whether it went for good within the bound after remediation; a sighting that a later one takes back is no end."""
+    ended = next((one for one in gone if came and one.at >= came[-1].at), None)
+    return ends(history, node, check, expectation, within, ended, came=bool(came))
+
+
+def ends(
+    history: History,
+    node: str | None,
+    check: str,
+    expectation: str,
+    within: timedelta,
+    ended: Sighting | None,
+    *,
+    came: bool,
+    still: str = "",
+    words: Going = Going(),
+) -> Verdict:
+    """Whether what came ended within the bound after remediation; `still` says what of it did not end."""
+    start = remediation_end(history, node)
+    status, why, seconds = Status.UNKNOWN, "", None
+    if not came:
+        why = f"not reached: {words.never_came}"
+    elif start is None:
+        why = f"not reached: {stopped_because(history)}"
+    elif ended and not still:
+        status, seconds, why = bounded(start.at, max(ended.at, start.at), within)
+        why = f"{words.went} before remediation had ended" if ended.at < start.at else why
+    else:
+        status, why = absence(history, Step.RECOVER, words.absent)
+        why = f"{still}: {why}" if still else why
+    records = [*([ended.record] if ended else []), *([start] if start else [])]
+    return _verdict(node, check, expectation, within, status, seconds, why, records)
+
+
+def _verdict(
+    node: str | None,
+    check: str,
+    expectation: str,
+    within: timedelta,
+    status: Status,
+    seconds: float | None,
+    why: str,
+    records: Sequence[Record],
+) -> Verdict:
+    return Verdict(
+        check=check,
+        expectation=expectation,
+        bound=at_most(within),
+        measured="" if seconds is None else seconds_text(seconds),
+        status=status,
+        why=why,
+        seconds=seconds,
+        evidence=tuple(record.seq for record in records),
+        node=node,
+    )

@@ -1,0 +1,108 @@
+"""What of a node is not as it was before the run, and what of that the run is to blame for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gameday.history.events import IntentRecorded, NodeSeen, Refused
+from gameday.history.journal import History
+from gameday.values.nodes import NodeSnapshot
+
+OUR_DOMAIN = "gameday.dev/"
+GFD_TIMESTAMP_LABEL = "nvidia.com/gfd.timestamp"
+"""GPU feature discovery writes the time of its own start here (NVIDIA/k8s-device-plugin, internal/lm): after a reboot,
+or a restart of its pod, another one, and nothing of the node is another for it."""
+NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
+"""Taints of the node lifecycle controller: they come and go by themselves with the node's conditions."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as it was. `ours`: a person must undo it, since the run or what it provoked left it."""
+
+    node: str
+    what: str
+    before: str
+    after: str
+    ours: bool
+
+    def __str__(self) -> str:
+        return f"{self.what} on {self.node} was {_short(self.before)} and is {_short(self.after)}"
+
+
+def _short(value: str) -> str:
+    return value if 0 < len(value) <= 80 else f"{value[:80]}…" if value else "absent"
+
+
+def snapshot(history: History, node: str | None, phase: str) -> NodeSnapshot | None:
+    """The first 'before', or the last 'during' or 'after' snapshot of the node."""
+    seen = [event.snapshot for _, event in history.about(NodeSeen, node) if event.phase == phase]
+    if not seen:
+        return None
+    return seen[0] if phase == "before" else seen[-1]
+
+
+def differences(before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
+    """Taints, labels, our annotations and cordon. A new boot id, resource version or start of GPU feature discovery is
+    no residue."""
+    found = []
+    for taint in sorted(set(before.taints) ^ set(after.taints), key=str):
+        added = taint in after.taints
+        ours = added and not taint.key.startswith(NODE_LIFECYCLE_DOMAIN)
+        found.append(
+            Difference(
+                before.node, f"taint {taint.key}", "" if added else str(taint), str(taint) if added else "", ours
+            )
+        )
+    if before.unschedulable != after.unschedulable:
+        words = {True: "cordoned", False: "schedulable"}
+        found.append(
+            Difference(
+                before.node,
+                "scheduling",
+                words[before.unschedulable],
+                words[after.unschedulable],
+                ours=after.unschedulable,
+            )
+        )
+    return (
+        found
+        + _maps(before.node, "label", before.labels, after.labels)
+        + _maps(before.node, "annotation", _ours(before.annotations), _ours(after.annotations))
+    )
+
+
+def _ours(annotations: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if key.startswith(OUR_DOMAIN)}
+
+
+def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -> list[Difference]:
+    """What was there before and is gone or another is somebody's own doing, like an opt-in that was taken back."""
+    return [
+        Difference(
+            node,
+            f"{kind} {key}",
+            before.get(key, ""),
+            after.get(key, ""),
+            ours=key.startswith(OUR_DOMAIN) and key not in before,
+        )
+        for key in sorted((before.keys() | after.keys()) - {GFD_TIMESTAMP_LABEL})
+        if before.get(key) != after.get(key)
+    ]
+
+
+_TOUCHES_NODES = ("restore-node", "take-out-fault")
+"""Undos of the acts after which a node's state is ours to answer for: recorded before the first fault goes in."""
+
+
+def left_over(history: History) -> list[Difference]:
+    """What the run must answer for, over every node seen both before and after; nothing before it let anything in."""
+    if history.last(Refused) and not any(intent.undo in _TOUCHES_NODES for intent in history.of(IntentRecorded)):
+        return []
+    nodes = dict.fromkeys(event.snapshot.node for event in history.of(NodeSeen))
+    found: list[Difference] = []
+    for node in nodes:
+        before, after = snapshot(history, node, "before"), snapshot(history, node, "after")
+        if before and after:
+            found += [difference for difference in differences(before, after) if difference.ours]
+    return found

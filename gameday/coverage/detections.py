@@ -1,0 +1,196 @@
+"""Where each signal was first seen on one target, or why that cannot be told: out of a run's history and frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gameday.checks.facts import absence, some, stopped_because
+from gameday.checks.verdict import Status
+from gameday.coverage.metric_departure import first_move, measured
+from gameday.detectors.signals import Signal
+from gameday.history.events import (
+    AlertSeen,
+    AllocatableSeen,
+    CanaryMeasured,
+    ConditionSeen,
+    FaultInjected,
+    FaultUndone,
+    HopSeen,
+    KubernetesEventSeen,
+    NodeSeen,
+    Problem,
+    StepStarted,
+    TaintSeen,
+)
+from gameday.plan.models import Plan
+from gameday.report.run_folder import Run
+from gameday.values.results import Hop, Step
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """`at` None: not seen. `why` says then why that proves nothing; empty where it does."""
+
+    at: datetime | None
+    what: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Window:
+    """One target from the fault going in to its coming out; what comes later is the repair's doing."""
+
+    run: Run
+    node: str
+    fault: FaultInjected
+    end: datetime
+
+    def holds(self, at: datetime) -> bool:
+        return self.fault.written_at <= at <= self.end
+
+
+def window_of(run: Run, fault: FaultInjected) -> Window:
+    """Until the recover step, which begins by taking the fault out; without one, until the fault was out."""
+    intents = {one.intent for _, one in run.history.about(FaultInjected, fault.target.node)}
+    undone = [record.at for record, event in run.history.with_times(FaultUndone) if event.intent in intents]
+    recovers = [record.at for record, event in run.history.with_times(StepStarted) if event.step is Step.RECOVER]
+    ends = [*recovers[:1], *undone[-1:]]
+    return Window(run, fault.target.node, fault, min(ends, default=run.history.records[-1].at))
+
+
+def sighting(signal: Signal, window: Window) -> Sighting:
+    """When and as what the signal was first seen; else whether its absence means anything."""
+    seen = sorted(_LOOK[signal](window), key=lambda one: one[0])
+    if seen:
+        at, what = seen[0]
+        return Sighting(at, what)
+    return Sighting(None, why=_blind(signal, window))
+
+
+Seen = Iterator[tuple[datetime, str]]
+
+
+def _log(window: Window) -> Seen:
+    for _, hop in window.run.history.about(HopSeen, window.node):
+        if hop.hop is Hop.IN_LOG_STORE:
+            yield hop.at, "the kernel-log line in the log store"
+
+
+def _metric(window: Window) -> Seen:
+    """The expression of an expected rule, dated by Prometheus; and the first series that left its baseline."""
+    for _, hop in window.run.history.about(HopSeen, window.node):
+        if hop.hop is Hop.SAMPLED:
+            yield hop.at, hop.source
+    move = first_move(window.run.metrics_of(window.node), window.fault.written_at, window.end)
+    if move:
+        yield move.at, str(move)
+
+
+def _alert(window: Window) -> Seen:
+    for _, seen in window.run.history.about(AlertSeen, window.node):
+        fires = seen.state == "firing" and not seen.at_baseline
+        if fires and (seen.expected or window.holds(seen.at)):
+            yield seen.at, seen.alert if seen.expected else f"{seen.alert}, which the plan does not name"
+
+
+def _condition(window: Window) -> Seen:
+    for _, seen in window.run.history.about(ConditionSeen, window.node):
+        if window.holds(seen.at):
+            yield seen.at, f"{seen.condition}={seen.status or 'gone'}" + (f" ({seen.reason})" if seen.reason else "")
+
+
+def _taint(window: Window) -> Seen:
+    for _, seen in window.run.history.about(TaintSeen, window.node):
+        if seen.present and window.holds(seen.at):
+            yield seen.at, str(seen.taint)
+    looks = window.run.history.about(NodeSeen, window.node)
+    before = any(event.snapshot.unschedulable for _, event in looks if event.phase == "before")
+    for record, event in looks:
+        cordoned = event.snapshot.unschedulable and not before
+        if cordoned and event.phase == "during" and window.holds(record.at):
+            yield record.at, "cordoned, at the latest"
+
+
+def _event(window: Window) -> Seen:
+    """Most Events tell whole seconds only: within the one they tell, the instant our watch showed them is the bound."""
+    injected, second = window.fault.written_at, timedelta(seconds=1)
+    for record, seen in window.run.history.about(KubernetesEventSeen, window.node):
+        if injected.replace(microsecond=0) <= seen.at <= window.end:
+            latest = seen.at if seen.at.microsecond else min(seen.at + second, max(record.at, seen.at))
+            yield max(latest, injected), f"{seen.reason} of {seen.source}"
+
+
+def _allocatable(window: Window) -> Seen:
+    for _, seen in window.run.history.about(AllocatableSeen, window.node):
+        fell = (seen.gpus or 0) < (seen.before or 0)
+        if fell and window.holds(seen.at):
+            yield seen.at, f"{seen.before} → {0 if seen.gpus is None else seen.gpus} GPUs"
+
+
+def canary_tells(plan: Plan) -> bool:
+    """Whether the plan expects its canary to feel the fault; the other bounds say that it must not."""
+    canary = plan.expect.canary
+    return canary is not None and (canary.falls_below is not None or canary.rises_above is not None)
+
+
+def _canary(window: Window) -> Seen:
+    """A value beyond the plan's own bound, on the side that means that the canary felt the fault."""
+    plan = window.run.plan
+    base = {e.measure: e.value for e in _canaries(window) if e.phase == "before"}
+    for seen in _canaries(window):
+        before = base.get(seen.measure)
+        if plan is None or plan.expect.canary is None or before is None:
+            continue
+        if seen.phase != "during" or seen.value is None:
+            continue
+        if plan.expect.canary.during(seen.value, before) is canary_tells(plan):
+            yield seen.at, f"{seen.measure} {before:.3g} → {seen.value:.3g} {seen.unit}"
+
+
+def _canaries(window: Window) -> list[CanaryMeasured]:
+    return [event for _, event in window.run.history.about(CanaryMeasured, window.node)]
+
+
+_LOOK: dict[Signal, Callable[[Window], Seen]] = {
+    Signal.LOG: _log,
+    Signal.METRIC: _metric,
+    Signal.ALERT: _alert,
+    Signal.CONDITION: _condition,
+    Signal.TAINT: _taint,
+    Signal.EVENT: _event,
+    Signal.ALLOCATABLE: _allocatable,
+    Signal.CANARY: _canary,
+}
+_WATCHED_UNTIL = {Signal.LOG: Step.AWAIT_ALERT, Signal.ALERT: Step.AWAIT_ALERT, Signal.METRIC: Step.AWAIT_ALERT}
+"""The step that must have ended for an absence to mean something; VERIFY_TAINT for what the watch of the node tells."""
+
+
+def _blind(signal: Signal, window: Window) -> str:
+    """Why it proves nothing that the signal was not seen; empty where it does."""
+    run, step = window.run, _WATCHED_UNTIL.get(signal, Step.VERIFY_TAINT)
+    if signal is Signal.METRIC and not measured(run.metrics_of(window.node), window.fault.written_at):
+        return "no series of the node has samples enough from before the fault"
+    if signal is Signal.METRIC and run.plan and not run.plan.expect.alerts:
+        return "the series that were kept stood still, and the plan names no rule whose expression could tell of others"
+    if signal is Signal.LOG and (blind := _problem(run, "log store")):
+        return blind
+    if signal is Signal.CANARY:
+        return _canary_blind(window)
+    status, why = absence(run.history, step, f"the {signal} signal")
+    return why if status is Status.UNKNOWN else ""
+
+
+def _problem(run: Run, about: str) -> str:
+    return next((problem.what for problem in run.history.of(Problem) if about in problem.what), "")
+
+
+def _canary_blind(window: Window) -> str:
+    canaries = _canaries(window)
+    if not canaries:
+        return "no canary was run"
+    unmeasured = [c.detail or f"{c.measure} has no value {c.phase} the fault" for c in canaries if c.value is None]
+    if unmeasured:
+        return some(unmeasured)
+    return "" if {c.phase for c in canaries} >= {"before", "during"} else stopped_because(window.run.history)

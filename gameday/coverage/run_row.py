@@ -1,0 +1,125 @@
+"""The row of the coverage matrix that a run leaves beside its history when it ends.
+
+A row is judged out of the whole history, which for 500 nodes takes seconds and
+a hundred megabytes; a page over a season's fifty runs reads fifty small files.
+A run that was killed left none: the first page that meets it leaves what it judged.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from gameday.checks.outcome import RunResult
+from gameday.coverage.matrix import Matrix, matrix_of
+from gameday.report.numbers import summarise
+from gameday.report.render import Rendered, render
+from gameday.report.run_folder import cycles_left_alone, load_run
+from gameday.report.summary import Summary, read_summary
+
+ROW_FILE = "coverage-row.json"
+KEPT_FILE = "judged.json"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """`row` is a matrix of one; of none where the run's plan cannot be read. `summary` is None for a history that does
+    not say which run it is."""
+
+    summary: Summary | None
+    result: RunResult
+    row: Matrix
+
+
+class _Kept(BaseModel):
+    """What a page judged of a run that had left nothing, for the pages after it.
+
+    `of` is what it was judged from, `by` the code that did it.
+    """
+
+    of: tuple[tuple[str, int, int], ...]
+    by: str
+    summary: Summary
+    row: Matrix
+
+
+def render_run(folder: Path, rendered_at: datetime) -> Rendered:
+    """Render a run's report and leave its row, with its gaps, as a matrix of one; raises what `render` does.
+
+    A row that cannot be judged is left out: the report is written by then, and
+    whoever wants the row judges it then and hears of the trouble.
+    """
+    rendered, path = render(folder, rendered_at), folder / ROW_FILE
+    (folder / KEPT_FILE).unlink(missing_ok=True)
+    try:
+        row = matrix_of([rendered.run])
+    except Exception:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_text(row.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return rendered
+
+
+def judged(folder: Path) -> Judged | None:
+    """What a run left of itself; judged from its history where it left nothing that can be read. None without one."""
+    summary, row = read_summary(folder), _read_row(folder)
+    if not (summary and row) and (kept := _read_kept(folder)):
+        summary, row = kept.summary, kept.row
+    if summary and row:
+        result = RunResult(
+            outcome=summary.outcome, cleanliness=summary.cleanliness, exit_code=summary.exit_code, why=summary.why
+        )
+        return Judged(summary, result, row)
+    return _judge(folder) if (folder / "history.jsonl").is_file() else None
+
+
+@cycles_left_alone()
+def _judge(folder: Path) -> Judged:
+    """Kept for the next page where the folder can be written: of 500 nodes it takes most of a second."""
+    of = _state(folder)  # before it is read: what a living run adds meanwhile is judged by the next page
+    run = load_run(folder)
+    made = Judged(summarise(run), run.result, matrix_of([run]))
+    if made.summary:
+        with suppress(OSError):
+            kept = _Kept(of=of, by=_code(), summary=made.summary, row=made.row)
+            (folder / KEPT_FILE).write_text(kept.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return made
+
+
+def _read_kept(folder: Path) -> _Kept | None:
+    """None, too, where the run's files are no longer what was judged (a reaper added to them), or other code did it."""
+    try:
+        kept = _Kept.model_validate_json((folder / KEPT_FILE).read_bytes())
+        return kept if (kept.of, kept.by) == (_state(folder), _code()) else None
+    except (OSError, ValidationError):
+        return None
+
+
+def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and time of change (ns) of the files a run is judged by."""
+    paths = [folder / "plan.json", folder / "history.jsonl", *sorted((folder / "frames").glob("*.parquet"))]
+    found = [(path.name, path.stat()) for path in paths if path.is_file()]
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+
+
+@cache
+def _code() -> str:
+    """SHA-256 of this package's sources: a check that was changed judges anew, also between two releases."""
+    package = Path(__file__).parents[1]
+    found = sha256()
+    for source in sorted(package.rglob("*.py")):
+        found.update(str(source.relative_to(package)).encode() + source.read_bytes())
+    return found.hexdigest()
+
+
+def _read_row(folder: Path) -> Matrix | None:
+    try:
+        return Matrix.model_validate_json((folder / ROW_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,222 @@
+"""Turn pydantic's errors about a document into problems: the line, the value, what is wrong and what was meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from gameday.documents.fields import ALERT_NAME, LABEL_KEY, LABEL_VALUE, NODE_NAME, PLAN_NAME, TIME_OF_DAY
+from gameday.documents.problems import dotted
+from gameday.documents.source import Path, Source
+from gameday.errors import DocumentProblem
+from gameday.text import shown
+
+_EXPECTED = {
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping of keys to values",
+    "model_type": "must be a mapping of keys to values",
+    "model_attributes_type": "must be a mapping of keys to values",
+}
+_PATTERNS = {
+    PLAN_NAME: "must be lower-case letters, digits and `-`, like gpu-fell-off-the-bus",
+    NODE_NAME: "must be a node's name: lower-case letters, digits, `-` and `.`",
+    ALERT_NAME: "must be an alert's name: letters, digits, `_` and `:`, like GPUFellOffTheBus",
+    LABEL_KEY: "must be a label key, like nvidia.com/gpu.product",
+    LABEL_VALUE: "must be a label value: letters, digits, `-`, `_` and `.`",
+    TIME_OF_DAY: "must be a time of day in quotes, like '09:30'",
+}
+_QUOTED = re.compile(r"'([^']*)'")
+_NEARLY_A_DURATION = re.compile(
+    r"\s*(?P<number>[0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?P<unit>milli|msec|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h)?"
+    r"(?:s|seconds?)?\s*",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A base model of which the key `type` chooses the subclass, such as a fault's parameters."""
+
+    base: type[BaseModel]
+    by_type: Mapping[str, type[BaseModel]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The model of a file and the file's data, which chooses the tagged models inside it."""
+
+    root: type[BaseModel]
+    data: Any
+    tagged: Tagged | None
+
+    def model(self, annotation: Any, path: Path) -> Any:
+        """Return the annotation of the value at `path` without `| None`; of a tagged model the one of its `type`."""
+        if get_origin(annotation) in (Union, UnionType):
+            annotation = next(arg for arg in get_args(annotation) if arg is not NoneType)
+        bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+        if self.tagged is None or bare is not self.tagged.base:
+            return annotation
+        name = _lookup(self.data, (*path, "type"))[1]
+        return self.tagged.by_type.get(name, bare) if isinstance(name, str) else bare
+
+
+@dataclass(frozen=True, slots=True)
+class _Explained:
+    message: str
+    suggestion: str | None = None
+
+
+def explain(
+    error: ValidationError, source: Source, file: str, root: type[BaseModel], tagged: Tagged | None = None
+) -> Iterator[DocumentProblem]:
+    """Yield one problem for each of pydantic's errors.
+
+    Args:
+        error: What pydantic said of `source`.
+        source: The file as it was parsed, with the place of every key.
+        file: The file's name, for the messages.
+        root: The model that the file was held against.
+        tagged: The models inside `root` that a key `type` chooses.
+    """
+    shape = _Shape(root, source.data, tagged)
+    for detail in error.errors(include_url=False):
+        at = detail.get("ctx", {}).get("at", ())
+        path: Path = (*(step for step in detail["loc"] if step != "[key]"), *at)
+        missing = detail["type"] == "missing"
+        where = path[:-1] if missing else path
+        place = source.place(where)
+        on_key = (
+            missing or detail["type"] == "extra_forbidden" or "[key]" in detail["loc"] or where not in source.places
+        )
+        line, column = place.key if on_key else place.value
+        known, value = (False, None) if missing else _lookup(source.data, path)
+        if "[key]" in detail["loc"]:
+            value = path[-1]
+        said = _say(detail, path, value, shape)
+        yield DocumentProblem(
+            file, line, column, dotted(where), shown(value) if known else None, said.message, said.suggestion
+        )
+
+
+def _lookup(data: Any, path: Path) -> tuple[bool, Any]:
+    for step in path:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return False, None
+    return True, data
+
+
+def _say(detail: ErrorDetails, path: Path, value: Any, shape: _Shape) -> _Explained:
+    kind, context, message = detail["type"], detail.get("ctx", {}), detail["msg"]
+    suggestion = None
+    match kind:
+        case "extra_forbidden":
+            message, suggestion = "this key is not known here", _meant_key(path, shape)
+        case "missing":
+            message, suggestion = f"`{path[-1]}` is missing", _how_to_add(path, shape)
+        case "enum" | "literal_error":
+            choices = _QUOTED.findall(context["expected"])
+            message, suggestion = f"must be one of: {', '.join(choices)}", _close(value, choices)
+        case "fault_type":
+            suggestion = _close(value, context["known"].split(", "))
+        case "duration":
+            suggestion = _duration(value)
+        case "string_pattern_mismatch":
+            message = _PATTERNS.get(context["pattern"], f"must match {context['pattern']}")
+        case "conflict" | "value_error":
+            message = message.removeprefix("Value error, ")
+        case "greater_than" | "greater_than_equal" if "timedelta" in str(context):
+            message = "must be longer than 0s" if kind == "greater_than" else "must not be negative"
+        case _:
+            message = _EXPECTED.get(
+                kind, message.replace("Input should be", "must be").replace("String should", "must")
+            )
+            suggestion = _retype(kind, value)
+    return _Explained(message, suggestion)
+
+
+def _retype(kind: str, value: Any) -> str | None:
+    if value is None:
+        return "give the key a value, or take it out"
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return f"put it in quotes: '{str(value).lower() if isinstance(value, bool) else value}'"
+    if kind in ("tuple_type", "list_type") and isinstance(value, str | int):
+        return f"write it as a list: [{shown(value)}]"
+    return None
+
+
+def _meant_key(path: Path, shape: _Shape) -> str | None:
+    model = _model_at(path[:-1], shape)
+    fields = list(model.model_fields) if model else []
+    elsewhere = [dotted(found) for found in _paths(shape.root, shape) if found[-1] == path[-1]]
+    if near := _close(path[-1], fields):
+        return near
+    if elsewhere:
+        return f"it belongs at `{elsewhere[0]}`"
+    return f"known here: {', '.join(fields)}" if fields else None
+
+
+def _close(value: object, choices: list[str]) -> str | None:
+    by_folded = {choice.lower().replace("_", "-"): choice for choice in choices}
+    # Cut: the matcher's cost grows with the product of the lengths.
+    folded = str(value)[:64].lower().replace("_", "-")
+    near = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
+    return f"did you mean `{by_folded[near[0]]}`?" if near else None
+
+
+def _duration(value: object) -> str | None:
+    if isinstance(value, bool) or not (found := _NEARLY_A_DURATION.fullmatch(str(value)[:64])):
+        return None
+    unit = (found["unit"] or "s").lower()
+    return f"write `{found['number']}{'ms' if unit[:2] in ('ms', 'mi') and unit[:3] != 'min' else unit[0]}`"
+
+
+def _how_to_add(path: Path, shape: _Shape) -> str:
+    model = _model_at(path[:-1], shape)
+    about = (model.model_fields[str(path[-1])].description or "") if model else ""
+    return f"add `{path[-1]}:`" + (f" ({' '.join(about.split())})" if about else "")
+
+
+def _model_at(path: Path, shape: _Shape) -> type[BaseModel] | None:
+    current: Any = shape.root
+    for number, step in enumerate(path, start=1):
+        if isinstance(step, int):
+            current = shape.model(next(iter(get_args(current)), None), path[:number])
+        elif _is_model(current) and step in current.model_fields:
+            current = shape.model(current.model_fields[step].annotation, path[:number])
+        else:
+            return None
+    return current if _is_model(current) else None
+
+
+def _paths(model: type[BaseModel], shape: _Shape, prefix: Path = ()) -> Iterator[Path]:
+    for name, field in model.model_fields.items():
+        path: Path = (*prefix, name)
+        yield path
+        inside = shape.model(field.annotation, path)
+        item = shape.model(next(iter(get_args(inside)), None), (*path, 0))
+        if _is_model(inside):
+            yield from _paths(inside, shape, path)
+        elif _is_model(item):
+            yield from _paths(item, shape, (*path, 0))
+
+
+def _is_model(found: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(found, type) and issubclass(found, BaseModel)

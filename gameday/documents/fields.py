@@ -1,0 +1,93 @@
+"""Value types of plans, cluster profiles, detector profiles and notes, and the base of their models.
+
+A value that does not fit is refused in words that say how to write it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
+_DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h)")
+_DURATION_MAX_CHARACTERS = 24
+"""Room for `100h59m59s999ms`; anything longer is no duration, and would cost the pattern quadratic time."""
+
+
+def parse_duration(value: object) -> object:
+    """`90s`, `1m30s`, `500ms` -> timedelta; anything else is a ValueError that says how to write it."""
+    if isinstance(value, timedelta):
+        return value
+    written = value if isinstance(value, str) and len(value) <= _DURATION_MAX_CHARACTERS else ""
+    parts = list(_DURATION.finditer(written))
+    if not parts or "".join(part.group() for part in parts) != written:
+        raise PydanticCustomError("duration", "a duration is written with its unit, like 60s, 5m or 1m30s")
+    try:
+        return sum((timedelta(**{_UNITS[part["unit"]]: float(part["number"])}) for part in parts), timedelta())
+    except OverflowError:
+        raise PydanticCustomError("duration", "a duration of more than 999999999 days cannot be kept") from None
+
+
+def format_duration(value: timedelta) -> str:
+    """The shortest spelling `parse_duration` reads back, in seconds: `90s`, `0.5s`."""
+    return f"{value.total_seconds():.6f}".rstrip("0").rstrip(".") + "s"
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(parse_duration),
+    Field(ge=timedelta()),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$",
+            "maxLength": _DURATION_MAX_CHARACTERS,
+            "examples": ["60s", "5m", "1m30s"],
+        }
+    ),
+]
+
+
+Bound = Annotated[Duration, Field(gt=timedelta())]
+"""A duration something must happen within: within 0s nothing ever does."""
+
+PLAN_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+NODE_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+TIME_OF_DAY = r"^([01][0-9]|2[0-3]):[0-5][0-9]$|^24:00$"
+ALERT_NAME = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
+LABEL_KEY = r"^([a-z0-9A-Z]([-a-z0-9A-Z.]*[a-z0-9A-Z])?/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?$"
+LABEL_VALUE = r"^([a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?)?$"
+
+# Lengths are Kubernetes' own: a DNS prefix of 253, a slash and a name of 63; values 63; node names 253.
+LabelKey = Annotated[str, Field(pattern=LABEL_KEY, max_length=317)]
+LabelValue = Annotated[str, Field(pattern=LABEL_VALUE, max_length=63)]
+NodeName = Annotated[str, Field(pattern=NODE_NAME, max_length=253)]
+
+# As the API server validates a condition's type, which is a label key, and an Event's reason (at most 128 characters).
+ConditionType = Annotated[str, Field(pattern=LABEL_KEY, max_length=316)]
+REASON = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
+Reason = Annotated[str, Field(pattern=REASON, max_length=128)]
+
+
+def _truth(value: object) -> object:
+    """YAML reads a bare True as a boolean; a condition's status is the word."""
+    return str(value) if isinstance(value, bool) else value
+
+
+ConditionStatus = Annotated[Literal["True", "False", "Unknown"], BeforeValidator(_truth)]
+
+
+def conflict(at: tuple[str | int, ...], reason: str) -> PydanticCustomError:
+    """An error about two fields that do not fit; `at` is the path, from the model that raises, of the one to change."""
+    return PydanticCustomError("conflict", "{reason}", {"reason": reason, "at": at})
+
+
+class DocumentModel(BaseModel):
+    """Base of every part of a document: frozen and closed, documented by the texts under its fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -1,0 +1,46 @@
+"""Whether the PodDisruptionBudgets leave room for the pods that a plan moves away."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from gameday.cluster.kubernetes import gpu_pod
+from gameday.guard.base import Finding, Guardrail
+from gameday.guard.observation import Look, few
+from gameday.run.drain import empties_node, moves_pods, stays
+
+
+class DisruptionBudgets(Guardrail):
+    """One request for each namespace with pods that are to leave: those with GPUs, and all where the node goes down.
+
+    While the run is on, the eviction API itself asks the budgets, for each pod.
+    """
+
+    name: ClassVar[str] = "disruption budgets"
+
+    def limit(self, look: Look) -> str:
+        needed = look.of_profile.pod_disruption_budgets and moves_pods(look.plan)
+        return f"as many allowed disruptions as there are {_counted(look)} to move (profile)" if needed else ""
+
+    def measure(self, look: Look) -> Finding:
+        everything = empties_node(look.plan)
+        by_namespace: dict[str, list[dict[str, str]]] = {}
+        for target in look.targets:
+            for pod in look.pods(target.node):
+                if (everything or gpu_pod(pod).holds_gpu) and not stays(pod):
+                    by_namespace.setdefault(pod.metadata.namespace, []).append(pod.metadata.labels or {})
+        short = []
+        budgets = 0
+        for namespace, pods in sorted(by_namespace.items()):
+            for budget in look.run.kubernetes.disruption_budgets(namespace):
+                covered = sum(budget.covers(labels) for labels in pods)
+                budgets += bool(covered)
+                if covered > budget.allowed:
+                    short.append(f"{namespace}/{budget.name} allows {budget.allowed} disruptions of {covered}")
+        pods_text = f"{sum(map(len, by_namespace.values()))} {_counted(look)}, {budgets} budgets that cover them"
+        hint = "wait until the workload has room, or choose other targets"
+        return Finding(not short, pods_text, few(short), hint if short else "")
+
+
+def _counted(look: Look) -> str:
+    return "pods" if empties_node(look.plan) else "GPU pods"

@@ -1,0 +1,1 @@
+"""Open a run and close it: locks, ledger, the undo that is never skipped, and the last look."""

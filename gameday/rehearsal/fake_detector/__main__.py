@@ -1,0 +1,62 @@
+"""`python -m gameday.rehearsal.fake_detector`: one detector's stand-in as its own process of the rehearsal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from gameday.detectors.load import read_detector
+from gameday.errors import DocumentError
+from gameday.rehearsal.fake_detector.detector import run_stand_in
+from kubesim.client import Kubeconfig, KubeconfigError
+from kubesim.process import die_with_parent
+
+_USAGE = 64  # sysexits.h EX_USAGE
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m gameday.rehearsal.fake_detector", description=__doc__)
+    parser.add_argument("--profile", type=Path, required=True, help="the detector profile's file")
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--loki-url", required=True)
+    parser.add_argument("--metrics-url", required=True, help="dcgm-exporter's /metrics of all nodes")
+    return parser.parse_args()
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    """Run until SIGTERM or SIGINT. Raises KubeconfigError and DocumentError."""
+    profile, kubeconfig = read_detector(arguments.profile), Kubeconfig.load(arguments.kubeconfig)
+    stand_in = run_stand_in(profile, kubeconfig, arguments.loki_url, arguments.metrics_url, say_ready)
+    running = asyncio.ensure_future(stand_in)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def say_ready() -> None:
+    print(json.dumps({"ready": True}), flush=True)
+
+
+def main() -> int:
+    die_with_parent()
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("websockets").setLevel(logging.CRITICAL)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        asyncio.run(serve(parse_arguments()))
+    except (KubeconfigError, DocumentError) as error:
+        print(error, file=sys.stderr)
+        return _USAGE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""Acts as a profile says: what it sees, when it acts on it, and what makes it take that back.
+
+It knows nothing of the real detector's code. That a game-day holds against it
+shows that the game-day measures such a detector rightly, not that the real one
+behaves as its profile says: only a real cluster shows that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+
+from gameday.detectors.facts import matching
+from gameday.detectors.models import DetectorProfile, Ending, Rule
+from gameday.faults.base import Layer
+from gameday.health.detect import Detection
+from gameday.rehearsal.fake_detector.actions import Actions, Effect
+from gameday.rehearsal.fake_detector.sources import Cause, DcgmFields, KernelLogs, cause_in
+from gameday.xid.lines import Kind
+from kubesim.client import ApiClient, ApiError, Kubeconfig, Object, Reflector
+from kubesim.controllers.events import EventRecorder
+
+log = logging.getLogger(__name__)
+
+_UNPUBLISHED = timedelta(seconds=2)
+"""How long an effect takes whose latency nobody published, or a quarter of its bound where that is shorter."""
+_TRY_AGAIN_S = 1.0
+
+
+@dataclass
+class Active:
+    """A cause that lasts, and what was done about it."""
+
+    cause: Cause
+    rule: Rule
+    acting: asyncio.Task[None] | None = None
+    done: list[Effect] = field(default_factory=list)
+
+
+class StandIn:
+    """For one event loop: nothing here is locked."""
+
+    def __init__(self, profile: DetectorProfile, actions: Actions, nodes: Reflector) -> None:
+        self._profile = profile
+        self._actions = actions
+        self._nodes = nodes
+        self._active: dict[tuple[str, str], Active] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        nodes.on(update=self._node_changed)
+
+    def heard(self, detection: Detection) -> None:
+        """A line of a kernel log."""
+        event = detection.event
+        if event and event.kind is Kind.GPU_RESET and event.success:
+            self._end(detection.node, Ending.GPU_RESET, lambda active: (event.pci or "") in active.cause.key)
+        elif cause := cause_in(detection):
+            self.seen(cause)
+
+    def seen(self, cause: Cause) -> None:
+        """A cause, perhaps for the second time, which is none the more."""
+        key = (cause.node, cause.key)
+        rule = matching(self._profile, cause.fault, cause.layer, dict(cause.facts))
+        if rule is None or not rule.acts or key in self._active:
+            return
+        active = self._active[key] = Active(cause, rule)
+        active.acting = asyncio.create_task(self._act(active))
+
+    def over(self, node: str, key: str) -> None:
+        """A source shows the cause no longer."""
+        self._end(node, Ending.FAULT_OUT, lambda active: active.cause.key == key)
+
+    def _node_changed(self, old: Object, new: Object) -> None:
+        if _boot(old) != _boot(new):
+            self._end(new["metadata"]["name"], Ending.REBOOT, lambda _: True)
+
+    async def _act(self, active: Active) -> None:
+        """Every effect at its own latency after the cause was seen."""
+        rule = active.rule
+        cordon = [rule.cordoned] if rule.cordoned else []
+        effects: list[Effect] = [*rule.conditions, *rule.taints, *cordon, *rule.labels, *rule.events]
+        begun = asyncio.get_running_loop().time()
+        for effect in sorted(effects, key=_latency):
+            passed = asyncio.get_running_loop().time() - begun
+            await asyncio.sleep(max(0.0, _latency(effect) - passed))
+            do = partial(self._actions.do, effect=effect, facts=dict(active.cause.facts), said=active.cause.said)
+            active.done.append(effect)  # before it is: a write that is called off half way must be taken back
+            await self._written(active.cause.node, do)
+        if not _lasts(rule) and active.cause.layer is Layer.KERNEL_LOG:
+            self._active.pop((active.cause.node, active.cause.key), None)  # the same line again is told again
+
+    def _end(self, node: str, ending: Ending, which: Callable[[Active], bool]) -> None:
+        for key, active in list(self._active.items()):
+            if key[0] == node and which(active) and (ending in active.rule.ends_with or not _lasts(active.rule)):
+                del self._active[key]
+                task = asyncio.create_task(self._take_back(active))
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+
+    async def _take_back(self, active: Active) -> None:
+        """All but what another cause of the node still holds."""
+        if active.acting:
+            active.acting.cancel()
+            await asyncio.wait([active.acting])
+        others = [one for one in self._active.values() if one.cause.node == active.cause.node]
+        for effect in active.done:
+            if not any(effect in other.done for other in others):
+                await self._written(active.cause.node, partial(self._actions.take_back, effect=effect))
+
+    async def _written(self, name: str, write: Callable[[Object], Awaitable[None]]) -> None:
+        """Until the API server has taken it, or the node is gone."""
+        while node := self._nodes.store.get(name):
+            try:
+                await write(node)
+                return
+            except ApiError as error:
+                if error.not_found:
+                    return
+                log.warning("node %s not written, trying again: %s", name, error)
+                await asyncio.sleep(_TRY_AGAIN_S)
+
+
+async def run_stand_in(
+    profile: DetectorProfile, kubeconfig: Kubeconfig, loki_url: str, metrics_url: str, ready: Callable[[], None]
+) -> None:
+    """Run until cancelled; calls `ready` once it would see a fault in every source that the detector reads."""
+    component = f"{profile.name}-stand-in"
+    async with ApiClient(kubeconfig, component) as api, asyncio.TaskGroup() as group:
+        nodes, events = Reflector(api, "/api/v1/nodes"), EventRecorder(api, component)
+        stand_in = StandIn(profile, Actions(api, events, profile.name), nodes)
+        connected = asyncio.Event()
+        if "kernel log" in profile.reads:
+            logs = KernelLogs(loki_url, stand_in.heard, connected.set)
+        else:
+            logs = None
+            connected.set()
+        try:
+            fields = DcgmFields(metrics_url, fields_of(profile) if "DCGM" in profile.reads else frozenset())
+            for part in (nodes.run(), events.run(), fields.follow(stand_in.seen, stand_in.over)):
+                group.create_task(part)
+            await nodes.synced.wait()
+            await connected.wait()
+            ready()
+            await asyncio.Event().wait()
+        finally:
+            if logs:
+                logs.stop()
+
+
+def fields_of(profile: DetectorProfile) -> frozenset[str]:
+    """The DCGM fields about which some rule does something."""
+    rules = [rule for rule in profile.rules if "dcgm_field" in rule.faults and rule.acts]
+    return frozenset(str(name) for rule in rules for name in rule.when.get("field", ()))
+
+
+def _latency(effect: Effect) -> float:
+    """Seconds from the cause being seen to the effect."""
+    typical = effect.typically
+    return (min(effect.within / 4, _UNPUBLISHED) if typical is None else typical).total_seconds()
+
+
+def _lasts(rule: Rule) -> bool:
+    """Whether there is anything to take back: Events tell of what was."""
+    return bool(rule.quarantines or rule.conditions or rule.labels)
+
+
+def _boot(node: Object) -> str | None:
+    found: str | None = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID")
+    return found

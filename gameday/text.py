@@ -1,0 +1,37 @@
+"""Make text from outside safe to show: on one line, printable, and cut.
+
+Plans, logs, metrics and pod output are hostile input. Imports nothing, so that the command line can use it at no cost.
+"""
+
+from __future__ import annotations
+
+_VALUE_MAX = 80
+_TEXT_MAX = 400
+
+
+def printable(text: str, limit: int = _TEXT_MAX) -> str:
+    """Return `text` on one line, with unprintable characters as escapes, cut to `limit` characters."""
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
+
+
+def printable_lines(text: str) -> str:
+    """Return all of `text` with its line ends, and every other unprintable character as an escape."""
+    return "\n".join(printable(line, len(line)) for line in text.split("\n"))
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: text quoted, mappings and lists only by their size."""
+    match value:
+        case dict():
+            return f"a mapping of {len(value)}"
+        case list():
+            return f"a list of {len(value)}"
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case str():
+            # Cut before repr: its cost and its quotes then stay with what is shown.
+            return repr(value) if len(value) <= _VALUE_MAX else f"{value[: _VALUE_MAX - 1]!r}…"
+    return printable(str(value), _VALUE_MAX)

@@ -1,0 +1,1 @@
+"""Value types that every room speaks of: nodes and their taints, steps, hops, cleanliness."""

@@ -1,0 +1,49 @@
+"""Nodes as a game-day sees them: targets, taints, snapshots."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Target(BaseModel):
+    """The node that a fault is aimed at, and its GPU where the fault needs one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    node: str
+    gpu: int | None = Field(default=None, description="NVML index on the node")
+
+
+class Taint(BaseModel):
+    """A node's taint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str
+    value: str = ""
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class NodeSnapshot(BaseModel):
+    """The parts of a Node that a game-day may change, or may be blamed for changing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    node: str
+    resource_version: str
+    unschedulable: bool
+    taints: tuple[Taint, ...]
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    conditions: dict[str, str] = Field(description="condition type -> status")
+    boot_id: str
+    allocatable_gpus: int | None = Field(description="None where the node reports none")
+
+    @property
+    def lingering_cordon(self) -> Taint | None:
+        """The taint of a cordon that was lifted; the node lifecycle controller has yet to remove it."""
+        taints = () if self.unschedulable else self.taints
+        return next((taint for taint in taints if taint.key == "node.kubernetes.io/unschedulable"), None)

@@ -1,0 +1,47 @@
+"""The words for results: steps and their outcomes, hops of the detection chain, cleanliness."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Step(StrEnum):
+    """The six steps of a game-day, in the only order they ever run in."""
+
+    BASELINE = "baseline"
+    INJECT = "inject"
+    AWAIT_ALERT = "await alert"
+    VERIFY_TAINT = "verify taint"
+    RECOVER = "recover"
+    QA_NODE = "qa node"
+
+
+class StepOutcome(StrEnum):
+    """How a step ended; NOT_REACHED is a step that an earlier failure kept from starting."""
+
+    DONE = "done"
+    BROKEN = "broken"
+    UNKNOWN = "unknown"
+    ABORTED = "aborted"
+    NOT_REACHED = "not reached"
+
+
+class Cleanliness(StrEnum):
+    """What reading back after an undo showed."""
+
+    CLEAN = "clean"
+    DIRTY = "dirty"
+    UNKNOWN = "unknown"
+
+
+class Hop(StrEnum):
+    """A link of the detection chain; the links are in causal order."""
+
+    WRITTEN = "fault written"
+    IN_LOG_STORE = "in log store"
+    DECIDED = "detector decided"
+    TAINTED = "node tainted"
+    SAMPLED = "sampled by Prometheus"
+    RULE_PENDING = "rule pending"
+    RULE_FIRING = "rule firing"
+    NOTIFIED = "active in Alertmanager"

@@ -1,0 +1,215 @@
+"""Admission: what stands between a decoded object and the store, and is no rule of the kind itself.
+
+The real server's plug-ins, as far as a game-day, a detector or kubectl meets them: NamespaceLifecycle, ServiceAccount,
+Priority, DefaultTolerationSeconds, TaintNodesByCondition, RuntimeClass, PodSecurity.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from kubesim.apiserver import errors, pod_security
+from kubesim.apiserver.resources import Resource
+from kubesim.apiserver.store import Store
+
+Json = dict[str, Any]
+
+# k8s.io/kubernetes plugin/pkg/admission/defaulttolerationseconds.
+_EVICTION_TOLERATION_S = 300
+_NOT_READY = "node.kubernetes.io/not-ready"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+_MIRROR = "kubernetes.io/config.mirror"
+_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
+# A token of an hour, which kubelets renew early: serviceaccount.WarnOnlyBoundTokenExpirationPeriod.
+_TOKEN_S = 3607
+# The alphabet of k8s.io/apimachinery/pkg/util/rand: no vowels, no look-alikes.
+_NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_TEMPLATED = frozenset(
+    {
+        "cronjobs",
+        "daemonsets",
+        "deployments",
+        "jobs",
+        "podtemplates",
+        "replicasets",
+        "replicationcontrollers",
+        "statefulsets",
+    }
+)
+
+
+def name_tail() -> str:
+    """Five letters that make a generated name."""
+    return "".join(secrets.choice(_NAME_ALPHABET) for _ in range(5))
+
+
+class Admission:
+    """Changes and refuses objects that are about to be created."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def in_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        """Raises ApiError 404 for a namespace that is not there, 403 for one that is on its way out."""
+        space = self._store.get("namespaces", "", namespace)
+        if space is None:
+            details = {"name": namespace, "kind": "namespaces"}
+            raise errors.ApiError(404, "NotFound", f'namespaces "{namespace}" not found', details)
+        if "deletionTimestamp" in space.obj["metadata"]:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            error = errors.forbidden(resource, name, why)
+            told = f"namespace {namespace} is being terminated"
+            cause = errors.cause("NamespaceTerminating", "metadata.namespace", told)
+            error.details = {**(error.details or {}), "causes": [cause]}
+            raise error
+
+    def change(self, resource: Resource, obj: Json) -> None:
+        """Fill in what plug-ins decide about a new object. Raises ApiError 403."""
+        if resource.plural == "pods":
+            self._account(resource, obj)
+            self._priority(resource, obj)
+            self._runtime_class(resource, obj)
+            _tolerate_evictions(obj["spec"])
+        elif resource.plural == "nodes":
+            _not_ready(obj)
+
+    def _account(self, resource: Resource, pod: Json) -> None:
+        meta, spec = pod["metadata"], pod["spec"]
+        if _MIRROR in (meta.get("annotations") or {}):
+            if spec.get("serviceAccountName"):
+                raise errors.forbidden(resource, meta["name"], "a mirror pod may not reference service accounts")
+            return
+        name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        stored = self._store.get("serviceaccounts", meta["namespace"], name)
+        if stored is None:
+            at = f"{meta['namespace']}/{name}"
+            why = f'error looking up service account {at}: serviceaccount "{name}" not found'
+            raise errors.forbidden(resource, meta["name"], why)
+        if not spec.get("imagePullSecrets") and stored.obj.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = [*stored.obj["imagePullSecrets"]]
+        if spec.get("automountServiceAccountToken", stored.obj.get("automountServiceAccountToken", True)):
+            _mount_token(spec)
+
+    def _priority(self, resource: Resource, pod: Json) -> None:
+        spec, name = pod["spec"], pod["spec"].get("priorityClassName")
+        classes = self._store["priorityclasses.scheduling.k8s.io"]
+        if name:
+            found = classes.get("", name)
+            if found is None:
+                raise errors.forbidden(
+                    resource, pod["metadata"]["name"], f"no PriorityClass with name {name} was found"
+                )
+        else:
+            found = next((item for item in classes.all() if item.obj.get("globalDefault")), None)
+        value = found.obj.get("value", 0) if found else 0
+        if spec.get("priority", value) != value:
+            why = (
+                f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "
+                f"admission controller computed {value} from the given PriorityClass name"
+            )
+            raise errors.forbidden(resource, pod["metadata"]["name"], why)
+        spec["priority"] = value
+        if found is not None:
+            spec["priorityClassName"] = found.name
+        policy = found.obj.get("preemptionPolicy") if found else None
+        spec.setdefault("preemptionPolicy", policy or "PreemptLowerPriority")
+
+    @staticmethod
+    def _runtime_class(resource: Resource, pod: Json) -> None:
+        name = pod["spec"].get("runtimeClassName")
+        if name:
+            why = f'pod rejected: RuntimeClass "{name}" not found'
+            raise errors.forbidden(resource, pod["metadata"]["name"], why)
+
+    def secure(self, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
+        """Pod security: refuses what the namespace enforces with ApiError 403, adds the warnings that it wants."""
+        if resource.plural == "namespaces":
+            self._secure_namespace(obj, old, warnings)
+            return
+        spec = _pod_spec(resource, obj)
+        space = self._store.get("namespaces", "", obj["metadata"].get("namespace", "")) if spec else None
+        if space is None or spec is None or not _wants_security(space.obj):
+            return
+        if old is not None and spec == _pod_spec(resource, old):
+            return
+        refused = pod_security.level(space.obj, "enforce")
+        if resource.plural == "pods" and (found := pod_security.violations(spec, refused)):
+            why = f"violates {pod_security.told(found, refused)}"
+            raise errors.forbidden(resource, obj["metadata"]["name"], why)
+        warned = pod_security.level(space.obj, "warn")
+        if resource.plural != "pods" and warned == "privileged":
+            warned = refused
+        if found := pod_security.violations(spec, warned):
+            warnings.append(f"would violate {pod_security.told(found, warned)}")
+
+    def _secure_namespace(self, space: Json, old: Json | None, warnings: list[str]) -> None:
+        profile = pod_security.level(space, "enforce")
+        if old is None or profile in ("privileged", pod_security.level(old, "enforce")):
+            return
+        name = space["metadata"]["name"]
+        told: list[str] = []
+        for pod in self._store["pods"].all(name):
+            if found := pod_security.violations(pod.obj["spec"], profile):
+                told.append(f"{pod.name}: {', '.join(reason for reason, _ in found)}")
+        if told:
+            level = f'the new PodSecurity enforce level "{profile}:latest"'
+            warnings += [f'existing pods in namespace "{name}" violate {level}', *told]
+
+
+def _wants_security(space: Json) -> bool:
+    return any(label.startswith(pod_security.LABEL) for label in space["metadata"].get("labels") or ())
+
+
+def _pod_spec(resource: Resource, obj: Json) -> Json | None:
+    if resource.plural == "pods":
+        found: Json | None = obj["spec"]
+    elif resource.plural == "cronjobs":
+        found = obj["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    elif resource.plural == "podtemplates":
+        found = obj["template"].get("spec")
+    else:
+        found = obj["spec"].get("template", {}).get("spec") if resource.plural in _TEMPLATED else None
+    return found
+
+
+def _mount_token(spec: Json) -> None:
+    """A volume with the account's token, mounted wherever nothing else is mounted in its place."""
+    name = f"kube-api-access-{name_tail()}"
+    mounted = False
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        mounts = container.get("volumeMounts") or []
+        if not any(mount.get("mountPath") == _TOKEN_PATH for mount in mounts):
+            container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": _TOKEN_PATH}]
+            mounted = True
+    if not mounted:
+        return
+    field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": _TOKEN_S, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
+    ]
+    volume = {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}
+    spec["volumes"] = [*(spec.get("volumes") or []), volume]
+
+
+def _tolerate_evictions(spec: Json) -> None:
+    tolerations = list(spec.get("tolerations") or [])
+    for key in (_NOT_READY, _UNREACHABLE):
+        if not any(_tolerates(toleration, key) for toleration in tolerations):
+            seconds = {"tolerationSeconds": _EVICTION_TOLERATION_S}
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", **seconds})
+    spec["tolerations"] = tolerations
+
+
+def _tolerates(toleration: Json, key: str) -> bool:
+    return toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
+
+
+def _not_ready(node: Json) -> None:
+    """A node proves itself Ready before work is placed on it."""
+    taints = node["spec"].get("taints") or []
+    if not any((taint.get("key"), taint.get("effect")) == (_NOT_READY, "NoSchedule") for taint in taints):
+        node["spec"]["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]

@@ -1,0 +1,352 @@
+"""What writes bring along: options in the query, and objects and patches in bodies of JSON, YAML or protobuf."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import yaml
+from aiohttp import web
+
+from kubesim.apiserver import errors, protobuf, typed
+from kubesim.apiserver.objects import VALIDATIONS, Write
+from kubesim.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from kubesim.apiserver.resources import Resource, go_type
+
+Json = dict[str, Any]
+
+_YAML = "application/yaml"
+_MEDIA = ("application/json", _YAML, protobuf.MEDIA_TYPE)
+_PATCH_TYPES = frozenset({JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH})
+# Longest manager name the real server accepts.
+_MANAGER_MAX = 128
+# A message shows so much of a body that cannot be read.
+_SHOWN = 30
+_SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
+_KIND_AND_VERSION = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
+_GO_KINDS = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The type that an endpoint takes."""
+
+    api_version: str
+    kind: str
+    go_type: str
+    older: str = ""
+    """An older version of the kind that is taken as well."""
+
+    @staticmethod
+    def of(resource: Resource) -> Expected:
+        """A resource's own type."""
+        return Expected(resource.api_version, resource.kind, resource.go_type)
+
+
+def other(api_version: str, kind: str, older: str = "") -> Expected:
+    """The type of a subresource's body."""
+    return Expected(api_version, kind, go_type(api_version.rpartition("/")[0], kind), older)
+
+
+def program(request: web.BaseRequest) -> str:
+    """The User-Agent up to its first slash: the default manager of what the request writes."""
+    return request.headers.get("User-Agent", "unknown").split("/")[0][:_MANAGER_MAX]
+
+
+def write_of(request: web.BaseRequest, subresource: str = "") -> Write:
+    """The write options in the query. Raises ApiError 422."""
+    query = request.query
+    applies = request.method == "PATCH" and request.content_type == APPLY_PATCH
+    if not query and not applies:
+        return Write(program(request), subresource=subresource)
+    manager, force = query.get("fieldManager", ""), query.get("force", "")
+    causes = _manager_causes(manager)
+    if applies and not manager:
+        causes.append(errors.required("fieldManager", "is required for apply patch"))
+    if force and request.method == "PATCH" and not applies:
+        causes.append(
+            errors.cause("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch")
+        )
+    causes += dry_run_causes(query.getall("dryRun", []))
+    validation = query.get("fieldValidation", "")
+    if validation not in VALIDATIONS:
+        causes.append(errors.unsupported("fieldValidation", validation, VALIDATIONS))
+    if causes:
+        kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
+        raise errors.invalid_request("meta.k8s.io", kind, causes)
+    dry = "dryRun" in query
+    return Write(manager or program(request), dry, subresource, force not in ("", "0", "false"), validation or "Warn")
+
+
+def _manager_causes(manager: str) -> list[Json]:
+    field = "fieldManager"
+    if len(manager.encode()) > _MANAGER_MAX:
+        hint = f"Too long: may not be more than {_MANAGER_MAX} bytes"
+        return [errors.cause("FieldValueTooLong", field, hint)]
+    for at, letter in enumerate(manager):
+        if not letter.isprintable():
+            return [errors.wrong(field, manager, f"invalid character U+{ord(letter):04X} (at position {at})")]
+    return []
+
+
+def dry_run_causes(given: list[str]) -> list[Json]:
+    """What is wrong with the values of dryRun."""
+    if all(value == "All" for value in given):
+        return []
+    shown = json.dumps(given, separators=(",", ":"))
+    return [errors.cause("FieldValueNotSupported", "dryRun", f'Unsupported value: {shown}: supported values: "All"')]
+
+
+def object_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
+    """The object in a body, without kind and apiVersion, which are checked. Raises ApiError 400 or 415."""
+    unreadable = f"the object provided is unrecognized (must be of type {expected.kind}): "
+    obj = _body(request, raw, unreadable, write)
+    _check_kind(obj, expected, unreadable, raw)
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    return obj
+
+
+def decoded_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
+    """As `object_of`, for bodies that are not stored: decoded. Raises ApiError 400 or 415."""
+    body, decoder = object_of(request, raw, expected, write), typed.Decoder()
+    try:
+        found: Json = decoder.decode(typed.shape_of(expected.api_version, expected.kind), body)
+    except typed.Malformed as error:
+        raise cannot_handle(expected.kind, expected.api_version, expected.kind, str(error)) from None
+    if write.validation == "Strict" and (decoder.unknown or write.doubts):
+        why = f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}"
+        raise cannot_handle(expected.kind, expected.api_version, expected.kind, why)
+    return found
+
+
+def options_of(request: web.BaseRequest, raw: bytes) -> Json:
+    """The DeleteOptions in a body, {} without one. Raises ApiError 400 or 415."""
+    if not raw.strip():
+        return {}
+    obj = _body(request, raw, "", Write("", validation="Ignore"))
+    kind, version = obj.pop("kind", "DeleteOptions"), obj.pop("apiVersion", "v1")
+    if kind != "DeleteOptions":
+        raise errors.bad_request(f'no kind "{kind}" is registered for version "{version}" {_SCHEME}')
+    try:
+        found: Json = typed.Decoder().decode(typed.shape_of("v1", "DeleteOptions"), obj)
+    except typed.Malformed as error:
+        raise errors.bad_request(str(error)) from None
+    return found
+
+
+def _body(request: web.BaseRequest, raw: bytes, unreadable: str, write: Write) -> Json:
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip() or "application/json"
+    if kind == protobuf.MEDIA_TYPE:
+        return protobuf.body(raw)
+    if kind not in _MEDIA:
+        raise errors.unsupported_media(_MEDIA)
+    is_yaml = kind == _YAML and raw.lstrip()[:1] != b"{"
+    try:
+        obj, twice = _from_yaml(raw) if is_yaml else _from_json(raw, write.validation)
+    except ValueError as error:
+        what = "" if is_yaml else "couldn't get version/kind; json parse error: "
+        raise errors.bad_request(f"{unreadable}{what}{error}{_shown(raw) if unreadable else ''}") from error
+    if obj is None:
+        obj = {}
+    if not isinstance(obj, dict):
+        why = (
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {_GO_KINDS[type(obj)]} into Go value"
+        )
+        text = f"{unreadable}{why} of type {_KIND_AND_VERSION}{_shown(raw) if unreadable else ''}"
+        raise errors.bad_request(text)
+    _note_twice(write, twice, is_yaml)
+    return obj
+
+
+def _note_twice(write: Write, twice: list[str], is_yaml: bool) -> None:
+    if write.validation == "Warn":
+        write.warnings.extend(twice)
+    elif twice and write.validation == "Strict":
+        write.doubts.append(f"yaml: unmarshal errors:\n  {', '.join(twice)}" if is_yaml else ", ".join(twice))
+
+
+def cannot_handle(kind: str, api_version: str, wanted: str, why: str) -> errors.ApiError:
+    """400: a body that is no object of the wanted kind."""
+    version = api_version.rpartition("/")[2]
+    return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {wanted}: {why}')
+
+
+def _shown(raw: bytes) -> str:
+    """The beginning of a body, for messages: as text if it looks like JSON, else in hexadecimal."""
+    if not raw:
+        return " (<empty>)"
+    if raw.lstrip()[:1] == b"{":
+        text = raw.decode(errors="replace")
+        return f" ({text[:_SHOWN]} ...)" if len(text) > _SHOWN else f" ({text})"
+    return f" ({raw[:_SHOWN].hex()}{' ...' if len(raw) > _SHOWN else ''})"
+
+
+def _check_kind(obj: Json, expected: Expected, unreadable: str, raw: bytes) -> None:
+    kind = obj.pop("kind", None) or expected.kind
+    version = obj.pop("apiVersion", None) or expected.api_version
+    if kind == expected.kind and version in (expected.api_version, expected.older):
+        return
+    if str(version).count("/") > 1:
+        raise errors.bad_request(f"{unreadable}unexpected GroupVersion string: {version}{_shown(raw)}")
+    if typed.is_known(version, kind):
+        given = f"{version.rpartition('/')[2]}.{kind}"
+        why = f"converting ({given}) to ({expected.go_type}): unknown conversion"
+    else:
+        why = f'no kind "{kind}" is registered for version "{version}" {_SCHEME}'
+    raise cannot_handle(kind, version, expected.kind, why)
+
+
+def _from_json(raw: bytes, validation: str) -> tuple[Any, list[str]]:
+    """(the value, what stands there twice). Raises ValueError in Go's words for the commonest mistakes."""
+    try:
+        obj = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(_json_problem(raw, error)) from None
+    # JSON that is, but for the blanks after its commas and colons, as long as what was understood says nothing twice.
+    if len(_compact(orjson.dumps(obj))) == len(_compact(raw.rstrip())):
+        return obj, []
+    pairs = json.loads(raw, object_pairs_hook=_Pairs)
+    twice = list(_twice(pairs, ""))
+    if not twice:
+        return obj, []
+    return _joined(pairs), [f'duplicate field "{path}"' for path in twice] if validation != "Ignore" else []
+
+
+def _compact(text: bytes) -> bytes:
+    return text.replace(b": ", b":").replace(b", ", b",")
+
+
+def _json_problem(raw: bytes, error: orjson.JSONDecodeError) -> str:
+    if not raw.strip() or error.pos >= len(raw.decode(errors="replace").rstrip()):
+        return "unexpected end of JSON input"
+    return str(error)
+
+
+def _twice(value: Any, path: str) -> Iterator[str]:
+    """Paths of the keys that an object has twice, inner ones first, as a decoder meets them."""
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, item in value.pairs:
+            here = f"{path}.{key}" if path else key
+            yield from _twice(item, here)
+            if key in seen:
+                yield here
+            seen.add(key)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _twice(item, f"{path}[{index}]")
+
+
+def _joined(value: Any) -> Any:
+    """What Go makes of keys that come twice: objects are joined, of anything else the last one counts."""
+    if isinstance(value, list):
+        return [_joined(item) for item in value]
+    if not isinstance(value, _Pairs):
+        return value
+    result: Json = {}
+    for key, item in value.pairs:
+        found, before = _joined(item), result.get(key)
+        result[key] = {**before, **found} if isinstance(found, dict) and isinstance(before, dict) else found
+    return result
+
+
+class _Pairs:
+    """An object's members in their order, with those that come twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        self.pairs = pairs
+
+
+def check_patch_type(request: web.BaseRequest) -> None:
+    """Raises ApiError 415 for a body that is no patch."""
+    if request.content_type not in _PATCH_TYPES:
+        raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
+def patch_of(request: web.BaseRequest, raw: bytes, write: Write) -> tuple[str, Any]:
+    """(patch type, patch). Raises ApiError 400."""
+    kind = request.content_type
+    if kind == APPLY_PATCH:
+        return kind, _apply_patch(raw, write)
+    try:
+        patch, twice = _from_json(raw, write.validation)
+    except ValueError:
+        raise errors.bad_request("invalid JSON patch") from None
+    wanted = list if kind == JSON_PATCH else dict
+    if kind == MERGE_PATCH and patch is None:
+        raise errors.bad_request("Invalid JSON Patch")
+    if patch is None:
+        return kind, wanted()
+    if not isinstance(patch, wanted):
+        go = "[]handlers.jsonPatchOp" if kind == JSON_PATCH else "map[string]interface {}"
+        prefix = "" if kind == STRATEGIC_PATCH else "error decoding patch: "
+        given = {**_GO_KINDS, dict: "object"}[type(patch)]
+        raise errors.bad_request(f"{prefix}json: cannot unmarshal {given} into Go value of type {go}")
+    _note_twice(write, twice, is_yaml=False)
+    return kind, patch
+
+
+def _apply_patch(raw: bytes, write: Write) -> Json:
+    try:
+        patch, twice = _from_yaml(raw)
+    except ValueError as error:
+        raise errors.bad_request(f"error encoding patch: {error}") from None
+    if patch is None:
+        return {}
+    if not isinstance(patch, dict):
+        what = f"json: cannot unmarshal {_GO_KINDS[type(patch)]} into Go value of type map[string]interface {{}}"
+        raise errors.bad_request(f"error decoding patch: error unmarshaling JSON: while decoding JSON: {what}")
+    if write.validation != "Ignore":
+        write.warnings.extend(twice)
+    return patch
+
+
+class _JsonTypes(yaml.SafeLoader):
+    """YAML with JSON's types only: timestamps stay strings. Aliases are refused: they can blow a small body up."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.twice: list[str] = []
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """As SafeLoader's, without aliases."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not accepted")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        """As SafeLoader's; remembers keys that come twice."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                self.twice.append(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_JsonTypes.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _from_yaml(raw: bytes) -> tuple[Any, list[str]]:
+    """(the first document, what stands there twice). Raises ValueError."""
+    try:
+        loader = _JsonTypes(raw.decode())
+        try:
+            found = loader.get_data() if loader.check_data() else None  # type: ignore[no-untyped-call]
+        finally:
+            loader.dispose()
+        return orjson.loads(orjson.dumps(found)), loader.twice
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ValueError(f"yaml: line {line}: {error.problem}") from error
+    except (yaml.YAMLError, orjson.JSONEncodeError) as error:
+        raise ValueError(f"yaml: {error}") from error

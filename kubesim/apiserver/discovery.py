@@ -1,0 +1,187 @@
+"""Discovery documents, legacy and aggregated, and the little OpenAPI that kubectl looks at before it applies."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from typing import Any
+
+from kubesim.apiserver.resources import GROUP_VERSIONS, RESOURCES, Resource
+
+Json = dict[str, Any]
+
+# The release whose behaviour is imitated; the lab builds the same one.
+VERSION: Json = {
+    "major": "1",
+    "minor": "37",
+    "emulationMajor": "1",
+    "emulationMinor": "37",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "36",
+    "gitVersion": "v1.37.1+gameday",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "none",
+    "compiler": "python",
+    "platform": "linux/amd64",
+}
+
+
+def api_versions(address: str) -> Json:
+    """GET /api."""
+    addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
+
+
+def _group(group: str, version: str) -> Json:
+    served = {"groupVersion": f"{group}/{version}", "version": version}
+    return {"name": group, "versions": [served], "preferredVersion": served}
+
+
+@cache
+def group_list() -> Json:
+    """GET /apis."""
+    groups = [_group(group, version) for group, version in GROUP_VERSIONS if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def group(name: str) -> Json | None:
+    """GET /apis/{group}; None when it is not served."""
+    for found, version in GROUP_VERSIONS:
+        if found == name and name:
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(found, version)}
+    return None
+
+
+def resource_list(group: str, version: str) -> Json | None:
+    """GET /api/v1 or /apis/{group}/{version}; None when it is not served."""
+    if (group, version) not in GROUP_VERSIONS:
+        return None
+    entries: list[Json] = []
+    for resource in RESOURCES:
+        if (resource.group, resource.version) == (group, version):
+            entries.append(_legacy(resource))
+            entries += [_legacy_sub(resource, sub.name) for sub in resource.all_subresources]
+    shown = f"{group}/{version}" if group else version
+    found: Json = {"kind": "APIResourceList", "groupVersion": shown, "resources": entries}
+    # The core group's list has no apiVersion, for clients older than groups.
+    return {**found, "apiVersion": "v1"} if group else found
+
+
+def _legacy(resource: Resource) -> Json:
+    entry: Json = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short:
+        entry["shortNames"] = list(resource.short)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    if resource.stored:
+        entry["storageVersionHash"] = _storage_version_hash(resource)
+    return entry
+
+
+def _storage_version_hash(resource: Resource) -> str:
+    """Changes when a kind is stored in another version; clients treat it as opaque."""
+    group = "" if resource.bucket else resource.group
+    stored = f"{group}/{resource.version}/{resource.kind}"
+    return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
+
+
+def _legacy_sub(resource: Resource, name: str) -> Json:
+    sub = resource.subresource(name)
+    assert sub is not None
+    entry: Json = {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced}
+    if sub.version:
+        entry |= {"group": sub.group, "version": sub.version}
+    return entry | {"kind": sub.kind, "verbs": list(sub.verbs)}
+
+
+def aggregated(core: bool) -> Json:
+    """APIGroupDiscoveryList of the core group or all others."""
+    names = [""] if core else [group for group, _ in GROUP_VERSIONS if group]
+    items = [_aggregated_group(name) for name in names]
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    }
+
+
+def _aggregated_group(name: str) -> Json:
+    resources = [_aggregated(resource) for resource in RESOURCES if resource.group == name]
+    metadata: Json = {"name": name} if name else {}
+    return {"metadata": metadata, "versions": [{"version": "v1", "resources": resources, "freshness": "Current"}]}
+
+
+def _aggregated(resource: Resource) -> Json:
+    entry: Json = {
+        "resource": resource.plural,
+        "responseKind": _response_kind("", "", resource.kind),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short:
+        entry["shortNames"] = list(resource.short)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    subs = [
+        {
+            "subresource": sub.name,
+            "responseKind": _response_kind(sub.group, sub.version, sub.kind),
+            "verbs": list(sub.verbs),
+        }
+        for sub in resource.all_subresources
+    ]
+    return {**entry, "subresources": subs} if subs else entry
+
+
+def _response_kind(group: str, version: str, kind: str) -> Json:
+    """Group and version are empty where they are the resource's own."""
+    return {"group": group, "version": version, "kind": kind}
+
+
+def openapi_root() -> Json:
+    """GET /openapi/v3."""
+    paths = {}
+    for group_name, version in GROUP_VERSIONS:
+        path = f"apis/{group_name}/{version}" if group_name else f"api/{version}"
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}"}
+    return {"paths": paths}
+
+
+def openapi(group_name: str, version: str) -> Json | None:
+    """GET /openapi/v3/…: says that patches take fieldValidation and dryRun, which is what kubectl checks.
+
+    The schemas themselves are absent: clients fall back to the types they are built with.
+    """
+    if (group_name, version) not in GROUP_VERSIONS:
+        return None
+    root = f"/apis/{group_name}/{version}" if group_name else f"/api/{version}"
+    parameters = [
+        {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+        for name in ("dryRun", "fieldManager", "fieldValidation", "force")
+    ]
+    paths: Json = {}
+    for resource in RESOURCES:
+        if (resource.group, resource.version) != (group_name, version) or not resource.stored:
+            continue
+        space = "/namespaces/{namespace}" if resource.namespaced else ""
+        gvk = {"group": group_name, "version": version, "kind": resource.kind}
+        patch = {
+            "parameters": parameters,
+            "responses": {"200": {"description": "OK"}},
+            "x-kubernetes-action": "patch",
+            "x-kubernetes-group-version-kind": gvk,
+        }
+        paths[f"{root}{space}/{resource.plural}/{{name}}"] = {"patch": patch}
+    info = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": {}}}

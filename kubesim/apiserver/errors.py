@@ -1,0 +1,220 @@
+"""Failures as Kubernetes speaks them: an HTTP code, a reason and a `Status` body clients can parse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from kubesim.apiserver.resources import Resource
+
+Json = dict[str, Any]
+
+
+class ApiError(Exception):
+    """A request that ends in a `Status` of kind Failure."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, details: Json | None = None, retry_after_s: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.retry_after_s = retry_after_s
+        self.metadata: Json = {}
+        self.warnings: list[str] = []
+
+    def body(self) -> Json:
+        """The `Status` object."""
+        status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure"}
+        status["message"] = self.message
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
+            status["details"] = self.details
+        status["code"] = self.code
+        return status
+
+
+def _details(resource: Resource, name: str) -> Json:
+    details: Json = {"name": name} if name else {}
+    if resource.group:
+        details["group"] = resource.group
+    details["kind"] = resource.plural
+    return details
+
+
+def not_found(resource: Resource, name: str) -> ApiError:
+    """404: no such object."""
+    return ApiError(404, "NotFound", f'{resource.qualified} "{name}" not found', _details(resource, name))
+
+
+def no_such_path() -> ApiError:
+    """404: no such resource or path."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def already_exists(resource: Resource, name: str, *, going: bool) -> ApiError:
+    """409: create of a name that is taken, perhaps by an object that is going."""
+    message = f'{"object is being deleted: " if going else ""}{resource.qualified} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _details(resource, name))
+
+
+def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
+    """409: optimistic lock or precondition lost."""
+    why = why or "the object has been modified; please apply your changes to the latest version and try again"
+    message = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _details(resource, name))
+
+
+def kind_conflict(kind: str, name: str, why: str) -> ApiError:
+    """409 of a check that knows an object by its kind."""
+    message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
+    return ApiError(409, "Conflict", message, {"name": name, "kind": kind})
+
+
+def bad_request(message: str) -> ApiError:
+    """400: the request itself makes no sense."""
+    return ApiError(400, "BadRequest", message)
+
+
+def unauthorized() -> ApiError:
+    """401: no or unknown credentials."""
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(resource: Resource, name: str, why: str) -> ApiError:
+    """403 by a rule of admission (RBAC's own message is made in rbac.py)."""
+    shown = f'{resource.qualified} "{name}"' if name else resource.qualified
+    return ApiError(403, "Forbidden", f"{shown} is forbidden: {why}", _details(resource, name))
+
+
+def expired(message: str) -> ApiError:
+    """410: the resourceVersion or continue token has left the event window."""
+    return ApiError(410, "Expired", message)
+
+
+def method_not_allowed() -> ApiError:
+    """405."""
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message, {})
+
+
+def not_acceptable(message: str, details: Json | None = None) -> ApiError:
+    """406: the client accepts no form that there is."""
+    return ApiError(406, "NotAcceptable", message, details)
+
+
+def unsupported_media(supported: Iterable[str]) -> ApiError:
+    """415: a body in a format we do not read."""
+    wanted = ", ".join(supported)
+    message = f"the body of the request was in an unknown format - accepted media types include: {wanted}"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def unreadable(code: int, reason: str, limit: int) -> ApiError:
+    """A request that HTTP itself cannot read; `limit` is the largest body in bytes."""
+    if code == 413:
+        return ApiError(code, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+    return ApiError(code, "", f"the request cannot be read: {reason}")
+
+
+def failed(message: str) -> ApiError:
+    """500 without a reason: what the real server does not expect of a client."""
+    return ApiError(500, "", message)
+
+
+def too_many(message: str, causes: list[Json] | None = None, retry_after_s: int | None = None) -> ApiError:
+    """429."""
+    details: Json = {}
+    if causes:
+        details["causes"] = causes
+    if retry_after_s is not None:
+        details["retryAfterSeconds"] = retry_after_s
+    return ApiError(429, "TooManyRequests", message, details, retry_after_s)
+
+
+def cause(reason: str, field: str, message: str) -> Json:
+    """One field's complaint; `reason` is e.g. FieldValueRequired, FieldValueInvalid."""
+    return {"reason": reason, "message": message, "field": field}
+
+
+def required(field: str, hint: str = "") -> Json:
+    """A required field that is missing."""
+    return cause("FieldValueRequired", field, "Required value" + (f": {hint}" if hint else ""))
+
+
+def shown(value: object) -> str:
+    """A value as messages have it: JSON without spaces."""
+    return orjson.dumps(value).decode()
+
+
+def wrong(field: str, value: object, hint: str) -> Json:
+    """A value that breaks a rule."""
+    return cause("FieldValueInvalid", field, f"Invalid value: {shown(value)}: {hint}")
+
+
+def forbidden_field(field: str, why: str) -> Json:
+    """A field that may not be set, or not be changed."""
+    return cause("FieldValueForbidden", field, f"Forbidden: {why}")
+
+
+def duplicate(field: str, value: object, hint: str = "") -> Json:
+    """A value that is there already."""
+    return cause("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}" + (f": {hint}" if hint else ""))
+
+
+def unknown(field: str, value: object) -> Json:
+    """A reference to what is not there."""
+    return cause("FieldValueNotFound", field, f"Not found: {shown(value)}")
+
+
+def too_long(field: str, limit: int) -> Json:
+    """More bytes than the limit."""
+    return cause("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
+
+
+def unsupported(field: str, value: object, supported: Iterable[str]) -> Json:
+    """A value outside an enum."""
+    names = ", ".join(f'"{name}"' for name in supported)
+    return cause("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {names}")
+
+
+def invalid_named(kind: str, name: str, causes: list[Json]) -> ApiError:
+    """422 for options about an object of that name."""
+    details = {"name": name, "kind": kind, "causes": causes}
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {_shown(causes)}', details)
+
+
+def invalid_version(resource: Resource, name: str, problem: Json) -> ApiError:
+    """422 of an update that lacks the version; it names the resource where others name the kind."""
+    message = f'{resource.qualified} "{name}" is invalid: {_shown([problem])}'
+    return ApiError(422, "Invalid", message, {**_details(resource, name), "causes": [problem]})
+
+
+def invalid_patch(value: str, why: object) -> ApiError:
+    """422: what a patch makes of an object cannot be decoded. `value` is shown."""
+    problem = wrong("patch", value, str(why))
+    return ApiError(422, "Invalid", f' "" is invalid: {_shown([problem])}', {"causes": [problem]})
+
+
+def invalid(resource: Resource, name: str, causes: list[Json]) -> ApiError:
+    """422 with the causes spelled out."""
+    shown = _shown(causes)
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details = {**_details(resource, name), "kind": resource.kind, "causes": causes}
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {shown}', details)
+
+
+def invalid_request(group: str, kind: str, causes: list[Json]) -> ApiError:
+    """422 for what is no stored object: options, reviews (whose `kind` is empty), token requests."""
+    details: Json = {"group": group, **({"kind": kind} if kind else {}), "causes": causes}
+    return ApiError(422, "Invalid", f'{kind}.{group} "" is invalid: {_shown(causes)}', details)
+
+
+def _shown(causes: list[Json]) -> str:
+    texts = [f"{cause['field']}: {cause['message']}" for cause in causes]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -1,0 +1,282 @@
+"""Sets of fields in FieldsV1 form: nested dicts keyed `f:name`, `k:{…}`, `v:…`, with `.` for the node itself.
+
+`{}` is a member without members below it. Only what managedFields and server-side apply need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import orjson
+
+from kubesim.apiserver.resources import Resource
+from kubesim.apiserver.typed import Shape, Struct, shape_of
+
+Json = dict[str, Any]
+Set = dict[str, Any]
+Path = tuple[str, ...]
+
+# Never owned by anyone (structured-merge-diff's stripped fields).
+_UNOWNED = frozenset(
+    {"creationTimestamp", "generation", "managedFields", "name", "namespace", "resourceVersion", "uid"}
+)
+_UNOWNED = _UNOWNED | {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
+
+
+@cache
+def root_of(resource: Resource) -> Shape:
+    """The shape of a resource's objects without what nobody can own."""
+    whole = shape_of(resource.api_version, resource.kind)
+    assert whole.struct is not None
+    metadata = whole.struct.fields["metadata"]
+    assert metadata.struct is not None
+    fields = {name: shape for name, shape in metadata.struct.fields.items() if name not in _UNOWNED}
+    ours = _struct(fields)
+    ours.always = True
+    return _struct({**whole.struct.fields, "metadata": ours})
+
+
+def _struct(fields: dict[str, Shape]) -> Shape:
+    shape = Shape("struct")
+    shape.struct = Struct("")
+    shape.struct.fields = fields
+    shape.struct.filled = tuple((name, field) for name, field in fields.items() if field.always)
+    return shape
+
+
+@cache
+def nothing_of(resource: Resource) -> Any:
+    """An object of the resource before anybody has written it: with the fields that are always there."""
+    return root_of(resource).empty()
+
+
+def item_key(item: Any, shape: Shape) -> str | None:
+    """`k:{"name":"x"}` of a list item; None when it lacks a key, which makes the list atomic for us."""
+    if not isinstance(item, dict):
+        return None
+    found = {name: item.get(name, default) for name, default in shape.keys}
+    if any(value is None for value in found.values()):
+        return None
+    return "k:" + orjson.dumps(found, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def value_key(item: Any) -> str:
+    """`v:"x"` of a set's member."""
+    return "v:" + orjson.dumps(item).decode()
+
+
+def keyed_items(value: Any, shape: Shape) -> dict[str, Any] | None:
+    """A list's items by path element; None when the list is atomic."""
+    if not isinstance(value, list):
+        return None
+    if shape.is_set:
+        return {value_key(item): item for item in value}
+    if not shape.keys:
+        return None
+    items = {item_key(item, shape): item for item in value}
+    return {key: item for key, item in items.items() if key is not None} if None not in items else None
+
+
+def children(value: Any, shape: Shape) -> dict[str, tuple[Any, Shape]] | None:
+    """What lies below a value, by path element; None for scalars and everything atomic."""
+    if shape.atomic:
+        return None
+    if isinstance(value, dict):
+        if shape.struct is not None:
+            fields = shape.struct.fields
+            return {f"f:{name}": (item, fields[name]) for name, item in value.items() if name in fields}
+        return {f"f:{name}": (item, shape.items) for name, item in value.items()}
+    items = keyed_items(value, shape)
+    if items is None:
+        return None
+    return {key: (item, shape.items) for key, item in items.items()}
+
+
+def of_value(value: Any, shape: Shape, applied: bool) -> Set:
+    """Every field of a value. `applied` follows server-side apply (containers are no members of their own)."""
+    below = None if isinstance(value, list) and not value else children(value, shape)
+    if not below:
+        return {}
+    result: Set = {}
+    if not applied:
+        result["."] = {}
+    for element, (item, inside) in below.items():
+        inner = _member(element, item, inside, applied)
+        if inner or element != "f:metadata":
+            result[element] = inner
+    return result
+
+
+def _member(element: str, item: Any, shape: Shape, applied: bool) -> Set:
+    """The set of one child: a keyed list's item is always a member itself."""
+    inner = of_value(item, shape, applied)
+    return {".": {}, **inner} if inner and element.startswith("k:") else inner
+
+
+def difference(old: Any, new: Any, shape: Shape) -> tuple[Set, Set]:
+    """(added or changed, removed) between two values; both empty means nothing changed."""
+    changed: Set = {}
+    removed: Set = {}
+    if isinstance(old, dict) and isinstance(new, dict):
+        # Most writes leave most of an object as it was.
+        old, new = _apart(old, new), _apart(new, old)
+    before = children(old, shape) or {}
+    after = children(new, shape) or {}
+    for element, (value, inside) in after.items():
+        if element not in before:
+            added = _member(element, value, inside, False)
+            if added or element != "f:metadata":
+                changed[element] = added
+            continue
+        was = before[element][0]
+        if was is value or was == value:
+            continue
+        if was is None:
+            was = [] if isinstance(value, list) else {}
+        if children(was, inside) is None or children(value, inside) is None:
+            changed[element] = of_value(value, inside, False)
+            continue
+        _note(element, difference(was, value, inside), changed, removed)
+    for element, (value, inside) in before.items():
+        if element not in after:
+            removed[element] = with_containers(of_value(value, inside, False))
+    return changed, removed
+
+
+def _apart(one: Json, other: Json) -> Json:
+    """The members that the other one has not, or with another value."""
+    return {name: value for name, value in one.items() if name not in other or other[name] != value}
+
+
+def _note(element: str, found: tuple[Set, Set], changed: Set, removed: Set) -> None:
+    for inner, into in zip(found, (changed, removed), strict=True):
+        if inner:
+            into[element] = inner
+
+
+def with_containers(fields: Set) -> Set:
+    """The same set with every inner node a member, so that subtracting it leaves nothing behind."""
+    if not fields:
+        return {}
+    return {".": {}, **{element: with_containers(inner) for element, inner in fields.items() if element != "."}}
+
+
+def is_member(node: Set) -> bool:
+    """Whether the node itself (not only something below it) belongs to the set."""
+    return not node or "." in node
+
+
+def union(left: Set, right: Set) -> Set:
+    """Members of either."""
+    if not left or not right:
+        return left or right
+    merged = dict(left)
+    for element, inner in right.items():
+        merged[element] = _join(merged[element], inner) if element in merged else inner
+    return merged
+
+
+def _join(left: Set, right: Set) -> Set:
+    joined = union(left, right)
+    if joined and (is_member(left) or is_member(right)):
+        return {".": {}, **joined}
+    return joined
+
+
+def subtract(left: Set, right: Set) -> Set:
+    """Members of the first only."""
+    result: Set = {}
+    for element, inner in left.items():
+        other = right.get(element)
+        if other is None:
+            result[element] = inner
+            continue
+        if element == ".":
+            continue
+        below = subtract({k: v for k, v in inner.items() if k != "."}, {k: v for k, v in other.items() if k != "."})
+        stays = is_member(inner) and not is_member(other)
+        if below:
+            result[element] = {".": {}, **below} if stays else below
+        elif stays:
+            result[element] = {}
+    return result
+
+
+def intersect(left: Set, right: Set) -> Set:
+    """Members of both."""
+    result: Set = {}
+    for element, inner in left.items():
+        other = right.get(element)
+        if other is None or element == ".":
+            continue
+        below = intersect(inner, other)
+        member = is_member(inner) and is_member(other)
+        if below:
+            result[element] = {".": {}, **below} if member else below
+        elif member:
+            result[element] = {}
+    return result
+
+
+def members(fields: Set, prefix: Path = ()) -> Iterator[Path]:
+    """The paths of all members, as tuples of path elements."""
+    for element, inner in fields.items():
+        if element == ".":
+            continue
+        if is_member(inner):
+            yield (*prefix, element)
+        yield from members(inner, (*prefix, element))
+
+
+def touches(fields: Set, elements: Path) -> bool:
+    """Whether the set has a member at the path or below it."""
+    for element in elements:
+        if element not in fields:
+            return False
+        fields = fields[element]
+    return True
+
+
+def names_its_item(elements: Path) -> bool:
+    """Whether the path is a key field of a keyed list's item, without which the item has no identity."""
+    return len(elements) > 1 and elements[-2].startswith("k:") and elements[-1][2:] in orjson.loads(elements[-2][2:])
+
+
+def find(obj: Any, elements: Path, shape: Shape) -> tuple[bool, Any]:
+    """(present, value) at a path of elements."""
+    value = obj
+    for element in elements:
+        if element.startswith("f:"):
+            name = element[2:]
+            if not isinstance(value, dict) or name not in value:
+                return False, None
+            value, shape = value[name], shape.below(name)
+        else:
+            items = keyed_items(value, shape) or {}
+            if element not in items:
+                return False, None
+            value, shape = items[element], shape.items
+    return True, value
+
+
+def shape_at(elements: Path, shape: Shape) -> Shape:
+    """The shape at a path of elements."""
+    for element in elements:
+        shape = shape.below(element[2:]) if element.startswith("f:") else shape.items
+    return shape
+
+
+def shown(elements: Path) -> str:
+    """`.status.conditions[type="Ready"].status`."""
+    text = ""
+    for element in elements:
+        if element.startswith("f:"):
+            text += "." + element[2:]
+        elif element.startswith("k:"):
+            keys = orjson.loads(element[2:])
+            text += "[" + ",".join(f"{name}={orjson.dumps(value).decode()}" for name, value in keys.items()) + "]"
+        else:
+            text += f"[={element[2:]}]"
+    return text

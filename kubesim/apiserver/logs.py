@@ -1,0 +1,117 @@
+"""pods/log: fetched from the kubelet of the pod's node and streamed through."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from aiohttp import web
+
+from kubesim.apiserver import errors, typed
+from kubesim.apiserver.objects import Objects
+from kubesim.apiserver.resources import of
+from kubesim.certificates import Authority
+
+Json = dict[str, Any]
+_PODS = of("pods")
+_PASSED = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes")
+_CHUNK = 64 * 1024
+_CONNECT_S = 5
+
+
+def kubelet_session(authority: Authority) -> aiohttp.ClientSession:
+    """For kubelets that the authority vouches for, under the name that they know an API server by."""
+    pair = authority.client("apiserver-kubelet-client", "kube-apiserver-kubelet-client")
+    tls = ssl.create_default_context(cafile=str(authority.certificate))
+    tls.load_cert_chain(pair.certificate, pair.key)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), timeout=timeout)
+
+
+def kubelet_url(objects: Objects, namespace: str, name: str, params: Mapping[str, str]) -> str:
+    """Where the kubelet has the log; "" while the pod has no node. Raises ApiError 400, 404 or 422."""
+    _check_options(name, params)
+    pod = objects.get(_PODS, namespace, name).obj
+    spec = pod["spec"]
+    names = [item["name"] for item in (*(spec.get("initContainers") or ()), *spec["containers"])]
+    container = params.get("container", "")
+    if not container and len(spec["containers"]) > 1:
+        shown = " ".join(names)
+        raise errors.bad_request(f"a container name must be specified for pod {name}, choose one of: [{shown}]")
+    container = container or spec["containers"][0]["name"]
+    if container not in names:
+        raise errors.bad_request(f"container {container} is not valid for pod {name}")
+    if not spec.get("nodeName"):
+        return ""
+    stored = objects.store.get("nodes", "", spec["nodeName"])
+    if stored is None:
+        # The real server looks the node up and says it were a pod.
+        raise errors.not_found(_PODS, spec["nodeName"])
+    node = stored.obj.get("status") or {}
+    addresses = {item["type"]: item["address"] for item in node.get("addresses") or []}
+    address = addresses.get("InternalIP") or addresses.get("Hostname")
+    port = ((node.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
+    if not address or not port:
+        why = f"node {spec['nodeName']} has no InternalIP address or no kubelet port in its status"
+        raise errors.ApiError(500, "InternalError", f"cannot read logs: {why}")
+    return f"https://{address}:{port}/containerLogs/{quote(namespace)}/{quote(name)}/{quote(container)}"
+
+
+def _check_options(name: str, params: Mapping[str, str]) -> None:
+    """Raises ApiError 400 or 422 for options that make no sense."""
+    numbers = {
+        option: _number(params[option]) for option in ("tailLines", "sinceSeconds", "limitBytes") if option in params
+    }
+    if "sinceTime" in params:
+        try:
+            typed.moment(params["sinceTime"])
+        except typed.Malformed as error:
+            raise errors.bad_request(str(error)) from None
+    causes: list[Json] = []
+    if numbers.get("tailLines", 0) < 0:
+        causes.append(errors.wrong("tailLines", numbers["tailLines"], "must be greater than or equal to 0"))
+    for option in ("limitBytes", "sinceSeconds"):
+        if numbers.get(option, 1) < 1:
+            causes.append(errors.wrong(option, numbers[option], "must be greater than 0"))
+    if "sinceTime" in params and "sinceSeconds" in params:
+        causes.append(errors.forbidden_field("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    if "stream" in params:
+        causes.append(errors.forbidden_field("stream", "may not be specified"))
+    if causes:
+        raise errors.invalid_named("PodLogOptions", name, causes)
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+async def stream(request: web.BaseRequest, session: aiohttp.ClientSession, url: str) -> web.StreamResponse:
+    """Pass the kubelet's answer through as it comes. Raises ApiError when the kubelet refuses or is away."""
+    if not url:
+        return web.Response(status=204)
+    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+    passed = {key: value for key, value in request.query.items() if key in _PASSED}
+    try:
+        async with session.get(url, params=passed) as upstream:
+            if upstream.status != 200:
+                text = (await upstream.text()).strip()
+                code = upstream.status if upstream.status in (400, 404) else 500
+                reason = {400: "BadRequest", 404: "NotFound"}.get(code, "InternalError")
+                raise errors.ApiError(code, reason, text or f"kubelet answered {upstream.status}")
+            await response.prepare(request)
+            async for chunk in upstream.content.iter_chunked(_CHUNK):
+                await response.write(chunk)
+            await response.write_eof()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        if response.prepared:
+            return response
+        raise errors.ApiError(500, "InternalError", f'Get "{url}": {error}') from error
+    except ConnectionError:
+        pass  # the client left
+    return response

@@ -1,0 +1,447 @@
+"""What a write means: create, replace and patch with the real server's rules, up to the moment of storing."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from kubesim.apiserver import defaults, errors, fieldset, kind_validation, managers, patches, typed, warnings
+from kubesim.apiserver.admission import Admission, name_tail
+from kubesim.apiserver.codec import renamed, shown
+from kubesim.apiserver.resources import CANONICAL, Resource
+from kubesim.apiserver.store import Store, Stored
+
+Json = dict[str, Any]
+
+VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+
+_GENERATED_MAX = 58
+_NAME_ATTEMPTS = 8
+# Cannot change; what a client says of them on an update is dropped without a word.
+_SERVERS_META = ("creationTimestamp", "generation", "selfLink")
+_PUT_CREATES = frozenset({"endpoints", "events", "leases.coordination.k8s.io", "services"})
+_NEEDS_VERSION = frozenset({"leases.coordination.k8s.io", "poddisruptionbudgets.policy"})
+_MISSING_NAME = "the name of the object ({} based on URL) was undeterminable: name must be provided"
+
+
+@dataclass(frozen=True)
+class Write:
+    """Who writes and how. `subresource` is "" or e.g. "status"."""
+
+    manager: str
+    dry_run: bool = False
+    subresource: str = ""
+    force: bool = False
+    validation: str = "Warn"
+    """What becomes of unknown fields: Ignore, Warn or Strict."""
+    warnings: list[str] = field(default_factory=list, compare=False)
+    """What the client is told in passing."""
+    doubts: list[str] = field(default_factory=list, compare=False)
+    """What a strict client's body holds twice."""
+    tracked: bool = True
+    """Whether the write counts in managedFields."""
+
+
+def now() -> str:
+    """metav1.Time of this second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Objects:
+    """Writes to the store. Everything here is synchronous: a request is atomic."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._admission = Admission(store)
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+        """The object; ApiError 404."""
+        stored = self.store.get(resource.store_key, namespace, name)
+        if stored is None:
+            raise errors.not_found(resource, name)
+        return stored
+
+    def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        """Raises ApiError 404 or 403 when nothing can be made in a namespace."""
+        self._admission.in_namespace(resource, namespace, name)
+
+    # Create ----------------------------------------------------------------------------------------------------
+
+    def create(self, resource: Resource, namespace: str, obj: Json, write: Write) -> Stored:
+        """Store a new object, given without kind and apiVersion. Raises ApiError 400, 403, 404, 409, 422 or 500."""
+        obj = _decoded(resource, obj, write)
+        return self._create(resource, namespace, obj, write)
+
+    def _create(self, resource: Resource, namespace: str, obj: Json, write: Write, applied: bool = False) -> Stored:
+        meta = obj["metadata"]
+        _place(resource, namespace, meta)
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = self._generated(resource, meta)
+        if resource.namespaced:
+            self._admission.in_namespace(resource, namespace, meta.get("name", ""))
+        version = meta.pop("resourceVersion", "0")
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            meta.pop(key, None)
+        meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), now()
+        if resource.generation:
+            meta["generation"] = 1
+        _dedup_owners(meta, write)
+        defaults.fill(resource.store_key, obj)
+        if not applied:
+            # Nobody owns what admission and the kind's strategy add.
+            _own_new(resource, obj, _writer(resource, write))
+        self._admission.change(resource, obj)
+        defaults.before_create(resource.store_key, obj)
+        kind_validation.check(resource, obj)
+        self._admission.secure(resource, obj, None, write.warnings)
+        write.warnings.extend(warnings.of(resource, obj))
+        if version not in ("", "0") and not applied:
+            raise errors.failed("resourceVersion should not be set on objects to be created")
+        there = self.store.get(resource.store_key, meta.get("namespace", ""), meta["name"])
+        if there is not None:
+            raise errors.already_exists(resource, meta["name"], going="deletionTimestamp" in there.obj["metadata"])
+        return self._commit(resource, obj, write)
+
+    def _generated(self, resource: Resource, meta: Json) -> str:
+        """A new object's name from its generateName; one that is taken is refused only after some attempts."""
+        for _ in range(_NAME_ATTEMPTS):
+            name: str = meta["generateName"][:_GENERATED_MAX] + name_tail()
+            if self.store.get(resource.store_key, meta.get("namespace", ""), name) is None:
+                break
+        return name
+
+    # Update ----------------------------------------------------------------------------------------------------
+
+    def replace(self, resource: Resource, namespace: str, name: str, obj: Json, write: Write) -> tuple[Stored, bool]:
+        """PUT: (the stored object, whether it was created). Raises ApiError 400, 404, 409, 422 or 500."""
+        old = self.store.get(resource.store_key, namespace, name)
+        obj = _decoded(resource, obj, write)
+        meta = obj["metadata"]
+        _named(meta, name)
+        _place(resource, namespace, meta)
+        if old is None:
+            creatable = resource.store_key in _PUT_CREATES or "rbac" in resource.group
+            if creatable and not write.subresource and not meta.get("resourceVersion"):
+                return self._create(resource, namespace, obj, write), True
+            raise errors.not_found(resource, name)
+        uid = meta.get("uid", old.obj["metadata"]["uid"])
+        if uid != old.obj["metadata"]["uid"]:
+            raise _storage_conflict(
+                resource, old, f"UID in precondition: {uid}, UID in object meta: {old.obj['metadata']['uid']}"
+            )
+        meta["uid"] = uid
+        if not meta.get("resourceVersion") and resource.store_key in _NEEDS_VERSION:
+            problem = errors.wrong("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid_version(resource, name, problem)
+        return self.update(resource, old, obj, write), False
+
+    def patch(
+        self, resource: Resource, namespace: str, name: str, kind: str, patch: Any, write: Write
+    ) -> tuple[Stored, bool]:
+        """PATCH of the type `kind`: (the stored object, whether it was created)."""
+        old = self.store.get(resource.store_key, namespace, name)
+        if kind == patches.APPLY_PATCH:
+            return self._apply(resource, namespace, name, old, patch, write)
+        if old is None:
+            raise errors.not_found(resource, name)
+        patched = self.patched(resource, old.obj, kind, patch, write)
+        _named(patched["metadata"], name)
+        _place(resource, namespace, patched["metadata"])
+        return self.update(resource, old, patched, write), False
+
+    @staticmethod
+    def patched(resource: Resource, obj: Json, kind: str, patch: Any, write: Write) -> Json:
+        """What a patch, other than an apply, makes of an object. Raises ApiError 400, 422 or 500."""
+        shape = typed.shape_of(resource.api_version, resource.kind)
+        whole = {"kind": resource.kind, "apiVersion": resource.api_version, **shown(resource, obj)}
+        changed = patches.patched(kind, whole, patch, shape)
+        given = (changed.get("kind"), changed.get("apiVersion"))
+        if given not in ((resource.kind, resource.api_version), (None, None)):
+            raise errors.invalid_patch(_text(changed), _unconvertible(resource, *given))
+        changed = {key: value for key, value in changed.items() if key not in ("kind", "apiVersion")}
+        decoder = typed.Decoder()
+        try:
+            found: Json = decoder.decode(shape, changed, whole)
+        except typed.Malformed as error:
+            if kind == patches.STRATEGIC_PATCH:
+                raise errors.invalid_patch(patches.shown(patch), error.conversion) from None
+            raise errors.invalid_patch(_text(changed), error) from None
+        if write.validation == "Strict" and (decoder.unknown or write.doubts):
+            why = f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}"
+            text = patches.shown(patch) if kind == patches.STRATEGIC_PATCH else _text(changed)
+            raise errors.invalid_patch(text, why)
+        if changed.get("metadata", {}).get("managedFields") == []:
+            found["metadata"]["managedFields"] = []
+        _warn_unknown(decoder, write)
+        return _kept(resource, found)
+
+    # Apply -----------------------------------------------------------------------------------------------------
+
+    def _apply(
+        self, resource: Resource, namespace: str, name: str, old: Stored | None, patch: Any, write: Write
+    ) -> tuple[Stored, bool]:
+        config = self._apply_config(resource, namespace, name, patch, write)
+        writer = _writer(resource, write)
+        meta = config["metadata"]
+        asked, uid = meta.pop("resourceVersion", ""), meta.pop("uid", "")
+        if uid and (old is None or uid != old.obj["metadata"]["uid"]):
+            raise errors.invalid(resource, name, [errors.wrong("metadata.uid", uid, "field is immutable")])
+        if old is None:
+            if write.subresource:
+                raise errors.not_found(resource, name)
+            merged = managers.apply({"metadata": {}}, config, writer, write.force)
+            return self._create_applied(resource, namespace, merged, write), True
+        if asked and asked != old.obj["metadata"]["resourceVersion"]:
+            raise errors.conflict(resource, name)
+        merged = managers.apply(old.obj, config, writer, write.force)
+        return self.update(resource, old, _decoded(resource, merged, write, old.obj), write, True), False
+
+    def _apply_config(self, resource: Resource, namespace: str, name: str, patch: Any, write: Write) -> Json:
+        """What an apply patch configures of this endpoint's part, decoded but not filled in."""
+        kind, version = patch.pop("kind", ""), patch.pop("apiVersion", "")
+        if (kind, version) != (resource.kind, resource.api_version):
+            group, _, bare = version.rpartition("/")
+            raise errors.bad_request(f"invalid object type: {group}/{bare}, Kind={kind}")
+        config: Json = renamed(resource, patch)
+        meta = config.get("metadata")
+        where = meta.get("namespace", "") if isinstance(meta, dict) else ""
+        meta = config["metadata"] = dict(meta) if isinstance(meta, dict) else {}
+        if meta.get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        if not isinstance(meta.get("name", ""), str):
+            raise errors.bad_request(_MISSING_NAME.format(name))
+        _named(meta, name)
+        _place(resource, namespace, meta)
+        shape = typed.shape_of(resource.api_version, resource.kind)
+        try:
+            typed.check_declared(shape, config)
+        except typed.Undeclared as error:
+            what = f"{where}/{name}; {resource.group}/{resource.version}, Kind={kind}"
+            raise errors.failed(f"failed to create typed patch object ({what}): {error}") from None
+        config = typed.canonical(shape, config)
+        if write.subresource == "status":
+            return {key: config[key] for key in ("metadata", "status") if key in config}
+        if resource.status:
+            config.pop("status", None)
+        return config
+
+    def _create_applied(self, resource: Resource, namespace: str, merged: Json, write: Write) -> Stored:
+        entries = merged["metadata"].pop("managedFields", [])
+        decoded = _decoded(resource, merged, write)
+        if entries:
+            decoded["metadata"]["managedFields"] = entries
+        return self._create(resource, namespace, decoded, write, applied=True)
+
+    # Storing ---------------------------------------------------------------------------------------------------
+
+    def update(self, resource: Resource, old: Stored, new: Json, write: Write, applied: bool = False) -> Stored:
+        """Store `new` over `old` after the checks; returns `old` when nothing changed."""
+        _check_version(resource, old, new["metadata"])
+        new = self._part(resource, old.obj, {**new, "metadata": _carried(new["metadata"], old)}, write.subresource)
+        meta, was = new["metadata"], old.obj["metadata"]
+        _dedup_owners(meta, write)
+        if not write.subresource:
+            defaults.fill(resource.store_key, new)
+        _own_changes(new, old.obj, None if applied or not write.tracked else _writer(resource, write))
+        if not write.subresource:
+            defaults.before_update(resource.store_key, new, old.obj)
+        if write.subresource != "binding":
+            kind_validation.check(resource, new, old.obj)
+            write.warnings.extend(warnings.of_update(resource, new, old.obj))
+        if _same(old.obj, new) and meta.get("managedFields") == was.get("managedFields"):
+            return old
+        if not write.subresource:
+            self._admission.secure(resource, new, old.obj, write.warnings)
+        if resource.generation and _desired(old.obj) != _desired(new) and write.subresource != "binding":
+            meta["generation"] = was.get("generation", 0) + 1
+        return self._commit(resource, new, write)
+
+    @staticmethod
+    def _part(resource: Resource, old: Json, new: Json, subresource: str) -> Json:
+        """Only the part of `new` that this endpoint may write."""
+        if subresource == "status":
+            meta = {**new["metadata"]}
+            meta.pop("ownerReferences", None)
+            if "ownerReferences" in old["metadata"]:
+                meta["ownerReferences"] = old["metadata"]["ownerReferences"]
+            found = {**old, "metadata": meta, "status": new.get("status") or {}}
+            defaults.fill_status(resource.store_key, found, old)
+            return found
+        if subresource == "finalize":
+            return {**old, "metadata": new["metadata"], "spec": new.get("spec") or {}}
+        if resource.status and not subresource:
+            new = {key: value for key, value in new.items() if key != "status"}
+            if "status" in old:
+                new["status"] = old["status"]
+        return new
+
+    def _commit(self, resource: Resource, obj: Json, write: Write) -> Stored:
+        if write.dry_run:
+            return Stored(obj, self.store.rv)
+        if _is_done(obj):
+            # Nobody sees this state: the object goes as it was.
+            meta = obj["metadata"]
+            self.store.delete(resource.store_key, meta.get("namespace", ""), meta["name"])
+            return Stored(obj, self.store.rv)
+        return self.store.put(resource.store_key, obj)
+
+
+def _is_done(obj: Json) -> bool:
+    """Whether an object's deletion waited only for the finalizers that a write took off."""
+    meta = obj["metadata"]
+    if "deletionTimestamp" not in meta or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds", 0):
+        return False
+    return not (obj.get("spec") or {}).get("finalizers")
+
+
+def _decoded(resource: Resource, obj: Json, write: Write, old: Json | None = None) -> Json:
+    """An object in the form in which it is kept. Raises ApiError 400."""
+    decoder = typed.Decoder()
+    try:
+        shape = typed.shape_of(resource.api_version, resource.kind)
+        found: Json = decoder.decode(shape, shown(resource, obj) if old is not None else obj, old)
+    except typed.Malformed as error:
+        raise _cannot_handle(resource, str(error)) from None
+    if write.validation == "Strict" and (decoder.unknown or write.doubts):
+        raise _cannot_handle(resource, f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}")
+    _warn_unknown(decoder, write)
+    return _kept(resource, found)
+
+
+def _kept(resource: Resource, obj: Json) -> Json:
+    """A decoded object in the form of the resource that keeps it."""
+    keeper = CANONICAL[resource.store_key]
+    if keeper is resource:
+        return obj
+    found: Json = typed.Decoder().decode(typed.shape_of(keeper.api_version, keeper.kind), renamed(resource, obj))
+    return found
+
+
+def _warn_unknown(decoder: typed.Decoder, write: Write) -> None:
+    if write.validation != "Ignore":
+        write.warnings.extend(decoder.unknown)
+
+
+def _cannot_handle(resource: Resource, why: str) -> errors.ApiError:
+    kind = resource.kind
+    return errors.bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}')
+
+
+def _unconvertible(resource: Resource, kind: Any, version: Any) -> str:
+    if typed.is_known(str(version), str(kind)):
+        return f"converting ({str(version).rpartition('/')[2]}.{kind}) to ({resource.go_type}): unknown conversion"
+    return f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+
+
+def _text(obj: Json) -> str:
+    return orjson.dumps(obj, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _named(meta: Json, name: str) -> None:
+    """The name in the body is that of the path. Raises ApiError 400."""
+    given = meta.get("name", "")
+    if not given:
+        raise errors.bad_request(_MISSING_NAME.format(name))
+    if given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+
+
+def _place(resource: Resource, namespace: str, meta: Json) -> None:
+    """The namespace in the body is that of the path. Raises ApiError 400."""
+    if not resource.namespaced:
+        meta.pop("namespace", None)
+    elif (meta.get("namespace") or namespace) != namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    else:
+        meta["namespace"] = namespace
+
+
+def _dedup_owners(meta: Json, write: Write) -> None:
+    owners = meta.get("ownerReferences") or []
+    by_uid = {owner.get("uid"): owner for owner in reversed(owners)}
+    if len(by_uid) == len(owners):
+        return
+    uids = [owner.get("uid") for owner in owners]
+    twice = sorted({uid for uid in uids if uids.count(uid) > 1})
+    meta["ownerReferences"] = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
+    write.warnings.append(
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may "
+        "reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+        + ", ".join(twice)
+    )
+
+
+def _carried(meta: Json, old: Stored) -> Json:
+    """The metadata of an update, with what clients cannot change as it was."""
+    was = old.obj["metadata"]
+    meta = {key: value for key, value in meta.items() if key not in _SERVERS_META}
+    meta |= {key: was[key] for key in (*_SERVERS_META, "resourceVersion") if key in was}
+    for key in ("namespace", "uid"):
+        if key in was:
+            meta[key] = meta.get(key) or was[key]
+    # An update that leaves them out does not revive.
+    return {key: was[key] for key in ("deletionTimestamp", "deletionGracePeriodSeconds") if key in was} | meta
+
+
+def _own_changes(new: Json, old: Json, writer: managers.Writer | None) -> None:
+    """Write down who changed what; without a writer the owners stay as `new` has them."""
+    meta, was = new["metadata"], old["metadata"]
+    if meta.get("managedFields") in ([], [{}]):
+        # A client wipes them, and nobody owns anything until the first apply.
+        del meta["managedFields"]
+        return
+    if not meta.get("managedFields") and "managedFields" in was:
+        meta["managedFields"] = was["managedFields"]
+    if writer is not None and not _same(old, new):
+        managers.record_update(old, new, writer)
+
+
+def _check_version(resource: Resource, old: Stored, meta: Json) -> None:
+    asked = meta.get("resourceVersion") or "0"
+    if not asked.isdigit():
+        raise errors.failed(f'strconv.ParseUint: parsing "{asked}": invalid syntax')
+    if asked not in ("0", old.obj["metadata"]["resourceVersion"]):
+        raise errors.conflict(resource, old.name)
+
+
+def _storage_conflict(resource: Resource, stored: Stored, why: str) -> errors.ApiError:
+    """409 of a precondition that the storage checks."""
+    return errors.conflict(resource, stored.name, storage_problem(resource, stored, why))
+
+
+def storage_problem(resource: Resource, stored: Stored, why: str) -> str:
+    """How the real server's storage tells of a failed precondition, with the key in etcd."""
+    places = {"nodes": "minions", "leases": "leases", "services": "services/specs", "endpoints": "services/endpoints"}
+    plural = places.get(resource.plural, resource.plural)
+    key = "/".join(part for part in ("/registry", plural, stored.namespace, stored.name) if part)
+    what = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0"
+    return f"{what}, AdditionalErrorMsg: Precondition failed: {why}"
+
+
+def _writer(resource: Resource, write: Write) -> managers.Writer:
+    root = fieldset.root_of(CANONICAL[resource.store_key])
+    return managers.Writer(write.manager, write.subresource, resource.api_version, now(), root)
+
+
+def _own_new(resource: Resource, obj: Json, writer: managers.Writer) -> None:
+    """Write down who made a new object, whose status counts only where it has no endpoint of its own."""
+    nothing = fieldset.nothing_of(CANONICAL[resource.store_key])
+    meant = {key: value for key, value in obj.items() if key != "status" or not resource.status}
+    managers.record_update(nothing, meant, writer)
+
+
+def _same(old: Json, new: Json) -> bool:
+    ignored = ("managedFields", "resourceVersion")
+    before = {key: value for key, value in old["metadata"].items() if key not in ignored}
+    after = {key: value for key, value in new["metadata"].items() if key not in ignored}
+    return before == after and {**old, "metadata": None} == {**new, "metadata": None}
+
+
+def _desired(obj: Json) -> Json:
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}

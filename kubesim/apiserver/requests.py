@@ -1,0 +1,137 @@
+"""Reading requests and making answers: targets, verbs, bodies, patches, write options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from kubesim.apiserver import codec, errors, negotiation
+from kubesim.apiserver.resources import BY_PATH, Resource
+from kubesim.apiserver.store import Stored
+from kubesim.apiserver.tables import INCLUDES, Table
+from kubesim.apiserver.watching import ListForm, truth
+
+Json = dict[str, Any]
+
+READS = frozenset({"GET", "HEAD"})
+VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a path points at by its form alone; whether that is served is another question."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    deeper: bool = False
+    old_watch: bool = False
+    """Whether it used the deprecated /watch/ prefix."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A served resource, or an object or subresource of it."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def place_of(path: str) -> Place | None:
+    """The resource a path names; None for paths that name none."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    old_watch = rest[0] == "watch" and len(rest) > 1
+    if old_watch:
+        rest = rest[1:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in ("status", "finalize"):
+            rest = rest[2:]
+    name, subresource = (*rest[1:3], "", "")[:2]
+    return Place(group, version, rest[0], namespace, name, subresource, len(rest) > 3, old_watch)
+
+
+def target_of(place: Place) -> Target | None:
+    """What is served there; None for nothing."""
+    resource = BY_PATH.get((place.group, place.version, place.plural))
+    if resource is None or place.deeper:
+        return None
+    of_namespace = place.plural == "namespaces" and place.namespace == place.name
+    if place.namespace and not resource.namespaced and not of_namespace:
+        return None
+    if resource.namespaced and place.name and not place.namespace:
+        return None
+    namespace = place.namespace if resource.namespaced else ""
+    return Target(resource, namespace, place.name, place.subresource)
+
+
+def verb_of(request: web.BaseRequest, place: Place | None) -> str:
+    """RBAC's verb of a request: get, list, watch, create, update, patch, delete, deletecollection, or "" for a method
+    that means nothing; for a path that names no resource the method itself."""
+    if place is None:
+        return request.method.lower()
+    if place.old_watch:
+        return "watch"
+    verb = VERBS.get(request.method, "")
+    if place.name:
+        return verb
+    if verb == "get":
+        return "watch" if truth(request.query.get("watch")) else "list"
+    return "deletecollection" if verb == "delete" else verb
+
+
+def form_of(request: web.BaseRequest, resource: Resource, *, many: bool = False, streamed: bool = False) -> ListForm:
+    """The form the client accepts. Raises ApiError 400 or 406."""
+    wanted = negotiation.wanted(request, streamed=streamed)
+    if wanted.kind == "Table":
+        include = request.query.get("includeObject") or "Metadata"
+        if include not in INCLUDES:
+            hint = f"Invalid value: \"{include}\": must be 'Metadata', 'Object', 'None', or empty"
+            raise errors.bad_request(f"Unable to convert to Table as requested: includeObject: {hint}")
+        return Table(resource, include, wanted.version)
+    if not wanted.kind:
+        return codec.Whole(resource)
+    if not streamed and many != (wanted.kind == "PartialObjectMetadataList"):
+        found = f"is a list (*{resource.go_type}List)" if many else f"is not a list (*{resource.go_type})"
+        raise errors.not_acceptable(f"you requested {wanted.kind}, but the requested object {found}")
+    return codec.MetadataOnly(resource, wanted.version)
+
+
+def answer(obj: Json, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """A JSON response."""
+    kind = {"Content-Type": "application/json"}
+    return web.Response(body=orjson.dumps(obj) + b"\n", status=status, headers={**kind, **(headers or {})})
+
+
+# Warnings travel in headers; the real server cuts them when they are longer than this in total.
+_WARNINGS_MAX, _WARNING_MAX = 4096, 256
+
+
+def warn(response: web.StreamResponse, warnings: list[str]) -> None:
+    """Tell the client in passing, each warning once."""
+    texts = [text.replace("\n", " ").replace("\\", "\\\\").replace('"', '\\"') for text in dict.fromkeys(warnings)]
+    if sum(map(len, texts)) > _WARNINGS_MAX:
+        texts = [text[:_WARNING_MAX] for text in texts]
+    for text in texts:
+        response.headers.add("Warning", f'299 - "{text}"')
+
+
+def one(request: web.BaseRequest, resource: Resource, stored: Stored, status: int = 200) -> web.Response:
+    """One object in the form the client asked for."""
+    body = form_of(request, resource).one(stored)
+    return web.Response(body=body + b"\n", status=status, content_type="application/json")

@@ -1,0 +1,224 @@
+"""HTTP: who asks, for what, may they, and the answer. The meaning of writes lies in objects.py and deletion.py."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from kubesim.apiserver import bootstrap, errors, logs, negotiation, selectors
+from kubesim.apiserver.auth import Authenticator, User, load_key
+from kubesim.apiserver.bodies import Expected, decoded_of, program
+from kubesim.apiserver.deletion import Collector, Deleter
+from kubesim.apiserver.documents import document, nothing
+from kubesim.apiserver.impersonation import impersonated
+from kubesim.apiserver.metrics import Metrics
+from kubesim.apiserver.objects import Objects, Write
+from kubesim.apiserver.rbac import Action, Rbac
+from kubesim.apiserver.requests import (
+    READS,
+    VERBS,
+    Place,
+    Target,
+    answer,
+    form_of,
+    one,
+    place_of,
+    target_of,
+    verb_of,
+    warn,
+)
+from kubesim.apiserver.resources import GROUPS
+from kubesim.apiserver.reviews import Reviews
+from kubesim.apiserver.store import Store
+from kubesim.apiserver.watching import Lister, Watches, query_of, too_large, version_of
+from kubesim.apiserver.writing import Writing
+from kubesim.certificates import Authority
+
+Json = dict[str, Any]
+Handler = Callable[[web.BaseRequest, Target], web.StreamResponse | Awaitable[web.StreamResponse]]
+log = logging.getLogger(__name__)
+
+_DEPRECATED = {"endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
+# The real server's limit on request bodies.
+MAX_BODY_BYTES = 3 * 1024 * 1024
+
+
+class ApiServer:
+    """One embedded API server over a data folder; `handle` is its whole HTTP face."""
+
+    def __init__(self, folder: Path, authority: Authority) -> None:
+        self._authority = authority
+        self.store = Store(folder / "state.jsonl")
+        self.static = bootstrap.tokens(folder)
+        self._metrics = Metrics()
+        self._objects = Objects(self.store)
+        self._watches = Watches(self.store)
+        self._lister = Lister(self.store)
+        self._authenticator = Authenticator(self.store, self.static, load_key(folder / "serviceaccount.key"))
+        self._rbac = Rbac(self.store)
+        self._reviews = Reviews(self._rbac, self._authenticator)
+        self._deleter = Deleter(self._objects)
+        self._writing = Writing(self._objects, self._deleter, self._authenticator)
+        bootstrap.Namespaces(self._objects, authority.certificate.read_text())
+        bootstrap.ensure(self._objects)
+        self._collector = Collector(self._objects, self._deleter)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._session: aiohttp.ClientSession | None = None
+        self._verbs: dict[str, Handler] = {
+            "get": self._get,
+            "list": self._list,
+            "watch": self._watch,
+            "create": self._writing.create,
+            "update": self._writing.update,
+            "patch": self._writing.patch,
+            "delete": self._writing.delete,
+            "deletecollection": self._writing.delete_collection,
+        }
+        self._subresources: dict[str, Handler] = {
+            "binding": self._writing.bind,
+            "eviction": self._writing.evict,
+            "finalize": self._part,
+            "log": self._log,
+            "scale": self._writing.scale,
+            "status": self._part,
+            "token": self._writing.token,
+        }
+
+    async def start(self) -> None:
+        """Start what runs beside requests."""
+        self._tasks = [
+            asyncio.create_task(self._collector.run()),
+            asyncio.create_task(self._collector.expire_events()),
+        ]
+        self._session = logs.kubelet_session(self._authority)
+
+    async def stop(self) -> None:
+        """End the watches and what runs beside requests."""
+        self._watches.close_all()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; every failure becomes a Status."""
+        place = place_of(request.path)
+        verb, target = verb_of(request, place), target_of(place) if place else None
+        try:
+            response = await self._dispatch(request, place, target, verb)
+        except errors.ApiError as error:
+            headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else {}
+            response = answer(error.body(), error.code, headers)
+            warn(response, error.warnings)
+        except web.HTTPException as error:
+            response = answer(errors.unreadable(error.status, error.reason, MAX_BODY_BYTES).body(), error.status)
+        except Exception:
+            log.exception("%s %s", request.method, request.path)
+            body = errors.ApiError(500, "InternalError", "an error of the embedded API server; see its log").body()
+            response = answer(body, 500)
+        if isinstance(response, web.Response):
+            response = negotiation.laid_out(request, response)
+            response.headers.setdefault("Cache-Control", "no-cache, private")
+            if target and target.resource.qualified in _DEPRECATED:
+                warn(response, [_DEPRECATED[target.resource.qualified]])
+        size = len(response.body) if isinstance(response, web.Response) and isinstance(response.body, bytes) else 0
+        named, sub = (target.resource.plural, target.subresource) if target else ("", "")
+        self._metrics.count(verb.upper(), named, sub, program(request), response.status, size)
+        return response
+
+    async def _dispatch(
+        self, request: web.BaseRequest, place: Place | None, target: Target | None, verb: str
+    ) -> web.StreamResponse:
+        action = _action(request, place, verb)
+        user = self._user(request, action)
+        self._rbac.check(user, action)
+        if place is None:
+            return self._plain(request)
+        if target is None:
+            if place.group and place.group not in GROUPS:
+                return nothing()
+            raise errors.no_such_path()
+        resource, handler = target.resource, self._handler(request, target, verb)
+        negotiation.check_offered(request, collection=not target.name and verb in ("list", "watch"))
+        if not resource.stored and resource.plural != "bindings":
+            body = decoded_of(request, await request.read(), Expected.of(resource), Write(""))
+            return answer(self._reviews.answer(resource, user, target.namespace, body), 201)
+        response = handler(request, target)
+        return response if isinstance(response, web.StreamResponse) else await response
+
+    def _handler(self, request: web.BaseRequest, target: Target, verb: str) -> Handler:
+        """Who answers; ApiError 404 or 405 when nobody does."""
+        if target.subresource:
+            sub = target.resource.subresource(target.subresource)
+            if sub is None:
+                raise errors.no_such_path()
+            if VERBS.get(request.method, "") not in sub.verbs:
+                raise errors.method_not_allowed()
+            return self._subresources[sub.name]
+        resource = target.resource
+        names_one = bool(target.name) if verb != "watch" else False
+        one_wanted = verb in ("update", "patch", "delete", "get")
+        everywhere = resource.namespaced and not target.namespace and verb not in ("list", "watch")
+        if request.method == "HEAD" or verb not in resource.verbs or one_wanted != names_one or everywhere:
+            raise errors.method_not_allowed()
+        return self._verbs[verb]
+
+    def _user(self, request: web.BaseRequest, action: Action) -> User:
+        """The caller, or whom the caller may impersonate. Raises ApiError 400, 401 or 403."""
+        user = self._authenticator.user(request.headers.get("Authorization", ""))
+        if user is None:
+            raise errors.unauthorized()
+        return impersonated(self._rbac, user, action, request.headers)
+
+    def _plain(self, request: web.BaseRequest) -> web.Response:
+        if request.path == "/metrics":
+            counts = {key: collection.count() for key, collection in self.store.collections.items()}
+            return web.Response(text=self._metrics.render(counts, self._watches.count))
+        return document(request)
+
+    # Reads -----------------------------------------------------------------------------------------------------
+
+    def _get(self, request: web.BaseRequest, target: Target) -> web.Response:
+        asked = version_of(request.query.get("resourceVersion", ""))
+        if asked > self.store.rv:
+            raise too_large(asked, self.store.rv)
+        return one(request, target.resource, self._objects.get(target.resource, target.namespace, target.name))
+
+    def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
+        predicate, form = selectors.wanted(request.query, target.resource), form_of(request, target.resource, many=True)
+        query = query_of(form, target.namespace, predicate, request.query, watch=False)
+        body = self._lister.answer(target.resource.store_key, query)
+        return web.Response(body=body, content_type="application/json")
+
+    async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        named = f"metadata.name={target.name}" if target.name else ""
+        predicate = selectors.wanted(request.query, target.resource, named)
+        form = form_of(request, target.resource, streamed=True)
+        query = query_of(form, target.namespace, predicate, request.query, watch=True)
+        return await self._watches.serve(request, target.resource.store_key, query)
+
+    # Writes ----------------------------------------------------------------------------------------------------
+
+    async def _part(self, request: web.BaseRequest, target: Target) -> web.Response:
+        """status and finalize: the object again, of which only a part is written."""
+        return self._get(request, target) if request.method in READS else await self._writing.part(request, target)
+
+    async def _log(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        url = logs.kubelet_url(self._objects, target.namespace, target.name, request.query)
+        assert self._session is not None
+        return await logs.stream(request, self._session, url)
+
+
+def _action(request: web.BaseRequest, place: Place | None, verb: str) -> Action:
+    """What the caller wants to do, as authorization sees it. For it a namespace object lies in itself."""
+    if place is None:
+        return Action("get" if verb == "head" else verb, path=request.path)
+    pinned = selectors.name_in(request.query.get("fieldSelector", "")) if verb in ("list", "watch") else ""
+    return Action(verb, place.group, place.plural, place.subresource, place.namespace, place.name or pinned)

@@ -1,0 +1,439 @@
+"""The built-in kinds' types: which fields there are, what they hold, and how lists and maps of them merge.
+
+The real server decodes every body into these types. So a field it does not know is dropped (or refused, if the client
+asks for strictness), a wrong type is a 400, an empty value of an optional field is no value, and quantities and times
+have one form. types.json comes from the real server's OpenAPI documents and from the Go types' tags
+(kubesim/tools/api_types.py writes it).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from kubesim import quantity
+
+Json = dict[str, Any]
+
+_GIVEN = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+_BITS = {"int32": 31, "int64": 63}
+# Go's names of types that messages show; the others are called as in types.json.
+_GO_NAMES = {"bytes": "[]uint8", "any": "runtime.RawExtension", "Quantity": "resource.Quantity"}
+# Defaults of key fields: they count in an item's key where the item does not say.
+_KEY_DEFAULTS = {"core.v1.ContainerPort": {"protocol": "TCP"}, "core.v1.ServicePort": {"protocol": "TCP"}}
+
+
+class Malformed(Exception):
+    """A value of another type than its field's; the message is in the words of Go's decoder.
+
+    `conversion` has the words of a strategic merge patch, which is converted and not decoded.
+    """
+
+    def __init__(self, message: str, conversion: str = "") -> None:
+        super().__init__(message)
+        self.conversion = conversion or message
+
+
+class Struct:
+    """A Go struct. `filled` are the fields that are written even when they are empty."""
+
+    __slots__ = ("atomic", "fields", "filled", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fields: dict[str, Shape] = {}
+        self.filled: tuple[tuple[str, Shape], ...] = ()
+        self.atomic = False
+
+
+class Shape:
+    """What may stand at one place of an object, and how it merges there.
+
+    `kind` is struct, map, list, any, or the name of a scalar. `keep` says that an empty value is a value once it is
+    written (a Go pointer), `always` that it is written in any case (no omitempty).
+    """
+
+    __slots__ = (
+        "always", "atomic", "elem", "go_name", "is_set", "keep", "keys", "kind", "merge_key", "merges", "retains",
+        "struct",
+    )  # fmt: skip
+
+    def __init__(self, kind: str, go_name: str = "") -> None:
+        self.kind = kind
+        self.go_name = go_name or _GO_NAMES.get(kind, kind)
+        self.struct: Struct | None = None
+        self.elem: Shape | None = None
+        self.atomic = False
+        self.keys: tuple[tuple[str, Any], ...] = ()
+        """Fields that identify a list's items for server-side apply, with their defaults."""
+        self.is_set = False
+        self.merges = False
+        self.merge_key = ""
+        """The field that identifies a list's items for a strategic merge patch; "" with `merges` for a set."""
+        self.retains = False
+        self.keep = False
+        self.always = False
+
+    def below(self, name: str) -> Shape:
+        """The shape of a struct's field or a map's value."""
+        if self.struct is not None:
+            return self.struct.fields.get(name, ANY)
+        return self.elem or ANY
+
+    @property
+    def items(self) -> Shape:
+        """The shape of a list's items."""
+        return self.elem or ANY
+
+    def empty(self) -> Any:
+        """What is written where nothing was given."""
+        if self.keep or self.kind in ("list", "map", "any", "Time", "MicroTime", "bytes"):
+            return None
+        if self.struct is not None:
+            return {name: shape.empty() for name, shape in self.struct.filled}
+        return {"string": "", "bool": False, "Quantity": "0"}.get(self.kind, 0)
+
+
+ANY = Shape("any")
+ANY.atomic = True
+
+
+class _Types:
+    """Shapes by type name, made when first asked for: types may contain themselves."""
+
+    def __init__(self) -> None:
+        document = orjson.loads(Path(__file__).with_name("types.json").read_bytes())
+        self.kinds: dict[str, str] = document["kinds"]
+        self._types: dict[str, Json] = document["types"]
+        self._made: dict[str, Struct] = {}
+
+    def shape(self, text: str) -> Shape:
+        """The shape of a type written as in types.json: `string`, `[]core.v1.Container`, `{}string`."""
+        if text[:2] in ("[]", "{}"):
+            elem = self.shape(text[2:])
+            kind, prefix = ("list", "[]") if text[0] == "[" else ("map", "map[string]")
+            shape = Shape(kind, prefix + elem.go_name)
+            shape.elem = elem
+            return shape
+        if "." not in text:
+            return Shape(text)
+        shape = Shape("struct", text.partition(".")[2])
+        shape.struct = self._struct(text)
+        shape.atomic = shape.struct.atomic
+        return shape
+
+    def _struct(self, name: str) -> Struct:
+        struct = self._made.get(name)
+        if struct is None:
+            struct = self._made[name] = Struct(name.rpartition(".")[2])
+            fields = dict(self._types[name])
+            struct.atomic = fields.pop("@", "") == "atomic"
+            struct.fields = {field: self._field(spec) for field, spec in fields.items()}
+            struct.filled = tuple((field, shape) for field, shape in struct.fields.items() if shape.always)
+        return struct
+
+    def _field(self, spec: Any) -> Shape:
+        text, rules = spec if isinstance(spec, list) else (spec, {})
+        bare = text.rstrip("*!")
+        shape = self.shape(bare)
+        shape.go_name = rules.get("go", shape.go_name)
+        shape.keep, shape.always = "*" in text[len(bare) :], "!" in text[len(bare) :]
+        shape.is_set, shape.retains = bool(rules.get("set")), bool(rules.get("retain"))
+        shape.atomic = shape.atomic or bool(rules.get("atomic"))
+        shape.merges = "merge" in rules
+        shape.merge_key = rules["merge"] if isinstance(rules.get("merge"), str) else ""
+        defaults = _KEY_DEFAULTS.get(bare[2:], {})
+        for key in rules.get("keys", ()):
+            inside = shape.items.below(key)
+            shape.keys += ((key, defaults.get(key, inside.empty() if inside.always else None)),)
+        return shape
+
+
+_TYPES = _Types()
+
+
+@cache
+def shape_of(api_version: str, kind: str) -> Shape:
+    """The shape of a kind's objects. Raises KeyError for kinds that are not served."""
+    group, _, version = api_version.rpartition("/")
+    return _TYPES.shape(_TYPES.kinds[f"{group}/{version}/{kind}"])
+
+
+def is_known(api_version: str, kind: str) -> bool:
+    """Whether there is such a kind, as an object or as a list."""
+    group, _, version = api_version.rpartition("/")
+    return any(f"{group}/{version}/{name}" in _TYPES.kinds for name in (kind, kind.removesuffix("List")))
+
+
+def canonical(shape: Shape, config: Json) -> Json:
+    """A partial object with quantities and times in their one form; nothing is filled in or left out."""
+    if shape.struct is not None:
+        return {name: _canonical(shape.below(name), value) for name, value in config.items()}
+    return {name: _canonical(shape.items, value) for name, value in config.items()}
+
+
+def _canonical(shape: Shape, value: Any) -> Any:
+    if isinstance(value, dict) and shape.kind in ("struct", "map"):
+        return canonical(shape, value)
+    if isinstance(value, list) and shape.kind == "list":
+        return [_canonical(shape.items, item) for item in value]
+    if value is None and shape.kind == "string":
+        return ""
+    if shape.kind == "Quantity":
+        try:
+            return _quantity(value)
+        except Malformed:
+            return value
+    return value
+
+
+class Undeclared(Exception):
+    """A partial object that does not fit its type; the message is that of server-side apply."""
+
+
+def check_declared(shape: Shape, value: Any, path: str = "") -> None:
+    """Raises Undeclared for fields there are not, values of wrong types, and list items without or with equal keys."""
+    if value is None:
+        return
+    if shape.kind in ("struct", "map"):
+        _check_members(shape, value, path)
+    elif shape.kind == "list":
+        _check_items(shape, value, path)
+    elif shape.kind == "string" and not isinstance(value, str):
+        raise Undeclared(f"{path}: expected string, got {_go_value(value)}")
+    elif shape.kind == "bool" and not isinstance(value, bool):
+        raise Undeclared(f"{path}: expected boolean, got {_go_value(value)}")
+    elif shape.kind in ("int32", "int64") and (not isinstance(value, int) or isinstance(value, bool)):
+        raise Undeclared(f"{path}: expected numeric (int or float), got {_go_value(value)}")
+
+
+def _check_members(shape: Shape, value: Any, path: str) -> None:
+    if not isinstance(value, dict):
+        raise Undeclared(f"{path}: expected map, got {_go_value(value)}")
+    for name, item in value.items():
+        if shape.struct is not None and name not in shape.struct.fields:
+            raise Undeclared(f"{path}.{name}: field not declared in schema")
+        check_declared(shape.below(name), item, f"{path}.{name}")
+
+
+def _check_items(shape: Shape, value: Any, path: str) -> None:
+    if not isinstance(value, list):
+        raise Undeclared(f"{path}: expected list, got {_go_value(value)}")
+    seen: list[Json] = []
+    for index, item in enumerate(value):
+        if not shape.keys:
+            check_declared(shape.items, item, f"{path}[{index}]")
+            continue
+        if not isinstance(item, dict):
+            raise Undeclared(f"{path}: element {index}: associative list with keys may not have non-map elements")
+        keys = {name: item.get(name, default) for name, default in shape.keys}
+        missing = [name for name, found in keys.items() if found is None]
+        if missing:
+            omitted = f'associative list with keys has an element that omits key field "{missing[0]}"'
+            problem = f"{omitted} (and doesn't have default value)"
+            raise Undeclared(f"{path}: element {index}: {problem}")
+        at = f"{path}[{','.join(f'{name}={orjson.dumps(keys[name]).decode()}' for name in sorted(keys))}]"
+        if keys in seen:
+            raise Undeclared(f"{path}: duplicate entries for key {at[len(path) :]}")
+        seen.append(keys)
+        check_declared(shape.items, item, at)
+
+
+def _go_value(value: Any) -> str:
+    shown = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, dict):
+        shown = f"map[string]interface {{}}{{{', '.join(value)}}}"
+    return f"&value.valueUnstructured{{Value:{shown}}}"
+
+
+class Decoder:
+    """Decodes one body. `unknown` collects the fields that there are not, in the words of a strict decoder."""
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+
+    def decode(self, shape: Shape, value: Any, old: Any = None) -> Any:
+        """The value in the form in which it is kept; what it shares with `old` is not looked at again.
+
+        Raises Malformed.
+        """
+        return self._value(shape, value, old, (), "")
+
+    def _value(self, shape: Shape, value: Any, old: Any, path: tuple[str, ...], struct: str) -> Any:
+        if value is old:
+            return value
+        kind = shape.kind
+        if kind == "string":
+            if type(value) is str:
+                return value
+            raise _mismatch(shape, value, path, struct)
+        if kind == "struct":
+            return self._struct(shape, value, old, path, struct)
+        if kind == "list":
+            return self._list(shape, value, path, struct)
+        if kind == "map":
+            return self._map(shape, value, old, path, struct)
+        return value if kind == "any" else _scalar(shape, value, path, struct)
+
+    def _struct(self, shape: Shape, value: Any, old: Any, path: tuple[str, ...], outer: str) -> Json:
+        if type(value) is not dict:
+            raise _mismatch(shape, value, path, outer)
+        struct = shape.struct
+        assert struct is not None
+        fields, known, result = struct.fields, old if type(old) is dict else {}, {}
+        for name, item in value.items():
+            field = fields.get(name)
+            if field is None:
+                self.unknown.append(f'unknown field "{_strict(path, name)}"')
+                continue
+            if item is None:
+                continue
+            was = known.get(name)
+            if item is was:
+                result[name] = item
+                continue
+            decoded = self._value(field, item, was, (*path, name), struct.name)
+            if decoded or field.keep or field.kind == "struct":
+                result[name] = decoded
+        for name, field in struct.filled:
+            if name not in result:
+                result[name] = field.empty()
+        return result
+
+    def _list(self, shape: Shape, value: Any, path: tuple[str, ...], struct: str) -> list[Any]:
+        if type(value) is not list:
+            raise _mismatch(shape, value, path, struct)
+        items = shape.items
+        if items.kind == "string" and all(type(item) is str for item in value):
+            return value
+        none = items.empty()
+        return [
+            none if item is None else self._value(items, item, None, (*path, f"[{index}]"), struct)
+            for index, item in enumerate(value)
+        ]
+
+    def _map(self, shape: Shape, value: Any, old: Any, path: tuple[str, ...], struct: str) -> Json:
+        if type(value) is not dict:
+            raise _mismatch(shape, value, path, struct)
+        items = shape.items
+        if items.kind == "string" and all(type(item) is str for item in value.values()):
+            return value
+        none, known = items.empty(), old if type(old) is dict else {}
+        return {
+            name: none if item is None else self._value(items, item, known.get(name), (*path, f".{name}"), struct)
+            for name, item in value.items()
+        }
+
+
+def _strict(path: tuple[str, ...], name: str) -> str:
+    """`spec.containers[0].nam`."""
+    text = ""
+    for part in (*path, name):
+        text += part if part[0] in "[." else f".{part}"
+    return text[1:]
+
+
+def _mismatch(shape: Shape, value: Any, path: tuple[str, ...], struct: str, shown: str = "") -> Malformed:
+    given = _GIVEN[type(value)] + shown
+    # Go counts neither indices nor a map's keys.
+    field = ".".join(part for part in path if part[0] not in "[.")
+    message = f"json: cannot unmarshal {given} into Go struct field {struct}.{field} of type {shape.go_name}"
+    go = {str: "string", bool: "bool", int: "int64", float: "float64", dict: "map", list: "slice"}[type(value)]
+    wanted = {"struct": "struct", "map": "map", "list": "slice"}.get(shape.kind)
+    return Malformed(
+        message, f"cannot restore {wanted} from: {go}" if wanted else f"cannot convert {go} to {shape.go_name}"
+    )
+
+
+def _scalar(shape: Shape, value: Any, path: tuple[str, ...], struct: str) -> Any:
+    if shape.kind in ("Time", "MicroTime") and type(value) is not str:
+        raise _mismatch(Shape("string"), value, path, struct)
+    if shape.kind in _BITS:
+        return _whole(shape, value, path, struct)
+    convert = _CONVERT.get(shape.kind)
+    if convert is not None and (shape.kind != "bytes" or type(value) is str):
+        return convert(value)
+    if type(value) not in {"bool": (bool,), "float64": (int, float)}.get(shape.kind, ()):
+        raise _mismatch(shape, value, path, struct)
+    return value
+
+
+def _whole(shape: Shape, value: Any, path: tuple[str, ...], struct: str) -> int:
+    if type(value) not in (int, float):
+        raise _mismatch(shape, value, path, struct)
+    whole = int(value)
+    if whole != value or not -(1 << _BITS[shape.kind]) <= whole < 1 << _BITS[shape.kind]:
+        raise _mismatch(shape, value, path, struct, f" {value}")
+    return whole
+
+
+def _int_or_string(value: Any) -> int | str:
+    if type(value) is str or type(value) is int:
+        return value
+    raise Malformed(f"json: cannot unmarshal {_GIVEN[type(value)]} into Go value of type int32")
+
+
+def _quantity(value: Any) -> str:
+    if type(value) not in (str, int, float):
+        raise Malformed(quantity.MALFORMED)
+    try:
+        return quantity.canonical(str(value).strip())
+    except ValueError as error:
+        raise Malformed(str(error)) from None
+
+
+_TIME = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([.,]\d+)?(Z|[+-]\d\d:\d\d)$")
+_LAYOUTS = {False: "2006-01-02T15:04:05Z07:00", True: "2006-01-02T15:04:05.000000Z07:00"}
+# The dot and six digits, which a MicroTime must have.
+_MICRO = 7
+
+
+def moment(text: str) -> str:
+    """A Time in its one form. Raises Malformed."""
+    return _time(text, micro=False)
+
+
+def _time(text: str, micro: bool) -> str:
+    found = _TIME.match(text)
+    if found is None:
+        raise _unparsed(text, micro, text, "2006")
+    fraction = found[2] or ""
+    if micro and len(fraction) != _MICRO:
+        raise _unparsed(text, micro, fraction + found[3], ".000000")
+    if found[3] == "Z" and len(fraction) == (_MICRO if micro else 0):
+        return text
+    try:
+        when = datetime.fromisoformat(f"{found[1]}{(fraction or '.0')[:_MICRO]}{found[3]}").astimezone(UTC)
+    except ValueError:
+        raise Malformed(f'parsing time "{text}": day out of range') from None
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _unparsed(text: str, micro: bool, rest: str, part: str) -> Malformed:
+    return Malformed(f'parsing time "{text}" as "{_LAYOUTS[micro]}": cannot parse "{rest}" as "{part}"')
+
+
+def _bytes(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        at = next((index for index, letter in enumerate(text) if not (letter.isalnum() or letter in "+/=")), len(text))
+        raise Malformed(f"illegal base64 data at input byte {at}") from None
+    return text
+
+
+_CONVERT: dict[str, Callable[[Any], Any]] = {
+    "IntOrString": _int_or_string,
+    "MicroTime": lambda text: _time(text, micro=True),
+    "Quantity": _quantity,
+    "Time": lambda text: _time(text, micro=False),
+    "bytes": _bytes,
+}

@@ -1,0 +1,58 @@
+"""Writes that the Job and DaemonSet controllers have in common: many at once, and remembering what is on its way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from kubesim.client import ApiClient, ApiError, Object
+
+AT_ONCE = 16
+EXPECTATION_S = 30.0  # a created pod that no watch event shows by then was never stored, or is gone
+
+
+async def for_each(things: Iterable[Object], write: Callable[[Object], Awaitable[object]]) -> None:
+    """Write for every object, some at once. What is already gone is fine; else the first ApiError, after all."""
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(thing: Object) -> ApiError | None:
+        async with limit:
+            try:
+                await write(thing)
+            except ApiError as error:
+                return None if error.not_found else error
+        return None
+
+    errors = [error for error in await asyncio.gather(*(one(thing) for thing in things)) if error]
+    if errors:
+        raise errors[0]
+
+
+async def drop_finalizer(api: ApiClient, path: str, obj: Object, finalizer: str) -> None:
+    meta = obj["metadata"]
+    rest = [each for each in meta.get("finalizers") or () if each != finalizer]
+    await api.patch(path, {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": rest}})
+
+
+class Expectations:
+    """Objects created but not yet shown by the watch; a controller must not count its children before they arrive."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[str, dict[str, float]] = {}  # owner uid → child uid → monotonic seconds of giving up
+
+    def expect(self, owner: str, child: str) -> None:
+        self._awaited.setdefault(owner, {})[child] = time.monotonic() + EXPECTATION_S
+
+    def settle(self, owner: str, seen: set[str]) -> float | None:
+        """Forget the children that arrived; seconds until the rest is given up, or None when nothing is awaited."""
+        now = time.monotonic()
+        awaited = {c: end for c, end in self._awaited.get(owner, {}).items() if c not in seen and end > now}
+        if not awaited:
+            self._awaited.pop(owner, None)
+            return None
+        self._awaited[owner] = awaited
+        return max(awaited.values()) - now
+
+    def arrived(self, owner: str, child: str) -> None:
+        self._awaited.get(owner, {}).pop(child, None)

@@ -1,0 +1,1 @@
+"""Programs that make kubesim's recorded tables from a real control plane."""

@@ -1,0 +1,85 @@
+"""A pod that no single NUMA node can serve: what the target's Topology Manager makes of it, in step 4.
+
+Apart from the canary, because it measures nothing: the kubelet's answer at
+admission is the whole of it.
+"""
+
+from __future__ import annotations
+
+from gameday.cluster.manifests import misaligned_pod
+from gameday.cluster.pods import PodSeen
+from gameday.errors import KubernetesError
+from gameday.history.events import WorkloadSeen
+from gameday.ledger.entries import DeletePod
+from gameday.plan.models import MisalignedPod
+from gameday.run.agents import AGENT_STARTS_WITHIN
+from gameday.run.canary import free_gpus
+from gameday.run.run import Run
+from gameday.run.steps import StepResult
+from gameday.values.nodes import Target
+
+_REJECTED = "TopologyAffinityError"  # the kubelet's reason (cm/topologymanager)
+
+
+def misaligned_pod_is_rejected(run: Run, result: StepResult, target: Target, number: int) -> None:
+    """Send the plan's pod where there is room for it, and note whether the kubelet rejects it."""
+    asks = run.plan.expect.topology_manager_rejects
+    if asks is None:
+        return
+    name, free = run.name("misaligned", number), max(0, free_gpus(run, target.node))
+    if free < asks.gpus:
+        why = f"{free} GPU(s) of {target.node} are free; it asks for {asks.gpus}"
+        _note(run, result, target, name, None, None, why)
+        return
+    lasts = run.plan.guardrails.max_duration
+    entry = run.intend(f"misaligned-{number}", f"create pod {name}", DeletePod(pod=name), target.node, lasts)
+    manifest = misaligned_pod(name, run_id=run.id, node=target.node, probe=run.probe, gpus=asks.gpus, cpus=asks.cpus)
+    try:
+        run.kubernetes.create_pod(manifest)
+    except KubernetesError as error:  # a quota, say: no answer of the kubelet's
+        _note(run, result, target, name, None, None, f"it could not be created: {error}")
+        run.undo(entry)
+        return
+
+    def judged() -> PodSeen | None:
+        pod = run.pods.seen(name)
+        decided = pod and (pod.ended or pod.unschedulable or pod.phase == "Running")
+        return pod if decided else None
+
+    run.wait(f"the kubelet's word on pod {name}", AGENT_STARTS_WITHIN, judged)
+    pod = run.pods.seen(name)
+    _note(run, result, target, name, pod, *judge(pod, asks))
+    run.undo(entry)
+
+
+def judge(pod: PodSeen | None, asks: MisalignedPod) -> tuple[bool | None, str]:
+    """Whether the pod was rejected for its topology, and the words for it; None where that cannot be said."""
+    if pod is None:
+        return None, "the pod was never seen"
+    if pod.phase == "Failed" and pod.reason == _REJECTED:
+        return True, f"rejected: {_REJECTED}"
+    if pod.phase in ("Running", "Succeeded"):
+        return False, f"{pod.node} admitted it: its policy is not single-numa-node, or a NUMA node has {asks.size}"
+    if pod.unschedulable:
+        return None, f"there is no room for it: {pod.unschedulable}"
+    return None, f"it neither ran nor was rejected for its topology: {f'{pod.phase} {pod.reason}'.strip()}"
+
+
+def _note(
+    run: Run, result: StepResult, target: Target, name: str, pod: PodSeen | None, ok: bool | None, detail: str
+) -> None:
+    run.note(
+        WorkloadSeen(
+            purpose="misaligned",
+            pod=name,
+            node=pod.node if pod else None,
+            phase=pod.phase if pod else "",
+            wanted=f"rejected by the kubelet of {target.node}",
+            ok=ok,
+            detail=detail,
+        )
+    )
+    if ok is None:
+        result.unknown(f"whether {target.node} rejects a misaligned pod is not known: {detail}")
+    elif not ok:
+        result.broken(f"a misaligned pod was not rejected: {detail}")

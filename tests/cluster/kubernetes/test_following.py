@@ -1,0 +1,322 @@
+"""Watches that outlive their server, wake who waits, and end when told to."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.manifests import RUN_LABEL
+from gameday.cluster.pods import PodFollower, PodSeen
+from gameday.cluster.watch import Follower
+from gameday.errors import WatchRefusedError
+from gameday.values.results import Cleanliness
+from tests.cluster.kubernetes.world import NAMESPACE, PATIENCE_S, World, unique, until, word
+
+
+@pytest.fixture
+def run() -> str:
+    return unique("run")
+
+
+@pytest.fixture
+def pods(runner: Kubernetes, run: str) -> Iterator[PodFollower]:
+    with PodFollower(runner, run) as following:
+        assert following.wait_synced(PATIENCE_S)
+        yield following
+
+
+def test_a_follower_knows_what_was_there_and_what_comes(world: World, runner: Kubernetes) -> None:
+    group = {"test.example/group": unique("g")}
+    first = world.add_node(labels=group)
+    told: list[tuple[str, str]] = []
+    selector = ",".join(f"{key}={value}" for key, value in group.items())
+    with Follower(
+        runner.core.list_node, lambda kind, node: told.append((kind, node.metadata.name)), label_selector=selector
+    ) as nodes:
+        assert nodes.wait_synced(PATIENCE_S)
+        assert nodes.named(first) is not None
+        world.add_node()
+        second = world.add_node(labels=group)
+        assert until(nodes, lambda: ("ADDED", second) in told)
+        assert nodes.named(second) is not None
+        world.core.delete_node(first)
+        # The store forgets it before the observer is told.
+        assert until(nodes, lambda: ("DELETED", first) in told)
+        assert nodes.named(first) is None
+    assert told[0] == ("ADDED", first)
+    assert told[-1] == ("DELETED", first)
+    assert {name for _, name in told} == {first, second}
+    assert runner.counter.cost().by_call == {"WATCH nodes": 1}
+
+
+def test_an_observer_that_fails_keeps_nobody_waiting(world: World, runner: Kubernetes, run: str) -> None:
+    told: list[str] = []
+
+    def observer(_: str, pod: Any) -> None:
+        told.append(pod.metadata.name)
+        raise ValueError("a bug of ours")
+
+    with Follower(
+        runner.core.list_namespaced_pod, observer, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}"
+    ) as pods:
+        assert pods.wait_synced(PATIENCE_S)
+        name = unique("pod")
+        with pods.changed:
+            world.add_pod(name, run)
+            assert pods.changed.wait(PATIENCE_S)
+        assert told == [name]
+
+
+def test_a_change_wakes_who_waits(world: World, pods: PodFollower, run: str) -> None:
+    name = unique("pod")
+    asked: list[bool] = []
+
+    def there() -> bool:
+        asked.append(pods.seen(name) is not None)
+        if len(asked) == 1:
+            world.add_pod(name, run)
+        return asked[-1]
+
+    assert pods.wait(there, PATIENCE_S)
+    assert asked == [False, True]
+
+
+def test_waits_time_out(world: World, pods: PodFollower, run: str) -> None:
+    assert not pods.wait(lambda: False, 0)
+    name = unique("pod")
+    uid = world.add_pod(name, run)
+    assert pods.wait(lambda: pods.seen(name) is not None, PATIENCE_S)
+    assert not pods.wait_gone(name, uid, 0)
+    assert not pods.wait_gone(name, None, 0)
+
+
+def test_gone_is_what_the_watch_has_seen_go(world: World, pods: PodFollower, runner: Kubernetes, run: str) -> None:
+    name = unique("pod")
+    assert pods.wait_gone(name, None, 0), "the server knows of no such pod, and neither does the watch"
+    assert not pods.wait_gone(name, "a-uid-the-server-named", 0), "the watch has not met it yet"
+    world.add_pod(name, run)
+    first = runner.delete_pod(name)
+    assert pods.wait_gone(name, first, PATIENCE_S)
+    second = world.add_pod(name, run)
+    assert not pods.wait_gone(name, second, 0), "another pod of that name is not this one"
+    assert runner.delete_pod(name) == second
+    assert pods.wait_gone(name, second, PATIENCE_S)
+
+
+def test_the_last_word_outlives_the_pod(world: World, pods: PodFollower, run: str) -> None:
+    name, said = unique("pod"), word(Cleanliness.CLEAN, "read after: nothing")
+    world.add_pod(name, run, node="somewhere", role="inject")
+    world.report(name, said)
+    world.remove_pod(name)
+    assert pods.wait_gone(name, None, 0) or pods.wait(lambda: gone(pods, name), PATIENCE_S)
+    assert pods.wait(lambda: gone(pods, name), PATIENCE_S)
+    seen = pods.seen(name)
+    assert seen is not None
+    assert (seen.role, seen.node, seen.termination, seen.ended) == ("inject", "somewhere", said, True)
+    assert pods.present() == []
+
+
+def gone(pods: PodFollower, name: str) -> bool:
+    seen = pods.seen(name)
+    return seen is not None and seen.gone
+
+
+def test_a_later_pod_of_the_same_name_inherits_no_word(world: World, pods: PodFollower, run: str) -> None:
+    name = unique("pod")
+    for said in ("first", None):
+        uid = world.add_pod(name, run, node="somewhere")
+        if said:
+            world.report(name, said)
+        world.remove_pod(name)
+        assert pods.wait_gone(name, uid, PATIENCE_S)
+    seen = pods.seen(name)
+    assert seen is not None
+    assert seen.termination is None
+
+
+def test_what_a_pod_shows(world: World, runner: Kubernetes, run: str) -> None:
+    told: list[PodSeen] = []
+    name = unique("pod")
+    with PodFollower(runner, run, told.append) as pods:
+        world.add_pod(name, run, role="canary")
+        unfit = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/8 nodes"}
+        world.core.patch_namespaced_pod_status(name, NAMESPACE, {"status": {"conditions": [unfit]}})
+        assert pods.wait(lambda: (seen := pods.seen(name)) is not None and bool(seen.unschedulable), PATIENCE_S)
+        ready = [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}]
+        world.core.patch_namespaced_pod_status(name, NAMESPACE, {"status": {"phase": "Running", "conditions": ready}})
+        assert pods.wait(lambda: (seen := pods.seen(name)) is not None and seen.ready, PATIENCE_S)
+        world.report(name, None, "Failed", "DeadlineExceeded")
+        assert pods.wait(lambda: (seen := pods.seen(name)) is not None and seen.ended, PATIENCE_S)
+    assert any(seen.unschedulable == "0/8 nodes" and not seen.ready for seen in told)
+    last = told[-1]
+    assert (last.phase, last.reason, last.unschedulable, last.termination) == ("Failed", "DeadlineExceeded", None, None)
+
+
+def test_the_pods_of_a_job_name_their_job(world: World, pods: PodFollower, run: str) -> None:
+    world.add_job("resubmitted", run, node="somewhere")
+    assert pods.wait(lambda: [seen.owner_job for seen in pods.present()] == ["resubmitted"], PATIENCE_S)
+
+
+def test_an_expired_watch_reads_anew(world: World, runner: Kubernetes, run: str) -> None:
+    before, between, after = unique("before"), unique("between"), unique("after")
+    world.add_pod(before, run)
+    with Follower(
+        expiring_once(runner.core.list_namespaced_pod, lambda: churn(world, run, before, between)),
+        namespace=NAMESPACE,
+        label_selector=f"{RUN_LABEL}={run}",
+    ) as pods:
+        assert until(pods, lambda: pods.named(between) is not None and pods.named(before) is None)
+        world.add_pod(after, run)
+        assert until(pods, lambda: pods.named(after) is not None)
+    assert runner.counter.cost().by_call["LIST pods"] == 1
+
+
+def test_a_server_that_does_not_stream_lists_is_listed(world: World, runner: Kubernetes, run: str) -> None:
+    name = unique("pod")
+    world.add_pod(name, run)
+
+    @functools.wraps(runner.core.list_namespaced_pod)
+    def old(*arguments: Any, **options: Any) -> Any:
+        # A real server's word, 422, is what the embedded one says to any other match.
+        if options.get("send_initial_events"):
+            options["resource_version_match"] = "Exact"
+        return runner.core.list_namespaced_pod(*arguments, **options)
+
+    with Follower(old, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}") as pods:
+        pods.require_synced(PATIENCE_S)
+        assert pods.named(name) is not None
+        later = unique("pod")
+        world.add_pod(later, run)
+        assert until(pods, lambda: pods.named(later) is not None)
+        assert not pods.trouble()
+    assert runner.counter.cost().by_call == {"LIST pods": 1, "WATCH pods": 2}
+
+
+def test_a_state_that_breaks_off_half_way_is_not_taken_for_all(world: World, runner: Kubernetes, run: str) -> None:
+    names = [unique("pod") for _ in range(3)]
+    for name in names:
+        world.add_pod(name, run)
+
+    class HalfWay:
+        """An answer that ends after its first event."""
+
+        def __init__(self, answer: Any) -> None:
+            self._answer = answer
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._answer, name)
+
+        def stream(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
+            text = b""
+            for chunk in self._answer.stream(*arguments, **options):
+                text += chunk
+                if b"\n" in text:
+                    yield text[: text.index(b"\n") + 1]
+                    return
+
+    @functools.wraps(runner.core.list_namespaced_pod)
+    def call(*arguments: Any, **options: Any) -> Any:
+        answer = runner.core.list_namespaced_pod(*arguments, **options)
+        return HalfWay(answer) if options.get("send_initial_events") else answer
+
+    with Follower(call, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}") as pods:
+        pods.require_synced(PATIENCE_S)
+        assert {pod.metadata.name for pod in pods.objects()} == set(names)
+    assert runner.counter.cost().by_call == {"LIST pods": 1, "WATCH pods": 2}
+
+
+@pytest.mark.timeout(20)
+def test_a_refused_watch_is_told_at_once_and_by_name(runner: Kubernetes) -> None:
+    """Nobody but the health controller may follow secrets: the runner's account least of all."""
+    with Follower(runner.core.list_namespaced_secret, namespace="kube-system") as secrets:
+        with pytest.raises(WatchRefusedError) as caught:
+            secrets.require_synced(PATIENCE_S)
+        assert "watch secrets in namespace kube-system: 403" in str(caught.value)
+    assert caught.value.status == 403
+    assert 'cannot watch resource "secrets"' in str(caught.value)
+    assert "deploy/rbac" in caught.value.hint
+    assert "403" in secrets.trouble()
+
+
+def churn(world: World, run: str, gone: str, new: str) -> None:
+    world.remove_pod(gone)
+    world.add_pod(new, run)
+
+
+def expiring_once(list_call: Callable[..., Any], missed: Callable[[], None]) -> Callable[..., Any]:
+    """A list call whose first watch is told 410, after something happened that it will never be told of."""
+    watched: list[int] = []
+
+    @functools.wraps(list_call)
+    def call(*arguments: Any, **options: Any) -> Any:
+        if options.get("watch") and not watched:
+            watched.append(1)
+            missed()
+            raise ApiException(status=410, reason="Expired")
+        return list_call(*arguments, **options)
+
+    return call
+
+
+def test_a_watch_survives_its_servers_restart(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    try:
+        with world.connected("gameday-runner") as runner, PodFollower(runner, "run") as pods:
+            assert pods.wait_synced(PATIENCE_S)
+            world.add_pod("before", "run", node="somewhere")
+            assert pods.wait(lambda: pods.seen("before") is not None, PATIENCE_S)
+            world.restart()
+            world.add_pod("after", "run")
+            assert pods.wait(lambda: pods.seen("after") is not None, PATIENCE_S)
+            world.report("before", "said after the restart")
+            uid = runner.delete_pod("before")
+            assert pods.wait_gone("before", uid, PATIENCE_S)
+            seen = pods.seen("before")
+            assert seen is not None
+            assert seen.termination == "said after the restart"
+    finally:
+        world.end()
+
+
+@pytest.mark.timeout(30)
+def test_a_silent_watch_ends_when_told(runner: Kubernetes, run: str) -> None:
+    follower = PodFollower(runner, run)
+    with follower:
+        assert follower.wait_synced(PATIENCE_S)
+    assert not any(thread.name == "SharedInformer" for thread in threading.enumerate())
+
+
+# The embedded server lets a silent watch go after 15 s, a real one after minutes: a thread that waits for that hangs.
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_watch_that_is_just_being_opened_ends_when_told(runner: Kubernetes, run: str, answered: bool) -> None:
+    """Stopped before the server has answered, or after that and before the informer has been given the answer."""
+    opening = threading.Event()
+
+    @functools.wraps(runner.core.list_namespaced_pod)
+    def call(*arguments: Any, **options: Any) -> Any:
+        answer = runner.core.list_namespaced_pod(*arguments, **options) if answered else None
+        if options.get("watch"):
+            opening.set()
+            assert follower._stopping.wait(PATIENCE_S)
+        return answer or runner.core.list_namespaced_pod(*arguments, **options)
+
+    follower = Follower(call, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}")
+    with follower:
+        assert opening.wait(PATIENCE_S)
+
+
+@pytest.mark.timeout(30)
+def test_a_server_that_is_away_keeps_nobody_from_stopping(world: World, run: str) -> None:
+    def away(*_: Any, **__: Any) -> Any:
+        raise ApiException(status=503, reason="away")
+
+    with Follower(functools.wraps(world.core.list_node)(away)) as nodes:
+        assert not nodes.wait_synced(0)

@@ -1,0 +1,234 @@
+"""A real embedded API server under the RBAC of a real cluster, and a kubelet that says what a test tells it to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+
+from gameday.agent.task import Outcome
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.manifests import ROLE_LABEL, RUN_LABEL
+from gameday.cluster.profile import ClusterProfile
+from gameday.cluster.watch import Follower
+from gameday.rehearsal.seed import seeding
+from gameday.values.results import Cleanliness
+
+NAMESPACE = "gameday"
+OPT_IN = {"gameday.dev/opt-in": "true"}
+# Longer than anything here takes, shorter than pytest's own limit: a wait that fails says so itself.
+PATIENCE_S = 20.0
+
+
+class Process:
+    """One of the rehearsal's programs, from its ready line to its end."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        argv = [sys.executable, "-m", module, *arguments]
+        self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"{module} ended before it was ready"
+        self.ready: dict[str, Any] = json.loads(line)
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class World:
+    """The server, an administrator's clients, and adapters with the runner's and the reaper's own rights."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server = self._serve(0)
+        self.url: str = self._server.ready["url"]
+        self.admin_kubeconfig = folder / "api" / "admin.kubeconfig"
+        with seeding(self.admin_kubeconfig) as seeder:
+            seeder.rights()
+            for account in ("gameday-runner", "gameday-reaper"):
+                seeder.service_account_kubeconfig(account, self.kubeconfig(account))
+        api = config.new_client_from_config(str(self.admin_kubeconfig))
+        self.core = client.CoreV1Api(api)
+        self.batch = client.BatchV1Api(api)
+        self.policy = client.PolicyV1Api(api)
+        self.coordination = client.CoordinationV1Api(api)
+
+    def _serve(self, port: int) -> Process:
+        data = str(self.folder / "api")
+        return Process("kubesim.apiserver", "--data-dir", data, "--port", str(port))
+
+    def restart(self) -> None:
+        self.end()
+        self._server = self._serve(int(self.url.rpartition(":")[2]))
+
+    def end(self) -> None:
+        self._server.end()
+
+    def kubeconfig(self, account: str) -> Path:
+        return self.folder / f"{account}.kubeconfig"
+
+    def profile(self, kubeconfig: Path) -> ClusterProfile:
+        """Observability is not there: whoever asks it learns so at once."""
+        nowhere: Any = {"url": "http://127.0.0.1:9"}
+        return ClusterProfile(
+            name="test", kubeconfig=kubeconfig, prometheus=nowhere, alertmanager=nowhere, loki=nowhere
+        )
+
+    @contextmanager
+    def connected(self, account: str) -> Iterator[Kubernetes]:
+        kubernetes = Kubernetes(self.profile(self.kubeconfig(account)))
+        try:
+            yield kubernetes
+        finally:
+            kubernetes.close()
+
+    def add_node(
+        self,
+        *,
+        labels: dict[str, str] | None = None,
+        taints: list[dict[str, str]] | None = None,
+        unschedulable: bool = False,
+        ready: str = "True",
+        annotations: dict[str, str] | None = None,
+    ) -> str:
+        """A node of eight GPUs under a name of its own."""
+        name = unique("node")
+        metadata = {"name": name, "labels": {**OPT_IN, **(labels or {})}, "annotations": annotations or {}}
+        self.core.create_node({"metadata": metadata, "spec": {}})
+        # Admission gives a new node the not-ready taint.
+        self.core.patch_node(name, {"spec": {"taints": taints or None, "unschedulable": unschedulable or None}})
+        status = {"allocatable": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": ready}]}
+        self.core.patch_node_status(name, {"status": status})
+        return name
+
+    def taint(self, node: str, *taints: dict[str, str]) -> None:
+        """Set the node's whole list."""
+        self.core.patch_node(node, {"spec": {"taints": list(taints)}})
+
+    def taints(self, node: str) -> list[tuple[str, str, str]]:
+        return [(t.key, t.value or "", t.effect) for t in self.core.read_node(node).spec.taints or []]
+
+    def add_pod(self, name: str, run: str, node: str | None = None, role: str = "test", gpus: int = 0) -> str:
+        """A pod of a run; its uid."""
+        limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+        container = {"name": "main", "image": "busybox:1", "resources": {"limits": limits}}
+        pod = {
+            "metadata": {"name": name, "labels": {RUN_LABEL: run, ROLE_LABEL: role}},
+            "spec": {"nodeName": node, "containers": [container]},
+        }
+        uid: str = self.core.create_namespaced_pod(NAMESPACE, pod).metadata.uid
+        return uid
+
+    def add_job(self, name: str, run: str, node: str) -> None:
+        """A job and the pod its controller would make for it."""
+        labels = {RUN_LABEL: run, ROLE_LABEL: name}
+        containers = [{"name": "main", "image": "busybox:1"}]
+        template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", "containers": containers}}
+        job = self.batch.create_namespaced_job(NAMESPACE, {"metadata": {"name": name}, "spec": {"template": template}})
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job.metadata.uid, "controller": True}
+        metadata = {"name": f"{name}-pod", "labels": labels, "ownerReferences": [owner]}
+        pod = {"metadata": metadata, "spec": {"nodeName": node, "containers": containers}}
+        self.core.create_namespaced_pod(NAMESPACE, pod)
+
+    def report(self, pod: str, message: str | None, phase: str = "Succeeded", reason: str | None = None) -> None:
+        """What a kubelet writes about a pod that has ended."""
+        ended = {"exitCode": 0, "message": message}
+        container = {"name": "main", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+        statuses = [{**container, "state": {"terminated": ended}}] if message is not None else []
+        status = {"phase": phase, "reason": reason, "containerStatuses": statuses}
+        self.core.patch_namespaced_pod_status(pod, NAMESPACE, {"status": status})
+
+    def remove_pod(self, name: str) -> None:
+        self.core.delete_namespaced_pod(name, NAMESPACE, grace_period_seconds=0)
+
+    def pods(self, run: str) -> list[str]:
+        found = self.core.list_namespaced_pod(NAMESPACE, label_selector=f"{RUN_LABEL}={run}").items
+        return [pod.metadata.name for pod in found]
+
+    def ledgers(self) -> list[str]:
+        found = self.core.list_namespaced_config_map(NAMESPACE, label_selector="gameday.dev/ledger=true").items
+        return [one.metadata.name for one in found]
+
+    def holders(self) -> dict[str, str]:
+        leases = self.coordination.list_namespaced_lease(NAMESPACE).items
+        return {lease.metadata.name: lease.spec.holder_identity for lease in leases}
+
+    def clear(self) -> None:
+        """Leave nothing of ours to the next test."""
+        for job in self.batch.list_namespaced_job(NAMESPACE).items:
+            self.batch.delete_namespaced_job(job.metadata.name, NAMESPACE, propagation_policy="Orphan")
+        for pod in self.core.list_namespaced_pod(NAMESPACE).items:
+            with _gone_is_fine():
+                self.remove_pod(pod.metadata.name)
+        for name in self.ledgers():
+            self.core.delete_namespaced_config_map(name, NAMESPACE)
+        for name in self.holders():
+            self.coordination.delete_namespaced_lease(name, NAMESPACE)
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def word(cleanliness: Cleanliness, *evidence: str, role: str = "inject", error: str = "") -> str:
+    """An agent's termination message."""
+    return Outcome(role=role, ok=not error, cleanliness=cleanliness, evidence=evidence, error=error).model_dump_json()
+
+
+class Kubelet:
+    """Ends the pods of a run, by watch: those that are deleted, and at once those of the role `undo`.
+
+    `words` maps a pod's role to the termination message it leaves; None leaves none.
+    """
+
+    def __init__(self, world: World, run: str, words: dict[str, str | None]) -> None:
+        self._world = world
+        self._words = words
+        self.ended: list[str] = []
+        self._follower = Follower(
+            world.core.list_namespaced_pod, self._event, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}"
+        )
+
+    def __enter__(self) -> Self:
+        self._follower.__enter__()
+        assert self._follower.wait_synced(PATIENCE_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._follower.stop()
+
+    def _event(self, kind: str, pod: Any) -> None:
+        name, role = pod.metadata.name, pod.metadata.labels[ROLE_LABEL]
+        deleted, running = pod.metadata.deletion_timestamp is not None, name not in self.ended
+        if kind != "DELETED" and running and (deleted or role == "undo"):
+            self.ended.append(name)
+            self._world.report(name, self._words.get(role))
+        if kind != "DELETED" and deleted:
+            with _gone_is_fine():
+                self._world.remove_pod(name)
+
+
+@contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    try:
+        yield
+    except ApiException as error:
+        if error.status != 404:
+            raise
+
+
+def until(follower: Follower, condition: Callable[[], bool]) -> bool:
+    """Whether a follower's changes make the condition true in time."""
+    with follower.changed:
+        return follower.changed.wait_for(condition, PATIENCE_S)

@@ -1,0 +1,144 @@
+"""What goes wrong on the way is retried where that is safe, and told so that a person can act."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gameday.cluster.alertmanager import Alertmanager
+from gameday.cluster.http import CallCounter, open_http
+from gameday.cluster.profile import Endpoint
+from gameday.cluster.prometheus import Prometheus
+from gameday.errors import AdapterError
+from gameday.rehearsal.ports import free_ports
+
+from .conftest import Answer, Stub
+
+GARBLED = b'{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"x"]}]}}'
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Opened at the end, so that a held answer never outlives its test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def failure(url: str, **more: object) -> AdapterError:
+    with Prometheus(Endpoint(url=url, **more)) as client, pytest.raises(AdapterError) as raised:  # type: ignore[arg-type]
+        client.query('up{secret="hunter2"}')
+    assert "hunter2" not in str(raised.value)
+    return raised.value
+
+
+def test_connection_refused_names_url_and_cause() -> None:
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    error = failure(url)
+    assert str(error).startswith(f"{url}/api/v1/query: connection refused; is it running")
+    assert error.status is None
+
+
+def test_unknown_host() -> None:
+    assert "check the URL" in str(failure("http://no-such-host.invalid:9090"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "more", "words", "requests"),
+    [
+        (Answer(401), {}, ["401", "no credentials"], 1),
+        (Answer(401), {"bearer_token_env": "PROM_TOKEN"}, ["401", "PROM_TOKEN"], 1),
+        (Answer(404), {}, ["404", "path"], 1),
+        (Answer(302, headers={"Location": "http://login/"}), {}, ["302", "redirects"], 1),
+        (Answer(500, b"on\x1b[31mfire\n" + b"x" * 999), {}, ["500: on [31mfire x", "…"], 1),
+        (Answer(503), {}, ["503: empty body"], 4),
+        (Answer(200, b"<html>log in</html>"), {}, ["JSON", "<html>log in</html>"], 1),
+        (Answer(200, b'{"status":"success"}'), {}, ["data: Field required"], 1),
+        (Answer(200, GARBLED), {}, ["valid number"], 1),
+        (Answer(429, headers={"Retry-After": "3600"}), {}, ["429", "less load", "3600"], 1),
+    ],
+)  # fmt: skip
+def test_bad_answers(
+    stub: Stub,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Answer,
+    more: dict[str, str],
+    words: list[str],
+    requests: int,
+) -> None:
+    monkeypatch.setenv("PROM_TOKEN", "hunter2")
+    stub.answers = [answer]
+    text = str(failure(stub.url, **more))
+    assert all(word in text for word in [f"{stub.url}/api/v1/query", *words]), text
+    assert "\x1b" not in text
+    assert len(stub.requests) == requests
+
+
+def test_a_slow_answer_is_given_up_once(stub: Stub, gate: threading.Event) -> None:
+    stub.answers = [Answer(delay=gate)]
+    assert "no answer within 0.2 s" in str(failure(stub.url, timeout_s=0.2))
+    assert len(stub.requests) == 1
+
+
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "0"}, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}])
+def test_get_outlives_a_restart_and_counts_every_try(stub: Stub, headers: dict[str, str]) -> None:
+    stub.answers = [Answer(503, headers=headers), Answer(429, headers=headers), Answer(200, b"[]")]
+    counter = CallCounter()
+    with Alertmanager(Endpoint(url=stub.url), counter) as client:
+        assert client.alerts() == []
+    assert counter.cost().by_call == {"GET api/v2/alerts": 3}
+
+
+def test_post_is_sent_once(stub: Stub) -> None:
+    stub.answers = [Answer(503)]
+    with open_http(Endpoint(url=stub.url)) as server, pytest.raises(AdapterError, match="503"):
+        server.post("push", {"a": 1})
+    assert [method for method, _, _ in stub.requests] == ["POST"]
+
+
+def test_credentials_come_by_reference_and_are_read_anew(
+    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    with open_http(Endpoint(url=stub.url, bearer_token_file=token, tenant="gpu")) as server:
+        server.get("a")
+        token.write_text("two")
+        server.get("b")
+    monkeypatch.setenv("PASSWORD", "pässword")
+    with open_http(Endpoint(url=stub.url, username="me", password_env="PASSWORD")) as server:
+        server.get("c")
+    sent = [headers for _, _, headers in stub.requests]
+    assert [headers.get("Authorization") for headers in sent] == ["Bearer one", "Bearer two", "Basic bWU6cMOkc3N3b3Jk"]
+    assert sent[0]["X-Scope-OrgID"] == "gpu"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"bearer_token_env": "NOT_SET"}, "bearer_token_env: $NOT_SET is not set"),
+        ({"bearer_token_file": "/nowhere/token"}, "bearer_token_file /nowhere/token: No such file"),
+        ({"username": "u", "password_file": "/nowhere/pw"}, "password_file /nowhere/pw: No such file"),
+    ],
+)
+def test_missing_credentials_are_named_before_anything_is_sent(stub: Stub, more: dict[str, str], words: str) -> None:
+    assert words in str(failure(stub.url, **more))
+    assert stub.requests == []
+
+
+def test_a_token_of_two_lines_is_refused_unseen(stub: Stub, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("hunter2\r\nX-Evil: 1")
+    assert "more than one line" in str(failure(stub.url, bearer_token_file=token))
+
+
+def test_unusable_ca_file(tmp_path: Path) -> None:
+    bundle = tmp_path / "ca.pem"
+    with pytest.raises(AdapterError, match="No such file"):
+        open_http(Endpoint(url="https://localhost", ca_file=bundle))
+    bundle.write_text("no pem")
+    with pytest.raises(AdapterError, match="PEM bundle"):
+        open_http(Endpoint(url="https://localhost", ca_file=bundle))

@@ -1,0 +1,76 @@
+"""Finding the programs, and the pace the rehearsal's Prometheus is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from gameday.errors import ProgramMissingError
+from gameday.rehearsal import programs
+from gameday.rehearsal.observability import pace, prometheus_program, scrape_jobs
+from gameday.rehearsal.programs import find_program, install_hint
+
+
+def test_a_missing_program_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "TOOLS", tmp_path)
+    with pytest.raises(ProgramMissingError, match="prometheus-alertmanager or alertmanager is neither on PATH"):
+        find_program("alertmanager")
+    program = tmp_path / "bin" / "alertmanager"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert find_program("alertmanager") == program
+
+
+@pytest.mark.parametrize(
+    ("os_release", "hint"),
+    [
+        ("ID=debian\n", "make setup"),
+        ('ID=linuxmint\nID_LIKE="ubuntu debian"\n', "apt-get install prometheus"),
+        ("ID=fedora\n", "dnf install golang-github-prometheus"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "dnf install"),
+        ("ID=arch\n", "pacman -S prometheus"),
+        ("ID=plan9\n", "package manager"),
+    ],
+)
+def test_the_hint_fits_the_system(tmp_path: Path, os_release: str, hint: str) -> None:
+    file = tmp_path / "os-release"
+    file.write_text(os_release)
+    assert hint in install_hint("prometheus", file)
+
+
+def test_an_installed_package_sends_nobody_to_a_makefile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "TOOLS", tmp_path)
+    monkeypatch.setattr(programs, "checkout", lambda: None)
+    with pytest.raises(ProgramMissingError, match="prometheus is not on PATH: ") as caught:
+        find_program("prometheus")
+    assert "make" not in str(caught.value)
+
+
+def test_the_hint_without_os_release(tmp_path: Path) -> None:
+    assert "package manager" in install_hint("chromium", tmp_path / "none")
+
+
+def test_pace_slows_down_with_the_cluster() -> None:
+    assert (pace(1).scrape_s, pace(32).scrape_s, pace(1000).scrape_s, pace(5000).scrape_s) == (1, 1, 15, 15)
+    paces = [pace(nodes).scrape_s for nodes in range(1, 1200)]
+    assert paces == sorted(paces)
+    assert all(pace(nodes).health_s <= 1 for nodes in (1, 100, 1000)), "the detector's metrics are never read slowly"
+
+
+def test_jobs_keep_their_own_pace(tmp_path: Path) -> None:
+    jobs = scrape_jobs(1000, dcgm_address="127.0.0.1:1", health_address="127.0.0.1:2")
+    program = prometheus_program(tmp_path, port=3, nodes=1000, jobs=jobs, alertmanager_port=4)
+    config = YAML(typ="safe", pure=True).load((tmp_path / "prometheus.yml").read_text())
+    assert {job["job_name"]: job["scrape_interval"] for job in config["scrape_configs"]} == {
+        "dcgm-exporter": "15000ms",
+        "node-health": "1000ms",
+        "prometheus": "15000ms",
+    }
+    assert config["alerting"]["alertmanagers"] == [{"static_configs": [{"targets": ["127.0.0.1:4"]}]}]
+    assert program.ready_url == "http://127.0.0.1:3/-/ready"
+    assert "--web.listen-address=127.0.0.1:3" in program.argv

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+from prefect.events.worker import EventsWorker
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_LOGGING_LEVEL,
+    PREFECT_LOGGING_TO_API_ENABLED,
+    PREFECT_SERVER_ANALYTICS_ENABLED,
+    temporary_settings,
+)
+from ruamel.yaml import YAML
+
+from gameday import cli
+from gameday.checks.node_diff import GFD_TIMESTAMP_LABEL
+from gameday.checks.outcome import RunResult
+from gameday.history.events import Record, StepStarted
+from gameday.history.journal import History, read_history
+from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.values.results import Step
+from kubesim.controllers.taints import UNSCHEDULABLE
+
+QUIET = {
+    PREFECT_LOGGING_LEVEL: "CRITICAL",
+    PREFECT_LOGGING_TO_API_ENABLED: False,
+    PREFECT_SERVER_ANALYTICS_ENABLED: False,
+}
+QUICK: dict[str, Any] = {
+    "apiVersion": "gameday/v1",
+    "name": "quick",
+    "title": "A quick game-day",
+    "hypothesis": "The node is quarantined and comes back.",
+    "fault": {"type": "xid", "xid": 95, "hold": "30s"},
+    "baseline": {"window": "1s", "log_path_within": "10s"},
+    "expect": {
+        "alerts": [{"name": "GPUXidCritical", "within": "20s", "resolves_within": "30s"}],
+        "taints": [{"key": "trainy.konduktor.ai/faulty", "value": "true", "within": "20s"}],
+        "workloads": {"running_pods": "kept", "canary_kept_off_for": "1s", "resubmitted_within": "30s"},
+        "allow_other_alerts": False,
+    },
+    "recover": {"remediation": "gpu-reset", "within": "30s"},
+    "qa": {"within": "30s"},
+    "guardrails": {"max_duration": "3m"},
+}
+
+
+def changed(plan: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    """The plan with one dotted key set."""
+    copy = json.loads(json.dumps(plan))
+    *parents, last = path.split(".")
+    inner = copy
+    for parent in parents:
+        inner = inner.setdefault(parent, {})
+    inner[last] = value
+    return copy
+
+
+@dataclass
+class Played:
+    """One `gameday run` that has ended."""
+
+    exit_code: int
+    output: str
+    folder: Path | None
+
+    @property
+    def history(self) -> History:
+        assert self.folder is not None, self.output
+        return read_history(self.folder / "history.jsonl")
+
+    @property
+    def result(self) -> RunResult:
+        from gameday.report.run_folder import load_run
+
+        assert self.folder is not None, self.output
+        return load_run(self.folder).result
+
+    def verdicts(self) -> dict[str, str]:
+        assert self.folder is not None, self.output
+        return {v["check"]: v["status"] for v in json.loads((self.folder / "verdicts.json").read_text())}
+
+
+class Arena:
+    """The rehearsal cluster of a folder's tests, and game-days played on it as a person would."""
+
+    def __init__(self, cluster: RehearsalCluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.core = client.CoreV1Api(config.new_client_from_config(str(cluster.admin_kubeconfig)))
+        self.coordination = client.CoordinationV1Api(self.core.api_client)
+        self._plans = 0
+
+    def _written(self, plan: dict[str, Any]) -> tuple[Path, Path]:
+        self._plans += 1
+        home = self.folder / f"play-{self._plans}"
+        home.mkdir()
+        path = home / "plan.yaml"
+        YAML(typ="safe", pure=True).dump(plan, path)
+        return path, home / "reports"
+
+    def start(self, plan: dict[str, Any], *arguments: str, **popen: Any) -> tuple[subprocess.Popen[str], Path]:
+        path, reports = self._written(plan)
+        argv = [sys.executable, "-m", "gameday.cli", "run", str(path), "--profile", str(self.cluster.profile)]
+        environment = {**os.environ, "PREFECT_API_URL": f"{self.cluster.urls['prefect']}/api", "COLUMNS": "200"}
+        process = subprocess.Popen(
+            [*argv, "--reports", str(reports), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            start_new_session=True,
+            **popen,
+        )
+        return process, reports
+
+    def finish(self, process: subprocess.Popen[str], reports: Path, timeout_s: float = 150) -> Played:
+        try:
+            output, _ = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+            pytest.fail(f"the run did not end within {timeout_s} s:\n{output}")
+        return Played(process.returncode, output, _only_run(reports))
+
+    def play(self, plan: dict[str, Any]) -> Played:
+        """Run the command line in this process, which spares a start of Python; signals need `start`."""
+        path, reports = self._written(plan)
+        settings = {PREFECT_API_URL: f"{self.cluster.urls['prefect']}/api", **QUIET}
+        said = io.StringIO()
+        with temporary_settings(settings), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            code = cli.run(["run", str(path), "--profile", str(self.cluster.profile), "--reports", str(reports)])
+        return Played(code, said.getvalue(), _only_run(reports))
+
+    def play_and_when(
+        self, plan: dict[str, Any], reached: Callable[[Record], bool], blow: Callable[[subprocess.Popen[str]], None]
+    ) -> Played:
+        """Strike once, as soon as the run's history holds a record that `reached` accepts."""
+        process, reports = self.start(plan)
+        deadline = time.monotonic() + 60
+        while not any(reached(record) for record in _records(reports)):
+            if process.poll() is not None or time.monotonic() > deadline:
+                played = self.finish(process, reports, 10)
+                pytest.fail(f"the run ended before it got there:\n{played.output}")
+            time.sleep(0.05)
+        blow(process)
+        return self.finish(process, reports)
+
+    def nodes(self) -> dict[str, Any]:
+        """What a game-day may not change about the nodes. A cordon's taint follows it, and in the lab later: its
+        controller comes back to an API server that was killed only after a back-off of its own."""
+        return {
+            node.metadata.name: (
+                sorted((t.key, t.value, t.effect) for t in node.spec.taints or [] if t.key != UNSCHEDULABLE),
+                bool(node.spec.unschedulable),
+                {k: v for k, v in (node.metadata.labels or {}).items() if k != GFD_TIMESTAMP_LABEL},
+                {k: v for k, v in (node.metadata.annotations or {}).items() if k.startswith("gameday.dev/")},
+            )
+            for node in self.core.list_node().items
+        }
+
+    def leftovers(self) -> list[str]:
+        """Objects of ours that still stand in the cluster."""
+        pods = [f"pod/{pod.metadata.name}" for pod in self.core.list_namespaced_pod("gameday").items]
+        maps = self.core.list_namespaced_config_map("gameday", label_selector="gameday.dev/ledger=true").items
+        leases = self.coordination.list_namespaced_lease("gameday").items
+        return pods + [f"ledger/{m.metadata.name}" for m in maps] + [f"lease/{one.metadata.name}" for one in leases]
+
+    def heal(self) -> None:
+        """Put right what a failed test left, so that it fails alone."""
+        for pod in self.core.list_namespaced_pod("gameday").items:
+            self.core.delete_namespaced_pod(pod.metadata.name, "gameday", grace_period_seconds=0)
+        for held in self.core.list_namespaced_config_map("gameday", label_selector="gameday.dev/ledger=true").items:
+            self.core.delete_namespaced_config_map(held.metadata.name, "gameday")
+        for lease in self.coordination.list_namespaced_lease("gameday").items:
+            self.coordination.delete_namespaced_lease(lease.metadata.name, "gameday")
+        for node, (taints, *_) in self.nodes().items():
+            if taints:
+                self.core.patch_node(node, {"spec": {"taints": None}})
+
+
+def _only_run(reports: Path) -> Path | None:
+    runs = [path for path in reports.iterdir() if path.is_dir()] if reports.is_dir() else []
+    return runs[0] if runs else None
+
+
+def _records(reports: Path) -> list[Record]:
+    found = list(reports.glob("*/history.jsonl"))
+    return list(read_history(found[0]).records) if found else []
+
+
+def step_started(step: Step) -> Callable[[Record], bool]:
+    return lambda record: isinstance(record.event, StepStarted) and record.event.step is step
+
+
+def send(*signals: signal.Signals, pause_s: float = 0.3) -> Callable[[subprocess.Popen[str]], None]:
+    def blow(process: subprocess.Popen[str]) -> None:
+        for number, which in enumerate(signals):
+            if number:
+                time.sleep(pause_s)
+            process.send_signal(which)
+
+    return blow
+
+
+def drain_prefect() -> None:
+    """Before an arena's server ends: Prefect keeps one sender of events a process, for the first server it met. Left
+    alone it would try that one for minutes at the process's end, once for each event of the next arena's game-days."""
+    EventsWorker.drain_all()
+
+
+@pytest.fixture(scope="package")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    """Spare, so that whatever earlier game-days moved, a resubmitted job finds a place on another node. Ended with the
+    last of them: its servers take a fifth of a processor while they wait."""
+    folder = tmp_path_factory.mktemp("arena")
+    with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.CATALOGUE) as cluster:
+        yield Arena(cluster, folder)
+        drain_prefect()
+
+
+@pytest.fixture
+def clean_arena(arena: Arena) -> Iterator[Arena]:
+    """Holds every game-day to the promise: the cluster afterwards is the cluster before."""
+    before = arena.nodes()
+    yield arena
+    left, after = arena.leftovers(), arena.nodes()
+    arena.heal()
+    assert left == []
+    assert after == before

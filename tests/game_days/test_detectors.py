@@ -1,0 +1,132 @@
+"""Whole game-days whose expectations are a detector profile's, with a stand-in that does what the profile says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gameday.history.events import ConditionSeen, DetectorConsulted, KubernetesEventSeen, LabelSeen
+from gameday.rehearsal.children import Child
+from gameday.rehearsal.seed import seeding
+from tests.game_days.conftest import QUICK, Arena, Played, changed
+
+pytestmark = [pytest.mark.gameday, pytest.mark.timeout(200)]
+
+PLANS = Path(__file__).parents[2] / "plans" / "detectors"
+
+# Beside our own controller, which taints for the same line: so the stand-in only says things, and cordons.
+OURS = """\
+apiVersion: gameday/v1
+kind: DetectorProfile
+name: ours
+title: A team's own detector
+configuration: as this test starts it
+reads: [kernel log]
+source: this test
+rules:
+  - faults: [xid]
+    when: {xid: [48]}
+    conditions: [{type: OursGPU, status: True, reason: "Xid{xid}", within: 20s, typically: 200ms}]
+    cordoned: {within: 20s, typically: 300ms}
+    labels: [{key: ours.example/state, value: broken, within: 20s, typically: 300ms}]
+    events: [{reason: "OursXid{xid}", within: 20s, typically: 200ms}]
+    ends_with: [gpu-reset]
+    source: this test
+"""
+
+
+@pytest.fixture(scope="module")
+def profile(arena: Arena) -> Iterator[Path]:
+    """A team's profile, and a stand-in for its detector for as long as the tests of this file run."""
+    path = arena.folder / "ours.yaml"
+    path.write_text(OURS, encoding="utf-8")
+    with seeding(arena.cluster.admin_kubeconfig) as seeder:
+        kubeconfig = seeder.stand_in_kubeconfig(arena.folder / "stand-in.kubeconfig")
+    argv = [
+        sys.executable,
+        "-m",
+        "gameday.rehearsal.fake_detector",
+        "--profile",
+        str(path),
+        "--kubeconfig",
+        str(kubeconfig),
+    ]
+    urls = ["--loki-url", arena.cluster.urls["loki"], "--metrics-url", "http://127.0.0.1:9/metrics"]
+    child = Child("stand-in", [*argv, *urls], arena.folder / "stand-in.log")
+    child.start()
+    try:
+        child.await_ready_line(30)
+        yield path
+    finally:
+        child.end()
+
+
+@pytest.fixture(scope="module")
+def played(arena: Arena, profile: Path) -> Played:
+    """One game-day that leaves what the detector does to its profile, and expects our controller's taint itself."""
+    # Not the Xid of the other game-days here: our controller writes no Event twice in a minute.
+    plan = changed(changed(QUICK, "detector", str(profile)), "fault.xid", 48)
+    return arena.play(changed(plan, "expect.allow_other_alerts", True))
+
+
+def test_the_game_day_holds_against_a_detector_that_does_what_its_profile_says(played: Played) -> None:
+    assert played.exit_code == 0, played.output
+    said = {"cordoned", "condition-set", "condition-clears", "label-set", "event-written"}
+    verdicts = played.verdicts()
+    assert {name: verdicts.get(name) for name in said} == dict.fromkeys(said, "held")
+
+
+def test_the_history_says_what_came_from_the_profile(played: Played) -> None:
+    consulted = played.history.last(DetectorConsulted)
+    assert consulted is not None
+    assert (consulted.detector, consulted.sees) == ("ours", True)
+    assert set(consulted.filled) == {"cordoned", "conditions", "labels", "events"}
+
+
+def test_the_report_marks_what_came_from_the_profile(played: Played) -> None:
+    assert played.folder is not None
+    page = (played.folder / "report.html").read_text(encoding="utf-8")
+    assert "from the profile of ours" in page
+    assert page.count("from the profile of ours") == 5
+
+
+def test_what_the_detector_says_is_in_the_history_with_its_end(played: Played) -> None:
+    history = played.history
+    statuses = [seen.status for seen in history.of(ConditionSeen) if seen.condition == "OursGPU"]
+    assert statuses == ["True", "False"]
+    labels = [seen.value for seen in history.of(LabelSeen) if seen.label == "ours.example/state"]
+    assert labels == ["broken", None]
+    about = [seen for seen in history.of(KubernetesEventSeen) if seen.reason == "OursXid48"]
+    assert len(about) == 1
+    assert about[0].message.startswith("stand-in for ours: ")
+
+
+def test_events_about_the_node_are_seen_of_our_own_controller_too(played: Played) -> None:
+    assert "GPUXid48" in {seen.reason for seen in played.history.of(KubernetesEventSeen)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("plan", "detector"),
+    [
+        ("nvsentinel-xid-79", "nvsentinel"),
+        ("nvsentinel-xid-13", "nvsentinel"),
+        ("nvsentinel-row-remap-failure", "nvsentinel"),
+        ("konduktor-xid-13", "konduktor"),
+        ("node-problem-detector-xid-79", "node-problem-detector"),
+        ("eks-xid-95", "eks-node-monitoring-agent"),
+        ("device-plugin-gpu-removed", "device-plugin"),
+    ],
+)
+def test_a_shipped_detector_plan_holds_where_its_detectors_stand_in_watches(
+    tmp_path: Path, plan: str, detector: str
+) -> None:
+    argv = [sys.executable, "-m", "gameday.cli", "rehearse", str(PLANS / f"{plan}.yaml"), "--detector", detector]
+    argv += ["--nodes", "3", "--reports", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,111 @@
+"""`gameday doctor` on a whole cluster: each thing is broken in turn, and its line says so."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gameday import cli
+from gameday.rehearsal.seed import seeding
+from tests.game_days.conftest import Arena
+
+pytestmark = [pytest.mark.gameday, pytest.mark.timeout(180)]
+ROOT = Path(__file__).resolve().parents[2]
+PLAN = "xid-95-uncontained-ecc"
+
+
+def doctor(arena: Arena, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code, and every line by its area and name, of the shipped plan made for the arena's smaller nodes."""
+    plan = arena.folder / "doctor.yaml"
+    plan.write_text((ROOT / f"plans/{PLAN}.yaml").read_text().replace("gpus: 8", f"gpus: {arena.cluster.size.gpus}"))
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = cli.run(["doctor", str(plan), "--profile", str(arena.cluster.profile), "--json", *arguments])
+    return code, {f"{row['area']}: {row['name']}": row for row in json.loads(said.getvalue())}
+
+
+def failed(rows: dict[str, dict[str, Any]]) -> set[str]:
+    return {name for name, row in rows.items() if row["ok"] is False}
+
+
+def test_a_healthy_cluster_has_nothing_wrong_and_is_not_touched(clean_arena: Arena) -> None:
+    code, rows = doctor(clean_arena)
+    assert failed(rows) == set()
+    # Virtual nodes list no images, and nobody scrapes their clocks: both unknown without a pod.
+    assert {name for name, row in rows.items() if row["ok"] is None} == {"agent: image", "agent: clock"}
+    assert code == 2
+
+
+def test_a_pod_of_ours_tells_image_and_clock_and_is_gone_again(clean_arena: Arena) -> None:
+    code, rows = doctor(clean_arena, "--send-pod")
+    assert rows["agent: image"]["ok"] is rows["agent: clock"]["ok"] is True, rows
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "line"),
+    [
+        ("PROMETHEUS__URL", "http://127.0.0.1:9", "prometheus: can be asked"),
+        ("ALERTMANAGER__URL", "http://127.0.0.1:9", "alertmanager: can be asked"),
+        ("LOKI__URL", "http://127.0.0.1:9", "logs: can be asked"),
+        ("LOKI_NODE_LABEL", "no_such_label", "logs: labels exist"),
+        ("OPT_IN_LABEL", "nobody/has=this", "targets: found"),
+        ("CANARY_PRIORITY_CLASS", "no-such-class", "kubernetes: canaries are admitted"),
+        ("GUARDRAILS", '{"protected_namespaces": ["training"]}', "guardrails: protected pods"),
+    ],
+)
+def test_what_is_wrong_is_named_with_a_fix_and_refuses(
+    clean_arena: Arena, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, line: str
+) -> None:
+    monkeypatch.setenv(f"GAMEDAY_{variable}", value)
+    code, rows = doctor(clean_arena)
+    assert line in failed(rows), rows
+    assert rows[line]["fix"], rows[line]
+    assert code == 5
+
+
+@contextmanager
+def silenced(arena: Arena, alert: str) -> Iterator[None]:
+    now = datetime.now(UTC)
+    body = {
+        "matchers": [{"name": "alertname", "value": alert, "isRegex": False, "isEqual": True}],
+        "startsAt": now.isoformat(),
+        "endsAt": (now + timedelta(minutes=5)).isoformat(),
+        "createdBy": "ada",
+        "comment": "a test",
+    }
+    api = f"{arena.cluster.urls['alertmanager']}/api/v2"
+    id = httpx.post(f"{api}/silences", json=body, timeout=10).json()["silenceID"]
+    try:
+        yield
+    finally:
+        httpx.delete(f"{api}/silence/{id}", timeout=10)
+
+
+def test_a_silenced_alert_is_found_with_who_did_it(clean_arena: Arena) -> None:
+    with silenced(clean_arena, "GPUXidCritical"):
+        code, rows = doctor(clean_arena)
+    assert failed(rows) == {"alertmanager: GPUXidCritical is not silenced"}
+    assert "by ada" in rows["alertmanager: GPUXidCritical is not silenced"]["detail"]
+    assert code == 5
+
+
+def test_every_right_that_is_missing_is_named(clean_arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    with seeding(clean_arena.cluster.admin_kubeconfig) as seeder:
+        path = seeder.service_account_kubeconfig("gameday-reaper", clean_arena.folder / "reaper.kubeconfig")
+    monkeypatch.setenv("GAMEDAY_KUBECONFIG", os.fspath(path))
+    code, rows = doctor(clean_arena)
+    missing = {name for name in failed(rows) if name.startswith("rights: ")}
+    assert {"rights: list nodes", "rights: create configmaps in gameday", "rights: create pods/eviction"} <= missing
+    assert "rights: patch nodes" not in missing
+    assert code == 5

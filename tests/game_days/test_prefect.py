@@ -1,0 +1,101 @@
+"""The deployments of prefect.yaml, on a real Prefect server and a real process worker."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from ruamel.yaml import YAML
+
+from gameday.history.journal import read_history
+from gameday.values.results import Step
+from tests.game_days.conftest import QUICK, Arena, step_started
+from tests.torture.proxy import Switch
+
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(300)]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PREFECT_HOME": str(tmp_path / "prefect"),
+        "PREFECT_API_URL": f"{clean_arena.cluster.urls['prefect']}/api",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_LOGGING_LEVEL": "ERROR",
+    }
+
+    def prefect(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "prefect", "--no-prompt", *arguments],
+            check=False,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    plan = tmp_path / "plan.yaml"
+    YAML(typ="safe", pure=True).dump(QUICK, plan)
+    prefect("work-pool", "create", "gameday", "--type", "process")
+    prefect("deploy", "--all")
+    parameters = {"plan": str(plan), "profile": str(clean_arena.cluster.profile), "reports": str(tmp_path / "reports")}
+    prefect("deployment", "run", "game-day/manual", "--params", json.dumps(parameters))
+    prefect("worker", "start", "--pool", "gameday", "--run-once")
+    run = next((tmp_path / "reports").iterdir())
+    assert (run / "report.html").is_file()
+    assert read_history(run / "history.jsonl").records
+    api = environment["PREFECT_API_URL"]
+    runs = httpx.post(f"{api}/flow_runs/filter", json={}, timeout=10).json()
+    deployed = [run["state"] for run in runs if run["deployment_id"] and run["parameters"].get("plan") == str(plan)]
+    assert [state["name"] for state in deployed] == ["Passed"], deployed
+    artifacts = httpx.post(f"{api}/artifacts/filter", json={}, timeout=10).json()
+    assert {"verdicts", "report"} <= {artifact["key"] for artifact in artifacts}
+
+
+@pytest.fixture
+def way(clean_arena: Arena, monkeypatch: pytest.MonkeyPatch) -> Iterator[Switch]:
+    """To the arena's Prefect server, and the only one that game-days know of."""
+    with Switch(int(clean_arena.cluster.urls["prefect"].rpartition(":")[2])) as switch:
+        monkeypatch.setitem(clean_arena.cluster.urls, "prefect", f"http://127.0.0.1:{switch.port}")
+        yield switch
+
+
+def test_a_server_that_is_gone_for_good_costs_neither_undo_nor_result(clean_arena: Arena, way: Switch) -> None:
+    played = clean_arena.play_and_when(QUICK, step_started(Step.INJECT), lambda _: way.cut())
+    assert played.exit_code == 0, played.output
+    assert "PASSED" in played.output
+    assert f"the Prefect server http://127.0.0.1:{way.port}/api does not answer" in played.output
+    assert played.folder is not None
+    assert (played.folder / "report.html").is_file()
+
+
+def test_who_waits_for_a_server_no_longer_is_told_the_result(clean_arena: Arena, way: Switch) -> None:
+    process, reports = clean_arena.start(QUICK)
+    while not list(reports.glob("*/history.jsonl")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+    way.cut()
+    while not list(reports.glob("*/report.html")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(3)
+    played = clean_arena.finish(process, reports)
+    assert played.exit_code == 0, played.output
+    assert "PASSED" in played.output

@@ -1,0 +1,73 @@
+"""A real kube-apiserver for the scripts: the lab's, with only those controllers that the embedded server imitates.
+
+The lab's other controllers and its scheduler would write to the scripts' objects at times of their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+
+from gameday.rehearsal.children import Child
+from gameday.rehearsal.lab.components import Component, apiserver, controller_manager, etcd, lab_ports
+from gameday.rehearsal.lab.control_plane import bind_first_rights
+from gameday.rehearsal.lab.identities import Secrets, make_secrets, write_kubeconfigs
+from gameday.rehearsal.lab.programs import find_programs
+from tests.kubesim.conformance.exchange import Server
+
+_CONTROLLERS = (
+    "clusterrole-aggregation-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+)
+_READY_WITHIN_S = 120.0
+
+
+@contextmanager
+def real_server(folder: Path) -> Iterator[Server]:
+    """etcd, kube-apiserver and a few controllers. Raises ChildError, ProgramMissingError."""
+    programs, secrets, ports = find_programs(), make_secrets(folder), lab_ports()
+    url = f"https://127.0.0.1:{ports.apiserver}"
+    write_kubeconfigs(folder, secrets, url)
+    tls = ssl.create_default_context(cafile=str(secrets.ca.certificate))
+    with ExitStack() as ending:
+
+        def start(component: Component) -> Child:
+            argv = [str(programs[component.name].path), *component.flags]
+            child = Child(component.name, argv, folder / f"{component.name}.log", says_ready=False)
+            ending.callback(child.end)
+            child.start()
+            child.await_url(component.ready_url, _READY_WITHIN_S, tls)
+            return child
+
+        def forget() -> None:
+            """etcd's history goes by compaction, the API server's own memory of it by a restart."""
+            _compact(f"https://127.0.0.1:{ports.etcd}", secrets)
+            serving.end()
+            serving.start()
+            serving.await_url(f"{url}/readyz", _READY_WITHIN_S, tls)
+
+        start(etcd(folder, ports, secrets))
+        serving = start(apiserver(folder, ports, secrets))
+        bind_first_rights(url, secrets)
+        manager = controller_manager(folder, ports, secrets)
+        flags = [flag for flag in manager.flags if not flag.startswith("--controllers=")]
+        start(replace(manager, flags=(*flags, f"--controllers={','.join(_CONTROLLERS)}")))
+        yield Server(url, folder / "admin.kubeconfig", forget)
+
+
+def _compact(url: str, secrets: Secrets) -> None:
+    tls = ssl.create_default_context(cafile=str(secrets.etcd_ca.certificate))
+    tls.load_cert_chain(secrets.etcd_client.certificate, secrets.etcd_client.key)
+    with httpx.Client(base_url=url, verify=tls, trust_env=False) as http:
+        latest = http.post("/v3/kv/range", json={"key": base64.b64encode(b"/").decode()}).raise_for_status()
+        revision = latest.json()["header"]["revision"]
+        http.post("/v3/kv/compaction", json={"revision": revision, "physical": True}).raise_for_status()

@@ -1,0 +1,95 @@
+"""A real control plane for tests; those that need it skip where its programs are missing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gameday.errors import ProgramMissingError
+from gameday.rehearsal.lab.programs import find_programs
+
+_ENDS_WITHIN_S = 30
+
+
+def need_programs() -> None:
+    """Skip the test, saying what to do, where the lab's programs are missing."""
+    try:
+        find_programs()
+    except ProgramMissingError as missing:
+        pytest.skip(str(missing))
+
+
+class Part:
+    """One of our own long-running programs, from its ready line to its end."""
+
+    def __init__(self, module: str, *arguments: str, log: Path) -> None:
+        argv = [sys.executable, "-m", module, *arguments]
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            self.end()
+            raise AssertionError(f"{module} ended before it was ready: {log.read_text(errors='replace')[-2000:]}")
+        self.ready: dict[str, Any] = json.loads(line)
+
+    def end(self) -> int:
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(_ENDS_WITHIN_S)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            if self.process.stdout:
+                self.process.stdout.close()
+
+
+class Plane(Part):
+    """`python -m gameday.rehearsal.lab` in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        super().__init__("gameday.rehearsal.lab", "--data-dir", str(folder), log=folder / "lab.log")
+        self.url: str = self.ready["url"]
+        self.admin = folder / "admin.kubeconfig"
+
+    def components(self) -> dict[str, dict[str, Any]]:
+        """Name → pid, program, restarts, log, ready_url."""
+        found: dict[str, dict[str, Any]] = json.loads((self.folder / "components.json").read_text())
+        return found
+
+    def kubectl(self, *arguments: str, check: bool = True, stdin: str | None = None) -> str:
+        """kubectl as the administrator; its stdout."""
+        done = subprocess.run(
+            ["kubectl", *arguments],
+            env={**os.environ, "KUBECONFIG": str(self.admin)},
+            input=stdin or "",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Plane]:
+    """A control plane of this block's own."""
+    need_programs()
+    with contextlib.ExitStack() as ending:
+        plane = Plane(folder)
+        ending.callback(plane.end)
+        yield plane
