@@ -16,6 +16,7 @@ COPY LICENSE README.md prefect.yaml pyproject.toml ./
 COPY deploy deploy
 COPY flows flows
 COPY gameday gameday
+COPY kubesim kubesim
 COPY plans plans
 COPY tasks tasks
 COPY templates templates

@@ -1,4 +1,4 @@
-"""Every import between our packages is an arrow that ARCHITECTURE.md allows."""
+"""Every import between our rooms is an arrow that ARCHITECTURE.md allows."""
 
 from __future__ import annotations
 
@@ -16,64 +16,68 @@ TABLE = {
     re.sub(r"^gameday/|/$|\.py$", "", folder): may
     for folder, may in ROW.findall((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 }
-ENGINE = TABLE.keys() - {"flows", "tasks"}
-# Rows that name no packages one by one. `rehearsal` is only for the command line and the tests.
-WIDE = {
-    "flows": TABLE.keys() - {"cli", "rehearsal", "rehearsal/lab"},
-    "tasks": ENGINE - {"cli", "rehearsal", "rehearsal/lab"},
-    "rehearsal": ENGINE - {"cli"},
-    "cli": TABLE.keys(),
-}
+EVERYBODYS = {"shipped", "errors", "exit_codes", "text"}
+PACKAGES = ("gameday", "flows", "tasks", "kubesim")
 
 
 @cache
-def allowed(package: str) -> frozenset[str]:
-    if package in WIDE:
-        return frozenset(WIDE[package])
-    named = frozenset(TABLE[package].split(", ")) - {"–"}
-    return named.union({"shipped"} - {package}, *(allowed(one) for one in named))
+def allowed(room: str) -> frozenset[str]:
+    named = frozenset(TABLE[room].split(", ")) - {"–"}
+    everybodys = frozenset() if room == "kubesim" else EVERYBODYS - {room}
+    return named.union(everybodys, *(allowed(one) for one in named))
 
 
-def package_of(module: str) -> str:
-    """The row of a module, or what stands for one that is in none."""
-    parts = module.removeprefix("gameday.").split(".")
-    return "/".join(parts[:2]) if "/".join(parts[:2]) in TABLE else parts[0]
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "gameday" and len(parts) > 1 else parts[0]
 
 
 @cache
 def imports() -> tuple[tuple[str, str, str], ...]:
-    """(file, its package, a package of ours that it imports) for every import."""
+    """(file, its room, a room of ours that it imports) for every import."""
     return tuple(_imports())
 
 
 def _imports() -> Iterator[tuple[str, str, str]]:
-    for path in sorted(path for folder in ("gameday", "flows", "tasks") for path in (ROOT / folder).rglob("*.py")):
+    for path in sorted(path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")):
         file = path.relative_to(ROOT)
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.ImportFrom) and node.module == "gameday":
-                modules = [f"gameday.{alias.name}" for alias in node.names]
+                modules = [f"gameday.{alias.name}" for alias in node.names if alias.name != "__version__"]
             elif isinstance(node, ast.ImportFrom):
                 modules = [node.module or ""]
             else:
                 modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for module in modules:
-                if re.match(r"(gameday|flows|tasks)\.", module):
-                    yield str(file), package_of(".".join(file.with_suffix("").parts)), package_of(module)
+                if module.split(".")[0] in PACKAGES:
+                    yield str(file), room_of(".".join(file.with_suffix("").parts)), room_of(module)
 
 
 def test_every_import_is_in_the_table() -> None:
     wrong = [
-        f"{file}: {package} may not import {imported}"
-        for file, package, imported in imports()
-        if package in TABLE and imported not in {package, "__version__", *allowed(package)}
+        f"{file}: {room} may not import {imported}"
+        for file, room, imported in imports()
+        if imported not in {room, *(allowed(room) if room in TABLE else ())}
     ]
     assert wrong == []
 
 
-def test_every_package_has_a_row() -> None:
-    assert {package for _, package, _ in imports()} - TABLE.keys() <= {"__init__"}
+def test_every_room_has_a_row() -> None:
+    assert {room for _, room, _ in imports()} - {"__init__"} == TABLE.keys() & {room for _, room, _ in imports()}
 
 
-@pytest.mark.parametrize("package", sorted(TABLE.keys() - WIDE.keys() - {"rehearsal/lab"}))
-def test_no_arrow_leads_back(package: str) -> None:
-    assert package not in allowed(package)
+def test_flows_and_tasks_are_imported_as_parts_of_gameday() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {module}"
+        for folder in (*PACKAGES, "tests", "benchmarks")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        for module in ([node.module] if isinstance(node, ast.ImportFrom) else [])
+        if module and module.split(".")[0] in ("flows", "tasks")
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("room", sorted(TABLE.keys() - EVERYBODYS))
+def test_no_arrow_leads_back(room: str) -> None:
+    assert room not in allowed(room)
