@@ -155,7 +155,7 @@ def play(
     from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
     from gameday.flows.game_day import game_day  # noqa: PLC0415
-    from gameday.lifecycle.open_run import new_run_id  # noqa: PLC0415
+    from gameday.run.record import new_run_id  # noqa: PLC0415
 
     run_id = new_run_id()
     folder = reports / run_id

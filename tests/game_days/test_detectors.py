@@ -45,7 +45,7 @@ def profile(arena: Arena) -> Iterator[Path]:
     path = arena.folder / "ours.yaml"
     path.write_text(OURS, encoding="utf-8")
     with seeding(arena.cluster.admin_kubeconfig) as seeder:
-        kubeconfig = seeder.stand_in_kubeconfig(arena.folder / "stand-in.kubeconfig")
+        kubeconfig = seeder.fake_detector_kubeconfig(arena.folder / "stand-in.kubeconfig")
     argv = [
         sys.executable,
         "-m",
@@ -123,7 +123,7 @@ def test_events_about_the_node_are_seen_of_our_own_controller_too(played: Played
         ("device-plugin-gpu-removed", "device-plugin"),
     ],
 )
-def test_a_shipped_detector_plan_holds_where_its_detectors_stand_in_watches(
+def test_a_shipped_detector_plan_holds_where_its_detectors_fake_detector_watches(
     tmp_path: Path, plan: str, detector: str
 ) -> None:
     argv = [sys.executable, "-m", "gameday.cli", "rehearse", str(PLANS / f"{plan}.yaml"), "--detector", detector]

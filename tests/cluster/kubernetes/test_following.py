@@ -17,7 +17,7 @@ from gameday.cluster.pods import PodFollower, PodSeen
 from gameday.cluster.watch import Follower
 from gameday.errors import WatchRefusedError
 from gameday.values.results import Cleanliness
-from tests.cluster.kubernetes.world import NAMESPACE, PATIENCE_S, World, unique, until, word
+from tests.support.world import NAMESPACE, PATIENCE_S, World, unique, until, word
 
 
 @pytest.fixture
