@@ -136,6 +136,8 @@ def _guarded(
         _allowed_here(run)
         if taken := run.loaded.from_detector:
             run.note(DetectorConsulted(**asdict(taken)))
+        for warning in run.loaded.detector_warnings:
+            run.problem(f"detector {warning.detector}: {warning.what}", warning.fix)
         _take_lease(run)
         _follow_our_pods(run)
         if not run.member:

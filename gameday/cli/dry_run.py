@@ -68,6 +68,7 @@ def _head(run: Run) -> str:
         f"it would touch: {targets}",
         f"it would wait for somebody's approval: {'yes' if approval else 'no'}",
         *(f"note: {said}" for said in (*warnings(run), *dangers)),
+        *(f"WARNING: detector {one.detector}: {one.what}\n  {one.fix}" for one in run.loaded.detector_warnings),
         "guardrails:",
     ]
     return "\n".join(lines)

@@ -59,6 +59,7 @@ def examine(run: Run, *, send_pod: bool) -> Iterator[Check]:
         ("prometheus", _prometheus),
         ("alertmanager", _alertmanager),
         ("targets", _targets),
+        ("detectors", _detectors),
         ("guardrails", _guardrails),
         ("logs", _logs),
         ("agent", _agent_by_pod if send_pod else _agent_by_reading),
@@ -183,6 +184,11 @@ def _targets(run: Run) -> Iterator[Check]:
     sampled = run.servers.prometheus.query(series)
     fix = "" if sampled else "scrape dcgm-exporter, or set prometheus_node_label in the cluster profile"
     yield Check("targets", "metrics", bool(sampled) or None, f"{len(sampled)} series {series}", fix)
+
+
+def _detectors(run: Run) -> Iterator[Check]:
+    for one in run.loaded.detector_warnings:
+        yield Check("detectors", f"{one.detector} bears this fault", None, one.what, one.fix)
 
 
 def _guardrails(run: Run) -> Iterator[Check]:

@@ -177,6 +177,7 @@ def summary(run: Run) -> str:
         f"* GPU pods there now: {sum(len(run.gpu_pods_on(target.node)) for target in run.targets)}",
         f"* repair: {plan.recover.remediation}",
         *(f"* {plain(warning)}" for warning in warnings(run)),
+        *(f"* warning: detector {plain(f'{w.detector}: {w.what} {w.fix}')}" for w in run.loaded.detector_warnings),
     ]
     return "\n".join(lines)
 

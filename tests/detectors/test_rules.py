@@ -64,7 +64,7 @@ def test_an_xid_in_the_kernel_log(code: int, form: str, konduktor: str, nvsentin
 @pytest.mark.parametrize("detector", ["eks-node-monitoring-agent", "device-plugin"])
 def test_who_does_not_read_the_kernel_log_sees_no_line_of_it(detector: str) -> None:
     assert word(detector, type="xid", xid=79) == "blind"
-    assert word(detector, type="sxid", sxid=20034) == "blind"
+    assert word(detector, type="sxid", sxid=20034, pci="0000:c1:00") == "blind"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_who_does_not_read_the_kernel_log_sees_no_line_of_it(detector: str) -> N
     ],
 )
 def test_an_sxid_in_the_kernel_log(fault: dict[str, Any], konduktor: str, nvsentinel: str) -> None:
-    said = [word(detector, type="sxid", **fault) for detector in ("konduktor", "nvsentinel")]
+    said = [word(detector, type="sxid", pci="0000:c1:00", **fault) for detector in ("konduktor", "nvsentinel")]
     assert said == [konduktor, nvsentinel]
 
 

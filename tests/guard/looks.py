@@ -18,7 +18,7 @@ from gameday.faults.registry import parameter_models
 from gameday.guard.look import Look
 from gameday.history.events import Event, NodeSnapshot, Step, Target
 from gameday.ledger.lease import seconds_awake_or_not
-from gameday.plan.load import parse_plan
+from gameday.plan.load import LoadedPlan, parse_plan
 from gameday.plan.models import Plan
 from gameday.run.member import SeasonMember
 from gameday.run.stop import Abort
@@ -176,6 +176,7 @@ class FakeRun:
 
     def __init__(self, plan: Plan, profile: ClusterProfile, *nodes: NodeSnapshot) -> None:
         self.id, self.plan, self.profile = "20260101-000000", plan, profile
+        self.loaded = LoadedPlan(plan, b"", "")
         self.started, self.step, self.member = datetime.now(UTC), Step.AWAIT_ALERT, None
         self.began_s, self.blind = seconds_awake_or_not(), ""
         self.targets = tuple(Target(node=one.node, gpu=0) for one in nodes)

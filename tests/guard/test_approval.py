@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flows.approval import approve
 from gameday.guard.preview import summary
 from gameday.history.events import ApprovalAnswered
+from gameday.plan.load import DetectorWarning
 from gameday.run.stop import RefusedError
 from tests.guard.looks import FakeRun, node, plan, profile
 
@@ -42,3 +45,11 @@ def test_what_a_plan_says_cannot_become_markup_on_the_page_that_asks() -> None:
     assert "<script>" not in said
     assert "](javascript" not in said
     assert "`x`" not in said
+
+
+def test_whoever_approves_reads_what_the_fault_does_to_a_detector() -> None:
+    run = FakeRun(plan(**REQUIRED), profile(), node("a"))
+    warning = DetectorWarning("nvsentinel", "It loops *for ever*.", "Name a switch.")
+    run.loaded = replace(run.loaded, detector_warnings=(warning,))
+    said = summary(run)  # type: ignore[arg-type]
+    assert r"* warning: detector nvsentinel: It loops \*for ever\*. Name a switch." in said
