@@ -21,6 +21,7 @@ from gameday.cluster.prometheus import AlertingRule
 from gameday.guard.check import check_all
 from gameday.guard.preview import warnings
 from gameday.guard.rights import needed
+from gameday.guard.rule_series import CanFire, RuleSeries
 from gameday.guard.survey import choose
 from gameday.ledger.lease import CLUSTER_LEASE, holder_of, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
@@ -137,6 +138,7 @@ def _canaries(run: Run) -> Iterator[Check]:
 def _prometheus(run: Run) -> Iterator[Check]:
     prometheus = run.servers.prometheus
     yield Check("prometheus", "answers", True, f"{run.profile.prometheus.url}, {prometheus.build_info().version}")
+    series = RuleSeries(prometheus)
     for expected in run.plan.expect.alerts:
         rule = prometheus.rule(expected.name)
         if rule is None:
@@ -147,6 +149,16 @@ def _prometheus(run: Run) -> Iterator[Check]:
             yield Check(
                 "prometheus", f"rule {expected.name}", not rule.last_error, detail, "mend the rule's expression"
             )
+            yield _can_fire(expected.name, series.look(prometheus.queries(expected.name)))
+
+
+def _can_fire(rule: str, found: CanFire) -> Check:
+    says = {
+        True: found.why or "every series that it needs is there",
+        None: f"cannot be told: {found.why}",
+        False: f"rule {rule} can never fire here: {found.why}",
+    }
+    return Check("prometheus", f"rule {rule} can fire", found.ok, says[found.ok], found.fix)
 
 
 def _alertmanager(run: Run) -> Iterator[Check]:
