@@ -114,6 +114,13 @@ def test_only_the_kubelets_own_count_tells_of_a_removed_gpu() -> None:
     assert word("node-problem-detector", type="gpu_removed") == "blind"
 
 
+def test_node_problem_detector_writes_an_event_beside_its_condition() -> None:
+    rule = rule_for(load_detector("node-problem-detector"), parse_parameters({"type": "xid", "xid": 79}))
+    assert rule is not None
+    assert [(event.reason, event.type) for event in rule.events] == [("GPUXidHardware", "Warning")]
+    assert [condition.type for condition in rule.conditions] == ["GPUXidFault"]
+
+
 def test_several_faults_at_once_cause_what_each_part_causes() -> None:
     parts = [{"type": "xid", "xid": 13}, {"type": "dcgm_field", "field": "DCGM_FI_DEV_ROW_REMAP_FAILURE"}]
     rule = rule_for(load_detector("nvsentinel"), parse_parameters({"type": "compound", "parts": parts}))
