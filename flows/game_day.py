@@ -70,7 +70,7 @@ def game_day(
         member: Set by a season for its own runs; leave it empty.
     """
     cluster = load_profile(Path(profile) if profile else None)
-    loaded = load_complete_plan(find_plan(plan), parameter_models(), cluster.detector_profiles)
+    loaded = load_complete_plan(find_plan(plan), parameter_models(), cluster.detector_profiles, cluster.detector)
     record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
     with (
         suppress(StopRunError),  # the history holds the reason, and the report shows it

@@ -67,7 +67,7 @@ def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Check]:
 
     try:
         cluster = load_profile(profile)
-        loaded = checked_plan(plan, cluster.detector_profiles)
+        loaded = checked_plan(plan, cluster.detector_profiles, cluster.detector)
         with read_only_run(f"{new_run_id()}-doctor", loaded, cluster) as run:
             return list(examine(run, send_pod=send_pod))
     except ProfileError as error:

@@ -70,6 +70,7 @@ def _head(run: ReadOnlyRun, targets: Targets) -> str:
         f"it would touch: {touched}",
         f"it would wait for somebody's approval: {'yes' if approval else 'no'}",
         *(f"note: {said}" for said in (*warnings(run), *dangers)),
+        *(f"WARNING: detector {one.detector}: {one.what}\n  {one.fix}" for one in run.record.loaded.detector_warnings),
         "guardrails:",
     ]
     return "\n".join(lines)

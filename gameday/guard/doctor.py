@@ -21,6 +21,7 @@ from gameday.guard.check import check_all
 from gameday.guard.preview import warnings
 from gameday.guard.read_only_run import choose_and_follow
 from gameday.guard.rights import needed
+from gameday.guard.rule_series import CanFire, RuleSeries
 from gameday.ledger.lease import CLUSTER_LEASE, holder_of, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.ledger.undo import termination_message
@@ -67,6 +68,7 @@ def examine(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Check]:
     except (RefusedError, AdapterError) as error:
         yield _failed("targets", error)
     yield from _part("targets", _targets(run, targets))
+    yield from _part("detectors", _detectors(run))
     yield from _part("guardrails", _guardrails(run, targets))
     yield from _part("logs", _logs(run, targets))
     yield from _part("agent", (_agent_by_pod if send_pod else _agent_by_reading)(run, targets))
@@ -150,6 +152,7 @@ def _canaries(run: ReadOnlyRun) -> Iterator[Check]:
 def _prometheus(run: ReadOnlyRun) -> Iterator[Check]:
     prometheus = run.servers.prometheus
     yield Check("prometheus", "answers", True, f"{run.profile.prometheus.url}, {prometheus.build_info().version}")
+    series = RuleSeries(prometheus)
     for expected in run.plan.expect.alerts:
         rule = prometheus.rule(expected.name)
         if rule is None:
@@ -160,6 +163,16 @@ def _prometheus(run: ReadOnlyRun) -> Iterator[Check]:
             yield Check(
                 "prometheus", f"rule {expected.name}", not rule.last_error, detail, "mend the rule's expression"
             )
+            yield _can_fire(expected.name, series.look(prometheus.queries(expected.name)))
+
+
+def _can_fire(rule: str, found: CanFire) -> Check:
+    says = {
+        True: found.why or "every series that it needs is there",
+        None: f"cannot be told: {found.why}",
+        False: f"rule {rule} can never fire here: {found.why}",
+    }
+    return Check("prometheus", f"rule {rule} can fire", found.ok, says[found.ok], found.fix)
 
 
 def _alertmanager(run: ReadOnlyRun) -> Iterator[Check]:
@@ -198,6 +211,11 @@ def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
     sampled = run.servers.prometheus.query(series)
     fix = "" if sampled else "scrape dcgm-exporter, or set prometheus_node_label in the cluster profile"
     yield Check("targets", "metrics", bool(sampled) or None, f"{len(sampled)} series {series}", fix)
+
+
+def _detectors(run: ReadOnlyRun) -> Iterator[Check]:
+    for warning in run.record.loaded.detector_warnings:
+        yield Check("detectors", f"{warning.detector} bears this fault", None, warning.what, warning.fix)
 
 
 def _guardrails(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:

@@ -180,6 +180,10 @@ def summary(run: ReadOnlyRun, targets: Targets) -> str:
         f"* GPU pods there now: {sum(len(run.nodes.gpu_pods_on(target.node)) for target in targets)}",
         f"* repair: {plan.recover.remediation}",
         *(f"* {plain(warning)}" for warning in warnings(run)),
+        *(
+            f"* warning: detector {plain(f'{warning.detector}: {warning.what} {warning.fix}')}"
+            for warning in run.record.loaded.detector_warnings
+        ),
     ]
     return "\n".join(lines)
 

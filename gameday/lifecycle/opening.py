@@ -107,6 +107,8 @@ def _open(record: RunRecord, profile: ClusterProfile, invocation: Invocation, cl
         _check_dangers(record.plan, profile)
         if record.loaded.from_detector:
             record.note(DetectorConsulted(**asdict(record.loaded.from_detector)))
+        for warning in record.loaded.detector_warnings:
+            record.problem(f"detector {warning.detector}: {warning.what}", warning.fix)
         leases = _take_lease(record, servers.kubernetes, closing)
         return _assemble(record, profile, servers, leases, invocation, closing)
     except LeaseHeldError as error:

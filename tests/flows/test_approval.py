@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gameday.errors import RefusedError
 from gameday.flows.approval import approve
 from gameday.guard.preview import summary
 from gameday.history.events import ApprovalAnswered
+from gameday.plan.load import DetectorWarning
 from tests.guard.observations import FakeRun, node, plan, profile
 
 REQUIRED = {"approval": {"required": True}}
@@ -42,3 +45,11 @@ def test_what_a_plan_says_cannot_become_markup_on_the_page_that_asks() -> None:
     assert "<script>" not in said
     assert "](javascript" not in said
     assert "`x`" not in said
+
+
+def test_whoever_approves_reads_what_the_fault_does_to_a_detector() -> None:
+    run = FakeRun(plan(**REQUIRED), profile(), node("a"))
+    warning = DetectorWarning("nvsentinel", "It loops *for ever*.", "Name a switch.")
+    run.record.loaded = replace(run.record.loaded, detector_warnings=(warning,))
+    said = summary(run, run.targets)  # type: ignore[arg-type]
+    assert r"* warning: detector nvsentinel: It loops \*for ever\*. Name a switch." in said

@@ -20,7 +20,7 @@ from gameday.faults.registry import parameter_models
 from gameday.guard.observation import Observation
 from gameday.history.events import Event, TargetsChosen
 from gameday.ledger.lease import boottime_s
-from gameday.plan.load import parse_plan
+from gameday.plan.load import LoadedPlan, parse_plan
 from gameday.plan.models import Plan
 from gameday.run.abort import Abort
 from gameday.run.season_member import SeasonMember
@@ -205,7 +205,10 @@ class FakeRun:
 
     def __init__(self, plan: Plan, profile: ClusterProfile, *nodes: NodeSnapshot) -> None:
         self.id, self.plan, self.profile = "20260101-000000", plan, profile
-        self.record = SimpleNamespace(step=Step.AWAIT_ALERT, abort=Abort(), started_boottime_s=boottime_s())
+        loaded = LoadedPlan(plan, b"", "")
+        self.record = SimpleNamespace(
+            loaded=loaded, step=Step.AWAIT_ALERT, abort=Abort(), started_boottime_s=boottime_s()
+        )
         self.member: SeasonMember | None = None
         self.targets = tuple(chosen_target(one, index=index) for index, one in enumerate(nodes))
         self.nodes = FakeNodes(nodes)
