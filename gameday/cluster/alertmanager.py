@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
-from gameday.cluster.http import CallCounter, open_http
-from gameday.cluster.profile import Endpoint
-
-
-class _Answer(BaseModel):
-    """Servers add keys over time: unknown ones are ignored, known ones are checked."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+from gameday.cluster.http import Answer, HttpAdapter
 
 
-class _Receiver(_Answer):
+class _Receiver(Answer):
     name: str
 
 
-class _AlertStatus(_Answer):
+class _AlertStatus(Answer):
     state: Literal["unprocessed", "active", "suppressed"]
     silenced_by: tuple[str, ...] = Field(default=(), alias="silencedBy")
     inhibited_by: tuple[str, ...] = Field(default=(), alias="inhibitedBy")
 
 
-class NotifiedAlert(_Answer):
+class NotifiedAlert(Answer):
     """An alert as Alertmanager holds it. `ends_at` lies in the future while it is active."""
 
     labels: dict[str, str]
-    annotations: dict[str, str] = {}
+    annotations: dict[str, str] = Field(default={})
     starts_at: AwareDatetime = Field(alias="startsAt")
     ends_at: AwareDatetime = Field(alias="endsAt")
     updated_at: AwareDatetime = Field(alias="updatedAt")
@@ -57,7 +50,7 @@ class NotifiedAlert(_Answer):
         return bool(self.status.inhibited_by)
 
 
-class Matcher(_Answer):
+class Matcher(Answer):
     """`name=value`; not equal when `is_equal` is false, a regular expression when `is_regex` is true."""
 
     name: str
@@ -78,11 +71,11 @@ class Matcher(_Answer):
         return same == self.is_equal
 
 
-class _SilenceStatus(_Answer):
+class _SilenceStatus(Answer):
     state: Literal["expired", "active", "pending"]
 
 
-class Silence(_Answer):
+class Silence(Answer):
     id: str
     status: _SilenceStatus
     matchers: tuple[Matcher, ...]
@@ -96,31 +89,19 @@ class Silence(_Answer):
         return self.status.state == "active" and all(matcher.matches(labels) for matcher in self.matchers)
 
 
-class _Version(_Answer):
+class _Version(Answer):
     version: str
 
 
-class AlertmanagerStatus(_Answer):
+class AlertmanagerStatus(Answer):
     """`started` is the server's own start time."""
 
     version_info: _Version = Field(alias="versionInfo")
     started: AwareDatetime = Field(alias="uptime")
 
 
-class Alertmanager:
-    """Every method raises AdapterError, and nothing else, when the server cannot be asked or refuses."""
-
-    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
-        self.http = open_http(endpoint, counter)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.http.close()
+class Alertmanager(HttpAdapter):
+    """The Alertmanager of a cluster; methods raise AdapterError when it cannot be asked or refuses."""
 
     def alerts(self, matchers: Sequence[Matcher] = ()) -> list[NotifiedAlert]:
         """Alerts that match all of `matchers`, silenced and inhibited ones included; resolved ones are not kept."""

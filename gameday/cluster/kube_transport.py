@@ -18,7 +18,7 @@ from kubernetes import client, config
 from kubernetes.client import rest
 
 from gameday import __version__
-from gameday.cluster.http import CallCounter
+from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError
 
@@ -124,12 +124,12 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
         try:
             answer = super().request(method, url, headers, body, post_params, timeout)
         except Exception:
-            self._counter.fail()
+            self._counter.add_failure()
             raise
         # An answer that came at last may have been refused for load before.
         tried = [attempt.status for attempt in answer.response.retries.history] if answer.response.retries else []
         if any(status and (status == _THROTTLED or status >= _SERVER_ERROR) for status in (*tried, answer.status)):
-            self._counter.fail()
+            self._counter.add_failure()
         if answer.status in _FORBIDS_WITHOUT_MEANING_IT:
             answer.response.drain_conn()
             self._await_ready(url)

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import BaseModel
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_websocket
 from websockets.sync.connection import Connection
 
-from gameday.cluster.http import CallCounter, open_http
-from gameday.cluster.profile import ClusterProfile, Endpoint
+from gameday.cluster.call_counter import CallCounter
+from gameday.cluster.http import Answer, HttpAdapter
+from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class LogLine:
         return next((value for key, value in self.labels if key == name), None)
 
 
-class _Stream(BaseModel):
+class _Stream(Answer):
     stream: dict[str, str]
     values: list[list[Any]]
 
@@ -73,19 +73,19 @@ class _Stream(BaseModel):
         return (LogLine(int(value[0]), labels, str(value[1])) for value in self.values)
 
 
-class _Data(BaseModel):
+class _Data(Answer):
     result: list[_Stream]
 
 
-class _LabelsAnswer(BaseModel):
-    data: list[str] = []
+class _LabelsAnswer(Answer):
+    data: tuple[str, ...] = ()
 
 
-class _RangeAnswer(BaseModel):
+class _RangeAnswer(Answer):
     data: _Data
 
 
-class _Frame(BaseModel):
+class _Frame(Answer):
     streams: list[_Stream] | None = None
     dropped_entries: list[dict[str, Any]] | None = None
 
@@ -95,14 +95,8 @@ def nanoseconds(at: datetime) -> int:
     return int(at.timestamp()) * 10**9 + at.microsecond * 1000
 
 
-class LogStore:
-    """One Loki. Methods raise AdapterError; a query that Loki cannot parse is one with status 400."""
-
-    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
-        self.http = open_http(endpoint, counter)
-
-    def close(self) -> None:
-        self.http.close()
+class LogStore(HttpAdapter):
+    """A Loki. Methods raise AdapterError, with status 400 for a query that Loki cannot parse."""
 
     def query_range(self, query: str, start_ns: int, end_ns: int, page: int = _PAGE) -> Iterator[LogLine]:
         """Every line with start <= time < end, oldest first, whatever the store's limit per answer.
@@ -134,9 +128,7 @@ class LogStore:
     def open_tail(self, query: str, start_ns: int) -> ClientConnection:
         """A websocket whose messages are Loki's tail frames. Raises AdapterError."""
         request = self.http.client.build_request("GET", _TAIL, params={"query": query, "start": start_ns})
-        auth = self.http.client.auth
-        if auth is not None:
-            request = next(auth.auth_flow(request))
+        request = next(self.http.credentials.auth_flow(request))
         headers = {
             name: request.headers[name] for name in ("Authorization", "X-Scope-OrgID") if name in request.headers
         }

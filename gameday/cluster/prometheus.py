@@ -8,20 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Generic, Literal, Self, TypeVar
+from typing import Generic, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
-from gameday.cluster.http import CallCounter, open_http
-from gameday.cluster.profile import Endpoint
+from gameday.cluster.http import Answer, HttpAdapter
 
 T = TypeVar("T")
-
-
-class _Answer(BaseModel):
-    """Servers add keys over time: unknown ones are ignored, known ones are checked."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
 @dataclass(frozen=True)
@@ -43,11 +36,11 @@ class Series:
     points: tuple[tuple[datetime, float], ...]
 
 
-class ActiveAlert(_Answer):
+class ActiveAlert(Answer):
     """One label set of an alerting rule. `active_at` is when the expression first held, pending included."""
 
     labels: dict[str, str]
-    annotations: dict[str, str] = {}
+    annotations: dict[str, str] = Field(default={})
     state: Literal["pending", "firing"]
     active_at: AwareDatetime = Field(alias="activeAt")
     value: str
@@ -57,41 +50,41 @@ class ActiveAlert(_Answer):
         return self.labels.get("alertname", "")
 
 
-class AlertingRule(_Answer):
+class AlertingRule(Answer):
     """`hold_s` is the rule's `for`, in seconds; `last_error` is empty while it evaluates well."""
 
     type: Literal["alerting"]
     name: str
     query: str
     hold_s: float = Field(alias="duration")
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: dict[str, str] = Field(default={})
+    annotations: dict[str, str] = Field(default={})
     state: Literal["inactive", "pending", "firing"] = "inactive"
     health: str
     last_error: str = Field(default="", alias="lastError")
     alerts: tuple[ActiveAlert, ...] = ()
 
 
-class RuleGroup(_Answer):
+class RuleGroup(Answer):
     name: str
     file: str
     interval_s: float = Field(alias="interval")
     rules: tuple[AlertingRule, ...]
 
 
-class BuildInfo(_Answer):
+class BuildInfo(Answer):
     version: str
 
 
-class _Envelope(_Answer, Generic[T]):
+class _Envelope(Answer, Generic[T]):
     status: Literal["success"]
     data: T
 
 
-class _Element(_Answer):
+class _Element(Answer):
     """`value` and `values` are absent on native histograms, which no rule of ours makes."""
 
-    metric: dict[str, str] = {}
+    metric: dict[str, str] = Field(default={})
     value: tuple[float, float] | None = None
     values: tuple[tuple[float, float], ...] = ()
 
@@ -104,43 +97,31 @@ class _Element(_Answer):
         return {name: value for name, value in self.metric.items() if name != "__name__"}
 
 
-class _Vector(_Answer):
+class _Vector(Answer):
     kind: Literal["vector"] = Field(alias="resultType")
     result: tuple[_Element, ...]
 
 
-class _Scalar(_Answer):
+class _Scalar(Answer):
     kind: Literal["scalar"] = Field(alias="resultType")
     result: tuple[float, float]
 
 
-class _Matrix(_Answer):
+class _Matrix(Answer):
     kind: Literal["matrix"] = Field(alias="resultType")
     result: tuple[_Element, ...]
 
 
-class _Rules(_Answer):
+class _Rules(Answer):
     groups: tuple[RuleGroup, ...]
 
 
-class _Alerts(_Answer):
+class _Alerts(Answer):
     alerts: tuple[ActiveAlert, ...]
 
 
-class Prometheus:
-    """Every method raises AdapterError, and nothing else, when the server cannot be asked or refuses."""
-
-    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
-        self.http = open_http(endpoint, counter)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.http.close()
+class Prometheus(HttpAdapter):
+    """The Prometheus of a cluster; methods raise AdapterError when it cannot be asked or refuses."""
 
     def query(self, promql: str, at: datetime | None = None) -> list[Sample]:
         """An instant vector, or a scalar as one sample without labels. `at` None: now by the server's clock."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gameday.cluster.alertmanager import Alertmanager
-from gameday.cluster.http import CallCounter
+from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.loki import Loki
 from gameday.cluster.pods import PodFollower

@@ -10,7 +10,7 @@ from typing import Any
 
 from kubernetes import client
 
-from gameday.cluster.http import CallCounter
+from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.kubernetes import Candidate, DisruptionBudget
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.prometheus import ActiveAlert, AlertingRule, Sample

@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -52,12 +53,15 @@ def eventually(read: Callable[[], T], wanted: Callable[[T], bool], within_s: flo
 
 @dataclass
 class Answer:
-    """What the stub server says: status, body and headers; `delay` is waited for before the head."""
+    """An answer of the stub server."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     delay: threading.Event | None = None
+    """Waited for before the head is sent."""
+    hangs_up: bool = False
+    """The connection ends after `body`, whatever Content-Length `headers` promised."""
 
 
 class Stub:
@@ -79,9 +83,12 @@ class Stub:
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(answer.body)))
+                if "Content-Length" not in answer.headers:
+                    self.send_header("Content-Length", str(len(answer.body)))
                 self.end_headers()
-                self.wfile.write(answer.body)
+                with suppress(BrokenPipeError):  # a test may have given up on it
+                    self.wfile.write(answer.body)
+                self.close_connection = answer.hangs_up
 
             do_POST = do_GET
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gameday.cluster.alertmanager import Alertmanager, Matcher
-from gameday.cluster.http import CallCounter
+from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError
