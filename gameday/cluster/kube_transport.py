@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import urllib3
 import yaml
 from kubernetes import client, config
 from kubernetes.client import rest
+from kubernetes.client.exceptions import ApiException
 
 from gameday import __version__
 from gameday.cluster.call_counter import CallCounter
@@ -23,10 +24,7 @@ from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError
 
 # Seconds to connect, with the TLS handshake that a starting server takes its time for, and to wait for the next byte.
-# A watch is silent for long, so its read time-out is the server's own: real API servers close watches after 5-10
-# minutes (min-request-timeout 1800 s at most).
-_TIMEOUT = (5.0, 15.0)
-_WATCH_TIMEOUT = (5.0, 1900.0)
+_TIMEOUTS_S = (5.0, 15.0)
 # A refused connection is safe to try again whatever the verb: nothing was sent. A lost answer is only asked for
 # again where asking twice is harmless: our patches either say what they want or carry the version they were made
 # from, and our deletes name what they delete. Six tries, 0.2 s doubling to 3 s, span about 6 s of a restarting
@@ -88,6 +86,48 @@ def connect(profile: ClusterProfile, counter: CallCounter) -> client.ApiClient:
     return api
 
 
+def send(
+    api: client.ApiClient,
+    method: str,
+    path: str,
+    *,
+    query: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: object = None,
+    timeouts_s: tuple[float, float] | None = None,
+) -> Any:
+    """Send one request past the client's typed methods, whose import and models cost more than a plain read.
+
+    Args:
+        api: The client to send it through.
+        method: The HTTP verb.
+        path: The URL's path, quoted.
+        query: Parameters by their names on the wire.
+        headers: Headers beside the client's own.
+        body: Sent as JSON.
+        timeouts_s: Seconds to connect and to wait for the next byte; None for the transport's own.
+
+    Returns:
+        The 2xx response, unread (urllib3.HTTPResponse).
+
+    Raises:
+        ApiException: The server refuses.
+        urllib3.exceptions.HTTPError: The server does not answer.
+    """
+    prepared = api.param_serialize(
+        method,
+        path,
+        query_params=list((query or {}).items()),
+        header_params={"Accept": "application/json"} | dict(headers or {}),
+        body=body,
+        auth_settings=["BearerToken"],
+    )
+    answer = api.call_api(*prepared, _request_timeout=timeouts_s)
+    if not 200 <= answer.status < 300:
+        raise ApiException(http_resp=answer, body=answer.read().decode("utf-8", "replace"))
+    return answer.response
+
+
 def call_name(method: str, url: str) -> str:
     """'LIST nodes' or 'PATCH nodes/status' for a request's URL."""
     path, _, query = url.partition("?")
@@ -118,7 +158,7 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
         _request_timeout: Any = None,
     ) -> Any:
         call = call_name(method, url)
-        timeout = _request_timeout or (_WATCH_TIMEOUT if call.startswith("WATCH") else _TIMEOUT)
+        timeout = _request_timeout or _TIMEOUTS_S
         sent = len(url) + (len(str(body)) if body is not None else 0)
         self._counter.add(call, sent=sent, received=0)
         try:
@@ -151,7 +191,7 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
         deadline = time.monotonic() + _READY_WITHIN_S
         while True:
             self._counter.add("GET readyz", sent=len(readyz), received=0)
-            answer = super().request("GET", readyz, _request_timeout=_TIMEOUT)
+            answer = super().request("GET", readyz, _request_timeout=_TIMEOUTS_S)
             answer.response.drain_conn()
             if answer.status not in _NOT_READY:
                 return
@@ -182,10 +222,5 @@ class _CountedResponse:
 
     def stream(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
         for chunk in self._response.stream(*arguments, **options):
-            self._counter.add_bytes(len(chunk))
-            yield chunk
-
-    def read_chunked(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
-        for chunk in self._response.read_chunked(*arguments, **options):
             self._counter.add_bytes(len(chunk))
             yield chunk

@@ -19,7 +19,8 @@ from kubernetes.client.exceptions import ApiException
 from pydantic import BaseModel, ConfigDict
 
 from gameday.cluster.call_counter import CallCounter
-from gameday.cluster.kube_transport import connect
+from gameday.cluster.kube_errors import hint_of, reason_of
+from gameday.cluster.kube_transport import connect, send
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import KubernetesError
 from gameday.values.nodes import NodeSnapshot, Taint
@@ -126,9 +127,8 @@ class Kubernetes:
                 self.server, f"{act}: {reason_of(error)}", hint_of(error), status=error.status
             ) from None
         except urllib3.exceptions.HTTPError as error:
-            cause = getattr(error, "reason", None) or error
             raise KubernetesError(
-                self.server, f"{act}: {cause}", "is the API server up, and the kubeconfig its own?"
+                self.server, f"{act}: {reason_of(error)}", "is the API server up, and the kubeconfig its own?"
             ) from None
         except (ValueError, TypeError) as error:
             raise KubernetesError(self.server, f"{act}: the answer could not be read: {error}") from None
@@ -142,28 +142,17 @@ class Kubernetes:
 
     def candidates(self, selector: dict[str, str]) -> list[Candidate]:
         """The first CANDIDATE_PAGE nodes by name that carry the labels."""
-        query = [
-            ("labelSelector", ",".join(f"{key}={value}" for key, value in sorted(selector.items()))),
-            ("limit", str(CANDIDATE_PAGE)),
-            ("includeObject", "None"),
-        ]
+        query = {
+            "labelSelector": ",".join(f"{key}={value}" for key, value in sorted(selector.items())),
+            "limit": str(CANDIDATE_PAGE),
+            "includeObject": "None",
+        }
+        headers = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
         with self.explained("list opted-in nodes"):
-            answer = self._raw(
-                "GET", "/api/v1/nodes", query, {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
-            )
+            answer = json.loads(send(self.api, "GET", "/api/v1/nodes", query=query, headers=headers).data)
         names = [column["name"].lower() for column in answer["columnDefinitions"]]
         name, status = names.index("name"), names.index("status")
         return [Candidate(name=row["cells"][name], status=row["cells"][status]) for row in answer.get("rows") or []]
-
-    def _raw(self, method: str, path: str, query: list[tuple[str, str]], headers: dict[str, str]) -> Any:
-        request = self.api.param_serialize(
-            method, path, query_params=query, header_params=headers, auth_settings=["BearerToken"]
-        )
-        answer = self.api.call_api(*request)
-        body = answer.read()
-        if not 200 <= answer.status < 300:
-            raise ApiException(status=answer.status, reason=answer.reason, body=body.decode("utf-8", "replace"))
-        return json.loads(body)
 
     def node(self, name: str) -> client.V1Node:
         with self.explained(f"read node {name}"):
@@ -449,24 +438,3 @@ def _asks_parts(container: client.V1Container) -> bool:
 
 def _limits(container: client.V1Container) -> dict[str, str]:
     return (container.resources.limits if container.resources else None) or {}
-
-
-def reason_of(error: ApiException) -> str:
-    """The Status message of an API error, one line, without headers (which may echo credentials)."""
-    try:
-        message = json.loads(error.body or "").get("message", "")
-    except (ValueError, AttributeError, TypeError):
-        message = ""
-    return f"{error.status} {message or error.reason or 'no reason given'}".strip()
-
-
-def hint_of(error: ApiException) -> str:
-    """What a person can do about it; empty where that is not known."""
-    hints = {
-        401: "check the credentials in the kubeconfig",
-        403: "grant it with `kubectl apply -f deploy/rbac` (runner.yaml for a run), or ask `kubectl auth can-i` as "
-        "this account",
-        404: "does it exist, and is the namespace of the cluster profile created?",
-        409: "somebody else has it; see who",
-    }
-    return hints.get(error.status or 0, "")

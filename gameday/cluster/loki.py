@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 import json
 import logging
-import random
 import re
 import ssl
 import threading
@@ -27,6 +26,7 @@ from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_websocket
 from websockets.sync.connection import Connection
 
+from gameday.cluster.back_off import pause_s
 from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.http import Answer, HttpAdapter
 from gameday.cluster.profile import ClusterProfile
@@ -232,7 +232,7 @@ class Follower:
             finally:
                 self._socket = None
                 self._on_connected(False)
-            self._stopping.wait(min(_BACK_OFF_S[0] * 2**failures, _BACK_OFF_S[1]) * random.uniform(0.5, 1))  # noqa: S311
+            self._stopping.wait(pause_s(failures, *_BACK_OFF_S))
 
     def _tail(self, socket: Connection) -> Iterator[LogLine]:
         recheck_at = time.monotonic() + self._recheck_s

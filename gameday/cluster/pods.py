@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from kubernetes.informer import DELETED
-
 from gameday.cluster.kubernetes import GpuPod, Kubernetes, gpu_pod
+from gameday.cluster.list_watch import DELETED
 from gameday.cluster.manifests import ROLE_LABEL, RUN_LABEL
 from gameday.cluster.watch import SYNCED_WITHIN_S, Follower
 

@@ -21,7 +21,8 @@ from collections.abc import Collection
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
-from gameday.health.api import MANAGER, MERGE_PATCH, Api, reason_of
+from gameday.cluster.kube_errors import reason_of
+from gameday.health.api import MANAGER, MERGE_PATCH, Api
 from gameday.health.model import Seen, read_seen
 
 log = logging.getLogger(__name__)

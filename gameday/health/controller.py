@@ -9,16 +9,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import urllib3
 from kubernetes.client.exceptions import ApiException
-from kubernetes.informer import DELETED
 
+from gameday.cluster.kube_errors import reason_of
+from gameday.cluster.list_watch import DELETED
 from gameday.cluster.loki import LogStore
-from gameday.cluster.watch import Follower as NodeFollower
+from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError
-from gameday.health.api import Api, lighten, reason_of
+from gameday.health.api import Api
 from gameday.health.detect import Detection, Detector
 from gameday.health.metrics import Metrics
 from gameday.health.model import NodeView
@@ -66,7 +66,7 @@ class Controller:
 
     def run(self) -> None:
         """Until `stop`. Raises AdapterError for a log selector the store cannot parse."""
-        watch = NodeFollower(self._api.node_source(), self._node_changed)
+        watch = Follower(self._api.list_node, self._node_changed, NodeView.of)
         watch.__enter__()  # its thread is a daemon: the process does not wait for it at the end
         while not watch.wait_synced(0.2):
             if self._stopping.wait(0.2):
@@ -92,9 +92,8 @@ class Controller:
                 self._stopping.wait(random.uniform(*RETRY_S) / 4)  # noqa: S311 - jitter
         return time.time_ns()
 
-    def _node_changed(self, kind: str, node: dict[str, Any]) -> None:
-        view = NodeView.of(lighten(node))
-        self._inbox.put(_Gone(view.name) if kind == DELETED else view)
+    def _node_changed(self, kind: str, node: NodeView) -> None:
+        self._inbox.put(_Gone(node.name) if kind == DELETED else node)
 
     def _follow(self, detector: Detector) -> None:
         try:

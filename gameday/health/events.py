@@ -12,7 +12,8 @@ from typing import Any
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
-from gameday.health.api import MANAGER, MERGE_PATCH, Api, reason_of
+from gameday.cluster.kube_errors import reason_of
+from gameday.health.api import MANAGER, MERGE_PATCH, Api
 
 log = logging.getLogger(__name__)
 

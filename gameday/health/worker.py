@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -17,8 +16,10 @@ from datetime import UTC, datetime, timedelta
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
+from gameday.cluster.back_off import pause_s
+from gameday.cluster.kube_errors import reason_of
 from gameday.health import nodes
-from gameday.health.api import Api, reason_of
+from gameday.health.api import Api
 from gameday.health.checkpoint import Checkpoint
 from gameday.health.detect import Detection
 from gameday.health.events import NodeEvents
@@ -259,9 +260,8 @@ class Worker:
 
     def _try_later(self, state: NodeState, what: str) -> None:
         self._metrics.write_failures.labels(what).inc()
-        pause = min(RETRY_S[0] * 2**state.failures, RETRY_S[1])
-        state.retry_at = time.monotonic() + pause * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         state.failures += 1
+        state.retry_at = time.monotonic() + pause_s(state.failures, *RETRY_S)
 
     def _refresh(self, name: str, state: NodeState) -> None:
         """Make the metrics and the list of things to write agree with the state."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from gameday.cluster import list_watch
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.cluster.pods import PodFollower, PodSeen
@@ -290,14 +292,48 @@ def test_a_silent_watch_ends_when_told(runner: Kubernetes, run: str) -> None:
     follower = PodFollower(runner, run)
     with follower:
         assert follower.wait_synced(PATIENCE_S)
-    assert not any(thread.name == "SharedInformer" for thread in threading.enumerate())
+        assert watching(), "the check below would see a thread"
+    assert not watching()
+
+
+def watching() -> list[str]:
+    """The threads that follow pods."""
+    return [thread.name for thread in threading.enumerate() if thread.name == f"watch pods in namespace {NAMESPACE}"]
+
+
+def test_a_watch_that_falls_silent_goes_on_over_a_new_connection(
+    world: World, runner: Kubernetes, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a load balancer that forgot the connection: its server's bookmarks come no more."""
+    monkeypatch.setattr(list_watch, "_TIMEOUTS_S", (5.0, 1.0))  # the embedded server sends a bookmark every 5 s
+    asked: list[dict[str, Any]] = []
+
+    @functools.wraps(runner.core.list_namespaced_pod)
+    def call(**options: Any) -> Any:
+        asked.append(options)
+        return runner.core.list_namespaced_pod(**options)
+
+    with Follower(call, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}") as pods:
+        pods.require_synced(PATIENCE_S)
+        world.add_pod(unique("pod"), run)
+        assert until(pods, lambda: len(pods.objects()) == 1)
+        known = pods.objects()[0].metadata.resource_version
+        deadline = time.monotonic() + PATIENCE_S
+        while len(asked) < 3:
+            assert time.monotonic() < deadline, pods.trouble()
+            time.sleep(0.05)
+        later = unique("pod")
+        world.add_pod(later, run)
+        assert until(pods, lambda: pods.named(later) is not None)
+    assert asked[1]["resource_version"] == known
+    assert "send_initial_events" not in asked[1]
 
 
 # The embedded server lets a silent watch go after 15 s, a real one after minutes: a thread that waits for that hangs.
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_watch_that_is_just_being_opened_ends_when_told(runner: Kubernetes, run: str, answered: bool) -> None:
-    """Stopped before the server has answered, or after that and before the informer has been given the answer."""
+    """Stop it before the server has answered, and after that but before the answer has reached the follower."""
     opening = threading.Event()
 
     @functools.wraps(runner.core.list_namespaced_pod)

@@ -136,3 +136,27 @@ def test_a_tail_that_falls_silent_is_rechecked(store: Store, monkeypatch: pytest
         assert seen.connected.wait(5)
         store.push([(time.time_ns(), "only in the range")])
         assert seen.take(1) == ["only in the range"]
+
+
+class DoesNotWait(threading.Event):
+    """An event whose waits return at once."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set()
+
+
+def test_a_store_that_is_away_for_hours_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, asked = LogStore(Endpoint(url="http://127.0.0.1:9")), []
+    follower = Follower(client, DMESG, 0)
+    follower._stopping = DoesNotWait()
+
+    def away(*_: object) -> None:
+        asked.append(1)
+        if len(asked) == 2000:  # at 5 s each, more than two hours
+            follower.stop()
+        raise AdapterError("the log store", "away")
+
+    monkeypatch.setattr(client, "open_tail", away)
+    assert list(follower.entries()) == []
+    assert len(asked) == 2000
+    client.close()
