@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gameday.cluster.kubernetes import GPU
 from gameday.cluster.manifests import gpu_canary
+from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.history.events import WorkloadSeen
 from gameday.run.canary import free_gpus
 from gameday.run.run import Run
@@ -23,7 +23,7 @@ def takes_work(
     """
     name = run.name("return", number)
     entry = intend_return(run, target, number)
-    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, probe=run.probe))
+    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, template=run.probe))
 
     def at_work() -> tuple[str, str] | None:
         """Which pod shows it, and how."""
@@ -65,4 +65,9 @@ def _only_full(run: Run, target: Target, name: str) -> bool:
     refused = (pod.unschedulable if pod else None) or ""
     before = run.before[target.node].allocatable_gpus
     offered = now is not None and now.allocatable_gpus == before
-    return f"Insufficient {GPU}" in refused and "taint" not in refused and offered and free_gpus(run, target.node) <= 0
+    return (
+        f"Insufficient {GPU_RESOURCE}" in refused
+        and "taint" not in refused
+        and offered
+        and free_gpus(run, target.node) <= 0
+    )

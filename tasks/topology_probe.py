@@ -33,7 +33,7 @@ def misaligned_pod_is_rejected(run: Run, result: StepResult, target: Target, num
         return
     lasts = run.plan.guardrails.max_duration
     entry = run.intend(f"misaligned-{number}", f"create pod {name}", DeletePod(pod=name), target.node, lasts)
-    manifest = misaligned_pod(name, run_id=run.id, node=target.node, probe=run.probe, gpus=asks.gpus, cpus=asks.cpus)
+    manifest = misaligned_pod(name, run_id=run.id, node=target.node, template=run.probe, gpus=asks.gpus, cpus=asks.cpus)
     try:
         run.kubernetes.create_pod(manifest)
     except KubernetesError as error:  # a quota, say: no answer of the kubelet's

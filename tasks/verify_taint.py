@@ -6,8 +6,8 @@ from datetime import timedelta
 from functools import partial
 
 from gameday.checks import taints
-from gameday.cluster.kubernetes import GPU
 from gameday.cluster.manifests import gpu_canary, gpu_job
+from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry
 from gameday.observe.deadline import await_in_time
@@ -85,7 +85,7 @@ def _intend_workloads(run: Run, target: Target, number: int) -> tuple[Entry, Ent
 def _canary_is_kept_off(run: Run, result: StepResult, target: Target, entry: Entry) -> None:
     assert isinstance(entry.undo, DeletePod)
     name, kept_for = entry.undo.pod, run.plan.expect.workloads.canary_kept_off_for
-    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, probe=run.probe))
+    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, template=run.probe))
 
     def placed() -> str | None:
         pod = run.pods.seen(name)
@@ -125,7 +125,7 @@ def _resubmitted_job_lands_elsewhere(run: Run, result: StepResult, entry: Entry)
     assert isinstance(entry.undo, DeleteJob)
     name, within = entry.undo.job, run.plan.expect.workloads.resubmitted_within
     places = healthy_places(run)
-    run.kubernetes.create_job(gpu_job(name, run_id=run.id, selector=places, probe=run.probe))
+    run.kubernetes.create_job(gpu_job(name, run_id=run.id, selector=places, template=run.probe))
 
     def running() -> str | None:
         pods = [pod for pod in run.pods.present() if pod.owner_job == name and pod.phase == "Running"]
@@ -161,7 +161,7 @@ def _why_not(run: Run, job: str, places: dict[str, str], targets: set[str]) -> t
     """False and why it ran nowhere; None in place of False where there was no other node that could have taken it."""
     messages = [pod.why_not_running for pod in run.pods.present() if pod.owner_job == job and pod.why_not_running]
     why = messages[0] if messages else "no pod of it was seen"
-    if f"Insufficient {GPU}" in why:
+    if f"Insufficient {GPU_RESOURCE}" in why:
         return None, why
     if not {node.name for node in run.kubernetes.candidates(places)} - targets:
         labels = ",".join(f"{key}={value}" for key, value in places.items())

@@ -112,14 +112,16 @@ def _lease(run: Run) -> Any | None:
 def _rights(run: Run) -> Iterator[Check]:
     for right in needed(run.plan, run.profile.namespace):
         resource, _, subresource = right.resource.partition("/")
-        why_not = run.kubernetes.may(right.verb, right.group, resource, subresource, right.namespace, right.name)
+        why_not = run.kubernetes.why_forbidden(
+            right.verb, right.group, resource, subresource, right.namespace, right.name
+        )
         fix = "kubectl apply -f deploy/rbac, and run as gameday-runner" if why_not else ""
         yield Check("rights", str(right), why_not is None, why_not or "granted", fix)
 
 
 def _canaries(run: Run) -> Iterator[Check]:
     """Whether admission takes the GPU pods that a run sends through the scheduler; the first comes after the fault."""
-    manifest = gpu_canary(run.name("canary"), run_id=run.id, node="any", probe=run.probe)
+    manifest = gpu_canary(run.name("canary"), run_id=run.id, node="any", template=run.probe)
     ok: bool | None = True
     detail, fix = f"PriorityClass {run.probe.priority_class}, image {run.probe.image}", ""
     try:

@@ -75,14 +75,14 @@ def _of_target(run: Run, target: Target, number: int) -> Iterator[Act]:
     asks = plan.expect.topology_manager_rejects
     if asks and free_gpus(run, node) >= asks.gpus:
         name, why = run.name("misaligned", number), "a pod that no NUMA node can serve alone: to be rejected"
-        manifest = misaligned_pod(name, run_id=run.id, node=node, probe=run.probe, gpus=asks.gpus, cpus=asks.cpus)
+        manifest = misaligned_pod(name, run_id=run.id, node=node, template=run.probe, gpus=asks.gpus, cpus=asks.cpus)
         yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
     if plan.expect.quarantine:
         name, why = run.name("canary", number), "a GPU pod that the quarantine must keep off this node"
-        manifest = gpu_canary(name, run_id=run.id, node=node, probe=run.probe)
+        manifest = gpu_canary(name, run_id=run.id, node=node, template=run.probe)
         yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
         name, why = run.name("resubmit", number), "a GPU job that must run on a healthy node"
-        manifest = gpu_job(name, run_id=run.id, selector=healthy_places(run), probe=run.probe)
+        manifest = gpu_job(name, run_id=run.id, selector=healthy_places(run), template=run.probe)
         yield Act(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
     if plan.recover.remediation is not RemediationAction.NONE:
         yield from _repair(run, target, number)
@@ -123,7 +123,7 @@ def _return(run: Run, target: Target, number: int) -> Iterator[Act]:
     why = f"take off {what} if they came meanwhile"
     yield Act(Step.QA_NODE, "patch", f"node/{target.node}", why, target.node)
     name, why = run.name("return", number), "a GPU pod that must run there again"
-    manifest = gpu_canary(name, run_id=run.id, node=target.node, probe=run.probe)
+    manifest = gpu_canary(name, run_id=run.id, node=target.node, template=run.probe)
     yield Act(Step.QA_NODE, "create", f"pod/{name}", why, target.node, manifest)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gameday.cluster.loki import Follower, LogLine, LogStore
+from gameday.cluster.loki import LogFollower, LogLine, LogStore
 from gameday.xid.lines import KernelEvent, beat_uptime_s, recognise
 
 # Everything `recognise` can see, and what tells in quiet times that the log goes on: the shipper's beat, and the
@@ -29,13 +29,13 @@ class Detector:
         self, store: LogStore, selector: str, node_label: str, since_ns: int, on_connected: Callable[[bool], None]
     ) -> None:
         self._node_label = node_label
-        self._follower = Follower(store, f"{selector} |~ `{_WANTED}`", since_ns, on_connected=on_connected)
+        self._follower = LogFollower(store, f"{selector} |~ `{_WANTED}`", since_ns, on_connected=on_connected)
 
     def stop(self) -> None:
         self._follower.stop()
 
     def detections(self) -> Iterator[Detection]:
         """Blocks between lines. Raises AdapterError for a selector the store cannot parse."""
-        for line in self._follower.entries():
+        for line in self._follower.lines():
             node = line.label(self._node_label) or ""
             yield Detection(node, line, recognise(line.text), beat_uptime_s(line.text))

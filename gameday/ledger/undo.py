@@ -13,8 +13,9 @@ from typing import Any
 
 from gameday.agent.security import security_of
 from gameday.agent.task import InjectedNote, Outcome, PriorNote, UndoTask, notes_in
-from gameday.cluster.kubernetes import Kubernetes, snapshot
+from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import agent_pod
+from gameday.cluster.nodes import snapshot
 from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault

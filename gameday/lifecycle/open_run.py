@@ -196,7 +196,7 @@ def _take_lease(run: Run) -> None:
 def _follow_our_pods(run: Run) -> None:
     """One watch for the run's own pods and for what dead runs left; a season has seen to the latter."""
     told = partial(run.pod_states.of_run, run.profile.namespace)
-    pods = run.opened.pods = PodFollower(run.kubernetes, run.id, told, beside_others=run.member is None)
+    pods = run.opened.pods = PodFollower(run.kubernetes, run.id, told, of_every_run=run.member is None)
     pods.__enter__()
     pods.require_synced()
 
@@ -208,7 +208,7 @@ def _reap_first(run: Run) -> None:
     The dead runs' own histories hear of it. What was found dirty, or lies on a node that is away, is a person's
     business: its node is no target.
     """
-    result = reap_under(run.kubernetes, run.id, pods=run.pods.others())
+    result = reap_under(run.kubernetes, run.id, pods=run.pods.pods_of_other_runs())
     for one in result.reaped:
         run.problem(
             f"run {one.run_id} left open: {one.entry.act} ({one.entry.object}); reaped, and found {one.cleanliness}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from kubernetes.informer import DELETED
 
-from gameday.cluster.kubernetes import GpuPod, gpu_pod
+from gameday.cluster.gpu_pods import GpuPod, gpu_pod
 from gameday.cluster.pods import PodSeen
 
 GONE = "Deleted"

@@ -12,16 +12,10 @@ from typing import Any, Protocol, TypeVar
 
 from kubernetes.informer import ADDED, DELETED
 
-from gameday.cluster.kubernetes import (
-    REASON_ANNOTATION,
-    GpuPod,
-    Kubernetes,
-    decided_at,
-    gpu_pod,
-    snapshot,
-    taint_manager,
-)
-from gameday.cluster.manifests import RUN_LABEL, Probe
+from gameday.cluster.gpu_pods import GpuPod, gpu_pod
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.manifests import RUN_LABEL, GpuPodTemplate
+from gameday.cluster.nodes import REASON_ANNOTATION, decided_at, snapshot, taint_manager
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.watch import Follower
@@ -152,10 +146,10 @@ class Run:
         return tuple(dict.fromkeys((*expected, *self.profile.quarantine_taint_keys)))
 
     @property
-    def probe(self) -> Probe:
+    def probe(self) -> GpuPodTemplate:
         """What our GPU pods that go through the scheduler are; a taint that the run waits for keeps them off."""
         tolerates = tuple(key for key in self.profile.ordinary_taint_keys if key not in self.quarantine_keys)
-        return Probe(self.profile.canary_image, self.profile.canary_priority_class, tolerates)
+        return GpuPodTemplate(self.profile.canary_image, self.profile.canary_priority_class, tolerates)
 
     def note(self, event: Event) -> None:
         """Write into the history; a history that cannot be written ends the run, after its undo."""
@@ -323,7 +317,7 @@ class Run:
         """Pods that hold GPUs of the node now, as the watches last saw them; those that have ended hold none."""
         found = [gpu_pod(pod) for pod in self.node_pods[node].objects()]
         if self.opened.pods:
-            found += self.opened.pods.on(node)
+            found += self.opened.pods.gpu_pods_on(node)
         return [pod for pod in found if pod.holds_gpu and pod.phase not in ("Succeeded", "Failed")]
 
     def _node_changed(self, kind: str, node: Any) -> None:

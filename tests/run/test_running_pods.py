@@ -10,7 +10,7 @@ import pytest
 from kubernetes.client import V1Pod
 from kubernetes.informer import ADDED, DELETED
 
-from gameday.cluster.kubernetes import gpu_pod
+from gameday.cluster.gpu_pods import gpu_pod
 from gameday.history.events import WorkloadSeen
 from gameday.run.pod_states import PodStates
 from gameday.tasks.running_pods import remember_running_pods, running_pods

@@ -117,7 +117,7 @@ def test_a_pools_own_taint_is_ordinary_where_the_profile_says_so_and_our_pods_to
     assert "carries sku=gpu:NoSchedule" in refused(new_run(selector=group)).why
     run = with_profile(new_run(selector=group), ordinary_taint_keys=("sku", FAULTY["key"]))
     assert choose_targets(run).targets[0].node == node
-    assert run.probe.tolerates == ("sku",), "what quarantines a node must keep our pods off"
+    assert run.probe.tolerated_taint_keys == ("sku",), "what quarantines a node must keep our pods off"
 
 
 def test_a_resubmitted_job_may_run_in_the_whole_pool_of_which_few_nodes_opted_in(new_run: NewRun) -> None:

@@ -15,7 +15,8 @@ from ruamel.yaml import YAML
 
 from gameday.cluster import kube_transport, kubernetes
 from gameday.cluster.kube_transport import call_name
-from gameday.cluster.kubernetes import Kubernetes, decided_at, snapshot, taint_manager
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.nodes import REASON_ANNOTATION, decided_at, snapshot, taint_manager
 from gameday.cluster.pods import PodFollower
 from gameday.errors import AdapterError, KubernetesError
 from gameday.values.nodes import Taint
@@ -99,7 +100,7 @@ def test_no_candidates(runner: Kubernetes) -> None:
 
 def test_a_snapshot_holds_what_a_game_day_may_change(world: World, runner: Kubernetes) -> None:
     decided = "2026-01-02T03:04:05+00:00"
-    note = {kubernetes.REASON_ANNOTATION: json.dumps({"decided": decided})}
+    note = {REASON_ANNOTATION: json.dumps({"decided": decided})}
     name = world.add_node(taints=[OURS], unschedulable=True, annotations=note, labels={"a": "b"})
     world.core.patch_node_status(name, {"status": {"nodeInfo": node_info("boot-7")}})
     node = runner.node(name)
@@ -119,7 +120,7 @@ def node_info(boot: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", "{}", '{"decided": 5}', '{"decided": "2026-01-02T03:04:05"}'])
 def test_a_reason_that_says_no_moment_is_none(world: World, runner: Kubernetes, text: str) -> None:
-    name = world.add_node(annotations={kubernetes.REASON_ANNOTATION: text})
+    name = world.add_node(annotations={REASON_ANNOTATION: text})
     assert decided_at(runner.node(name)) is None
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from kubernetes import client
 
-from gameday.cluster.kubernetes import gpu_pod
+from gameday.cluster.gpu_pods import gpu_pod
 from gameday.cluster.pods import pod_seen
 
 

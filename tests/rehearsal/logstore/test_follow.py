@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gameday.cluster.loki import Follower, LogLine, LogStore, Loki, nanoseconds
+from gameday.cluster.loki import LogFollower, LogLine, LogStore, Loki, nanoseconds
 from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.errors import AdapterError
 from tests.rehearsal.logstore.conftest import Store
@@ -24,7 +24,7 @@ class Following:
         self.lines: queue.Queue[LogLine] = queue.Queue()
         self.connected = threading.Event()
         self.lost = threading.Event()
-        self.follower = Follower(store, DMESG, since_ns, on_connected=self._state, **options)
+        self.follower = LogFollower(store, DMESG, since_ns, on_connected=self._state, **options)
         self.thread = threading.Thread(target=self._run)
 
     def _state(self, connected: bool) -> None:
@@ -32,7 +32,7 @@ class Following:
         (self.lost if connected else self.connected).clear()
 
     def _run(self) -> None:
-        for line in self.follower.entries():
+        for line in self.follower.lines():
             self.lines.put(line)
 
     def take(self, count: int) -> list[str]:
@@ -93,7 +93,7 @@ def test_a_store_that_is_down_is_named(store: Store) -> None:
 def test_a_query_that_does_not_parse_is_not_tried_for_ever(store: Store) -> None:
     client = store.client()
     with pytest.raises(AdapterError, match="parse error") as caught:
-        list(Follower(client, "{", 0).entries())
+        list(LogFollower(client, "{", 0).lines())
     assert caught.value.status == 400
     client.close()
 
@@ -147,7 +147,7 @@ class DoesNotWait(threading.Event):
 
 def test_a_store_that_is_away_for_hours_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     client, asked = LogStore(Endpoint(url="http://127.0.0.1:9")), []
-    follower = Follower(client, DMESG, 0)
+    follower = LogFollower(client, DMESG, 0)
     follower._stopping = DoesNotWait()
 
     def away(*_: object) -> None:
@@ -157,6 +157,6 @@ def test_a_store_that_is_away_for_hours_is_asked_again(monkeypatch: pytest.Monke
         raise AdapterError("the log store", "away")
 
     monkeypatch.setattr(client, "open_tail", away)
-    assert list(follower.entries()) == []
+    assert list(follower.lines()) == []
     assert len(asked) == 2000
     client.close()
