@@ -1,4 +1,4 @@
-"""Alertmanager's HTTP API v2: which alerts reached it, to whom they go, and what is silenced."""
+"""Alertmanager's HTTP API v2: the alerts that reached it, their receivers, and silences."""
 
 from __future__ import annotations
 
@@ -38,20 +38,22 @@ class NotifiedAlert(Answer):
 
     @property
     def receivers(self) -> tuple[str, ...]:
+        """The names of the receivers it is routed to."""
         return tuple(receiver.name for receiver in self.receiving)
 
     @property
     def silenced(self) -> bool:
+        """A silence mutes it."""
         return bool(self.status.silenced_by)
 
     @property
     def inhibited(self) -> bool:
-        """Another alert mutes it by an inhibition rule: it is held, and nobody is told."""
+        """Another alert mutes it by an inhibition rule: Alertmanager holds it and notifies nobody."""
         return bool(self.status.inhibited_by)
 
 
 class Matcher(Answer):
-    """`name=value`; not equal when `is_equal` is false, a regular expression when `is_regex` is true."""
+    """A matcher `name=value`; `is_equal` false negates it, with `is_regex` the value is a regular expression."""
 
     name: str
     value: str
@@ -59,9 +61,10 @@ class Matcher(Answer):
     is_equal: bool = Field(default=True, alias="isEqual")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """As Alertmanager does: a label that is not there is an empty one, expressions match the whole value.
+        """Return True if it matches, as Alertmanager does it.
 
-        An expression Python cannot compile (RE2 knows a few more) is taken to match.
+        An absent label is an empty one; an expression matches the whole value. An expression that Python cannot
+        compile (RE2 knows a few more) is taken to match.
         """
         value = labels.get(self.name, "")
         try:
@@ -76,6 +79,8 @@ class _SilenceStatus(Answer):
 
 
 class Silence(Answer):
+    """A silence, expired or not."""
+
     id: str
     status: _SilenceStatus
     matchers: tuple[Matcher, ...]
@@ -85,7 +90,7 @@ class Silence(Answer):
     comment: str = ""
 
     def mutes(self, labels: Mapping[str, str]) -> bool:
-        """Whether it is active and silences an alert with these labels."""
+        """Return True if it is active and silences an alert with these labels."""
         return self.status.state == "active" and all(matcher.matches(labels) for matcher in self.matchers)
 
 
@@ -94,7 +99,7 @@ class _Version(Answer):
 
 
 class AlertmanagerStatus(Answer):
-    """`started` is the server's own start time."""
+    """The server's version and start time."""
 
     version_info: _Version = Field(alias="versionInfo")
     started: AwareDatetime = Field(alias="uptime")
@@ -104,22 +109,23 @@ class Alertmanager(HttpAdapter):
     """The Alertmanager of a cluster; methods raise AdapterError when it cannot be asked or refuses."""
 
     def alerts(self, matchers: Sequence[Matcher] = ()) -> list[NotifiedAlert]:
-        """Alerts that match all of `matchers`, silenced and inhibited ones included; resolved ones are not kept."""
+        """Return the alerts that match all of `matchers`, muted ones included; the server keeps no resolved ones."""
         return self.http.get_as(list[NotifiedAlert], "api/v2/alerts", _filter(matchers))
 
     def silences(self) -> list[Silence]:
-        """All silences, expired ones included as long as the server keeps them."""
+        """Return all silences, expired ones included as long as the server keeps them."""
         return self.http.get_as(list[Silence], "api/v2/silences")
 
     def status(self) -> AlertmanagerStatus:
+        """Return the server's version and start time."""
         return self.http.get_as(AlertmanagerStatus, "api/v2/status")
 
 
 def _filter(matchers: Sequence[Matcher]) -> dict[str, list[str]]:
-    return {"filter": [_written(matcher) for matcher in matchers]} if matchers else {}
+    return {"filter": [_as_text(matcher) for matcher in matchers]} if matchers else {}
 
 
-def _written(matcher: Matcher) -> str:
+def _as_text(matcher: Matcher) -> str:
     operator = {(True, False): "=", (False, False): "!=", (True, True): "=~", (False, True): "!~"}[
         matcher.is_equal, matcher.is_regex
     ]

@@ -38,7 +38,7 @@ class GpuPod(BaseModel):
 
     @property
     def holds_gpu(self) -> bool:
-        """True if it may hold a GPU; only the claim itself says what a ResourceClaim is for, so it counts as one."""
+        """The pod may hold a GPU. A ResourceClaim counts as one: only the claim itself says which device it is for."""
         return bool(self.gpus or self.partial or self.claims)
 
 

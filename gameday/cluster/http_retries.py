@@ -71,7 +71,7 @@ class _JitteredRetry(Retry):
 
 
 class _Attempts(httpx.BaseTransport):
-    """One attempt after the other, each sent through the client, read to its end, and counted.
+    """A transport that sends each attempt through the client, reads the answer to its end, and counts both.
 
     The client is below the retries, not above them: it alone knows the environment's proxies, and it reads rotated
     credentials for every attempt. An answer that breaks off half way fails here, so that it is asked for again.

@@ -41,7 +41,7 @@ _Json = dict[str, Any]
 
 
 class ListWatch:
-    """One question to the API server and how far its answer has been read; for one thread, except `stop`."""
+    """A question to the API server, and how far its answer has been read. For one thread, except `stop`."""
 
     def __init__(
         self, list_call: Callable[..., Any], selection: dict[str, Any], decode: Callable[[_Json], Any] | None

@@ -43,7 +43,7 @@ class PodSeen:
 
     @property
     def ended(self) -> bool:
-        """True if none of its containers runs any more."""
+        """No container of the pod runs any more."""
         return self.gone or self.phase in ("Succeeded", "Failed") or self.termination is not None
 
     @property

@@ -1,6 +1,6 @@
-"""Prometheus' HTTP API v1, as far as a game-day asks it: queries, rules, alerts, its build.
+"""Prometheus' HTTP API v1, as far as a game-day needs it: queries, rules, alerts, its version.
 
-Returns plain frozen models; the frames are made in `gameday.observe.metrics`.
+Its methods return plain frozen models; the frames are made in `gameday.observe.metrics`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sample:
-    """One element of an instant vector; `labels` are without `__name__`, which is `name`."""
+    """An element of an instant vector; `labels` are without `__name__`, which is `name`."""
 
     name: str
     labels: Mapping[str, str]
@@ -29,7 +29,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Series:
-    """One series of a range query, oldest point first. A step without a sample has no point."""
+    """A series of a range query, oldest point first. A step without a sample has no point."""
 
     name: str
     labels: Mapping[str, str]
@@ -37,12 +37,13 @@ class Series:
 
 
 class ActiveAlert(Answer):
-    """One label set of an alerting rule. `active_at` is when the expression first held, pending included."""
+    """A label set of an alerting rule that is pending or firing."""
 
     labels: dict[str, str]
     annotations: dict[str, str] = Field(default={})
     state: Literal["pending", "firing"]
     active_at: AwareDatetime = Field(alias="activeAt")
+    """The moment at which the expression first held: the pending time is after it."""
     value: str
 
     @property
@@ -51,21 +52,25 @@ class ActiveAlert(Answer):
 
 
 class AlertingRule(Answer):
-    """`hold_s` is the rule's `for`, in seconds; `last_error` is empty while it evaluates well."""
+    """An alerting rule, with the alerts that are pending or firing by it."""
 
     type: Literal["alerting"]
     name: str
     query: str
     hold_s: float = Field(alias="duration")
+    """The rule's `for`, in seconds."""
     labels: dict[str, str] = Field(default={})
     annotations: dict[str, str] = Field(default={})
     state: Literal["inactive", "pending", "firing"] = "inactive"
     health: str
     last_error: str = Field(default="", alias="lastError")
+    """Empty while it evaluates well."""
     alerts: tuple[ActiveAlert, ...] = ()
 
 
 class RuleGroup(Answer):
+    """A group of a rule file, with its alerting rules only."""
+
     name: str
     file: str
     interval_s: float = Field(alias="interval")
@@ -82,7 +87,7 @@ class _Envelope(Answer, Generic[T]):
 
 
 class _Element(Answer):
-    """`value` and `values` are absent on native histograms, which no rule of ours makes."""
+    """An element of a vector or matrix; native histograms, which no rule of ours makes, have neither value."""
 
     metric: dict[str, str] = Field(default={})
     value: tuple[float, float] | None = None
@@ -124,7 +129,12 @@ class Prometheus(HttpAdapter):
     """The Prometheus of a cluster; methods raise AdapterError when it cannot be asked or refuses."""
 
     def query(self, promql: str, at: datetime | None = None) -> list[Sample]:
-        """An instant vector, or a scalar as one sample without labels. `at` None: now by the server's clock."""
+        """Evaluate an expression at one moment; a scalar comes as one sample without labels.
+
+        Args:
+            promql: The expression.
+            at: The moment; None for now by the server's clock.
+        """
         params = {"query": promql} | ({"time": _unix(at)} if at else {})
         answer = self.http.get_as(_Envelope[_Vector | _Scalar], "api/v1/query", params).data
         if isinstance(answer, _Scalar):
@@ -136,23 +146,29 @@ class Prometheus(HttpAdapter):
         ]
 
     def query_range(self, promql: str, start: datetime, end: datetime, step: timedelta) -> list[Series]:
-        """One series per label set, sampled every `step`; Prometheus refuses more than 11,000 points a series."""
+        """Evaluate an expression every `step`; Prometheus refuses more than 11,000 points a series."""
         params = {"query": promql, "start": _unix(start), "end": _unix(end), "step": f"{step.total_seconds():g}"}
         return _series(self.http.get_as(_Envelope[_Matrix], "api/v1/query_range", params).data)
 
     def stored_samples(self, selector: str, window: timedelta, end: datetime) -> list[Series]:
-        """The samples of a plain selector as they are stored, with their own times, in the `window` before `end`."""
+        """Return the samples of a plain selector as they are stored, with their own times.
+
+        Args:
+            selector: A metric's name and label matchers.
+            window: The time before `end`, exact to the millisecond.
+            end: The last moment.
+        """
         params = {"query": f"{selector}[{max(1, round(window.total_seconds() * 1000))}ms]", "time": _unix(end)}
         return _series(self.http.get_as(_Envelope[_Matrix], "api/v1/query", params).data)
 
     def rule_groups(self) -> tuple[RuleGroup, ...]:
-        """All groups with their alerting rules, and the alerts of each that are pending or firing."""
+        """Return all groups with their alerting rules, and the alerts of each that are pending or firing."""
         return self.http.get_as(_Envelope[_Rules], "api/v1/rules", {"type": "alert"}).data.groups
 
     def rule(self, name: str) -> AlertingRule | None:
-        """The alerting rule of that name; None if there is none.
+        """Return the alerting rule of that name; None if there is none.
 
-        Rules may share a name: their alerts come together, with the state of the most advanced one.
+        Rules may share a name: their alerts come together, with the state of the most advanced rule.
         """
         rules = [rule for group in self.rule_groups() for rule in group.rules if rule.name == name]
         if not rules:
@@ -161,10 +177,11 @@ class Prometheus(HttpAdapter):
         return furthest.model_copy(update={"alerts": tuple(alert for rule in rules for alert in rule.alerts)})
 
     def alerts(self) -> tuple[ActiveAlert, ...]:
-        """Every alert that is pending or firing now."""
+        """Return every alert that is pending or firing now."""
         return self.http.get_as(_Envelope[_Alerts], "api/v1/alerts").data.alerts
 
     def build_info(self) -> BuildInfo:
+        """Return the server's version."""
         return self.http.get_as(_Envelope[BuildInfo], "api/v1/status/buildinfo").data
 
 

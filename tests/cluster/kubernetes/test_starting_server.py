@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.cluster.profile import ClusterProfile
 from gameday.errors import KubernetesError
+from tests.cluster.kubernetes.world import plain_adapter
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-1"}}
 FORBIDDEN = {"kind": "Status", "reason": "Forbidden", "message": "no RBAC policy matched", "code": 403}
@@ -66,14 +66,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[Starting]:
 
 @pytest.fixture
 def kubernetes(server: Starting, tmp_path: Path) -> Iterator[Kubernetes]:
-    path = tmp_path / "kubeconfig"
-    url = f"http://127.0.0.1:{server.server_port}"
-    one = {"name": "x", "cluster": {"server": url}, "context": {"cluster": "x", "user": "x"}, "user": {"token": "t"}}
-    path.write_text(json.dumps({"current-context": "x", "clusters": [one], "contexts": [one], "users": [one]}))
-    endpoint = {"url": "http://127.0.0.1:1"}
-    found = Kubernetes(ClusterProfile(kubeconfig=path, prometheus=endpoint, alertmanager=endpoint, loki=endpoint))  # type: ignore[arg-type]
-    yield found
-    found.close()
+    with plain_adapter(tmp_path, f"http://127.0.0.1:{server.server_port}") as found:
+        yield found
 
 
 @pytest.mark.parametrize("server", [(2, False)], indirect=True)

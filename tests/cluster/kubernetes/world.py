@@ -177,6 +177,20 @@ class World:
             self.coordination.delete_namespaced_lease(name, NAMESPACE)
 
 
+@contextmanager
+def plain_adapter(folder: Path, url: str) -> Iterator[Kubernetes]:
+    """An adapter for a server without TLS, and without servers beside it."""
+    path = folder / "kubeconfig"
+    entry = {"name": "x", "cluster": {"server": url}, "context": {"cluster": "x", "user": "x"}, "user": {"token": "t"}}
+    path.write_text(json.dumps({"current-context": "x", "clusters": [entry], "contexts": [entry], "users": [entry]}))
+    nowhere: Any = {"url": "http://127.0.0.1:1"}
+    found = Kubernetes(ClusterProfile(kubeconfig=path, prometheus=nowhere, alertmanager=nowhere, loki=nowhere))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
 def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
