@@ -139,7 +139,7 @@ class Seen:
         return self.server.asked
 
 
-def test_a_streamed_state_is_given_whole_and_then_followed() -> None:
+def test_a_streamed_state_comes_whole_and_its_changes_follow() -> None:
     chunks = b"".join((*a_state(5, "a", "b"), event("MODIFIED", "a", 6), event("DELETED", "b", 7)))
     cut = [chunks[at : at + 37] for at in range(0, len(chunks), 37)]
     seen = Seen(Response(*cut, stays=True))
@@ -154,7 +154,7 @@ def test_a_streamed_state_is_given_whole_and_then_followed() -> None:
     assert seen.server.asked == [STREAM]
 
 
-def test_what_is_deleted_while_the_state_streams_is_not_part_of_it() -> None:
+def test_an_object_deleted_while_the_state_streams_is_not_part_of_it() -> None:
     chunks = (event("ADDED", "a", 1), event("ADDED", "b", 1), event("DELETED", "a", 2), bookmark(2, ends_state=True))
     with (seen := Seen(Response(*chunks, stays=True))).follower as follower:
         follower.require_synced(PATIENCE_S)
@@ -187,7 +187,7 @@ def test_a_watch_goes_on_from_its_last_event_or_bookmark() -> None:
         ApiException(status=500, reason="required revision is a future revision"),
     ],
 )
-def test_a_version_that_is_of_no_use_is_read_anew(answer: Response | ApiException) -> None:
+def test_the_state_is_read_anew_where_its_version_is_of_no_use(answer: Response | ApiException) -> None:
     seen = Seen(Response(*a_state(5, "stays", "goes")), answer, Response(*a_state(90, "stays", "comes"), stays=True))
     with seen.follower as follower, follower.changed:
         assert follower.changed.wait_for(lambda: len(seen.notices) == 5, PATIENCE_S)
@@ -197,7 +197,7 @@ def test_a_version_that_is_of_no_use_is_read_anew(answer: Response | ApiExceptio
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_a_server_that_does_not_stream_is_listed_in_pages_at_once(status: int, failures: list[int]) -> None:
+def test_a_server_that_does_not_stream_is_listed_in_pages_without_a_pause(status: int, failures: list[int]) -> None:
     refusal = ApiException(status=status, reason="sendInitialEvents is forbidden")
     watched = Response(event("ADDED", "c", 8), expired())
     seen = Seen(refusal, a_list(7, "a", more="token"), a_list(7, "b"), watched, a_list(9, "a", "b", "c"))
@@ -210,7 +210,7 @@ def test_a_server_that_does_not_stream_is_listed_in_pages_at_once(status: int, f
     assert paused == [1], "no pause before the list, one after the watch that ended at once"
 
 
-def test_half_a_state_is_not_taken_for_all_of_it() -> None:
+def test_half_a_state_is_not_taken_for_the_whole() -> None:
     seen = Seen(Response(event("ADDED", "a", 1)), a_list(7, "a", "b"), Response(stays=True))
     with seen.follower as follower:
         follower.require_synced(PATIENCE_S)
@@ -227,7 +227,7 @@ def test_a_state_whose_connection_fails_half_way_is_streamed_again() -> None:
     assert seen.server.asked == [STREAM, STREAM]
 
 
-def test_a_list_whose_watch_is_refused_is_no_known_state() -> None:
+def test_a_list_is_no_known_state_while_its_watch_is_refused() -> None:
     refused = ApiException(status=403, reason="Forbidden")
     with (seen := Seen(ApiException(status=422), a_list(7, "a"), refused)).follower as follower:
         with pytest.raises(WatchRefusedError, match="watch pods: 403 Forbidden"):
@@ -259,7 +259,7 @@ def test_pauses_double_up_to_their_bound_and_are_jittered() -> None:
         assert longest / 2 <= min(pauses) < max(pauses) <= longest
 
 
-def test_a_server_that_asks_for_a_pause_gets_it() -> None:
+def test_a_retry_after_is_waited_for() -> None:
     throttled = ApiException(status=429)
     throttled.headers = {"Retry-After": "1"}
     began = time.monotonic()
@@ -269,7 +269,7 @@ def test_a_server_that_asks_for_a_pause_gets_it() -> None:
 
 
 @pytest.mark.timeout(30)
-def test_a_long_pause_that_a_server_asks_for_does_not_hold_up_the_end() -> None:
+def test_a_long_retry_after_does_not_hold_up_the_end() -> None:
     throttled = ApiException(status=429)
     throttled.headers = {"Retry-After": "86400"}
     with (seen := Seen(throttled)).follower:

@@ -1,4 +1,4 @@
-"""The GPU pods that show where work lands: they push nobody aside, and tolerate what every GPU node may carry."""
+"""The GPU pods that show where work lands: they displace nobody, and tolerate every GPU pool's own taints."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ TEMPLATE = GpuPodTemplate("registry.example/pause:1", "gameday-probe", ("nvidia.
 TOLERATED = [{"key": "nvidia.com/gpu", "operator": "Exists"}, {"key": "sku", "operator": "Exists"}]
 
 
-def test_a_canary_deletes_nobody_to_make_room_for_itself(world: World, runner: Kubernetes) -> None:
-    """As admission stores it: the scheduler goes by priority and preemptionPolicy, not by the class's name."""
+def test_a_canary_preempts_nobody(world: World, runner: Kubernetes) -> None:
+    """Read the pod as admission stores it: the scheduler obeys priority and preemptionPolicy, not a class's name."""
     name = unique("canary")
     runner.create_pod(gpu_canary(name, run_id="r", node="n", template=TEMPLATE))
     spec = world.core.read_namespaced_pod(name, NAMESPACE).spec
     assert (spec.priority, spec.preemption_policy) == (-100, "Never")
 
 
-def test_every_pod_that_the_scheduler_places_is_such_a_probe() -> None:
+def test_every_pod_for_the_scheduler_has_the_settings_of_the_template() -> None:
     canary = gpu_canary("c", run_id="r", node="n", template=TEMPLATE)["spec"]
     misaligned = misaligned_pod("m", run_id="r", node="n", template=TEMPLATE, gpus=3, cpus=1)["spec"]
     job = gpu_job("j", run_id="r", selector={"pool": "gpu"}, template=TEMPLATE)["spec"]["template"]["spec"]
@@ -31,7 +31,7 @@ def test_every_pod_that_the_scheduler_places_is_such_a_probe() -> None:
         assert spec["containers"][0]["image"] == TEMPLATE.image
 
 
-def test_a_dry_run_says_that_the_priority_class_is_missing_and_makes_nothing(world: World, runner: Kubernetes) -> None:
+def test_a_dry_run_reports_a_missing_priority_class_and_makes_nothing(world: World, runner: Kubernetes) -> None:
     name, elsewhere = unique("canary"), GpuPodTemplate("pause:1", "of-another-cluster", ())
     with pytest.raises(KubernetesError, match="no PriorityClass with name of-another-cluster was found") as refused:
         runner.create_pod(gpu_canary(name, run_id="r", node="n", template=elsewhere), dry_run=True)

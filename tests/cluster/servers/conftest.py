@@ -41,7 +41,7 @@ groups:
 
 
 def eventually(read: Callable[[], T], wanted: Callable[[T], bool], within_s: float = 30) -> T:
-    """The first reading that is as wanted; fails with the last one when there is none in time."""
+    """Return the first reading that is as wanted; fail with the last one when there is none in time."""
     end = time.monotonic() + within_s
     while True:
         value = read()
@@ -65,7 +65,7 @@ class Answer:
 
 
 class Stub:
-    """A server that gives the queued answers in turn, the last of them for ever, and keeps what it was asked."""
+    """A server that gives the queued answers in turn, the last of them for ever, and records the requests."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = [Answer()]
@@ -116,7 +116,7 @@ def stub() -> Iterator[Stub]:
 
 @pytest.fixture(scope="module")
 def exporter() -> Iterator[Stub]:
-    """What it answers is what Prometheus scrapes."""
+    """The server that Prometheus scrapes."""
     server = Stub()
     yield server
     server.close()

@@ -43,14 +43,14 @@ def failure(url: str, **more: object) -> AdapterError:
     return raised.value
 
 
-def test_connection_refused_names_url_and_cause() -> None:
+def test_a_refused_connection_is_reported_with_url_and_cause() -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
     error = failure(url)
     assert str(error).startswith(f"{url}/api/v1/query: connection refused; is it running")
     assert error.status is None
 
 
-def test_unknown_host() -> None:
+def test_an_unknown_host_is_named_with_a_hint() -> None:
     assert "check the URL" in str(failure("http://no-such-host.invalid:9090"))
 
 
@@ -69,7 +69,7 @@ def test_unknown_host() -> None:
         (Answer(429, headers={"Retry-After": "3600"}), {}, ["429", "less load", "3600"], 1),
     ],
 )  # fmt: skip
-def test_bad_answers(
+def test_a_bad_answer_is_explained_and_retried_only_where_that_may_help(
     stub: Stub,
     monkeypatch: pytest.MonkeyPatch,
     answer: Answer,
@@ -92,7 +92,7 @@ def test_a_slow_answer_is_given_up_once(stub: Stub, gate: threading.Event) -> No
 
 
 @pytest.mark.parametrize("headers", [{}, {"Retry-After": "0"}, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}])
-def test_get_outlives_a_restart_and_counts_every_try(stub: Stub, headers: dict[str, str]) -> None:
+def test_a_get_outlives_a_restart_and_counts_every_attempt(stub: Stub, headers: dict[str, str]) -> None:
     stub.answers = [Answer(503, headers=headers), Answer(429, headers=headers), Answer(200, b"[]")]
     counter = CallCounter()
     with Alertmanager(Endpoint(url=stub.url), counter) as client:
@@ -177,14 +177,14 @@ def test_a_proxy_of_the_environment_is_used_for_servers_elsewhere(stub: Stub, mo
     assert [path for _, path, _ in stub.requests] == ["http://alertmanager.invalid:9093/api/v2/alerts"] * 2
 
 
-def test_post_is_sent_once(stub: Stub) -> None:
+def test_a_post_is_sent_once(stub: Stub) -> None:
     stub.answers = [Answer(503)]
     with closing_server(Endpoint(url=stub.url)) as server, pytest.raises(AdapterError, match="503"):
         server.post("push", {"a": 1})
     assert [method for method, _, _ in stub.requests] == ["POST"]
 
 
-def test_credentials_come_by_reference_and_are_read_anew(
+def test_credentials_are_read_anew_for_every_request(
     stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = tmp_path / "token"
@@ -226,13 +226,13 @@ def test_missing_credentials_are_named_before_anything_is_sent(stub: Stub, more:
     assert stub.requests == []
 
 
-def test_a_token_of_two_lines_is_refused_unseen(stub: Stub, tmp_path: Path) -> None:
+def test_a_token_of_two_lines_is_refused_without_showing_it(stub: Stub, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("hunter2\r\nX-Evil: 1")
     assert "more than one line" in str(failure(stub.url, bearer_token_file=token))
 
 
-def test_unusable_ca_file(tmp_path: Path) -> None:
+def test_an_unusable_ca_file_is_refused(tmp_path: Path) -> None:
     bundle = tmp_path / "ca.pem"
     with pytest.raises(AdapterError, match="No such file"):
         HttpServer(Endpoint(url="https://localhost", ca_file=bundle))
