@@ -202,6 +202,8 @@ def _logs(run: Run) -> Iterator[Check]:
     wanted = {*loki.selector_labels(), *([profile.loki_node_label] if profile.loki_node_label_kind == "index" else [])}
     missing = sorted(wanted - known)
     fix = "set loki_selector and loki_node_label in the cluster profile to what the shipper writes" if missing else ""
+    if profile.loki_node_label in missing:
+        fix = f"for lines shipped by OTLP (Konduktor's stack), set loki_node_label_kind: structured_metadata; {fix}"
     detail = f"no line carries {', '.join(missing)}" if missing else ", ".join(sorted(wanted))
     yield Check("logs", "labels exist", not missing, detail, fix)
     if run.targets and not missing:
