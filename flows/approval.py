@@ -37,7 +37,7 @@ from gameday.history.journal import Journal
 from gameday.plan.models import Plan
 from gameday.run.run import Run
 from gameday.run.season_member import Approval
-from gameday.run.targets import unfit_targets
+from gameday.run.targets import Targets, unfit_targets
 from gameday.season.record import APPROVAL_FILE, Place
 from gameday.season.run import Season
 
@@ -54,7 +54,7 @@ class Answer(RunInput):
     comment: str = Field(default="", max_length=1000, description="Anything the report should say")
 
 
-def approve(run: Run, approved_by: str | None) -> None:
+def approve(run: Run, targets: Targets, approved_by: str | None) -> None:
     """Return once a person said yes, where the plan or the profile asks for one.
 
     Raises RefusedError for a no, for no answer in time, and for a cluster that
@@ -77,13 +77,13 @@ def approve(run: Run, approved_by: str | None) -> None:
         run.note(ApprovalAsked(within_s=within.total_seconds(), where=where))
         return run.wait(f"approval at {where}", within, answered, every_s=_POLL_S)
 
-    answer = _ask(run.id, summary(run), within, wait)
+    answer = _ask(run.id, summary(run, targets), within, wait)
     run.note(ApprovalAnswered(approved=answer.approved, by=answer.name, via="Prefect", comment=answer.comment))
     if not answer.approved:
         raise RefusedError(f"{answer.name} turned it down" + (f": {answer.comment}" if answer.comment else ""))
-    if unfit := unfit_targets(run):
+    if unfit := unfit_targets(run, targets):
         raise RefusedError(f"while the run waited for approval: {'; '.join(unfit)}", "run it again")
-    guard_before(run)
+    guard_before(run, targets)
 
 
 def approve_season(

@@ -1,30 +1,32 @@
 """One game-day: baseline, inject, await alert, verify taint, recover, QA node, and a report whatever happened.
 
-The outcome is computed from the history; the Prefect state is derived from it,
-never the other way round. The undo is not a task: it is what leaving
-`open_run` does, first thing. Prefect's hooks (flows/hooks.py), the agents'
-own deadlines and the reaper stand behind it.
+The outcome is computed from the history; the Prefect state is derived from it, never the other way round. Behind
+`undo_at_the_end` stand Prefect's hooks (flows/hooks.py), the agents' own deadlines, and the reaper.
 """
 
 from __future__ import annotations
 
-import os
+from contextlib import suppress
 from pathlib import Path
 
 from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.context import FlowRunContext
 from prefect.states import Completed, Failed
 
 from gameday.checks.outcome import Outcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.detectors.resolve import load_complete_plan
+from gameday.errors import StopRunError
 from gameday.faults.registry import parameter_models
 from gameday.flows.approval import approve
-from gameday.flows.hooks import undo_what_it_left
-from gameday.flows.schedule import refuse_what_was_missed
-from gameday.lifecycle.open_run import Trigger, new_run_id, open_run
+from gameday.flows.hooks import reap_flow_run
+from gameday.flows.invocation import invocation
+from gameday.flows.schedule import refuse_overdue
+from gameday.guard.check import under_guardrails
+from gameday.lifecycle.opening import open_run
+from gameday.lifecycle.undo import undo_at_the_end
 from gameday.plan.catalogue import find_plan
+from gameday.run.record import new_run_id, start_record
 from gameday.run.season_member import SeasonMember
 from gameday.tasks.await_alert import await_alert
 from gameday.tasks.baseline import baseline
@@ -34,9 +36,7 @@ from gameday.tasks.qa_node import qa_node
 from gameday.tasks.recover import recover
 from gameday.tasks.report import report
 from gameday.tasks.verify_taint import verify_taint
-
-# Set by Prefect's runner for the process it starts: a season's runs share one, and the hooks are the season's.
-_STARTED_FOR = "PREFECT__FLOW_RUN_ID"
+from gameday.values.results import Trigger
 
 
 @flow(
@@ -44,8 +44,8 @@ _STARTED_FOR = "PREFECT__FLOW_RUN_ID"
     flow_run_name="{plan}",
     persist_result=False,
     validate_parameters=True,
-    on_cancellation=[undo_what_it_left],
-    on_crashed=[undo_what_it_left],
+    on_cancellation=[reap_flow_run],
+    on_crashed=[reap_flow_run],
 )
 def game_day(
     plan: str = "gpu-fell-off-the-bus",
@@ -70,35 +70,25 @@ def game_day(
         member: Set by a season for its own runs; leave it empty.
     """
     cluster = load_profile(Path(profile) if profile else None)
-    loaded = load_complete_plan(find_plan(plan), parameter_models(), cluster.detector_profiles)
-    id, this = run_id or new_run_id(), _this_flow_run()
-    with open_run(
-        id,
-        loaded,
-        cluster,
-        Path(reports),
-        trigger=trigger,
-        command=command or f"gameday run {plan}",
-        flow_run=this,
-        carried_by=os.environ.get(_STARTED_FOR) or (this[0] if this else None),
-        member=member,
-    ) as run:
-        refuse_what_was_missed(trigger)
-        baseline(run)
-        approve(run, approved_by)
-        inject(run)
-        await_alert(run)
-        verify_taint(run)
-        recover(run)
-        qa_node(run)
-    # The second Ctrl-C of an impatient person comes now as often as in the undo, and must not cost the report.
-    with run.abort.on_signals():
-        result = report(run)
-    publish_run(run)
+    loaded = load_complete_plan(find_plan(plan), parameter_models(), cluster.detector_profiles, cluster.detector)
+    record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
+    with (
+        suppress(StopRunError),  # the history holds the reason, and the report shows it
+        open_run(record, cluster, invocation(trigger, command or f"gameday run {plan}")) as run,
+        undo_at_the_end(run),
+        under_guardrails(run),
+    ):
+        refuse_overdue(trigger)
+        targets = baseline(run)
+        approve(run, targets, approved_by)
+        faults = inject(run, targets)
+        await_alert(run, faults)
+        verify_taint(run, faults)
+        repairs = recover(run, faults)
+        qa_node(run, repairs)
+    # An impatient person's second Ctrl-C comes now as often as in the undo, and must not cost the report.
+    with record.abort.on_signals():
+        result = report(record)
+    publish_run(cluster, record.folder)
     finished = Completed if result.outcome is Outcome.PASSED else Failed
     return finished(message=result.why, data=result, name=result.outcome.capitalize())
-
-
-def _this_flow_run() -> tuple[str, str | None] | None:
-    context = FlowRunContext.get()
-    return (str(context.flow_run.id), None) if context and context.flow_run else None

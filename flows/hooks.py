@@ -19,10 +19,10 @@ from prefect.logging.loggers import flow_run_logger
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.reaper.reap import reap
-from gameday.tasks.reaped_runs import tell_of_reaped
+from gameday.tasks.reaped_runs import notify_reaped
 
 
-def undo_what_it_left(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """Undo every open entry of the ledgers of this flow run's process, once their lease shows that it is dead.
 
     Its reports are renewed then, and people are told, as the run would have done. Nothing is undone while a run lives.
@@ -41,4 +41,4 @@ def undo_what_it_left(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]
         log.info("%s", one.told())
     for held in result.alive:
         log.warning("what this flow run left is not undone by its hook: %s; the reaper does it later", held)
-    tell_of_reaped(cluster, result, Path(flow_run.parameters.get("reports") or "reports"))
+    notify_reaped(cluster, result, Path(flow_run.parameters.get("reports") or "reports"))

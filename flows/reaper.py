@@ -11,7 +11,7 @@ from prefect.states import Completed, Failed
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.reaper.reap import reap
-from gameday.tasks.reaped_runs import report_settled_elsewhere, tell_of_reaped
+from gameday.tasks.reaped_runs import notify_reaped, report_settled_elsewhere
 
 
 @flow(name="reaper", persist_result=False)
@@ -31,7 +31,7 @@ def reaper(
         result = reap(kubernetes)
         for one in result.reaped:
             get_run_logger().info("%s", one.told())
-        tell_of_reaped(cluster, result, Path(reports))
+        notify_reaped(cluster, result, Path(reports))
         report_settled_elsewhere(kubernetes, Path(reports))
     finally:
         kubernetes.close()

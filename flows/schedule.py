@@ -1,7 +1,6 @@
-"""What was scheduled is run when people were told that it would be, or not at all.
+"""Refuse scheduled runs that start more than an hour late.
 
-A worker that comes back after a night takes every run it missed, however old:
-Prefect's server only calls them late.
+A worker that comes back after a night takes every run it missed, however old: Prefect's server only marks them late.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from datetime import UTC, datetime, timedelta
 from prefect.context import FlowRunContext
 
 from gameday.errors import RefusedError
-from gameday.lifecycle.open_run import Trigger
+from gameday.values.results import Trigger
 
-# Long enough for a worker that restarts or a season before it that took its time; short enough that whoever was there
-# to see it still is.
+# Long enough for a worker that restarts or a season before it that took its time; short enough that the people who
+# were there to see it still are.
 _LATE_AT_MOST = timedelta(hours=1)
 
 
-def refuse_what_was_missed(trigger: Trigger) -> None:
+def refuse_overdue(trigger: Trigger) -> None:
     """Raise RefusedError for a scheduled flow run that was due more than an hour ago; its season's runs are due now."""
     context = FlowRunContext.get()
     due = context.flow_run.expected_start_time if context and context.flow_run else None

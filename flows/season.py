@@ -25,18 +25,19 @@ from gameday.errors import RefusedError
 from gameday.faults.registry import parameter_models
 from gameday.flows.approval import approve_season
 from gameday.flows.game_day import game_day
-from gameday.flows.hooks import undo_what_it_left
-from gameday.flows.schedule import refuse_what_was_missed
-from gameday.lifecycle.open_run import Trigger, new_run_id
+from gameday.flows.hooks import reap_flow_run
+from gameday.flows.schedule import refuse_overdue
 from gameday.plan.models import Plan
 from gameday.report.run_folder import load_run
+from gameday.run.record import new_run_id
 from gameday.run.season_member import Approval, SeasonMember
 from gameday.season.assignment import Waiting, place
 from gameday.season.plans import Chosen, choose_plans, reach_beyond
 from gameday.season.record import LeftOut, Place, SeasonRecord, SeasonResult
 from gameday.season.run import carry_out, fit_nodes, open_season
 from gameday.tasks.coverage import coverage
-from gameday.tasks.reaped_runs import tell_of_reaped
+from gameday.tasks.reaped_runs import notify_reaped
+from gameday.values.results import Trigger
 
 
 @flow(
@@ -44,8 +45,8 @@ from gameday.tasks.reaped_runs import tell_of_reaped
     flow_run_name="season of {trigger}",
     persist_result=False,
     validate_parameters=True,
-    on_cancellation=[undo_what_it_left],
-    on_crashed=[undo_what_it_left],
+    on_cancellation=[reap_flow_run],
+    on_crashed=[reap_flow_run],
 )
 def season(
     plans: list[str] = [],  # noqa: B006 - Prefect reads the default for its form; nobody changes it
@@ -79,8 +80,8 @@ def season(
     chosen, left_out = choose_plans(plans, parameter_models(), within=within, at_once=at_once, folders=folders)
     folder = Path(reports) / id
     try:
-        refuse_what_was_missed(trigger)
-        with open_season(id, cluster, partial(tell_of_reaped, cluster, reports=Path(reports))) as opened:
+        refuse_overdue(trigger)
+        with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
             placed, without = place(id, chosen, fit_nodes(opened, chosen, seed))
             plans_by_name = {one.plan.name: one.plan for one in chosen}
             runs = [(one, plans_by_name[one.plan]) for one in placed]

@@ -1,15 +1,17 @@
-"""Step 3: will anything notice? Wait for the expected alerts of *these* nodes, and time every hop on the way."""
+"""Step 3: will anything notice? Wait for the expected alerts of these nodes, and time every hop on the way."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from gameday.checks.alerts import first_firing
 from gameday.errors import AdapterError
-from gameday.observe.alerts import note_active_alerts, note_missed_alerts, note_notified
+from gameday.observe.alerts import active_alerts, note_active_alerts, note_missed_alerts, note_notified
 from gameday.observe.chain import note_rule_hops
 from gameday.observe.deadline import first_seen, judge
+from gameday.observe.injected_fault import InjectedFault
 from gameday.plan.models import ExpectedAlert
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
@@ -23,56 +25,58 @@ _NOTIFIED_WITHIN = timedelta(seconds=5)
 
 
 @step_task(name="await alert")
-def await_alert(run: Run) -> None:
-    """Each expected alert of each target, within its bound. One that stays away breaks the step, not the run."""
+def await_alert(run: Run, faults: Sequence[InjectedFault]) -> None:
+    """Wait for each expected alert of each target within its bound. A missing one breaks the step, not the run."""
     bounds = [alert.within for alert in run.plan.expect.alerts]
+    nodes = [fault.node for fault in faults]
     with step(run, Step.AWAIT_ALERT, max(bounds, default=timedelta())) as result:
-        for target in run.targets:
+        for fault in faults:
             for expected in run.plan.expect.alerts:
-                _await_one(run, result, expected, target.node)
-            note_rule_hops(run, target.node)
-            if tail := run.log_tails.get(target.node):
-                tail.note()
+                _await_one(run, result, expected, fault, nodes)
+            note_rule_hops(run, fault)
+            fault.note_arrival_in_log_store()
 
 
-def _await_one(run: Run, result: StepResult, expected: ExpectedAlert, node: str) -> None:
+def _await_one(
+    run: Run, result: StepResult, expected: ExpectedAlert, fault: InjectedFault, nodes: Sequence[str]
+) -> None:
     unreachable: list[AdapterError] = []
+    node = fault.node
 
     def fired() -> datetime | None:
         try:
-            note_active_alerts(run)
+            note_active_alerts(run, nodes)
         except AdapterError as error:
             unreachable[:] = [error]
             return None
         unreachable.clear()
-        return first_firing(run.journal.history(), expected, node)
+        return first_firing(run.history(), expected, node)
 
     what = f"alert {expected.name} firing for {node}"
-    at = first_seen(run, what, expected.within, node, fired, every_s=_POLL_S)
+    at = first_seen(run, what, expected.within, fault, fired, every_s=_POLL_S)
     if any(
         (seen.alert, seen.node, seen.state) == (expected.name, expected.about(node), "firing")
-        for seen in run.alerts.values()
+        for seen in active_alerts(run.history()).values()
     ):
         _await_notified(run, expected, node)
     elif at is None and not unreachable:
         try:
-            at = _fired_unseen(run, expected, node)
+            at = _fired_unseen(run, expected, fault, nodes)
         except AdapterError as error:
             unreachable.append(error)
     if unreachable:
         run.problem(f"Prometheus could not be asked while waiting for {expected.name}: {unreachable[0]}")
-        result.unknown(f"{expected.name}: {unreachable[0]}")
+        result.mark_unknown(f"{expected.name}: {unreachable[0]}")
     else:
-        judge(run, result, what, expected.within, node, at)
+        judge(result, what, expected.within, fault, at)
 
 
-def _fired_unseen(run: Run, expected: ExpectedAlert, node: str) -> datetime | None:
-    """An alert that came and went between two looks is found in what Prometheus stored, as it will be in the end."""
+def _fired_unseen(run: Run, expected: ExpectedAlert, fault: InjectedFault, nodes: Sequence[str]) -> datetime | None:
+    """Return when an alert fired that came and went between two looks, as Prometheus stored it."""
     now = datetime.now(UTC)
     firing = f'ALERTS{{alertname={json.dumps(expected.name)},alertstate="firing"}}'
-    since_fault = now - run.injected()[node].written_at
-    note_missed_alerts(run, run.servers.prometheus.stored_samples(firing, since_fault, now))
-    return first_firing(run.journal.history(), expected, node)
+    note_missed_alerts(run, nodes, run.servers.prometheus.stored_samples(firing, now - fault.written_at, now))
+    return first_firing(run.history(), expected, fault.node)
 
 
 def _await_notified(run: Run, expected: ExpectedAlert, node: str) -> None:
@@ -89,6 +93,7 @@ def _await_notified(run: Run, expected: ExpectedAlert, node: str) -> None:
             )
     except AdapterError as error:
         run.problem(f"Alertmanager could not be asked about {alert}: {error}")
-    muted = any(seen.silenced or seen.inhibited for seen in run.alerts.values() if seen.alert == alert)
-    if (Hop.NOTIFIED, node) not in run.hops and not muted:
+    active = active_alerts(run.history()).values()
+    muted = any(seen.silenced or seen.inhibited for seen in active if seen.alert == alert)
+    if not run.chain.has(Hop.NOTIFIED, node) and not muted:
         run.problem(f"the hop to Alertmanager was not measured for {node}")

@@ -1,7 +1,6 @@
-"""Step 1: choose the targets and make sure the cluster is in the state the plan believes it to be in.
+"""Step 1: choose the targets and make sure that the cluster is in the state that the plan assumes.
 
-Nothing has been changed yet that anybody would notice, so whatever is not as
-it should be is a refusal, not a failure.
+Nothing has been changed yet that anybody would notice, so everything amiss is a refusal, not a failure.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from gameday.errors import AdapterError, KubernetesError, LeaseHeldError, Refuse
 from gameday.guard.check import guard_before
 from gameday.guard.observation import longest_run
 from gameday.history.events import NodeSeen, SteadyStateChecked
+from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
 from gameday.ledger.lease import node_lease
 from gameday.observe.alerts import note_active_alerts
 from gameday.observe.kernel_log import lines_with
-from gameday.observe.signals import already_there
+from gameday.observe.signals import signals_before_fault
 from gameday.plan.models import RemediationAction
 from gameday.reaper.reap import reap_under
-from gameday.report.samples import FEWEST_BEFORE
 from gameday.run.agents import AGENT_STARTS_WITHIN, PRIORITY_CLASS_FIX, RESET_FIX, forbids_reset, mark_task, run_agent
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import Run
 from gameday.run.steps import step
-from gameday.run.targets import choose_targets
+from gameday.run.targets import ChosenTarget, Targets, choose_targets
 from gameday.tasks import step_task
 from gameday.tasks.canary import canary_before
-from gameday.values.nodes import NodeSnapshot, Target
+from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Cleanliness, Step
 
 # Two samples prove that a series is being scraped and not merely left over. Our own choice of patience: enough for
@@ -38,29 +37,33 @@ _SAMPLED_WITHIN = timedelta(seconds=45)
 
 
 @step_task(name="baseline")
-def baseline(run: Run) -> None:
-    """Targets, steady state, log path, and a window of frames. Raises RefusedError for whatever is amiss."""
+def baseline(run: Run) -> Targets:
+    """Choose and lock the targets, and check steady state, log path and a window of metrics.
+
+    Raises:
+        RefusedError: Something is amiss.
+    """
     with step(run, Step.BASELINE):
         try:
             rules = _expected_rules(run)
-            chosen = choose_targets(run)
-            _lock_nodes(run, chosen.targets)
-            run.targets = chosen.targets
-            run.follow_targets(chosen.snapshots)
-            guard_before(run)
-            for seen in chosen.snapshots:
-                run.note(NodeSeen(phase="before", snapshot=seen))
-                _nothing_is_said_yet(run, seen)
+            targets = choose_targets(run, run.excluded_nodes)
+            _lock_nodes(run, targets)
+            run.nodes.follow_targets(target.before for target in targets)
+            guard_before(run, targets)
+            for target in targets:
+                run.note(NodeSeen(phase="before", snapshot=target.before))
+                _refuse_early_signals(run, target.before)
                 run.note(
                     SteadyStateChecked(
-                        name="node ready", ok=True, detail="Ready, schedulable, no unexpected taint", node=seen.node
+                        name="node ready", ok=True, detail="Ready, schedulable, no unexpected taint", node=target.node
                     )
                 )
-            _alerts_are_silent(run, rules)
-            for number, target in enumerate(chosen.targets):
-                _log_path_is_alive(run, target, number)
-                canary_before(run, target, number)
-            _window_is_full(run)
+            _alerts_are_silent(run, targets, rules)
+            for target in targets:
+                _log_path_is_alive(run, target)
+                canary_before(run, target)
+            _window_is_full(run, targets[0].node)
+            return targets
         except StepFailedError as error:
             raise RefusedError(error.why, error.hint) from None
         except AdapterError as error:
@@ -68,7 +71,7 @@ def baseline(run: Run) -> None:
 
 
 def _expected_rules(run: Run) -> dict[str, AlertingRule]:
-    """By name; refuses where one is missing or does not evaluate."""
+    """Return the expected alerts' rules by name. Raises RefusedError where one is missing or does not evaluate."""
     rules: dict[str, AlertingRule] = {}
     for expected in run.plan.expect.alerts:
         rule = run.servers.prometheus.rule(expected.name)
@@ -84,37 +87,37 @@ def _expected_rules(run: Run) -> dict[str, AlertingRule]:
     return rules
 
 
-def _lock_nodes(run: Run, targets: tuple[Target, ...]) -> None:
-    lasts = longest_run(run.plan.guardrails, run.profile.guardrails)
+def _lock_nodes(run: Run, targets: Targets) -> None:
+    duration = longest_run(run.plan.guardrails, run.profile.guardrails)
     for target in targets:
         try:
-            _lock_node(run, node_lease(target.node), lasts)
+            _lock_node(run, node_lease(target.node), duration)
         except LeaseHeldError as error:
             raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
 
 
-def _lock_node(run: Run, lease: str, lasts: timedelta) -> None:
-    """Raises LeaseHeldError."""
+def _lock_node(run: Run, lease: str, duration: timedelta) -> None:
+    """Take a node's lease. Raises LeaseHeldError."""
     try:
-        run.leases.acquire(lease, lasts)
+        run.leases.acquire(lease, duration)
     except LeaseHeldError:
         if run.member is not None:
             raise
-        # We hold the cluster's lease, so that whoever holds the node's is dead: a run that left nothing else.
+        # We hold the cluster's lease, so the run that holds the node's is dead, and left nothing else.
         reap_under(run.kubernetes, run.id)
-        run.leases.acquire(lease, lasts)
+        run.leases.acquire(lease, duration)
 
 
-def _alerts_are_silent(run: Run, rules: dict[str, AlertingRule]) -> None:
-    """What fires already is noted and never blamed on us; an expected alert that does is a refusal."""
-    active = note_active_alerts(run, at_baseline=True)
-    targets = {target.node for target in run.targets}
+def _alerts_are_silent(run: Run, targets: Targets, rules: dict[str, AlertingRule]) -> None:
+    """Note the alerts that fire already, and refuse where an expected one does."""
+    nodes = {target.node for target in targets}
+    active = note_active_alerts(run, nodes, at_baseline=True)
     held = run.servers.alertmanager.silences() if rules else []
     for expected in run.plan.expect.alerts:
         early = [
             seen
             for seen in active
-            if seen.alert == expected.name and seen.node in {expected.about(node) for node in targets}
+            if seen.alert == expected.name and seen.node in {expected.about(node) for node in nodes}
         ]
         if early:
             raise RefusedError(
@@ -125,7 +128,7 @@ def _alerts_are_silent(run: Run, rules: dict[str, AlertingRule]) -> None:
         silences = [
             silence
             for silence in held
-            for node in {expected.about(target) for target in targets}
+            for node in {expected.about(target) for target in nodes}
             if silence.mutes({**labels, **({run.profile.alert_node_label: node} if node else {})})
         ]
         if silences:
@@ -140,22 +143,22 @@ def _alerts_are_silent(run: Run, rules: dict[str, AlertingRule]) -> None:
         )
 
 
-def _nothing_is_said_yet(run: Run, seen: NodeSnapshot) -> None:
-    if early := already_there(run, seen):
+def _refuse_early_signals(run: Run, seen: NodeSnapshot) -> None:
+    if early := signals_before_fault(run, seen):
         raise RefusedError(
             f"{seen.node}: {'; '.join(early)}",
             "it could not tell our fault from what caused that; mend the node, or choose another",
         )
 
 
-def _log_path_is_alive(run: Run, target: Target, number: int) -> None:
+def _log_path_is_alive(run: Run, target: ChosenTarget) -> None:
     """Send a harmless marker line through the kernel log and find it in the log store."""
-    marker = run.marker(number)
-    name = run.name("mark", number)
+    marker = run.record.log_marker(target.index)
+    name = run.record.object_name("mark", target.index)
     within = run.plan.baseline.log_path_within
     leaving = {pod.uid for pod in pods_to_drain(run, target.node)}
     try:
-        entry, outcome = run_agent(run, name, mark_task(run, target, marker), AGENT_STARTS_WITHIN)
+        entry, outcome = run_agent(run, name, mark_task(run, target), AGENT_STARTS_WITHIN)
     except KubernetesError as error:
         if error.status != 403 or "PriorityClass" not in error.cause:
             raise
@@ -192,8 +195,8 @@ def _log_path_is_alive(run: Run, target: Target, number: int) -> None:
         raise RefusedError(f"marker pod {name} could not be deleted")
 
 
-def _gpu_can_be_reset(target: Target, users: list[str]) -> None:
-    """Otherwise the repair would fail, and a healthy node would stay out of service."""
+def _gpu_can_be_reset(target: ChosenTarget, users: list[str]) -> None:
+    """Refuse where the repair would fail, and a healthy node would stay out of service."""
     if users:
         raise RefusedError(
             f"GPU {target.gpu} of {target.node} could not be reset: {'; '.join(users)} has it open, and does not leave "
@@ -202,32 +205,34 @@ def _gpu_can_be_reset(target: Target, users: list[str]) -> None:
         )
 
 
-def _window_is_full(run: Run) -> None:
-    """The charts need a steady state to compare with: wait until the target is sampled and the window is past."""
-    target, label = run.targets[0].node, run.profile.prometheus_node_label
+def _window_is_full(run: Run, node: str) -> None:
+    """Wait until a target is sampled and the window is past: charts need a steady state to compare with."""
+    label = run.profile.prometheus_node_label
 
     def scrapes(since: str) -> float:
-        query = f'max(count_over_time(DCGM_FI_DEV_GPU_TEMP{{{label}="{target}"}}[{since}]))'
+        query = f'max(count_over_time(DCGM_FI_DEV_GPU_TEMP{{{label}="{node}"}}[{since}]))'
         return max((found.value for found in run.servers.prometheus.query(query)), default=0.0)
 
     def sampled() -> bool | None:
         return scrapes("5m") >= _SAMPLES or None
 
-    if run.wait(f"Prometheus to sample {target}", _SAMPLED_WITHIN, sampled, every_s=0.5):
-        run.note(SteadyStateChecked(name="metrics of the target", ok=True, detail="sampled by Prometheus", node=target))
+    if run.wait(f"Prometheus to sample {node}", _SAMPLED_WITHIN, sampled, every_s=0.5):
+        run.note(SteadyStateChecked(name="metrics of the target", ok=True, detail="sampled by Prometheus", node=node))
     else:
         detail = f"Prometheus holds no DCGM_FI_DEV_GPU_TEMP of it under the label {label}"
-        run.note(SteadyStateChecked(name="metrics of the target", ok=None, detail=detail, node=target))
-        run.problem(f"no dcgm-exporter series of {target} in Prometheus", f"the node's label is expected in {label}")
+        run.note(SteadyStateChecked(name="metrics of the target", ok=None, detail=detail, node=node))
+        run.problem(f"no dcgm-exporter series of {node} in Prometheus", f"the node's label is expected in {label}")
     window = run.plan.baseline.window
     run.wait(
-        f"the baseline window of {format_duration(window)}", run.started + window - datetime.now(UTC), lambda: None
+        f"the baseline window of {format_duration(window)}",
+        run.record.started + window - datetime.now(UTC),
+        lambda: None,
     )
-    since = max(1, round((datetime.now(UTC) - run.started + window).total_seconds()))
+    since = max(1, round((datetime.now(UTC) - run.record.started + window).total_seconds()))
     held = scrapes(f"{since}s")
-    if 0 < held < FEWEST_BEFORE:
+    if 0 < held < FEWEST_BASELINE_SCRAPES:
         run.problem(
-            f"{held:g} scrapes of {target} in the {since} s before the fault: fewer than {FEWEST_BEFORE} do not tell "
-            "what is usual, so the report may lack bands and robust z",
+            f"{held:g} scrapes of {node} in the {since} s before the fault: fewer than {FEWEST_BASELINE_SCRAPES} do "
+            "not show what is usual, so the report may lack bands and robust z",
             "a longer baseline.window, or more frequent scrapes of dcgm-exporter",
         )

@@ -1,6 +1,6 @@
 """The canary of steps 1, 4 and 6: one measurement on a target before, during and after the fault.
 
-What could not be measured is unknown and says why; it never ends a step.
+A canary that cannot measure is unknown and says why; it never ends a step.
 """
 
 from __future__ import annotations
@@ -13,67 +13,68 @@ from gameday.errors import AdapterError, StepFailedError
 from gameday.history.events import CanaryMeasured, QaChecked
 from gameday.plan.canary import ExpectedCanary
 from gameday.run.agents import run_agent
-from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task, free_gpus
+from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
-from gameday.values.nodes import Target
+from gameday.run.targets import ChosenTarget
 
 
-def canary_before(run: Run, target: Target, number: int) -> None:
-    """The value that the others are held against."""
+def canary_before(run: Run, target: ChosenTarget) -> None:
+    """Measure the value that later ones are compared with."""
     expected = run.plan.expect.canary
     if expected is None:
         return
-    gpus = 0 if expected.measure.pings else max(0, free_gpus(run, target.node))
-    note = _measure(run, expected, target, number, "before", gpus)
+    gpus = 0 if expected.measure.pings else max(0, run.nodes.free_gpus(target.node))
+    note = _measure(run, expected, target, "before", gpus)
     run.note(_event(expected, target, "before", note, gpus, "", True if note.value is not None else None))
 
 
-def canary_during(run: Run, result: StepResult, target: Target, number: int) -> None:
-    """Judged by the plan's bound; where there is no baseline, nothing is measured."""
+def canary_during(run: Run, result: StepResult, target: ChosenTarget) -> None:
+    """Measure and judge by the plan's bound; without a baseline nothing is measured."""
     expected = run.plan.expect.canary
     if expected is None:
         return
-    before = baseline_of(run.journal.history(), target.node)
+    before = baseline_of(run.history(), target.node)
     if before is None or before.value is None:
-        result.unknown(f"{expected.measure} on {target.node} has no baseline: {before.detail if before else ''}")
+        why = before.detail if before else ""
+        result.mark_unknown(f"{expected.measure} on {target.node} has no baseline: {why}")
         return
-    note = _measure(run, expected, target, number, "during", before.gpus, before.peer)
+    note = _measure(run, expected, target, "during", before.gpus, before.peer)
     ok = None if note.value is None else expected.during(note.value, before.value)
     run.note(_event(expected, target, "during", note, before.gpus, expected.bound(before.value), ok))
     if note.value is None:
-        result.unknown(f"{expected.measure} on {target.node} could not be measured: {note.detail}")
+        result.mark_unknown(f"{expected.measure} on {target.node} could not be measured: {note.detail}")
     elif not ok:
-        result.broken(f"{expected.measure} on {target.node} is {note.value:.4g} {expected.measure.unit}")
+        result.mark_broken(f"{expected.measure} on {target.node} is {note.value:.4g} {expected.measure.unit}")
 
 
-def canary_after(run: Run, target: Target, number: int) -> QaChecked | None:
-    """QA's own line: whether the value is back; None where there is no baseline to come back to."""
+def canary_after(run: Run, target: ChosenTarget) -> QaChecked | None:
+    """Measure whether the value is back, as a line of QA; None without a baseline."""
     expected = run.plan.expect.canary
-    before = baseline_of(run.journal.history(), target.node)
+    before = baseline_of(run.history(), target.node)
     if expected is None or before is None or before.value is None:
         return None
-    note = _measure(run, expected, target, number, "after", before.gpus, before.peer)
+    note = _measure(run, expected, target, "after", before.gpus, before.peer)
     ok = None if note.value is None else expected.after(note.value, before.value)
     bound = expected.bound_after(before.value)
     run.note(_event(expected, target, "after", note, before.gpus, bound, ok))
     unit = expected.measure.unit
-    found = QaChecked(
+    checked = QaChecked(
         node=target.node, gpu=None, check="canary", value=note.value, unit=unit, bound=bound, ok=ok, detail=note.detail
     )
-    run.note(found)
-    return found
+    run.note(checked)
+    return checked
 
 
 def _measure(
-    run: Run, expected: ExpectedCanary, target: Target, number: int, phase: CanaryPhase, gpus: int, peer: str = ""
+    run: Run, expected: ExpectedCanary, target: ChosenTarget, phase: CanaryPhase, gpus: int, peer: str = ""
 ) -> CanaryNote:
-    """Never raises for a cluster's or an agent's sake: what went wrong is the note's detail."""
-    free = free_gpus(run, target.node)
+    """Send a canary; whatever goes wrong in the cluster or the agent becomes the note's detail."""
+    free = run.nodes.free_gpus(target.node)
     if not expected.measure.pings and (gpus < 1 or free < gpus):
         wanted = f"{gpus} were measured before" if gpus else "a canary needs one at least, an all-reduce two"
         return CanaryNote(value=None, detail=f"{max(0, free)} GPU(s) of {target.node} are free; {wanted}")
-    name = run.name(f"canary-{phase}", number)
+    name = run.record.object_name(f"canary-{phase}", target.index)
     try:
         task = canary_task(run, expected, target.node, phase, gpus, peer)
         entry, outcome = run_agent(run, name, task, MEASURED_WITHIN)
@@ -95,7 +96,7 @@ def _note(run: Run, pod: str) -> CanaryNote | None:
 
 def _event(
     expected: ExpectedCanary,
-    target: Target,
+    target: ChosenTarget,
     phase: CanaryPhase,
     note: CanaryNote,
     gpus: int,

@@ -27,7 +27,6 @@ from gameday.report.earlier import earlier_than
 from gameday.report.message import Message, message, worth_telling
 from gameday.report.run_folder import load_run
 from gameday.report.summary import read_summary
-from gameday.run.run import Run
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import where_prefect_answers
 
@@ -48,10 +47,10 @@ def warn(text: str, *values: object) -> None:
 
 
 @step_task(name="publish")
-def publish_run(run: Run) -> None:
+def publish_run(profile: ClusterProfile, folder: Path) -> None:
     """Do what the cluster profile asks for with a rendered run: `publish_to`, `grafana`, `notify`."""
     try:
-        publish_folder(run.profile, run.folder)
+        publish_folder(profile, folder)
     except Exception as error:  # Prefect's server gone, say; the run itself is over and judged
         warn("the run could not be published: %s", type(error).__name__)
 

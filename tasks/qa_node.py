@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from gameday.agent.task import QaResult
 from gameday.history.events import NodeReturned, QaChecked
-from gameday.ledger.entries import Entry, RestoreNode
+from gameday.observe.node_states import note_nodes_after
 from gameday.run.agents import qa_task, run_agent
+from gameday.run.quarantine import keep_out_of_service
+from gameday.run.repair import Repair
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
+from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
 from gameday.tasks.canary import canary_after
-from gameday.tasks.takes_work import takes_work
-from gameday.tasks.way_back import intend_return, never_returned
-from gameday.values.nodes import Target
+from gameday.tasks.return_to_service import check_takes_work, intend_return, void_return
+from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness, Step
 
 # A controller that re-taints does so within its own loop; Konduktor's is 5 s (docs/sources.md, Konduktor), ours
@@ -23,50 +26,38 @@ _STAYS_CLEAN_FOR = timedelta(seconds=2)
 
 
 @step_task(name="qa node")
-def qa_node(run: Run) -> None:
-    """QA, return, and a GPU pod that runs there; a node that fails stays out of service, and the ledger says why."""
+def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
+    """Prove each node good, return it, and see a GPU pod run there; one that fails stays out of service."""
     with step(run, Step.QA_NODE, run.plan.qa.within) as result:
-        for number, target in enumerate(run.targets):
-            if why := run.not_repaired.get(target.node):
-                result.broken(f"{target.node} stays out of service, for it was not repaired: {why}")
-                never_returned(run, number)
-                _keep_out(run, target.node, why)
-            elif _passes(run, result, target, number):
-                _return(run, result, target, number)
-        run.see_nodes_after()
+        for repair in repairs:
+            target, why = repair.target, repair.left_out_because
+            if why:
+                result.mark_broken(f"{target.node} stays out of service, for it was not repaired: {why}")
+                void_return(run, target)
+                keep_out_of_service(run, target.node, why)
+            elif _passes(run, result, target):
+                _return(run, result, target)
+        note_nodes_after(run, [repair.target.node for repair in repairs])
 
 
-def _passes(run: Run, result: StepResult, target: Target, number: int) -> bool:
-    name = run.name("qa", number)
-    task = qa_task(run, target.node, number)
-    intend_return(run, target, number, with_next=True)
-    entry, outcome = run_agent(run, name, task, run.plan.qa.within)
+def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
+    name = run.record.object_name("qa", target.index)
+    intend_return(run, target, defer_write=True)
+    entry, outcome = run_agent(run, name, qa_task(run, target), run.plan.qa.within)
     checked = _results(run, name)
-    for found in checked:
-        run.note(QaChecked(node=target.node, **found.model_dump()))
+    for check in checked:
+        run.note(QaChecked(node=target.node, **check.model_dump()))
     run.undo(entry)
     failed = [f"{c.check}{'' if c.gpu is None else f' of GPU {c.gpu}'}" for c in checked if not c.ok]
-    canary = canary_after(run, target, number)
+    canary = canary_after(run, target)
     failed += [canary.check] if canary and not canary.ok else []
     if outcome.ok and checked and not failed:
         return True
     why = f"QA of {target.node} failed: {', '.join(failed[:5]) or outcome.error or 'no results'}"
-    result.broken(why)
-    never_returned(run, number)
-    _keep_out(run, target.node, why)
+    result.mark_broken(why)
+    void_return(run, target)
+    keep_out_of_service(run, target.node, why)
     return False
-
-
-def _keep_out(run: Run, node: str, why: str) -> None:
-    """A quarantined node that failed, or was not repaired, stays quarantined, and is called dirty; one that never was
-    is as it was."""
-    now = run.node_now(node)
-    for quarantine in _quarantine(run, node):
-        assert isinstance(quarantine.undo, RestoreNode)
-        if now is None or not quarantine.undo.fits(now):
-            run.settle(quarantine, Cleanliness.DIRTY, (why, "the node is kept out of service on purpose"))
-        else:
-            run.undo(quarantine)
 
 
 def _results(run: Run, pod: str) -> list[QaResult]:
@@ -79,29 +70,28 @@ def _results(run: Run, pod: str) -> list[QaResult]:
     return results
 
 
-def _quarantine(run: Run, node: str) -> list[Entry]:
-    return [e for e in run.ledger.open_entries() if isinstance(e.undo, RestoreNode) and e.node == node]
-
-
-def _return(run: Run, result: StepResult, target: Target, number: int) -> None:
-    tainted = run.node_now(target.node)
-    there = frozenset(pod.uid for pod in run.gpu_pods_on(target.node))
-    for quarantine in _quarantine(run, target.node):
+def _return(run: Run, result: StepResult, target: ChosenTarget) -> None:
+    tainted = run.nodes.now(target.node)
+    existing_uids = frozenset(pod.uid for pod in run.nodes.gpu_pods_on(target.node))
+    for quarantine in run.ledger.quarantines_of(target.node):
         if run.undo(quarantine) is not Cleanliness.CLEAN:
-            result.broken(f"{target.node} could not be returned")
-            never_returned(run, number)
+            result.mark_broken(f"{target.node} could not be returned")
+            void_return(run, target)
             return
     keys = run.quarantine_keys
     removed = tuple(taint for taint in tainted.taints if taint.key in keys) if tainted else ()
     run.note(NodeReturned(node=target.node, removed_taints=removed, uncordoned=bool(tainted and tainted.unschedulable)))
     in_service = tainted is not None and not removed and not tainted.unschedulable
-    takes_work(run, result, target, number, there, in_service=in_service)
+    check_takes_work(run, result, target, existing_uids, in_service=in_service)
+    _check_stays_clean(run, result, target.node, removed)
 
+
+def _check_stays_clean(run: Run, result: StepResult, node: str, removed: Collection[Taint]) -> None:
     def tainted_again() -> str | None:
-        now = run.node_now(target.node)
+        now = run.nodes.now(node)
         back = [str(taint) for taint in now.taints if taint in removed] if now else []
         return ", ".join(back) or None
 
-    again = run.wait(f"{target.node} to stay clean", _STAYS_CLEAN_FOR, tainted_again)
+    again = run.wait(f"{node} to stay clean", _STAYS_CLEAN_FOR, tainted_again)
     if again:
-        result.broken(f"{target.node} was tainted again after its return: {again}")
+        result.mark_broken(f"{node} was tainted again after its return: {again}")

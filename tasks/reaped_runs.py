@@ -58,7 +58,7 @@ def _renew(profile: ClusterProfile, folder: Path) -> None:
         warn("the report of run %s could not be renewed: %s", folder.name, type(error).__name__)
 
 
-def tell_of_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
+def notify_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
     """As `report_reaped`; of runs whose histories are out of reach people are told at least what was undone."""
     for run_id in report_reaped(profile, result, reports):
         news = result.news[run_id]

@@ -1,9 +1,10 @@
-"""Step 5: take the fault out, repair the node as the plan says, and wait until the alert is silent again."""
+"""Step 5: undo the fault, repair the node as the plan says, and wait until the alerts are silent again."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -12,21 +13,24 @@ from gameday.errors import AdapterError, StepFailedError
 from gameday.faults.registry import fault_for, takes_node_down
 from gameday.guard.observation import few
 from gameday.history.events import RecoveryDisturbed, Remediated
-from gameday.ledger.entries import DeletePod, Entry, RestoreNode, TakeOutFault
+from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.observe.alerts import note_active_alerts
+from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.signals import await_cleared
 from gameday.plan.models import ExpectedAlert, RemediationAction
-from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, intent_id, put_in_fault, run_agent
+from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, inject_fault, intent_id, run_agent
 from gameday.run.drain import pods_to_drain
+from gameday.run.repair import Repair
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
+from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
-from gameday.tasks.way_back import intend_way_back
-from gameday.values.nodes import NodeSnapshot, Target
+from gameday.tasks.return_to_service import intend_qa_and_return
+from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Cleanliness, Step
 
 _POLL_S = 0.5
-# What must leave the node before its GPUs can be reset, or before a reboot that would kill it.
+# Before these repairs pods have to leave the node: its GPUs cannot be reset otherwise, or a reboot would kill them.
 _DRAINING = (RemediationAction.GPU_RESET, RemediationAction.DRIVER_RESTART, RemediationAction.REBOOT)
 _DRAINED_WITHIN = timedelta(seconds=60)
 # From the kubelet's last signal to the pod's end in the API.
@@ -36,102 +40,116 @@ _EVICT_AGAIN_S = 5.0
 
 
 @step_task(name="recover")
-def recover(run: Run) -> None:
-    """Undo, remediate, resolved. A node that does not come back is broken; the QA step will say so again."""
+def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
+    """Undo the faults, remediate, and wait until alerts and signals are gone.
+
+    Returns:
+        Each target's repair. A node that does not come back breaks the step, and QA will find it.
+    """
     with step(run, Step.RECOVER, run.plan.recover.within) as result:
-        _await_nodes_that_went_down(run)
+        targets = [fault.target for fault in faults]
+        _await_nodes_that_went_down(run, targets)
         for entry in run.ledger.open_entries():
             if isinstance(entry.undo, TakeOutFault) and run.undo(entry) is not Cleanliness.CLEAN:
-                result.broken(f"the fault on {entry.node} is not provably out")
-        for number, target in enumerate(run.targets):
-            if run.plan.recover.remediation is not RemediationAction.NONE:
-                _remediate(run, result, target, number)
-        for target in run.targets:
+                result.mark_broken(f"the fault on {entry.node} is not provably out")
+        repairs = tuple(_remediate(run, result, target) for target in targets)
+        for target in targets:
             for expected in run.plan.expect.alerts:
-                _await_resolved(run, result, expected, target.node)
-            await_cleared(run, result, target.node)
+                _await_resolved(run, result, expected, target.node, [other.node for other in targets])
+            await_cleared(run, result, target)
+        return repairs
 
 
-def _await_nodes_that_went_down(run: Run) -> None:
-    """A fault that takes its node down comes out when the node is back; before that nobody there hears of an undo."""
+def _await_nodes_that_went_down(run: Run, targets: Sequence[ChosenTarget]) -> None:
+    """Wait for nodes that their fault takes down: before they are back no agent there can undo it."""
     if not takes_node_down(run.plan.fault):
         return
-    for target in run.targets:
-        run.wait(f"{target.node} to be Ready again", run.plan.recover.within, partial(_ready, run, target.node))
+    for target in targets:
+        run.wait(f"{target.node} to be Ready again", run.plan.recover.within, partial(_ready, run, target))
 
 
-def _ready(run: Run, node: str) -> bool | None:
-    return True if _has_its_gpus(run, run.node_now(node)) else None
+def _ready(run: Run, target: ChosenTarget) -> bool | None:
+    return True if _has_its_gpus(run, target, run.nodes.now(target.node)) else None
 
 
-def _has_its_gpus(run: Run, now: NodeSnapshot | None) -> bool:
-    """Whether the node is Ready with all GPUs that it offered before: its device plugin is back later than its
-    kubelet. Those that only a person brings back are not waited for."""
+def _has_its_gpus(run: Run, target: ChosenTarget, now: NodeSnapshot | None) -> bool:
+    """Return True where the node is Ready with all GPUs that it offered before.
+
+    Its device plugin is back later than its kubelet. GPUs that only a person brings back are not waited for.
+    """
     falls = run.plan.expect.allocatable_falls
     if now is None or now.conditions.get("Ready") != "True":
         return False
     lost = falls is not None and falls.returns_within is None
-    return lost or now.allocatable_gpus == run.before[now.node].allocatable_gpus
+    return lost or now.allocatable_gpus == target.before.allocatable_gpus
 
 
-def _remediate(run: Run, result: StepResult, target: Target, number: int) -> None:
+def _remediate(run: Run, result: StepResult, target: ChosenTarget) -> Repair:
     action, started = run.plan.recover.remediation, time.monotonic()
-    boot = run.before[target.node].boot_id
+    if action is RemediationAction.NONE:
+        return Repair(target)
     within = run.plan.recover.within + AGENT_STARTS_WITHIN
-    intend_way_back(run, target, number, first=within)
-    name = run.name("remediate", number)
+    intend_qa_and_return(run, target, repair=within)
+    name = run.record.object_name("remediate", target.index)
     if action in _DRAINING:
-        # With the cordon's way back, in one write.
+        # Together with the cordon's undo, in one write.
         act, undo = agent_act("remediate", target.node), DeletePod(pod=name)
-        run.intend(intent_id(run, name), act, undo, target.node, within, with_next=True)
+        run.intend(intent_id(run, name), act, undo, target.node, within, defer_write=True)
         if left := _drain(run, target.node):
-            _leave_out(run, result, target.node, f"not drained: {few(left)}", time.monotonic() - started)
-            return
-    second = _disturb(run, target, number)
+            return _leave_out(run, result, target, f"not drained: {few(left)}", time.monotonic() - started)
+    _repair_with_agent(run, result, target, name, within, started)
+    return Repair(target)
+
+
+def _repair_with_agent(
+    run: Run, result: StepResult, target: ChosenTarget, name: str, within: timedelta, started: float
+) -> None:
+    """Send the agent that repairs the node, with the plan's second fault in meanwhile; note how it went."""
+    action = run.plan.recover.remediation
+    second = _disturb(run, target)
     try:
         task = RemediateTask(run_id=run.id, node=target.node, gpu=target.gpu, action=action)
         entry, outcome = run_agent(run, name, task, within)
         ok, detail = outcome.ok, outcome.error or "; ".join(outcome.evidence)
         if ok and action is RemediationAction.REBOOT:
-            ok, detail = _came_back(run, target.node, boot)
+            ok, detail = _await_reboot(run, target)
         run.undo(entry)
     except StepFailedError as error:
         ok, detail = False, error.why
     if second and action is not RemediationAction.REBOOT:
-        _was_in_to_the_end(run, second)
+        _check_held_to_the_end(run, second)
     run.note(Remediated(node=target.node, action=action, ok=ok, detail=detail, seconds=time.monotonic() - started))
     if not ok:
-        result.broken(f"{action} of {target.node} failed: {detail}")
+        result.mark_broken(f"{action} of {target.node} failed: {detail}")
     if second and run.undo(second) is not Cleanliness.CLEAN:
-        result.broken(f"the fault during recovery is not provably out of {target.node}")
+        result.mark_broken(f"the fault during recovery is not provably out of {target.node}")
 
 
-def _leave_out(run: Run, result: StepResult, node: str, why: str, seconds: float) -> None:
-    """What the repair would kill is still there: the node stays as it is, and out of service, until a person has
-    looked."""
+def _leave_out(run: Run, result: StepResult, target: ChosenTarget, why: str, seconds: float) -> Repair:
+    """Leave the repair out because it would kill a pod that is still there; the node stays out of service."""
     action = run.plan.recover.remediation
-    run.not_repaired[node] = why
-    run.note(Remediated(node=node, action=action, ok=False, detail=why, seconds=seconds))
-    result.broken(f"{action} of {node} was left out: {why}")
+    run.note(Remediated(node=target.node, action=action, ok=False, detail=why, seconds=seconds))
+    result.mark_broken(f"{action} of {target.node} was left out: {why}")
+    return Repair(target, left_out_because=why)
 
 
-def _disturb(run: Run, target: Target, number: int) -> Entry | None:
-    """Put the plan's second fault in, where it has one; its entry, whether or not it went in."""
+def _disturb(run: Run, target: ChosenTarget) -> Entry | None:
+    """Inject the plan's second fault, where it has one, and return its entry, whether or not it went in."""
     fault = run.plan.recover.fault_during
     if fault is None:
         return None
-    name, reach = run.name("disturb", number), fault_for(fault).reach(fault)
+    name, reach = run.record.object_name("disturb", target.index), fault_for(fault).reach(fault)
     try:
-        _, note = put_in_fault(run, target, fault, name)
+        _, note = inject_fault(run, target, fault, name)
         written_at, evidence = note.written_at, note.evidence
     except StepFailedError as error:
         written_at, evidence = None, (error.why,)
         run.problem(error.why, error.hint)
-    intent = name.removeprefix(f"gd-{run.id}-")
+    intent = intent_id(run, name)
     run.note(
         RecoveryDisturbed(
             intent=intent,
-            target=target,
+            target=target.target,
             fault=fault.type,
             layer=reach.layer,
             written_at=written_at,
@@ -141,8 +159,8 @@ def _disturb(run: Run, target: Target, number: int) -> Entry | None:
     return next((entry for entry in run.ledger.open_entries() if entry.id == intent), None)
 
 
-def _was_in_to_the_end(run: Run, second: Entry) -> None:
-    """A fault that ended by itself disturbed only a part of the repair. (A reboot ends every pod.)"""
+def _check_held_to_the_end(run: Run, second: Entry) -> None:
+    """Note where the second fault ended by itself and disturbed only a part of the repair."""
     assert isinstance(second.undo, TakeOutFault)
     pod = run.pods.seen(second.undo.pod)
     if pod is None or pod.ended:
@@ -153,10 +171,13 @@ def _was_in_to_the_end(run: Run, second: Entry) -> None:
 
 
 def _drain(run: Run, node: str) -> list[str]:
-    """Cordon, then evict what is to leave through the eviction API, so that PodDisruptionBudgets are asked.
+    """Cordon the node, and evict through the eviction API, so that PodDisruptionBudgets are asked.
 
-    Returns what has not left after the longest time that one of the pods is given to end, or when the recovery's own
-    time is up. Cordoned, because a node that no detector tainted would get its pods back at once.
+    A node that no detector tainted would otherwise get its pods back immediately.
+
+    Returns:
+        The pods that have not left, as `namespace/name`, after the longest time that one of them is given to end, or
+        when the recovery's own time is up.
     """
     _cordon(run, node)
     longest = timedelta(seconds=max((pod.grace_s for pod in pods_to_drain(run, node)), default=0))
@@ -179,22 +200,23 @@ def _drain(run: Run, node: str) -> list[str]:
 
 
 def _cordon(run: Run, node: str) -> None:
-    """Unless it is: who cordoned it before us, takes that off again. The ledger knows before that this one is ours."""
-    now = run.node_now(node)
+    """Cordon a node that is not cordoned yet; the ledger says before that the cordon is ours to lift."""
+    now = run.nodes.now(node)
     if now and now.unschedulable:
         return
-    for entry in run.ledger.open_entries():
-        if isinstance(entry.undo, RestoreNode) and entry.node == node:
-            run.ledger.learn(entry, entry.undo.model_copy(update={"unschedulable": False}))
-    run.cordoned.add(node)
+    for entry in run.ledger.quarantines_of(node):
+        run.ledger.update_undo(entry, entry.undo.model_copy(update={"unschedulable": False}))
     run.kubernetes.cordon(node)
 
 
-def _came_back(run: Run, node: str, boot_before: str) -> tuple[bool, str]:
+def _await_reboot(run: Run, target: ChosenTarget) -> tuple[bool, str]:
+    """Wait for the node to be back from a reboot; return whether it is, and the boot ids or what is missing."""
+    node, boot_before = target.node, target.before.boot_id
+
     def back() -> str | None:
-        now = run.node_now(node)
+        now = run.nodes.now(node)
         rebooted = now is not None and now.boot_id and now.boot_id != boot_before
-        return now.boot_id if now and rebooted and _has_its_gpus(run, now) else None
+        return now.boot_id if now and rebooted and _has_its_gpus(run, target, now) else None
 
     boot = run.wait(f"{node} to reboot and be Ready with its GPUs", run.plan.recover.within, back)
     if boot:
@@ -202,18 +224,18 @@ def _came_back(run: Run, node: str, boot_before: str) -> tuple[bool, str]:
     return False, f"not Ready with its GPUs and a new boot id within {run.plan.recover.within.total_seconds():g} s"
 
 
-def _await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node: str) -> None:
+def _await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node: str, nodes: Sequence[str]) -> None:
     def silent() -> bool | None:
-        active = note_active_alerts(run)
+        active = note_active_alerts(run, nodes)
         return None if any(a.alert == expected.name and a.node == expected.about(node) for a in active) else True
 
     try:
         if not run.wait(
             f"alert {expected.name} resolved for {node}", expected.resolves_within, silent, every_s=_POLL_S
         ):
-            result.broken(
+            result.mark_broken(
                 f"{expected.name} is still active for {node} after {expected.resolves_within.total_seconds():g} s"
             )
     except AdapterError as error:
         run.problem(f"Prometheus could not be asked whether {expected.name} is resolved: {error}")
-        result.unknown(f"{expected.name}: {error}")
+        result.mark_unknown(f"{expected.name}: {error}")

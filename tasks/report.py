@@ -14,24 +14,24 @@ from gameday.coverage.run_row import render_run
 from gameday.history.frames import Frames
 from gameday.report.notes import write_form
 from gameday.report.render import Rendered
-from gameday.run.run import Run
+from gameday.run.record import RunRecord
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import where_prefect_answers
 
 
 @step_task(name="report")
-def report(run: Run) -> RunResult:
+def report(record: RunRecord) -> RunResult:
     """Render report.html, leave the form for people's notes beside it, and publish verdicts and link as artifacts.
 
     Where the folder cannot be written, the result still comes from the history
     in memory: a full disk must not hide a dirty cluster.
     """
     try:
-        rendered = render_run(run.folder, datetime.now(UTC))
-        write_form(run.folder, "gameday report")
+        rendered = render_run(record.folder, datetime.now(UTC))
+        write_form(record.folder, "gameday report")
     except OSError as error:
-        history = run.journal.history()
-        result = fold(history, run_checks(run.plan, history, Frames.load(run.folder / "frames")))
+        history = record.journal.history()
+        result = fold(history, run_checks(record.plan, history, Frames.load(record.folder / "frames")))
         why = f"{result.why} The report cannot be written: {error.filename}: {error.strerror}."
         return result.model_copy(update={"why": why})
     _publish(rendered)

@@ -1,7 +1,6 @@
-"""A pod that no single NUMA node can serve: what the target's Topology Manager makes of it, in step 4.
+"""Step 4 asks a target's Topology Manager for a pod that no single NUMA node can serve.
 
-Apart from the canary, because it measures nothing: the kubelet's answer at
-admission is the whole of it.
+It measures nothing, other than the canary: the kubelet's answer at admission is all.
 """
 
 from __future__ import annotations
@@ -13,27 +12,28 @@ from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeletePod
 from gameday.plan.models import MisalignedPod
 from gameday.run.agents import AGENT_STARTS_WITHIN
-from gameday.run.canary import free_gpus
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
-from gameday.values.nodes import Target
+from gameday.run.targets import ChosenTarget
 
 _REJECTED = "TopologyAffinityError"  # the kubelet's reason (cm/topologymanager)
 
 
-def misaligned_pod_is_rejected(run: Run, result: StepResult, target: Target, number: int) -> None:
+def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> None:
     """Send the plan's pod where there is room for it, and note whether the kubelet rejects it."""
     asks = run.plan.expect.topology_manager_rejects
     if asks is None:
         return
-    name, free = run.name("misaligned", number), max(0, free_gpus(run, target.node))
+    name = run.record.object_name("misaligned", target.index)
+    free = max(0, run.nodes.free_gpus(target.node))
     if free < asks.gpus:
         why = f"{free} GPU(s) of {target.node} are free; it asks for {asks.gpus}"
         _note(run, result, target, name, None, None, why)
         return
-    lasts = run.plan.guardrails.max_duration
-    entry = run.intend(f"misaligned-{number}", f"create pod {name}", DeletePod(pod=name), target.node, lasts)
-    manifest = misaligned_pod(name, run_id=run.id, node=target.node, template=run.probe, gpus=asks.gpus, cpus=asks.cpus)
+    duration, template = run.plan.guardrails.max_duration, run.gpu_pod_template
+    undo = DeletePod(pod=name)
+    entry = run.intend(f"misaligned-{target.index}", f"create pod {name}", undo, target.node, duration)
+    manifest = misaligned_pod(name, run_id=run.id, node=target.node, template=template, gpus=asks.gpus, cpus=asks.cpus)
     try:
         run.kubernetes.create_pod(manifest)
     except KubernetesError as error:  # a quota, say: no answer of the kubelet's
@@ -46,14 +46,14 @@ def misaligned_pod_is_rejected(run: Run, result: StepResult, target: Target, num
         decided = pod and (pod.ended or pod.unschedulable or pod.phase == "Running")
         return pod if decided else None
 
-    run.wait(f"the kubelet's word on pod {name}", AGENT_STARTS_WITHIN, judged)
+    run.wait(f"the kubelet's decision on pod {name}", AGENT_STARTS_WITHIN, judged)
     pod = run.pods.seen(name)
     _note(run, result, target, name, pod, *judge(pod, asks))
     run.undo(entry)
 
 
 def judge(pod: PodSeen | None, asks: MisalignedPod) -> tuple[bool | None, str]:
-    """Whether the pod was rejected for its topology, and the words for it; None where that cannot be said."""
+    """Return whether the pod was rejected for its topology, and why; None where that is not known."""
     if pod is None:
         return None, "the pod was never seen"
     if pod.phase == "Failed" and pod.reason == _REJECTED:
@@ -66,7 +66,7 @@ def judge(pod: PodSeen | None, asks: MisalignedPod) -> tuple[bool | None, str]:
 
 
 def _note(
-    run: Run, result: StepResult, target: Target, name: str, pod: PodSeen | None, ok: bool | None, detail: str
+    run: Run, result: StepResult, target: ChosenTarget, name: str, pod: PodSeen | None, ok: bool | None, detail: str
 ) -> None:
     run.note(
         WorkloadSeen(
@@ -80,6 +80,6 @@ def _note(
         )
     )
     if ok is None:
-        result.unknown(f"whether {target.node} rejects a misaligned pod is not known: {detail}")
+        result.mark_unknown(f"whether {target.node} rejects a misaligned pod is not known: {detail}")
     elif not ok:
-        result.broken(f"a misaligned pod was not rejected: {detail}")
+        result.mark_broken(f"a misaligned pod was not rejected: {detail}")

@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.support.fixtures import new_run, reaper, runner, server, world
+
+__all__ = ["new_run", "reaper", "runner", "server", "world"]
+
 ONE_CLUSTER = "tests/game_days/"
 
 

@@ -149,7 +149,7 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
     from gameday.cli.season_view import SeasonView  # noqa: PLC0415
     from gameday.coverage.page import render_season  # noqa: PLC0415
     from gameday.flows.season import season  # noqa: PLC0415
-    from gameday.lifecycle.open_run import new_run_id  # noqa: PLC0415
+    from gameday.run.record import new_run_id  # noqa: PLC0415
     from gameday.season.record import SEASON_FILE, SeasonResult  # noqa: PLC0415
 
     id = f"season-{new_run_id()}"

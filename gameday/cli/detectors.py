@@ -103,5 +103,7 @@ def _does(rule: Rule) -> Iterator[str]:
         yield "nothing that the cluster shows"
     if rule.quarantines or rule.conditions:
         yield f"ends with: {', '.join(rule.ends_with) or 'nothing by itself'}"
+    if rule.harm:
+        yield f"warning: {rule.harm.what} {rule.harm.fix}"
     if rule.note:
         yield rule.note

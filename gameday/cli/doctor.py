@@ -62,13 +62,13 @@ def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Check]:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
     from gameday.guard.doctor import examine  # noqa: PLC0415
-    from gameday.guard.read_only_run import surveying  # noqa: PLC0415
-    from gameday.lifecycle.open_run import new_run_id  # noqa: PLC0415
+    from gameday.guard.read_only_run import read_only_run  # noqa: PLC0415
+    from gameday.run.record import new_run_id  # noqa: PLC0415
 
     try:
         cluster = load_profile(profile)
-        loaded = checked_plan(plan, cluster.detector_profiles)
-        with surveying(f"{new_run_id()}-doctor", loaded, cluster) as run:
+        loaded = checked_plan(plan, cluster.detector_profiles, cluster.detector)
+        with read_only_run(f"{new_run_id()}-doctor", loaded, cluster) as run:
             return list(examine(run, send_pod=send_pod))
     except ProfileError as error:
         raise CommandError(str(error)) from None

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from gameday.guard.check import Checked
     from gameday.guard.preview import Act
     from gameday.plan.load import LoadedPlan
-    from gameday.run.run import Run
+    from gameday.plan.models import FaultParameters
+    from gameday.run.run import ReadOnlyRun
+    from gameday.run.targets import ChosenTarget, Targets
 
 _SAID = {True: "ok", False: "TRIPS", None: "UNKNOWN"}
 
@@ -27,16 +29,16 @@ def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
     from gameday.errors import AdapterError, RefusedError  # noqa: PLC0415
     from gameday.guard.check import check_all  # noqa: PLC0415
     from gameday.guard.preview import acts  # noqa: PLC0415
-    from gameday.guard.read_only_run import choose, surveying  # noqa: PLC0415
-    from gameday.lifecycle.open_run import new_run_id  # noqa: PLC0415
+    from gameday.guard.read_only_run import choose_and_follow, read_only_run  # noqa: PLC0415
+    from gameday.run.record import new_run_id  # noqa: PLC0415
 
     try:
-        with surveying(new_run_id(), loaded, profile) as run:
-            choose(run)
-            checked = check_all(run)
-            _say(_head(run), *map(_guardrail, checked), "")
-            _say(*_host_commands(run), "")
-            for act in acts(run):
+        with read_only_run(new_run_id(), loaded, profile) as run:
+            targets = choose_and_follow(run)
+            checked = check_all(run, targets)
+            _say(_head(run, targets), *map(_guardrail, checked), "")
+            _say(*_host_commands(run.plan.fault, targets[0]), "")
+            for act in acts(run, targets):
                 _print(act)
     except RefusedError as error:
         raise CommandError(
@@ -54,20 +56,21 @@ def _say(*lines: str) -> None:
             typer.echo(f"# {printable(line)}".rstrip())
 
 
-def _head(run: Run) -> str:
+def _head(run: ReadOnlyRun, targets: Targets) -> str:
     from gameday.guard.preview import warnings  # noqa: PLC0415
 
     plan, approval = run.plan, run.plan.approval.required or run.profile.approval.required
     dangers = [
         f"{name} is not allowed on this cluster" for name in plan.dangers() if name not in run.profile.allow_dangerous
     ]
-    targets = ", ".join(f"{target.node} GPU {target.gpu}" for target in run.targets)
+    touched = ", ".join(f"{target.node} GPU {target.gpu}" for target in targets)
     lines = [
         f"a dry run of {plan.name}: {plan.title}",
         f"cluster {run.profile.name} ({run.kubernetes.server}), namespace {run.profile.namespace}; nothing was changed",
-        f"it would touch: {targets}",
+        f"it would touch: {touched}",
         f"it would wait for somebody's approval: {'yes' if approval else 'no'}",
         *(f"note: {said}" for said in (*warnings(run), *dangers)),
+        *(f"WARNING: detector {one.detector}: {one.what}\n  {one.fix}" for one in run.record.loaded.detector_warnings),
         "guardrails:",
     ]
     return "\n".join(lines)
@@ -79,13 +82,11 @@ def _guardrail(checked: Checked) -> str:
     return f"  {_SAID[found.ok]:<8} {checked.name}: {found.measured or 'not measured'}{why}; limit: {checked.limit}"
 
 
-def _host_commands(run: Run) -> list[str]:
-    """The injector's own commands on the node, as played on a model of it."""
+def _host_commands(fault: FaultParameters, target: ChosenTarget) -> list[str]:
+    """Return the injector's commands on the node, as played on a model of it."""
     from gameday.rehearsal.nodes.in_process import play  # noqa: PLC0415
 
-    target = run.targets[0]
-    gpus = run.before[target.node].allocatable_gpus or 8
-    played = play(run.plan.fault, target.gpu or 0, gpus)
+    played = play(fault, target.gpu or 0, target.before.allocatable_gpus or 8)
     lines = [f"on {target.node} the injector would, as played on a model node whose GPU and PCI ids stand for its own:"]
     return [*lines, *(f"  {what}" for what in played)]
 

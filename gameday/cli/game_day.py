@@ -59,7 +59,7 @@ def run(
 
     try:
         cluster = load_profile(profile)
-        loaded = checked_plan(plan, cluster.detector_profiles)
+        loaded = checked_plan(plan, cluster.detector_profiles, cluster.detector)
     except ProfileError as error:
         raise CommandError(str(error)) from None
     if dry_run:
@@ -155,7 +155,7 @@ def play(
     from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
     from gameday.flows.game_day import game_day  # noqa: PLC0415
-    from gameday.lifecycle.open_run import new_run_id  # noqa: PLC0415
+    from gameday.run.record import new_run_id  # noqa: PLC0415
 
     run_id = new_run_id()
     folder = reports / run_id
@@ -277,13 +277,16 @@ def check_plan(plan: str, detector_profiles: Sequence[Path] = ()) -> Plan:
     return checked_plan(plan, detector_profiles).plan
 
 
-def checked_plan(plan: str, detector_profiles: Sequence[Path] = ()) -> LoadedPlan:
-    """The plan with its file's bytes; raises DocumentError."""
+def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
+    """Return the plan with its file's bytes and the warnings of the detector that watches the cluster.
+
+    Raises DocumentError.
+    """
     from gameday.detectors.resolve import load_complete_plan  # noqa: PLC0415
     from gameday.faults.registry import parameter_models  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
 
-    return load_complete_plan(find_plan(plan), parameter_models(), detector_profiles)
+    return load_complete_plan(find_plan(plan), parameter_models(), detector_profiles, watching)
 
 
 def check_reports(reports: Path) -> None:

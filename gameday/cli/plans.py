@@ -14,6 +14,7 @@ from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
+    from gameday.plan.load import DetectorWarning
     from gameday.plan.models import FaultParameters, Plan
 
 
@@ -39,6 +40,8 @@ def validate(
 ) -> int:
     """Check plans and detector profiles without a cluster: one `ok` line per good one, every problem of a bad one.
 
+    A plan that names a detector is warned of what its fault does to that detector.
+
     Exit code 0 when all are good, 64 when any is not.
     """
     from rich.console import Console  # noqa: PLC0415 - see the package's docstring
@@ -48,12 +51,15 @@ def validate(
     code = ExitCode.PASSED
     for name in names:
         try:
-            path, found = _load(name, detectors or [])
+            path, found, warnings = _load(name, detectors or [])
         except DocumentError as error:
             code = ExitCode.USAGE
             err.print(Text(str(error), style="red"), soft_wrap=True)
         else:
             out.print(Text.assemble(("ok", "green"), f"  {printable(str(path))}  {found.name}"), soft_wrap=True)
+            for warning in warnings:
+                said = f"detector {warning.detector}: {warning.what} {warning.fix}"
+                err.print(Text(f"warning: {printable(str(path))}: {said}", style="yellow"), soft_wrap=True)
     return code
 
 
@@ -108,7 +114,7 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
     return parameter_models()
 
 
-def _load(name: str, detectors: list[Path]) -> tuple[Path, Plan | DetectorProfile]:
+def _load(name: str, detectors: list[Path]) -> tuple[Path, Plan | DetectorProfile, tuple[DetectorWarning, ...]]:
     """A detector profile says in its `kind` that it is one."""
     from gameday.detectors.load import KIND, parse_detector  # noqa: PLC0415
     from gameday.detectors.resolve import completed  # noqa: PLC0415
@@ -121,8 +127,9 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, Plan | DetectorProfil
     source = read(path)
     parsed = parse(decode(source, str(path)), str(path))
     if parsed.data.get("kind") == KIND:
-        return path, parse_detector(parsed, str(path))
-    return path, completed(parse_plan(source, str(path), _parameter_models()), path, detectors).plan
+        return path, parse_detector(parsed, str(path)), ()
+    loaded = completed(parse_plan(source, str(path), _parameter_models()), path, detectors)
+    return path, loaded.plan, loaded.detector_warnings
 
 
 def _row(plan: Plan) -> dict[str, Any]:

@@ -119,10 +119,10 @@ def embedded(
     from gameday.errors import StartError  # noqa: PLC0415
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
 
-    (watcher, stand_in), control_plane = _detector(detector), _control_plane(cluster)
+    (watcher, fake_detector), control_plane = _detector(detector), _control_plane(cluster)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
     size = Size(nodes, gpus, spare)
-    here = Embedded(RehearsalCluster(folder, size, watcher, control_plane=control_plane, stand_in=stand_in))
+    here = Embedded(RehearsalCluster(folder, size, watcher, control_plane=control_plane, fake_detector=fake_detector))
     try:
         _set_prefect(folder / "prefect-client", here.cluster.urls["prefect"])
         # Prefect and pandas load for seconds, just as the cluster does.
@@ -159,8 +159,8 @@ def up(
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
 
     out = console()
-    size, control_plane, (watcher, stand_in) = Size(nodes, gpus), _control_plane(cluster), _detector(detector)
-    running = RehearsalCluster(folder, size, watcher, control_plane=control_plane, stand_in=stand_in)
+    size, control_plane, (watcher, fake_detector) = Size(nodes, gpus), _control_plane(cluster), _detector(detector)
+    running = RehearsalCluster(folder, size, watcher, control_plane=control_plane, fake_detector=fake_detector)
     ended = threading.Event()
     try:
         with _running(running, out):

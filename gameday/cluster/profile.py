@@ -196,7 +196,7 @@ class ClusterProfile(BaseSettings):
     opt_in_label: str = Field(default="gameday.dev/opt-in=true", pattern=r"^[^=\s]+=[^=\s]*$")
     """key=value a node must carry before a game-day may touch it."""
     detector: str = "gameday"
-    """The detector profile that watches this cluster."""
+    """The detector profile that watches this cluster; what a fault would do to it is a warning before every run."""
     detector_profiles: tuple[Path, ...] = ()
     """Folders of the team's own detector profiles (docs/detectors.md), which plans may name; the last one wins."""
     quarantine_taint_keys: tuple[str, ...] = ("trainy.konduktor.ai/faulty",)

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import AwareDatetime, Field
 
 from gameday.cluster.http import Answer, HttpAdapter
+from gameday.errors import AdapterError
 
 T = TypeVar("T")
+
+# OpenMetrics' suffixes of a family's samples: targets describe the family, without them.
+_OF_FAMILY = ("_total", "_created", "_bucket", "_count", "_sum", "_info")
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,16 @@ class RuleGroup(Answer):
     rules: tuple[AlertingRule, ...]
 
 
+class RecordingRule(Answer):
+    type: Literal["recording"]
+    name: str
+    query: str
+
+
+class _RecordingGroup(Answer):
+    rules: tuple[RecordingRule, ...]
+
+
 class BuildInfo(Answer):
     version: str
 
@@ -119,6 +133,10 @@ class _Matrix(Answer):
 
 class _Rules(Answer):
     groups: tuple[RuleGroup, ...]
+
+
+class _RecordingRules(Answer):
+    groups: tuple[_RecordingGroup, ...]
 
 
 class _Alerts(Answer):
@@ -175,6 +193,31 @@ class Prometheus(HttpAdapter):
             return None
         furthest = max(rules, key=lambda rule: ("inactive", "pending", "firing").index(rule.state))
         return furthest.model_copy(update={"alerts": tuple(alert for rule in rules for alert in rule.alerts)})
+
+    def queries(self, name: str) -> tuple[str, ...]:
+        """Return the expression of every alerting rule of that name, as Prometheus prints what it parsed."""
+        return tuple(rule.query for group in self.rule_groups() for rule in group.rules if rule.name == name)
+
+    def recording_rules(self) -> tuple[RecordingRule, ...]:
+        """All recording rules of all groups; `query` is as Prometheus prints the parsed expression."""
+        groups = self.http.get_as(_Envelope[_RecordingRules], "api/v1/rules", {"type": "record"}).data.groups
+        return tuple(rule for group in groups for rule in group.rules)
+
+    def exposes(self, metric: str) -> bool | None:
+        """Return whether a scraped target exposes the metric, with series or without; None where the server does not
+        keep what targets say of their metrics."""
+        family = next((metric.removesuffix(end) for end in _OF_FAMILY if metric.endswith(end)), metric)
+        if any(self._metadata({"metric": name, "limit": "1"}) for name in {metric, family}):
+            return True
+        return False if self._metadata({"limit": "1"}) else None
+
+    def _metadata(self, params: dict[str, str]) -> dict[str, Any]:
+        try:
+            return self.http.get_as(_Envelope[dict[str, Any]], "api/v1/metadata", params).data
+        except AdapterError as error:
+            if error.status is None:
+                raise
+            return {}
 
     def alerts(self) -> tuple[ActiveAlert, ...]:
         """Return every alert that is pending or firing now."""

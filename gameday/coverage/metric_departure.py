@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from gameday.report.samples import GAP_FACTOR
+from gameday.history.sampling import GAP_FACTOR
 
 FEWEST = 3
 _WIDEST_SHARE = 0.1

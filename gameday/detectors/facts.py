@@ -72,11 +72,17 @@ def facts_of_field(name: str, value: float) -> dict[str, Fact]:
 
 def rule_for(profile: DetectorProfile, fault: FaultParameters) -> Rule | None:
     """The profile's word on this fault; None where it says nothing. Of several faults, what each part causes."""
+    return _together(rules_for(profile, fault))
+
+
+def rules_for(profile: DetectorProfile, fault: FaultParameters) -> list[Rule]:
+    """Return the profile's rule for each single fault that this one is made of, where it has one."""
     if isinstance(fault, RepeatedParameters):
-        return rule_for(profile, fault.fault)
+        return rules_for(profile, fault.fault)
     if isinstance(fault, CompoundParameters):
-        return _together([rule for part in fault.parts if (rule := rule_for(profile, part))])
-    return matching(profile, fault.type, fault_for(fault).layer, facts(fault))
+        return [rule for part in fault.parts for rule in rules_for(profile, part)]
+    rule = matching(profile, fault.type, fault_for(fault).layer, facts(fault))
+    return [rule] if rule else []
 
 
 def _together(rules: list[Rule]) -> Rule | None:

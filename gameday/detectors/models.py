@@ -81,6 +81,15 @@ class Allocatable(_Timed, ExpectedAllocatable):
     """The detector takes GPUs out of what the kubelet offers."""
 
 
+class Harm(_Model):
+    """What a fault does to the detector itself."""
+
+    what: str = Field(min_length=1, max_length=1000)
+    """Cause and effect."""
+    fix: str = Field(min_length=1, max_length=1000)
+    """What to do before a game-day with this fault."""
+
+
 class Ending(StrEnum):
     """What makes a detector take back what it set."""
 
@@ -114,6 +123,8 @@ class Rule(_Model):
     allocatable_falls: Allocatable | None = None
     ends_with: tuple[Ending, ...] = ()
     """What makes the detector take conditions, taints, labels and cordon back by itself; none: nothing does."""
+    harm: Harm | None = None
+    """Shown as a warning before a run where this detector watches."""
     note: str = Field(default="", max_length=1000)
     """What else a person should know: what the detector asks for, what it misses beside."""
     source: str = Field(min_length=1, max_length=500)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gameday.detectors.facts import facts, rule_for
+from gameday.detectors.facts import facts, rule_for, rules_for
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import PLACEHOLDER, DetectorProfile, Fact, Rule
 from gameday.documents.source import parse
 from gameday.errors import DocumentError, DocumentProblem
-from gameday.plan.load import FromDetector, LoadedPlan, load_plan
+from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, load_plan
 from gameday.plan.models import (
     ExpectedAllocatable,
     ExpectedCondition,
@@ -31,21 +31,47 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def load_complete_plan(
-    path: Path, faults: Mapping[str, type[FaultParameters]], folders: Sequence[Path] = ()
+    path: Path,
+    faults: Mapping[str, type[FaultParameters]],
+    folders: Sequence[Path] = (),
+    watching: str | None = None,
 ) -> LoadedPlan:
     """`load_plan`, completed by the profile of the detector the plan names; its path is relative to the plan's folder.
 
-    `folders` are the team's own profiles (`detector_profiles` of the cluster profile). Raises DocumentError.
+    `folders` are the team's own profiles (`detector_profiles` of the cluster profile); `watching` is the detector that
+    watches the cluster (`detector` of the cluster profile), which may warn of the fault. Raises DocumentError.
     """
-    return completed(load_plan(path, faults), path, folders)
+    return completed(load_plan(path, faults), path, folders, watching)
 
 
-def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = ()) -> LoadedPlan:
+def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
     """As `load_complete_plan`, for a plan already read from `path`."""
+    named = load_detector(_beside(loaded.plan.detector, path), folders) if loaded.plan.names_detector else None
+    loaded = _complete(loaded, path, named) if named else loaded
+    return replace(loaded, detector_warnings=tuple(_warnings(loaded.plan, named, watching, folders)))
+
+
+def _warnings(
+    plan: Plan, named: DetectorProfile | None, watching: str | None, folders: Sequence[Path]
+) -> Iterator[DetectorWarning]:
+    profiles = [named] if named else []
+    if watching and not (named and named.name == watching):
+        try:
+            profiles.append(load_detector(watching, folders))
+        except DocumentError as error:
+            what = f"whether the fault harms the detector {shown(watching)} cannot be told: {error}"
+            yield DetectorWarning(
+                watching, what, "set `detector` in the cluster profile: `gameday detectors` lists them"
+            )
+    faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
+    for profile in profiles:
+        rules = [rule for fault in faults for rule in rules_for(profile, fault)]
+        for harm in dict.fromkeys(rule.harm for rule in rules if rule.harm):
+            yield DetectorWarning(profile.name, harm.what, harm.fix)
+
+
+def _complete(loaded: LoadedPlan, path: Path, profile: DetectorProfile) -> LoadedPlan:
     plan = loaded.plan
-    if not plan.names_detector:
-        return loaded
-    profile = load_detector(_beside(plan.detector, path), folders)
     rule = rule_for(profile, plan.fault)
     found = _expectations(profile, rule, facts(plan.fault)) if rule else {}
     taken = _taken(plan, found)

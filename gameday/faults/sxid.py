@@ -31,8 +31,9 @@ class SxidParameters(FaultParameters):
     """The word in the line; None: what the guide says of the code. Detectors go by the word before the code."""
     switch: int = Field(default=0, ge=0, le=63)
     """Number of the NVSwitch, as the driver counts."""
-    pci: str = Field(default="0000:c1:00", pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}$")
-    """The NVSwitch's PCI id without function (`lspci -D -d 10de::0680`); NVSentinel drops one it does not know."""
+    pci: str = Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}$")
+    """The NVSwitch's PCI id without function, like 0000:c1:00; `lspci -D -d 10de::0680` lists a node's. NVSentinel
+    never gets past the line of a switch or link that its metadata lacks (docs/sources.md, NVSentinel)."""
     link: int | None = Field(default=0, ge=0, le=143)
     """The link that the line names; None: a line without one, which NVSentinel does not read."""
     form: Literal["kernel", "bare"] = "kernel"
@@ -66,9 +67,10 @@ class SxidFault(Fault[SxidParameters]):
     """Writes an SXid line for one NVSwitch to the node's kernel log.
 
     As of an Xid line: nothing can be taken back from the log, and what it set in
-    motion is for the detector and the recovery step. The switch need not exist;
-    a real one prints follow-up lines (`Severity …`, `Data {…}`), which no reader
-    acts on and which are left out.
+    motion is for the detector and the recovery step. The switch need not exist,
+    except where NVSentinel watches the node: it never gets past a line whose
+    switch and link are not in its metadata. A real switch prints follow-up lines
+    (`Severity …`, `Data {…}`), which no reader acts on and which are left out.
     """
 
     parameters: ClassVar[type[FaultParameters]] = SxidParameters

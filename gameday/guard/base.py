@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gameday.guard.observation import Look
+from gameday.guard.observation import Observation
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Guardrail(ABC):
     """Whether it says nothing before the targets are chosen."""
 
     @abstractmethod
-    def limit(self, look: Look) -> str:
+    def limit(self, observation: Observation) -> str:
         """The limit in force, and whose it is; empty where nobody set one."""
 
     @abstractmethod
-    def measure(self, look: Look) -> Finding:
+    def measure(self, observation: Observation) -> Finding:
         """Only called where there is a limit. Raises AdapterError."""

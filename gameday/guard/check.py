@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 from gameday.errors import AdapterError, RefusedError
 from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Look
+from gameday.guard.observation import Observation
 from gameday.guard.registry import guardrails
 from gameday.history.events import GuardChecked
-from gameday.run.run import Run
+from gameday.run.run import ReadOnlyRun, Run
+from gameday.run.targets import Targets, chosen_targets
+from gameday.values.nodes import Target
 from gameday.values.results import Step
 
 # How often the watching thread looks whether a guardrail is due; what is free is looked at this often.
@@ -30,8 +32,8 @@ class Checked:
     limit: str
     finding: Finding
 
-    def told(self) -> str:
-        """What tripped, for the refusal or the abort."""
+    def message(self) -> str:
+        """Return what tripped, for the refusal or the abort."""
         found = self.finding
         why = f" ({found.why})" if found.why and found.measured else found.why
         doubt = "not measured" if found.ok is None else ""
@@ -40,13 +42,13 @@ class Checked:
         )
 
 
-def check(rail: Guardrail, look: Look) -> Checked | None:
+def check(rail: Guardrail, observation: Observation) -> Checked | None:
     """What it found; None where nobody set a limit. Whatever goes wrong is unmeasured, never held."""
     limit = "not known"
     try:
-        if not (limit := rail.limit(look)):
+        if not (limit := rail.limit(observation)):
             return None
-        finding = rail.measure(look)
+        finding = rail.measure(observation)
     except AdapterError as error:
         finding = Finding(None, "", str(error), error.hint)
     except Exception as error:  # a bug in a guardrail must not let the run through
@@ -54,23 +56,23 @@ def check(rail: Guardrail, look: Look) -> Checked | None:
     return Checked(rail.name, limit, finding)
 
 
-def check_all(run: Run) -> list[Checked]:
-    """Every guardrail in force, looked at once; the targets must be followed."""
-    look = Look(run)
-    return [checked for rail in guardrails() if (checked := check(rail, look))]
+def check_all(run: ReadOnlyRun, targets: Targets) -> list[Checked]:
+    """Look once at every guardrail in force; the targets must be followed."""
+    observation = Observation(run, tuple(chosen.target for chosen in targets))
+    return [checked for rail in guardrails() if (checked := check(rail, observation))]
 
 
-def guard_before(run: Run) -> None:
+def guard_before(run: ReadOnlyRun, targets: Targets) -> None:
     """Note every guardrail in force. Raises RefusedError for the first that trips or cannot be measured."""
-    found = check_all(run)
+    found = check_all(run, targets)
     for checked in found:
         note(run, checked, "before")
     for checked in sorted(found, key=lambda one: one.finding.ok is None):
         if not checked.finding.ok:
-            raise RefusedError(checked.told(), checked.finding.hint)
+            raise RefusedError(checked.message(), checked.finding.hint)
 
 
-def note(run: Run, checked: Checked, phase: str, looks: int = 1) -> None:
+def note(run: ReadOnlyRun, checked: Checked, phase: str, looks: int = 1) -> None:
     finding = checked.finding
     run.note(
         GuardChecked(
@@ -99,10 +101,10 @@ class _Watched:
 
 
 @contextmanager
-def watching(run: Run) -> Iterator[None]:
-    """Look at what may change for as long as the block runs, in threads; what trips stops the run.
+def under_guardrails(run: Run) -> Iterator[None]:
+    """Look at the guardrails that may change for as long as the block runs, in threads; one that trips stops the run.
 
-    Before the first step after the baseline that is a refusal: nothing is broken yet.
+    During the baseline that is a refusal: nothing is broken yet.
     """
     stop = threading.Event()
     watched = [_Watched(rail, time.monotonic()) for rail in guardrails() if rail.every_s is not None]
@@ -130,21 +132,23 @@ def watching(run: Run) -> Iterator[None]:
 
 
 def _watch(run: Run, watched: list[_Watched], stop: threading.Event) -> None:
+    targets: tuple[Target, ...] = ()
     while not stop.wait(_TICK_S):
-        look = Look(run)
-        followed = bool(run.targets) and all(target.node in run.node_pods for target in run.targets)
+        targets = targets or chosen_targets(run.history())
+        followed = bool(targets) and all(run.nodes.follows(target.node) for target in targets)
+        observation = Observation(run, targets)
         for one in watched:
             if time.monotonic() < one.due or (one.rail.needs_targets and not followed):
                 continue
             began = time.monotonic()
             one.due = began + (one.rail.every_s or 0.0)
-            checked = check(one.rail, look)
+            checked = check(one.rail, observation)
             if stop.is_set():
                 return
             if checked:
                 one.looks, one.last = one.looks + 1, checked
                 _act(run, one, checked, began)
-        if run.abort.requested is not None:
+        if run.record.abort.requested is not None:
             return
 
 
@@ -159,7 +163,7 @@ def _act(run: Run, one: _Watched, checked: Checked, began: float) -> None:
         one.told.add(ok)
         note(run, checked, "during", one.looks)
     if ok is False or (one.blind_since is not None and now - one.blind_since > _BLIND_FOR_S):
-        if run.step is Step.BASELINE:
-            run.abort.refuse(RefusedError(checked.told(), checked.finding.hint))
+        if run.record.step is Step.BASELINE:
+            run.record.abort.stop_with(RefusedError(checked.message(), checked.finding.hint))
         else:
-            run.abort.request("guard", checked.told())
+            run.record.abort.request("guard", checked.message())

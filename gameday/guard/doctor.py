@@ -7,7 +7,7 @@ review, one a right. Every part goes on after another's failure.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,16 +19,18 @@ from gameday.cluster.prometheus import AlertingRule
 from gameday.errors import AdapterError, KubernetesError, RefusedError
 from gameday.guard.check import check_all
 from gameday.guard.preview import warnings
-from gameday.guard.read_only_run import choose
+from gameday.guard.read_only_run import choose_and_follow
 from gameday.guard.rights import needed
+from gameday.guard.rule_series import CanFire, RuleSeries
 from gameday.ledger.lease import CLUSTER_LEASE, holder_of, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
-from gameday.ledger.undo import last_word
+from gameday.ledger.undo import termination_message
 from gameday.plan.models import ExpectedAlert
 from gameday.reaper.excluded_nodes import node_only
 from gameday.run.agents import AGENT_STARTS_WITHIN, RESET_FIX, forbids_reset, mark_task
 from gameday.run.drain import pods_to_drain
-from gameday.run.run import Run
+from gameday.run.run import ReadOnlyRun
+from gameday.run.targets import Targets
 
 # A kernel log may be silent for long, but a node that wrote nothing for a day into the store has no shipper.
 _LOG_LOOK_BACK = timedelta(hours=24)
@@ -48,28 +50,44 @@ class Check:
     fix: str = ""
 
 
-def examine(run: Run, *, send_pod: bool) -> Iterator[Check]:
-    """Every check, as it is made; `run` is read-only (`gameday.guard.read_only_run`) and has no targets yet."""
-    parts: list[tuple[str, Callable[[Run], Iterator[Check]]]] = [
-        ("kubernetes", _cluster),
-        ("rights", _rights),
-        ("kubernetes", _canaries),
-        ("prometheus", _prometheus),
-        ("alertmanager", _alertmanager),
-        ("targets", _targets),
-        ("guardrails", _guardrails),
-        ("logs", _logs),
-        ("agent", _agent_by_pod if send_pod else _agent_by_reading),
-    ]
-    for area, part in parts:
-        try:
-            yield from part(run)
-        except (RefusedError, AdapterError) as error:
-            why = error.why if isinstance(error, RefusedError) else f"{error.url}: {error.cause}"
-            yield Check(area, "can be asked" if isinstance(error, AdapterError) else "found", False, why, error.hint)
+def examine(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Check]:
+    """Yield every check as it is made.
+
+    Args:
+        run: A run whose targets are not chosen yet.
+        send_pod: Send the agent to a target, which is the only change; otherwise nothing is written.
+    """
+    yield from _part("kubernetes", _cluster(run))
+    yield from _part("rights", _rights(run))
+    yield from _part("kubernetes", _canaries(run))
+    yield from _part("prometheus", _prometheus(run))
+    yield from _part("alertmanager", _alertmanager(run))
+    targets: Targets = ()
+    try:
+        targets = choose_and_follow(run)
+    except (RefusedError, AdapterError) as error:
+        yield _failed("targets", error)
+    yield from _part("targets", _targets(run, targets))
+    yield from _part("detectors", _detectors(run))
+    yield from _part("guardrails", _guardrails(run, targets))
+    yield from _part("logs", _logs(run, targets))
+    yield from _part("agent", (_agent_by_pod if send_pod else _agent_by_reading)(run, targets))
 
 
-def _cluster(run: Run) -> Iterator[Check]:
+def _part(area: str, checks: Iterator[Check]) -> Iterator[Check]:
+    """Yield the checks of one part; a server that does not answer fails the part, and the next one goes on."""
+    try:
+        yield from checks
+    except (RefusedError, AdapterError) as error:
+        yield _failed(area, error)
+
+
+def _failed(area: str, error: RefusedError | AdapterError) -> Check:
+    why = error.why if isinstance(error, RefusedError) else f"{error.url}: {error.cause}"
+    return Check(area, "can be asked" if isinstance(error, AdapterError) else "found", False, why, error.hint)
+
+
+def _cluster(run: ReadOnlyRun) -> Iterator[Check]:
     identity = run.kubernetes.identity()
     yield Check("kubernetes", "answers", True, f"{identity.server}, {identity.version}")
     for name, why in run.plan.dangers().items():
@@ -100,7 +118,7 @@ def _cluster(run: Run) -> Iterator[Check]:
         yield Check("kubernetes", f"{node} is clean", None, why, fix)
 
 
-def _lease(run: Run) -> Any | None:
+def _lease(run: ReadOnlyRun) -> Any | None:
     try:
         return read_lease(run.kubernetes, CLUSTER_LEASE)
     except AdapterError as error:
@@ -109,7 +127,7 @@ def _lease(run: Run) -> Any | None:
         raise
 
 
-def _rights(run: Run) -> Iterator[Check]:
+def _rights(run: ReadOnlyRun) -> Iterator[Check]:
     for right in needed(run.plan, run.profile.namespace):
         resource, _, subresource = right.resource.partition("/")
         why_not = run.kubernetes.why_forbidden(
@@ -119,11 +137,11 @@ def _rights(run: Run) -> Iterator[Check]:
         yield Check("rights", str(right), why_not is None, why_not or "granted", fix)
 
 
-def _canaries(run: Run) -> Iterator[Check]:
+def _canaries(run: ReadOnlyRun) -> Iterator[Check]:
     """Whether admission takes the GPU pods that a run sends through the scheduler; the first comes after the fault."""
-    manifest = gpu_canary(run.name("canary"), run_id=run.id, node="any", template=run.probe)
+    manifest = gpu_canary(run.record.object_name("canary"), run_id=run.id, node="any", template=run.gpu_pod_template)
     ok: bool | None = True
-    detail, fix = f"PriorityClass {run.probe.priority_class}, image {run.probe.image}", ""
+    detail, fix = f"PriorityClass {run.gpu_pod_template.priority_class}, image {run.gpu_pod_template.image}", ""
     try:
         run.kubernetes.create_pod(manifest, dry_run=True)
     except KubernetesError as error:
@@ -133,9 +151,10 @@ def _canaries(run: Run) -> Iterator[Check]:
     yield Check("kubernetes", "canaries are admitted", ok, detail, fix)
 
 
-def _prometheus(run: Run) -> Iterator[Check]:
+def _prometheus(run: ReadOnlyRun) -> Iterator[Check]:
     prometheus = run.servers.prometheus
     yield Check("prometheus", "answers", True, f"{run.profile.prometheus.url}, {prometheus.build_info().version}")
+    series = RuleSeries(prometheus)
     for expected in run.plan.expect.alerts:
         rule = prometheus.rule(expected.name)
         if rule is None:
@@ -146,9 +165,19 @@ def _prometheus(run: Run) -> Iterator[Check]:
             yield Check(
                 "prometheus", f"rule {expected.name}", not rule.last_error, detail, "mend the rule's expression"
             )
+            yield _can_fire(expected.name, series.look(prometheus.queries(expected.name)))
 
 
-def _alertmanager(run: Run) -> Iterator[Check]:
+def _can_fire(rule: str, found: CanFire) -> Check:
+    says = {
+        True: found.why or "every series that it needs is there",
+        None: f"cannot be told: {found.why}",
+        False: f"rule {rule} can never fire here: {found.why}",
+    }
+    return Check("prometheus", f"rule {rule} can fire", found.ok, says[found.ok], found.fix)
+
+
+def _alertmanager(run: ReadOnlyRun) -> Iterator[Check]:
     alertmanager = run.servers.alertmanager
     version = alertmanager.status().version_info.version
     yield Check("alertmanager", "answers", True, f"{run.profile.alertmanager.url}, {version}")
@@ -172,30 +201,36 @@ def _labels(expected: ExpectedAlert, rule: AlertingRule) -> dict[str, str]:
     return {**rule.labels, **expected.labels, "alertname": expected.name}
 
 
-def _targets(run: Run) -> Iterator[Check]:
-    choose(run)
-    names = ", ".join(target.node for target in run.targets)
+def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
+    if not targets:
+        return
+    names = ", ".join(target.node for target in targets)
     yield Check("targets", "opted in and fit", True, f"the next run with this seed would take {names}")
     for said in warnings(run):
         yield Check("targets", "worth knowing", True, said)
-    label, node = run.profile.prometheus_node_label, run.targets[0].node
+    label, node = run.profile.prometheus_node_label, targets[0].node
     series = f"DCGM_FI_DEV_GPU_TEMP{{{label}={json.dumps(node)}}}"
     sampled = run.servers.prometheus.query(series)
     fix = "" if sampled else "scrape dcgm-exporter, or set prometheus_node_label in the cluster profile"
     yield Check("targets", "metrics", bool(sampled) or None, f"{len(sampled)} series {series}", fix)
 
 
-def _guardrails(run: Run) -> Iterator[Check]:
-    if not run.targets:
+def _detectors(run: ReadOnlyRun) -> Iterator[Check]:
+    for warning in run.record.loaded.detector_warnings:
+        yield Check("detectors", f"{warning.detector} bears this fault", None, warning.what, warning.fix)
+
+
+def _guardrails(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
+    if not targets:
         yield Check("guardrails", "all", None, "not looked at without targets", "see to the targets first")
         return
-    for checked in check_all(run):
+    for checked in check_all(run, targets):
         found = checked.finding
         detail = "; ".join(filter(None, (found.measured, found.why, f"limit: {checked.limit}")))
         yield Check("guardrails", checked.name, found.ok, detail, "" if found.ok else found.hint)
 
 
-def _logs(run: Run) -> Iterator[Check]:
+def _logs(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
     profile, loki = run.profile, run.servers.loki
     known = loki.labels()
     yield Check("logs", "answers", True, f"{profile.loki.url}, {len(known)} labels")
@@ -206,8 +241,8 @@ def _logs(run: Run) -> Iterator[Check]:
         fix = f"for lines shipped by OTLP (Konduktor's stack), set loki_node_label_kind: structured_metadata; {fix}"
     detail = f"no line carries {', '.join(missing)}" if missing else ", ".join(sorted(wanted))
     yield Check("logs", "labels exist", not missing, detail, fix)
-    if run.targets and not missing:
-        node, now = run.targets[0].node, datetime.now(UTC)
+    if targets and not missing:
+        node, now = targets[0].node, datetime.now(UTC)
         lines = loki.iterate_node_lines(node, containing="", start=now - _LOG_LOOK_BACK, end=now)
         any_line = next(iter(lines), None) is not None
         hint = "is the dmesg shipper running on the node? --send-pod writes a line"
@@ -215,11 +250,11 @@ def _logs(run: Run) -> Iterator[Check]:
         yield Check("logs", "kernel log of a target", any_line or None, detail, "" if any_line else hint)
 
 
-def _agent_by_reading(run: Run) -> Iterator[Check]:
+def _agent_by_reading(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
     """What can be told without changing anything: the node's own list of images, the exporter's clock."""
-    if not run.targets:
+    if not targets:
         return
-    node, image = run.targets[0].node, run.profile.agent_image
+    node, image = targets[0].node, run.profile.agent_image
     images = run.kubernetes.node(node).status.images or []
     pulled = any(image in (one.names or []) for one in images)
     said = (
@@ -240,12 +275,12 @@ def _agent_by_reading(run: Run) -> Iterator[Check]:
         yield _clock(node, offsets[0].value, "node-exporter's clock against Prometheus'")
 
 
-def _agent_by_pod(run: Run) -> Iterator[Check]:
+def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
     """Send the agent to a target, to write one harmless line into its kernel log: image, admission and clock in one."""
-    if not run.targets:
+    if not targets:
         return
-    node, name = run.targets[0].node, run.name("doctor")
-    task = mark_task(run, run.targets[0], f"doctor-{run.id}")
+    node, name = targets[0].node, run.record.object_name("doctor")
+    task = mark_task(run, targets[0])
     manifest = agent_pod(
         name,
         task=task.model_dump_json(),
@@ -264,7 +299,7 @@ def _agent_by_pod(run: Run) -> Iterator[Check]:
             ended = pods.wait(
                 lambda: (seen := pods.seen(name)) is not None and seen.ended, AGENT_STARTS_WITHIN.total_seconds()
             )
-            seen_at, outcome, pod = datetime.now(UTC), last_word(pods, name), pods.seen(name)
+            seen_at, outcome, pod = datetime.now(UTC), termination_message(pods, name), pods.seen(name)
             log = run.kubernetes.pod_log(name) if outcome and task.reset_gpu is not None else ""
         finally:
             uid = run.kubernetes.delete_pod(name)

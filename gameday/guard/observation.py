@@ -1,7 +1,7 @@
-"""What guardrails see of a run: its limits, its targets as the watches last saw them, and answers that cost a request.
+"""A run as guardrails see it: limits, targets as the watches last saw them, and answers that cost a request.
 
-Each question is asked at most once a look, however many guardrails want to
-know; what the run's own watches tell is free.
+Each server is asked a question at most once per observation, however many guardrails want to know. What the run's own
+watches show costs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gameday.cluster.prometheus import ActiveAlert
 from gameday.ledger.lease import node_lease
 from gameday.plan.limits import Guardrails, TimeWindow
 from gameday.plan.models import Plan
-from gameday.run.run import Run
+from gameday.run.run import ReadOnlyRun
 from gameday.values.nodes import NodeSnapshot, Target
 
 Source = Literal["plan", "profile", "plan and profile"]
@@ -38,11 +38,18 @@ class Limit:
         return f"at most {self.value:g}{unit} ({self.source})"
 
 
-class Look:
-    """One look at a run. Its properties raise AdapterError where a server has to be asked and does not answer."""
+class Observation:
+    """One look of the guardrails at a run. A property raises AdapterError where its server does not answer."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ReadOnlyRun, targets: tuple[Target, ...]) -> None:
+        """Begin a look.
+
+        Args:
+            run: The run.
+            targets: Its targets; none before they are chosen.
+        """
         self.run = run
+        self.targets = targets
         self.now = datetime.now(UTC)
 
     @property
@@ -56,10 +63,6 @@ class Look:
     @property
     def of_profile(self) -> ClusterGuardrails:
         return self.run.profile.guardrails
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        return self.run.targets
 
     @property
     def ours(self) -> frozenset[str]:
@@ -84,8 +87,8 @@ class Look:
         """The smaller of the plan's and the profile's number of this name; None where neither is set."""
         return stricter(getattr(self.of_plan, name), getattr(self.of_profile, name))
 
-    def together(self, name: str) -> tuple[frozenset[str], str]:
-        """The plan's and the profile's list of this name as one, and how a reader is told."""
+    def union(self, name: str) -> tuple[frozenset[str], str]:
+        """Return the plan's and the profile's list of this name as one, and the same as text."""
         both = frozenset((*getattr(self.of_plan, name), *getattr(self.of_profile, name)))
         return both, ", ".join(sorted(both))
 
@@ -100,19 +103,19 @@ class Look:
 
     def before(self, node: str) -> NodeSnapshot:
         """The node as it was when it was chosen."""
-        return self.run.before[node]
+        return self.run.nodes.before(node)
 
     def node_now(self, node: str) -> NodeSnapshot | None:
-        return self.run.node_now(node)
+        return self.run.nodes.now(node)
 
     @property
     def blind(self) -> str:
         """Why the watches of the targets may show an old state; empty where they are up."""
-        return "; ".join(filter(None, (self.run.blind_about(target.node) for target in self.targets)))
+        return "; ".join(filter(None, (self.run.nodes.trouble(target.node) for target in self.targets)))
 
     def pods(self, node: str) -> list[Any]:
         """Pods on a target that have not ended and are not this run's own, as the watch last saw them."""
-        return [pod for pod in self.run.node_pods[node].objects() if self._is_anothers(pod)]
+        return [pod for pod in self.run.nodes.pods_on(node) if self._is_anothers(pod)]
 
     def _is_anothers(self, pod: Any) -> bool:
         ended = pod.status is not None and pod.status.phase in ("Succeeded", "Failed")

@@ -19,11 +19,10 @@ from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
 from gameday.plan.models import FaultParameters, RemediationAction
 from gameday.run.agents import AGENT_STARTS_WITHIN, SentTask, agent_manifest, injector_deadline, mark_task, qa_task
-from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task, free_gpus
+from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task
 from gameday.run.drain import pods_to_drain
-from gameday.run.run import Run
-from gameday.run.targets import healthy_places
-from gameday.values.nodes import Target
+from gameday.run.run import ReadOnlyRun
+from gameday.run.targets import ChosenTarget, Targets, pool_labels
 from gameday.values.results import Step
 
 Json = dict[str, Any]
@@ -42,17 +41,17 @@ class Act:
     """What would be sent; None where it depends on what the run meets."""
 
 
-def acts(run: Run) -> list[Act]:
-    """Everything, in the order of the steps; the targets must be chosen. What is created is deleted again."""
-    found = list(_locks(run))
-    for number, target in enumerate(run.targets):
-        found += _of_target(run, target, number)
+def acts(run: ReadOnlyRun, targets: Targets) -> list[Act]:
+    """Return everything that the run would do, in the order of the steps. What is created is deleted again."""
+    found = list(_locks(run, targets))
+    for target in targets:
+        found += _of_target(run, target)
     return sorted(found, key=lambda act: list(Step).index(act.step))
 
 
-def _locks(run: Run) -> Iterator[Act]:
+def _locks(run: ReadOnlyRun, targets: Targets) -> Iterator[Act]:
     leases = [CLUSTER_LEASE] if run.member is None else []
-    for name in (*leases, *(node_lease(target.node) for target in run.targets)):
+    for name in (*leases, *(node_lease(target.node) for target in targets)):
         manifest = _object("coordination.k8s.io/v1", "Lease", run, name, {"spec": {"holderIdentity": run.id}})
         yield Act(Step.BASELINE, "create", f"lease/{name}", "one game-day at a time", manifest=manifest)
     name = ledger_name(run.id)
@@ -60,48 +59,47 @@ def _locks(run: Run) -> Iterator[Act]:
     yield Act(Step.BASELINE, "create", f"configmap/{name}", why, manifest=_object("v1", "ConfigMap", run, name, {}))
 
 
-def _object(version: str, kind: str, run: Run, name: str, content: Json) -> Json:
+def _object(version: str, kind: str, run: ReadOnlyRun, name: str, content: Json) -> Json:
     metadata = {"name": name, "namespace": run.profile.namespace}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
 
 
-def _of_target(run: Run, target: Target, number: int) -> Iterator[Act]:
-    plan, node = run.plan, target.node
-    marker = mark_task(run, target, run.marker(number))
-    yield _agent(run, Step.BASELINE, "mark", number, marker, AGENT_STARTS_WITHIN, "a harmless line in the kernel log")
-    yield from _canary(run, Step.BASELINE, "before", node, number)
-    yield _injector(run, Step.INJECT, "inject", target, number, plan.fault)
-    yield from _canary(run, Step.VERIFY_TAINT, "during", node, number)
+def _of_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
+    plan, node, template = run.plan, target.node, run.gpu_pod_template
+    why = "a harmless line in the kernel log"
+    yield _agent(run, Step.BASELINE, "mark", target, mark_task(run, target), AGENT_STARTS_WITHIN, why)
+    yield from _canary(run, Step.BASELINE, "before", target)
+    yield _injector(run, Step.INJECT, "inject", target, plan.fault)
+    yield from _canary(run, Step.VERIFY_TAINT, "during", target)
     asks = plan.expect.topology_manager_rejects
-    if asks and free_gpus(run, node) >= asks.gpus:
-        name, why = run.name("misaligned", number), "a pod that no NUMA node can serve alone: to be rejected"
-        manifest = misaligned_pod(name, run_id=run.id, node=node, template=run.probe, gpus=asks.gpus, cpus=asks.cpus)
+    if asks and run.nodes.free_gpus(node) >= asks.gpus:
+        name, why = _name(run, "misaligned", target), "a pod that no NUMA node can serve alone: to be rejected"
+        manifest = misaligned_pod(name, run_id=run.id, node=node, template=template, gpus=asks.gpus, cpus=asks.cpus)
         yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
     if plan.expect.quarantine:
-        name, why = run.name("canary", number), "a GPU pod that the quarantine must keep off this node"
-        manifest = gpu_canary(name, run_id=run.id, node=node, template=run.probe)
+        name, why = _name(run, "canary", target), "a GPU pod that the quarantine must keep off this node"
+        manifest = gpu_canary(name, run_id=run.id, node=node, template=template)
         yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
-        name, why = run.name("resubmit", number), "a GPU job that must run on a healthy node"
-        manifest = gpu_job(name, run_id=run.id, selector=healthy_places(run), template=run.probe)
+        name, why = _name(run, "resubmit", target), "a GPU job that must run on a healthy node"
+        manifest = gpu_job(name, run_id=run.id, selector=pool_labels(run), template=template)
         yield Act(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
     if plan.recover.remediation is not RemediationAction.NONE:
-        yield from _repair(run, target, number)
-    qa = qa_task(run, node, number)
-    yield _agent(run, Step.QA_NODE, "qa", number, qa, plan.qa.within, "prove the node good")
-    yield from _canary(run, Step.QA_NODE, "after", node, number)
-    yield from _return(run, target, number)
+        yield from _repair(run, target)
+    yield _agent(run, Step.QA_NODE, "qa", target, qa_task(run, target), plan.qa.within, "prove the node good")
+    yield from _canary(run, Step.QA_NODE, "after", target)
+    yield from _return(run, target)
 
 
-def _canary(run: Run, step: Step, phase: CanaryPhase, node: str, number: int) -> Iterator[Act]:
-    """Where GPUs are needed and none is free, none is sent."""
+def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget) -> Iterator[Act]:
+    """Yield the canary's pod; where it needs GPUs and none is free, none is sent."""
     expected = run.plan.expect.canary
-    gpus = 0 if expected is None or expected.measure.pings else free_gpus(run, node)
+    gpus = 0 if expected is None or expected.measure.pings else run.nodes.free_gpus(target.node)
     if expected and (expected.measure.pings or gpus > 0):
-        task = canary_task(run, expected, node, phase, gpus)
-        yield _agent(run, step, f"canary-{phase}", number, task, MEASURED_WITHIN, f"measure {expected.measure} {phase}")
+        task, why = canary_task(run, expected, target.node, phase, gpus), f"measure {expected.measure} {phase}"
+        yield _agent(run, step, f"canary-{phase}", target, task, MEASURED_WITHIN, why)
 
 
-def _repair(run: Run, target: Target, number: int) -> Iterator[Act]:
+def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
     recover, node = run.plan.recover, target.node
     cordoned = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"unschedulable": True}}
     yield Act(Step.RECOVER, "patch", f"node/{node}", "cordon it", node, cordoned)
@@ -111,23 +109,23 @@ def _repair(run: Run, target: Target, number: int) -> Iterator[Act]:
         why = "its node is to be repaired; its PodDisruptionBudgets are asked"
         yield Act(Step.RECOVER, "evict", f"pod/{pod.namespace}/{pod.name}", why, node, eviction)
     if recover.fault_during:
-        yield _injector(run, Step.RECOVER, "disturb", target, number, recover.fault_during)
+        yield _injector(run, Step.RECOVER, "disturb", target, recover.fault_during)
     task = RemediateTask(run_id=run.id, node=node, gpu=target.gpu, action=recover.remediation)
     within = recover.within + AGENT_STARTS_WITHIN
-    yield _agent(run, Step.RECOVER, "remediate", number, task, within, f"repair: {recover.remediation}")
+    yield _agent(run, Step.RECOVER, "remediate", target, task, within, f"repair: {recover.remediation}")
 
 
-def _return(run: Run, target: Target, number: int) -> Iterator[Act]:
+def _return(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
     cordoned = run.plan.expect.cordoned or run.plan.recover.remediation is not RemediationAction.NONE
     what = f"taints {', '.join(run.quarantine_keys)}" + (" and the cordon" if cordoned else "")
     why = f"take off {what} if they came meanwhile"
     yield Act(Step.QA_NODE, "patch", f"node/{target.node}", why, target.node)
-    name, why = run.name("return", number), "a GPU pod that must run there again"
-    manifest = gpu_canary(name, run_id=run.id, node=target.node, template=run.probe)
+    name, why = _name(run, "return", target), "a GPU pod that must run there again"
+    manifest = gpu_canary(name, run_id=run.id, node=target.node, template=run.gpu_pod_template)
     yield Act(Step.QA_NODE, "create", f"pod/{name}", why, target.node, manifest)
 
 
-def _injector(run: Run, step: Step, purpose: str, target: Target, number: int, fault: FaultParameters) -> Act:
+def _injector(run: ReadOnlyRun, step: Step, purpose: str, target: ChosenTarget, fault: FaultParameters) -> Act:
     task = InjectTask(
         run_id=run.id,
         node=target.node,
@@ -135,37 +133,41 @@ def _injector(run: Run, step: Step, purpose: str, target: Target, number: int, f
         fault=fault.model_dump(mode="json"),
         hold_s=fault.hold.total_seconds(),
     )
-    return _agent(run, step, purpose, number, task, injector_deadline(fault), f"put in fault {fault.type}")
+    return _agent(run, step, purpose, target, task, injector_deadline(fault), f"put in fault {fault.type}")
 
 
 def _agent(
-    run: Run,
+    run: ReadOnlyRun,
     step: Step,
     purpose: str,
-    number: int,
+    target: ChosenTarget,
     task: SentTask,
     deadline: timedelta,
     why: str,
 ) -> Act:
-    name = run.name(purpose, number)
+    name = _name(run, purpose, target)
     return Act(step, "create", f"pod/{name}", why, task.node, agent_manifest(run, name, task, deadline))
 
 
-def warnings(run: Run) -> list[str]:
-    """What the faults do beyond themselves, and why they are dangerous where they are."""
+def _name(run: ReadOnlyRun, purpose: str, target: ChosenTarget) -> str:
+    return run.record.object_name(purpose, target.index)
+
+
+def warnings(run: ReadOnlyRun) -> list[str]:
+    """Return what the faults do beyond themselves, and why they are dangerous where they are."""
     plan = run.plan
     faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
     said = [warning for fault in faults for warning in fault_for(fault).warnings(fault)]
     return [*said, *(f"{name} is dangerous: {why}" for name, why in plan.dangers().items())]
 
 
-def summary(run: Run) -> str:
-    """Markdown for the person who is asked to approve: what is broken, where, for how long, and how it is undone."""
+def summary(run: ReadOnlyRun, targets: Targets) -> str:
+    """Return Markdown for the person who is asked to approve: what is broken, where, for how long, and the undo."""
     plan = run.plan
     parameters = plan.fault.model_dump(mode="json", exclude={"type", "hold"}, exclude_defaults=True)
     shown = ", ".join(f"{plain(key)} {plain(value)}" for key, value in parameters.items())
-    targets = ", ".join(
-        plain(target.node) + (f" GPU {target.gpu}" if target.gpu is not None else "") for target in run.targets
+    broken = ", ".join(
+        plain(target.node) + (f" GPU {target.gpu}" if target.gpu is not None else "") for target in targets
     )
     lines = [
         f"**{plain(plan.title)}** on cluster {plain(run.profile.name)}",
@@ -173,11 +175,15 @@ def summary(run: Run) -> str:
         plain(plan.hypothesis),
         "",
         f"* fault: `{plan.fault.type}`" + (f" ({shown})" if shown else ""),
-        f"* targets: {targets}",
+        f"* targets: {broken}",
         f"* stays in for {format_duration(plan.fault.hold)} at most, then it comes out by itself",
-        f"* GPU pods there now: {sum(len(run.gpu_pods_on(target.node)) for target in run.targets)}",
+        f"* GPU pods there now: {sum(len(run.nodes.gpu_pods_on(target.node)) for target in targets)}",
         f"* repair: {plan.recover.remediation}",
         *(f"* {plain(warning)}" for warning in warnings(run)),
+        *(
+            f"* warning: detector {plain(f'{warning.detector}: {warning.what} {warning.fix}')}"
+            for warning in run.record.loaded.detector_warnings
+        ),
     ]
     return "\n".join(lines)
 

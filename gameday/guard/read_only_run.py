@@ -1,43 +1,46 @@
-"""A run that never begins: chosen targets and the same looks at the cluster, nothing written to it."""
+"""A run that never begins: it looks at the cluster as a run would, and writes nothing to it."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from gameday.cluster.profile import ClusterProfile
-from gameday.history.journal import Journal
 from gameday.ledger.ledger import stored_ledgers
 from gameday.plan.load import LoadedPlan
-from gameday.run.connections import Servers
-from gameday.run.run import Run
-from gameday.run.targets import choose_targets
+from gameday.run.node_watch import NodeWatch
+from gameday.run.record import RunRecord
+from gameday.run.run import ReadOnlyRun
+from gameday.run.servers import Servers
+from gameday.run.targets import Targets, choose_targets
 
 
 @contextmanager
-def surveying(run_id: str, loaded: LoadedPlan, profile: ClusterProfile) -> Iterator[Run]:
-    """A run that holds no lease and no ledger, so that it can do nothing; its history is thrown away.
+def read_only_run(run_id: str, loaded: LoadedPlan, profile: ClusterProfile) -> Iterator[ReadOnlyRun]:
+    """Open a run without lease and ledger, whose history is thrown away.
 
-    Raises AdapterError where no cluster can be spoken to.
+    Raises:
+        AdapterError: No cluster can be spoken to.
     """
-    with tempfile.TemporaryDirectory(prefix="gameday-survey-") as folder:
-        journal = Journal(Path(folder) / "history.jsonl")
-        run = Run(run_id, Path(folder), loaded, profile, journal)
+    with tempfile.TemporaryDirectory(prefix="gameday-read-only-") as folder, closing(Servers(profile)) as servers:
+        record = RunRecord(run_id, Path(folder), loaded)
+        nodes = NodeWatch(servers.kubernetes, run_id, record.note)
         try:
-            run.opened.servers = Servers(profile)
-            yield run
+            yield ReadOnlyRun(record, profile, servers, nodes)
         finally:
-            run.stop_following()
-            if run.opened.servers:
-                run.opened.servers.close()
-            journal.close()
+            nodes.stop()
+            record.journal.close()
 
 
-def choose(run: Run) -> None:
-    """Choose the targets as the run would, and follow them. Raises RefusedError and AdapterError."""
-    run.dirty_nodes = stored_ledgers(run.kubernetes).dirty_nodes
-    chosen = choose_targets(run)
-    run.targets = chosen.targets
-    run.follow_targets(chosen.snapshots)
+def choose_and_follow(run: ReadOnlyRun) -> Targets:
+    """Choose the targets as the run would, and follow them.
+
+    Raises:
+        RefusedError: Too few nodes are fit.
+        AdapterError: The cluster does not answer.
+    """
+    targets = choose_targets(run, stored_ledgers(run.kubernetes).dirty_nodes)
+    run.nodes.follow_targets(target.before for target in targets)
+    return targets

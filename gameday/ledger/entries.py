@@ -59,15 +59,15 @@ class RestoreNode(_Model):
     def unwanted(self, taint: Taint) -> bool:
         return taint.key in self.keys
 
-    def came(self, node: NodeSnapshot) -> bool:
-        """Whether all that the plan expects of the detector is there; where it expects nothing, whether anything is."""
+    def has_come_to(self, node: NodeSnapshot) -> bool:
+        """Return True where the node has all that the plan expects of the detector; or anything, if it expects none."""
         keys = {taint.key for taint in node.taints}
         if self.awaited or self.unschedulable is False:
             return keys >= set(self.awaited) and (self.unschedulable is None or node.unschedulable)
         return not keys.isdisjoint(self.keys)
 
-    def fits(self, node: NodeSnapshot) -> bool:
-        """Whether the node is as this would have it."""
+    def is_met_by(self, node: NodeSnapshot) -> bool:
+        """Return True where the node is as this undo would leave it."""
         return self.unschedulable in (None, node.unschedulable) and not any(map(self.unwanted, node.taints))
 
 

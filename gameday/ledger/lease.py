@@ -72,7 +72,7 @@ class Leases:
         self._lost = lost
         self._duration = duration
         self._pause = pause
-        self._renewed = seconds_awake_or_not()
+        self._renewed = boottime_s()
         self._held: dict[str, Any] = {}
         self._season = ""
         self._observed: tuple[Any, ...] = ()
@@ -106,7 +106,7 @@ class Leases:
         Raises SeasonGoneError where the season does not hold it.
         """
         self._season = season
-        if why := self._season_gone(seconds_awake_or_not()):
+        if why := self._season_gone(boottime_s()):
             raise SeasonGoneError(why)
         self.keep_renewing()
 
@@ -121,7 +121,7 @@ class Leases:
         that."""
         if self._gone:
             raise LeaseLostError(self._gone)
-        late = seconds_awake_or_not() - self._renewed
+        late = boottime_s() - self._renewed
         if late >= self._duration.total_seconds():
             raise LeaseLostError(f"the cluster lease was not renewed for {late:.0f} s: another run may hold it")
 
@@ -156,7 +156,7 @@ class Leases:
     def _spec(self, name: str, duration: timedelta) -> dict[str, Any]:
         """Made right before it is written: observing the holder before may have taken a lease's whole duration."""
         if name == CLUSTER_LEASE:
-            self._renewed = seconds_awake_or_not()
+            self._renewed = boottime_s()
         now = _micro(datetime.now(UTC))
         return {
             "holderIdentity": self._holder,
@@ -180,7 +180,7 @@ class Leases:
         # Whoever looks at a season's renewals must look more often than they come.
         regular = pause = duration_s / _RENEWALS / (2 if self._season else 1)
         while not self._stop.wait(pause):
-            asked = seconds_awake_or_not()
+            asked = boottime_s()
             try:
                 why = self._season_gone(asked) if self._season else self._renew_once()
                 if not self._season:
@@ -188,7 +188,7 @@ class Leases:
                 pause = regular
             except KubernetesError as error:
                 pause = duration_s / _RENEWALS_AFTER_FAILURE
-                late = seconds_awake_or_not() - self._renewed >= duration_s
+                late = boottime_s() - self._renewed >= duration_s
                 act = "look at" if self._season else "renew"
                 why = f"could not {act} the cluster lease for {duration_s:g} s: {error.cause}" if late else ""
             if why:
@@ -279,8 +279,8 @@ def _record(lease: Any) -> tuple[Any, ...]:
     return (lease.metadata.uid, lease.spec.holder_identity, lease.spec.acquire_time, lease.spec.renew_time)
 
 
-def seconds_awake_or_not() -> float:
-    """A monotonic clock that runs on while a laptop sleeps, where the system has one (Linux); Python's own stands."""
+def boottime_s() -> float:
+    """Return seconds of a monotonic clock that goes on while the machine sleeps, where the system has one (Linux)."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

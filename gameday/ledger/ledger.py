@@ -10,7 +10,7 @@ from typing import Any
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError
-from gameday.ledger.entries import Entry, Header, TakeOutFault, Undo
+from gameday.ledger.entries import Entry, Header, RestoreNode, TakeOutFault, Undo
 from gameday.values.results import Cleanliness
 
 LEDGER_LABEL = "gameday.dev/ledger"
@@ -82,28 +82,28 @@ class Ledger:
         self._created = False
 
     def intend(
-        self, *, id: str, act: str, node: str | None, undo: Undo, expires: datetime, with_next: bool = False
+        self, *, id: str, act: str, node: str | None, undo: Undo, expires: datetime, defer_write: bool = False
     ) -> Entry:
         """Write what is about to be done and how to undo it. Only when this returns may it be done.
 
-        `with_next` leaves the writing to the next intent, for what only that one sets off. What was written ahead
+        `defer_write` leaves the writing to the next intent, for what only that one sets off. What was written ahead
         with another and is still open is not written again.
         """
-        ahead = self.intended(id, undo)
+        ahead = self.find_open(id, undo)
         if ahead is not None and id not in self._unwritten:
             return ahead
         entry = ahead or Entry(id=id, seq=len(self._entries), act=act, node=node, undo=undo, expires=expires)
         self._keep(entry)
-        if not with_next:
+        if not defer_write:
             self.flush()
         return entry
 
-    def intended(self, id: str, undo: Undo) -> Entry | None:
+    def find_open(self, id: str, undo: Undo) -> Entry | None:
         """The open entry of this name with this undo."""
         entry = self._entries.get(id)
         return entry if entry is not None and entry.settled is None and entry.undo == undo else None
 
-    def learn(self, entry: Entry, undo: Undo) -> None:
+    def update_undo(self, entry: Entry, undo: Undo) -> None:
         """Write down at once what the undo of an act that is done has to know. Raises KubernetesError."""
         self._keep(entry.model_copy(update={"undo": undo}))
         self.flush()
@@ -167,6 +167,20 @@ class Ledger:
         if Cleanliness.DIRTY in found:
             return Cleanliness.DIRTY
         return Cleanliness.CLEAN if set(found) <= {Cleanliness.CLEAN} else Cleanliness.UNKNOWN
+
+    def has_restored(self, node: str) -> bool:
+        """Return True once an entry that gives the node back was settled as clean."""
+        return any(
+            isinstance(entry.undo, RestoreNode) and entry.node == node and entry.settled is Cleanliness.CLEAN
+            for entry in self._entries.values()
+        )
+
+    def cordons(self, node: str) -> bool:
+        """Return True where an entry, open or settled, lifts a cordon of the node."""
+        return any(
+            isinstance(entry.undo, RestoreNode) and entry.node == node and entry.undo.unschedulable is False
+            for entry in self._entries.values()
+        )
 
     def injectors_on(self, node: str) -> list[str]:
         """The pods of the faults that were meant for a node."""

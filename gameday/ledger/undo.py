@@ -88,7 +88,7 @@ def _delete_job(kubernetes: Kubernetes, name: str, pods: PodFollower) -> Undone:
     return _verified(gone, f"job {name} and its pods deleted", f"pods of job {name} end for over {_GONE_WITHIN_S:g} s")
 
 
-def last_word(pods: PodFollower, name: str) -> Outcome | None:
+def termination_message(pods: PodFollower, name: str) -> Outcome | None:
     """What the agent in the pod said when it ended; None where it said nothing that can be read."""
     seen = pods.seen(name)
     return Outcome.parse(seen.termination) if seen and seen.termination else None
@@ -100,7 +100,7 @@ def went_in(pods: PodFollower, injector: str) -> datetime | None:
     One that was ended while it started tells it in its last word; of one that left none nothing is known but that its
     fault is not in after now.
     """
-    word = last_word(pods, injector)
+    word = termination_message(pods, injector)
     if word and word.written_at:
         return word.written_at
     return datetime.now(UTC) if (word.evidence if word else pods.seen(injector)) else None
@@ -123,23 +123,23 @@ def _take_out(
 ) -> Undone:
     before = pods.seen(fault.pod)
     by_deadline = before is not None and before.reason == "DeadlineExceeded"
-    word = last_word(pods, fault.pod)
+    word = termination_message(pods, fault.pod)
     was_killed = word is None and before is not None and before.ended
     state = (_undo_state_in_log(kubernetes, fault.pod) if was_killed else {}) | fault.undo_state
     if ledger and state != fault.undo_state:
         # The log goes with its pod: what it said has to stand where the next attempt finds it.
-        ledger.learn(entry, fault.model_copy(update={"undo_state": state}))
+        ledger.update_undo(entry, fault.model_copy(update={"undo_state": state}))
     uid = kubernetes.delete_pod(fault.pod)
     if not pods.wait_gone(fault.pod, uid, _GONE_WITHIN_S):
         return Undone(Cleanliness.UNKNOWN, (f"injector pod {fault.pod} is still undoing after {_GONE_WITHIN_S:g} s",))
-    outcome = last_word(pods, fault.pod)
+    outcome = termination_message(pods, fault.pod)
     if outcome is not None and outcome.cleanliness is Cleanliness.CLEAN:
         return Undone(Cleanliness.CLEAN, outcome.evidence, by_deadline)
     why = f"injector said {outcome.cleanliness}: {outcome.error}" if outcome else "injector left no last word"
     if outcome and ledger and outcome.undo_state.items() - state.items():
         # A ledger that cannot be written does not hold up the second agent, who is told all the same.
         with suppress(KubernetesError):
-            ledger.learn(entry, fault.model_copy(update={"undo_state": state | outcome.undo_state}))
+            ledger.update_undo(entry, fault.model_copy(update={"undo_state": state | outcome.undo_state}))
     state |= outcome.undo_state if outcome else {}
     within_s = _SECOND_AGENT_AFTER_SIGNAL_S if after_signal else _SECOND_AGENT_WITHIN_S
     return _second_agent(kubernetes, entry, fault, run_id, pods, state, why, within_s)
@@ -197,7 +197,7 @@ def _second_agent(
 
     pods.wait(ended, within_s)
     pods.wait_gone(name, kubernetes.delete_pod(name), _GONE_WITHIN_S)
-    outcome = last_word(pods, name) if ended() else None
+    outcome = termination_message(pods, name) if ended() else None
     if outcome is None:
         return Undone(Cleanliness.UNKNOWN, (why, "a second agent gave no answer"))
     return Undone(outcome.cleanliness, (why, *outcome.evidence))
@@ -215,7 +215,7 @@ def _restore(kubernetes: Kubernetes, node: str, restore: RestoreNode, known: Any
         f"removed: {_names(taint for taint in before.taints if restore.unwanted(taint))}",
         f"read after: taints {_names(after.taints)}, unschedulable {after.unschedulable}",
     )
-    return Undone(Cleanliness.CLEAN if restore.fits(after) else Cleanliness.DIRTY, lines)
+    return Undone(Cleanliness.CLEAN if restore.is_met_by(after) else Cleanliness.DIRTY, lines)
 
 
 def _keep_out(kubernetes: Kubernetes, node: str, restore: RestoreNode, fault: Cleanliness) -> Undone:
@@ -225,7 +225,7 @@ def _keep_out(kubernetes: Kubernetes, node: str, restore: RestoreNode, fault: Cl
         return _no_longer_there(node)
     now = snapshot(found)
     read = f"read: taints {_names(now.taints)}, unschedulable {now.unschedulable}"
-    if restore.fits(now):
+    if restore.is_met_by(now):
         return Undone(Cleanliness.CLEAN, ("nothing to remove", read))
     return Undone(fault, ("kept out of service: the fault is not provably out", read))
 

@@ -1,45 +1,58 @@
-"""Alerts as they pass: noted once per label set and state, with whose node they speak of."""
+"""Note alerts in the history: once per label set and state, with the node that they name."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TypeGuard
 
 from gameday.cluster.alertmanager import Matcher
 from gameday.cluster.prometheus import ActiveAlert, Series
 from gameday.history.events import AlertSeen, FaultInjected
+from gameday.history.journal import History
 from gameday.plan.models import ExpectedAlert
-from gameday.run.run import Run
+from gameday.run.run import ReadOnlyRun, Run
 from gameday.values.results import Hop
 
 # An alert that fired before this was there at baseline, where its exact time does not matter.
 _LOOK_BACK = timedelta(minutes=15)
 
 
-def node_of(run: Run, labels: Mapping[str, str]) -> str | None:
-    """The node an alert's or series' labels name, by the profile's mapping."""
+def node_of(run: ReadOnlyRun, labels: Mapping[str, str]) -> str | None:
+    """Return the node that an alert's or series' labels name, by the profile's mapping; None where they name none."""
     profile = run.profile
     return labels.get(profile.alert_node_label) or labels.get(profile.prometheus_node_label)
 
 
-def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen]:
-    """What Prometheus calls firing now, and pending for a target; new states and ended alerts go into the history.
+def active_alerts(history: History) -> dict[str, AlertSeen]:
+    """Return by label set the alerts that were active when Prometheus was last asked."""
+    last = {seen.label_set: seen for seen in history.of(AlertSeen)}
+    return {labels: seen for labels, seen in last.items() if seen.state != "resolved"}
 
-    On a large fleet somebody's alert is always about to fire and then does not: that is no news of this run, nor is
-    what a season's other runs set off.
-    Raises AdapterError when Prometheus cannot be asked.
+
+def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = False) -> list[AlertSeen]:
+    """Note new states and ended alerts, and return what is firing now, and pending for a target.
+
+    On a large fleet somebody's alert is always about to fire and then does not: such a pending alert is not noted, nor
+    is what a season's other runs set off.
+
+    Args:
+        run: The run.
+        nodes: Its targets.
+        at_baseline: Nothing is injected yet, so that the alerts are not blamed on the run.
+
+    Raises:
+        AdapterError: Prometheus cannot be asked.
     """
-    targets = {target.node for target in run.targets}
-    wanted = wanted_of(run)
+    wanted, known_by_labels = wanted_of(run, nodes), active_alerts(run.history())
     active: dict[str, AlertSeen] = {}
     for alert in run.servers.prometheus.alerts():
         key = json.dumps(alert.labels, sort_keys=True)
-        known = run.alerts.get(key)
+        known = known_by_labels.get(key)
         node = node_of(run, alert.labels)
         expected = (alert.name, node) in wanted
-        if (alert.state == "pending" and node not in targets and not expected) or siblings_alert(run, alert.name, node):
+        if (alert.state == "pending" and node not in nodes and not expected) or siblings_alert(run, alert.name, node):
             continue
         active[key] = AlertSeen(
             alert=alert.name,
@@ -58,19 +71,27 @@ def note_active_alerts(run: Run, *, at_baseline: bool = False) -> list[AlertSeen
         )
         if known is None or known.state != alert.state:
             run.note(active[key])
-    for key, known in run.alerts.items():
+    for key, ended in known_by_labels.items():
         if key not in active:
-            run.note(known.model_copy(update={"state": "resolved", "at": datetime.now(UTC)}))
-    run.alerts = active
+            run.note(ended.model_copy(update={"state": "resolved", "at": datetime.now(UTC)}))
     return list(active.values())
 
 
-def note_missed_alerts(run: Run, series: list[Series]) -> None:
-    """Note what Prometheus stored as firing and no look saw so: it came and went in between. Raises AdapterError."""
-    history = run.journal.history()
+def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -> None:
+    """Note alerts that Prometheus stored as firing and that came and went between two looks.
+
+    Args:
+        run: The run.
+        nodes: Its targets.
+        series: Stored samples of ALERTS.
+
+    Raises:
+        AdapterError: Prometheus cannot be asked.
+    """
+    history = run.history()
     known = {seen.label_set for seen in history.of(AlertSeen) if seen.state == "firing"}
     injected = min((f.written_at for f in history.of(FaultInjected)), default=datetime.now(UTC))
-    wanted, missed = wanted_of(run), []
+    wanted, missed = wanted_of(run, nodes), []
     for one in series:
         labels = {key: value for key, value in one.labels.items() if key != "alertstate"}
         if one.labels.get("alertstate") != "firing" or not one.points or json.dumps(labels, sort_keys=True) in known:
@@ -96,20 +117,18 @@ def note_missed_alerts(run: Run, series: list[Series]) -> None:
             run.note(seen.model_copy(update={"state": "resolved", "at": last}))
 
 
-def wanted_of(run: Run) -> set[tuple[str, str | None]]:
-    """Name and node of every alert that the plan expects; node None for one of the cluster."""
-    return {
-        (expected.name, expected.about(target.node)) for expected in run.plan.expect.alerts for target in run.targets
-    }
+def wanted_of(run: Run, nodes: Collection[str]) -> set[tuple[str, str | None]]:
+    """Return name and node of every alert that the plan expects; the node is None for an alert of the cluster."""
+    return {(expected.name, expected.about(node)) for expected in run.plan.expect.alerts for node in nodes}
 
 
 def is_background(run: Run, alert: str, node: str | None) -> bool:
-    """Whether the profile says of an alert without a node that it comes and goes, whatever a game-day does."""
+    """Return True for an alert without a node that by the profile comes and goes, whatever a game-day does."""
     return node is None and alert in run.profile.background_alerts
 
 
 def siblings_alert(run: Run, alert: str, node: str | None) -> bool:
-    """Whether another run of the same season may have set the alert off."""
+    """Return True where another run of the same season may have set the alert off."""
     return run.member is not None and run.member.theirs(alert, node)
 
 
@@ -118,7 +137,7 @@ def _fires(known: AlertSeen | None) -> TypeGuard[AlertSeen]:
 
 
 def _fired_at(run: Run, alert: ActiveAlert) -> datetime:
-    """When Prometheus first stored the alert as firing, which is when its rule said so; not when we looked."""
+    """Return when Prometheus first stored the alert as firing; not when we looked."""
     now = datetime.now(UTC)
     selector = f'ALERTS{{alertname={json.dumps(alert.name)},alertstate="firing"}}'
     for series in run.servers.prometheus.stored_samples(selector, _LOOK_BACK, now):
@@ -129,9 +148,12 @@ def _fired_at(run: Run, alert: ActiveAlert) -> datetime:
 
 
 def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
-    """Whether Alertmanager holds the alert that this target was to set off.
+    """Return True where Alertmanager holds the alert that this target was to set off.
 
     The first that nothing mutes is a hop of the chain; one that is silenced or inhibited reaches nobody.
+
+    Raises:
+        AdapterError: Alertmanager cannot be asked.
     """
     held = run.servers.alertmanager.alerts([Matcher(name="alertname", value=expected.name)])
     ours = [one for one in held if node_of(run, one.labels) == expected.about(node)]
@@ -141,15 +163,16 @@ def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
         run.hop(Hop.NOTIFIED, node, one.updated_at, f"Alertmanager, receivers {', '.join(one.receivers) or 'none'}")
     for one in ours:
         known = _known_by(run, one.labels)
-        told = {"receivers": one.receivers, "silenced": one.silenced, "inhibited": one.inhibited}
-        if known is not None and known.model_copy(update=told) != known:
-            run.alerts[known.label_set] = known.model_copy(update=told)
-            run.note(run.alerts[known.label_set])
+        routing = {"receivers": one.receivers, "silenced": one.silenced, "inhibited": one.inhibited}
+        if known is not None and known.model_copy(update=routing) != known:
+            run.note(known.model_copy(update=routing))
     return bool(ours)
 
 
 def _known_by(run: Run, labels: Mapping[str, str]) -> AlertSeen | None:
-    """The alert that Alertmanager calls by these labels: Prometheus adds its external_labels only when it sends one, as
-    the operator's `prometheus`, and /api/v1/alerts is without them."""
-    known = [seen for seen in run.alerts.values() if seen.labels.items() <= labels.items()]
+    """Return the noted alert that Alertmanager holds under these labels.
+
+    Prometheus adds its external_labels, such as the operator's `prometheus`, only when it sends an alert.
+    """
+    known = [seen for seen in active_alerts(run.history()).values() if seen.labels.items() <= labels.items()]
     return max(known, key=lambda seen: len(seen.labels), default=None)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from gameday.cluster.prometheus import AlertingRule, Series
 from gameday.errors import AdapterError
 from gameday.observe.alerts import node_of
+from gameday.observe.injected_fault import InjectedFault
 from gameday.run.run import Run
 from gameday.values.results import Hop
 
@@ -17,9 +18,12 @@ _MOST_POINTS = 5000
 _LONGEST_WINDOW = timedelta(minutes=15)
 
 
-def note_rule_hops(run: Run, node: str) -> None:
-    """When an expected rule's expression first held, when it was pending, when it fired. Never raises for a server."""
-    start = run.injected()[node].written_at
+def note_rule_hops(run: Run, fault: InjectedFault) -> None:
+    """Record when each expected rule's expression first held, when it was pending, and when it fired.
+
+    A server that does not answer is a problem in the history, not an error.
+    """
+    start, node = fault.written_at, fault.node
     end = min(datetime.now(UTC), start + _LONGEST_WINDOW)
     for expected in run.plan.expect.alerts:
         try:
@@ -31,7 +35,7 @@ def note_rule_hops(run: Run, node: str) -> None:
 
 
 def _note_one(run: Run, rule: AlertingRule, about: str | None, node: str, start: datetime, end: datetime) -> None:
-    """`about`: the node that the rule's series name."""
+    """Record one rule's hops; `about` is the node that the rule's series name, None for the cluster's."""
     prometheus = run.servers.prometheus
     resolution = max(_RESOLUTION, (end - start) / _MOST_POINTS)
     held = _first(run, prometheus.query_range(rule.query, start, end, resolution), about)

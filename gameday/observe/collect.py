@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -15,32 +16,35 @@ from gameday.observe.dcgm import METRICS, gpus_of
 from gameday.observe.metrics import metrics_frame
 from gameday.observe.stored import Stored, stored
 from gameday.run.run import Run
+from gameday.run.targets import chosen_targets
 
 _LONGEST_LOG = 1000
 
 
 def collect(run: Run) -> Frames:
-    """Metrics, alerts, log lines and pods of the targets from the baseline's start until now.
+    """Return metrics, alerts, log lines and pods of the targets from the baseline's start until now.
 
     A server that does not answer costs its own frame, not the others.
     """
-    frames = Frames(pods=conform("pods", run.pod_states.rows()))
-    if not run.targets:
+    frames = Frames(pods=conform("pods", run.nodes.pod_states.rows()))
+    nodes = tuple(target.node for target in chosen_targets(run.history()))
+    if not nodes:
         return frames
-    start, end = run.started - run.plan.baseline.window, datetime.now(UTC)
+    start, end = run.record.started - run.plan.baseline.window, datetime.now(UTC)
     read = partial(FrameRead, start=start, end=end, step_s=None)
-    watch = f"watch of {_targets_pods(run)} and of this run's own"
-    run.note(read(frame="pods", server="Kubernetes", query=watch, start=run.started, rows=len(frames.pods)))
+    pods = " or ".join(f"spec.nodeName={node}" for node in nodes)
+    watch = f"watch of pods with {pods} and of this run's own"
+    run.note(read(frame="pods", server="Kubernetes", query=watch, start=run.record.started, rows=len(frames.pods)))
     for name, fill in (("metrics", _metrics), ("alerts", _alerts)):
         try:
-            found, rows = fill(run, start, end)
+            found, rows = fill(run, nodes, start, end)
         except AdapterError as error:
             run.problem(f"frame {name} is missing: {error}")
             continue
         setattr(frames, name, rows)
         run.note(read(frame=name, server="Prometheus", query=found.query, step_s=found.step_s, rows=len(rows)))
     try:
-        frames.logs = _logs(run, start, end)
+        frames.logs = _logs(run, nodes, start, end)
         query = f"{run.profile.loki_selector} of each target"
         run.note(read(frame="logs", server="Loki", query=query, rows=len(frames.logs)))
     except AdapterError as error:
@@ -48,23 +52,19 @@ def collect(run: Run) -> Frames:
     return frames
 
 
-def _targets_pods(run: Run) -> str:
-    return "pods with " + " or ".join(f"spec.nodeName={target.node}" for target in run.targets)
-
-
-def _metrics(run: Run, start: datetime, end: datetime) -> tuple[Stored, pd.DataFrame]:
+def _metrics(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> tuple[Stored, pd.DataFrame]:
     label = run.profile.prometheus_node_label
-    nodes = "|".join(target.node.replace(".", r"\\.") for target in run.targets)
-    found = stored(run.servers.prometheus, METRICS, f'{label}=~"{nodes}"', start, end)
-    for target in run.targets:
-        if gpus := gpus_of(one.labels for one in found.series if one.labels.get(label) == target.node):
-            run.note(GpusIdentified(node=target.node, gpus=gpus))
+    pattern = "|".join(node.replace(".", r"\\.") for node in nodes)
+    found = stored(run.servers.prometheus, METRICS, f'{label}=~"{pattern}"', start, end)
+    for node in nodes:
+        if gpus := gpus_of(one.labels for one in found.series if one.labels.get(label) == node):
+            run.note(GpusIdentified(node=node, gpus=gpus))
     return found, metrics_frame(found.series, node_label=label)
 
 
-def _alerts(run: Run, start: datetime, end: datetime) -> tuple[Stored, pd.DataFrame]:
+def _alerts(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> tuple[Stored, pd.DataFrame]:
     found = stored(run.servers.prometheus, ("ALERTS",), "", start, end)
-    note_missed_alerts(run, found.series)
+    note_missed_alerts(run, nodes, found.series)
     rows: list[dict[str, object]] = [
         {
             "time": pd.Timestamp(at),
@@ -79,11 +79,9 @@ def _alerts(run: Run, start: datetime, end: datetime) -> tuple[Stored, pd.DataFr
     return found, conform("alerts", rows)
 
 
-def _logs(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
+def _logs(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
-    for target in run.targets:
-        lines = run.servers.loki.node_lines(target.node, containing="", start=start, end=end)
-        rows += [
-            {"time": pd.Timestamp(line.at), "node": target.node, "line": line.text} for line in lines[-_LONGEST_LOG:]
-        ]
+    for node in nodes:
+        lines = run.servers.loki.node_lines(node, containing="", start=start, end=end)
+        rows += [{"time": pd.Timestamp(line.at), "node": node, "line": line.text} for line in lines[-_LONGEST_LOG:]]
     return conform("logs", rows)

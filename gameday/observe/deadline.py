@@ -1,4 +1,4 @@
-"""Wait for what the plan bounds and judge it by its own time, as the verdict does: both then say the same."""
+"""Wait for a bounded expectation and judge it by its own time, as the verdict does: both then agree."""
 
 from __future__ import annotations
 
@@ -10,48 +10,67 @@ from gameday.checks.facts import bounded
 from gameday.checks.verdict import Status
 from gameday.documents.fields import format_duration
 from gameday.history.journal import History
+from gameday.observe.injected_fault import InjectedFault
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 
-# What came within its bound is seen later: Prometheus stamps an alert with the begin of its group's evaluation, an
-# Event bears its writer's time, and a watch is behind both. Our own choice of patience, spent on what is missing only.
+# A signal that came within its bound is seen later: Prometheus stamps an alert with the begin of its group's
+# evaluation, an Event bears its writer's time, and a watch is behind both. Our own choice of patience, spent only on
+# signals that are missing.
 _SEEN_LATER = timedelta(seconds=2)
 
 
-def await_in_time(
+def await_within(
     run: Run,
     result: StepResult,
     what: str,
-    within: timedelta,
-    node: str,
+    bound: timedelta,
+    fault: InjectedFault,
     sightings: Callable[[History], Sequence[Sighting]],
 ) -> bool:
-    """Whether it came, in time or not; what did not come in time breaks the step."""
+    """Wait for an expectation and judge it; a late or missing one breaks the step.
 
-    def came() -> datetime | None:
-        return next((one.at for one in sightings(run.journal.history())), None)
+    Args:
+        run: The run.
+        result: Receives the finding.
+        what: What is expected, in words.
+        bound: How long after the fault it may come.
+        fault: The fault that is to cause it.
+        sightings: Finds it in a history.
 
-    at = first_seen(run, what, within, node, came)
-    judge(run, result, what, within, node, at)
+    Returns:
+        True where it came, in time or not.
+    """
+
+    def sighted_at() -> datetime | None:
+        return next((sighting.at for sighting in sightings(run.history())), None)
+
+    at = first_seen(run, what, bound, fault, sighted_at)
+    judge(result, what, bound, fault, at)
     return at is not None
 
 
 def first_seen(
-    run: Run, what: str, within: timedelta, node: str, came: Callable[[], datetime | None], every_s: float = 0.1
+    run: Run,
+    what: str,
+    bound: timedelta,
+    fault: InjectedFault,
+    sighted_at: Callable[[], datetime | None],
+    every_s: float = 0.1,
 ) -> datetime | None:
-    """When it came, by its own time, which may be after the bound; None where it was not seen a moment later either."""
-    if at := run.wait(what, run.left_of(within, node), came, every_s):
+    """Return when it came by its own time, which may be after the bound; None where it was not seen shortly after."""
+    if at := run.wait(what, fault.time_left(bound), sighted_at, every_s):
         return at
-    return run.wait(f"a last look, for {what}", run.left_of(within + _SEEN_LATER, node), came, every_s)
+    return run.wait(f"a last look, for {what}", fault.time_left(bound + _SEEN_LATER), sighted_at, every_s)
 
 
-def judge(run: Run, result: StepResult, what: str, within: timedelta, node: str, at: datetime | None) -> None:
-    """Break the step over what did not come, or came too late."""
+def judge(result: StepResult, what: str, bound: timedelta, fault: InjectedFault, at: datetime | None) -> None:
+    """Break the step where the expectation did not come (`at` is None), or came too late."""
     if at is None:
-        result.broken(f"{what} was not seen within {format_duration(within)}")
+        result.mark_broken(f"{what} was not seen within {format_duration(bound)}")
         return
-    status, _, why = bounded(run.injected()[node].written_at, at, within)
+    status, _, why = bounded(fault.written_at, at, bound)
     if status is Status.BROKEN:
-        result.broken(f"{what}: {why}")
+        result.mark_broken(f"{what}: {why}")
     elif status is Status.UNKNOWN:
-        result.unknown(f"{what}: {why}")
+        result.mark_unknown(f"{what}: {why}")

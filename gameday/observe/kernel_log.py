@@ -1,13 +1,14 @@
-"""A target's kernel-log lines as the log store tells them, and when the injected one became readable there."""
+"""A target's kernel-log lines in the log store, and when the injected one became readable there."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from gameday.cluster.loki import LogFollower, LogLine
 from gameday.errors import AdapterError
-from gameday.run.run import Run
+from gameday.run.run import ReadOnlyRun, Run
 from gameday.values.results import Hop
 
 # The shipper stamps a line when it reads it; a node's clock may be this far from ours.
@@ -15,13 +16,13 @@ _CLOCK_MARGIN = timedelta(seconds=5)
 _KEPT = 1000
 
 
-def lines_with(run: Run, node: str, text: str, since: datetime) -> list[LogLine]:
-    """The node's lines that contain `text`, oldest first; raises AdapterError."""
+def lines_with(run: ReadOnlyRun, node: str, text: str, since: datetime) -> list[LogLine]:
+    """Return the node's lines that contain `text`, oldest first. Raises AdapterError."""
     return run.servers.loki.node_lines(node, containing=text, start=since, end=datetime.now(UTC) + _CLOCK_MARGIN)
 
 
 class KernelLogTail:
-    """Tails one node's kernel log from before the fault, so that the injected line is dated when it arrives."""
+    """A tail of one node's kernel log that begins before the fault, so that the injected line is dated on arrival."""
 
     def __init__(self, run: Run, node: str) -> None:
         since = datetime.now(UTC) - _CLOCK_MARGIN
@@ -32,16 +33,16 @@ class KernelLogTail:
         self._thread = threading.Thread(target=self._follow, name="kernel-log", daemon=True)
         self._thread.start()
 
-    def note(self) -> None:
-        """Note the hop into the log store, if a line that the injector wrote has arrived; once."""
-        fault = self._run.injected().get(self._node)
-        for at, text in list(self._arrived) if fault else ():
+    def note_arrival(self, evidence: Collection[str]) -> None:
+        """Record the hop into the log store once a line of the injector's `evidence` has arrived."""
+        for at, text in list(self._arrived):
             line = text.partition("] ")[2] or text
-            if fault and any(line in proof for proof in fault.evidence):
+            if any(line in proof for proof in evidence):
                 self._run.hop(Hop.IN_LOG_STORE, self._node, at, "arrived by tail of the log store")
                 return
 
     def stop(self) -> None:
+        """End the tail."""
         self._follower.stop()
         self._thread.join(timeout=5)
 

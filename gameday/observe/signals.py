@@ -12,21 +12,23 @@ from gameday.checks.deadlines import Sighting
 from gameday.documents.fields import format_duration
 from gameday.history.events import SignalUnwatched
 from gameday.history.journal import History
-from gameday.observe.deadline import await_in_time
+from gameday.observe.deadline import await_within
+from gameday.observe.injected_fault import InjectedFault
 from gameday.plan.models import ExpectedCondition
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
+from gameday.run.targets import ChosenTarget
 from gameday.values.nodes import NodeSnapshot
 
 
 class Sightings(Protocol):
-    """What finds in a history where something was seen of a node."""
+    """Finds in a history when something was seen of a node."""
 
     def __call__(self, history: History, node: str) -> Sequence[Sighting]: ...
 
 
-def already_there(run: Run, seen: NodeSnapshot) -> list[str]:
-    """What the plan expects of the fault and the node shows before it: it could not tell the two apart."""
+def signals_before_fault(run: Run, seen: NodeSnapshot) -> list[str]:
+    """Return the signals that the plan expects of the fault and that the node shows before it."""
     expect = run.plan.expect
     found = [
         f"condition {one.type} is already {one.status}"
@@ -40,33 +42,34 @@ def already_there(run: Run, seen: NodeSnapshot) -> list[str]:
     ]
 
 
-def await_cordon(run: Run, result: StepResult, node: str) -> bool:
-    """Whether the node was cordoned, or need not be; too late breaks the step."""
+def await_cordon(run: Run, result: StepResult, fault: InjectedFault) -> bool:
+    """Wait for the expected cordon; True where it came or none is expected. A late one breaks the step."""
     expected = run.plan.expect.cordoned
     if expected is None:
         return True
 
-    cordons = partial(cordon.sightings, node=node)
-    return await_in_time(run, result, f"the cordon of {node}", expected.within, node, cordons)
+    cordons = partial(cordon.sightings, node=fault.node)
+    return await_within(run, result, f"the cordon of {fault.node}", expected.within, fault, cordons)
 
 
-def await_signals(run: Run, result: StepResult, node: str) -> None:
-    """Each expected condition, label, Event and fall of the GPU count, within its bound."""
-    unwatched = {one.signal: one.why for one in run.journal.history().of(SignalUnwatched) if one.node == node}
+def await_signals(run: Run, result: StepResult, fault: InjectedFault) -> None:
+    """Wait for each expected condition, label, Event and fall of the GPU count, within its bound."""
+    node = fault.node
+    unwatched = {one.signal: one.why for one in run.history().of(SignalUnwatched) if one.node == node}
     for what, within, sightings, signal in _awaited(run):
         if signal in unwatched:
-            result.unknown(f"{what} of {node}: {unwatched[signal]}")
+            result.mark_unknown(f"{what} of {node}: {unwatched[signal]}")
         else:
-            await_in_time(run, result, f"{what} of {node}", within, node, partial(sightings, node=node))
+            await_within(run, result, f"{what} of {node}", within, fault, partial(sightings, node=node))
 
 
 def signal_bounds(run: Run) -> list[timedelta]:
-    """How long `await_signals` may wait for each."""
+    """Return how long `await_signals` may wait for each signal."""
     return [within for _, within, _, _ in _awaited(run)]
 
 
 def _awaited(run: Run) -> Iterator[tuple[str, timedelta, Sightings, str]]:
-    """What to wait for: in words, its bound, what finds it in a history, and which watch shows it."""
+    """Yield for each signal its words, its bound, its finder in a history, and the watch that shows it."""
     expect = run.plan.expect
     for condition in expect.conditions:
         what = f"condition {condition.type}={condition.status}"
@@ -79,16 +82,16 @@ def _awaited(run: Run) -> Iterator[tuple[str, timedelta, Sightings, str]]:
         yield "a lower GPU count", expect.allocatable_falls.within, allocatable.fallen, "nodes"
 
 
-def await_cleared(run: Run, result: StepResult, node: str) -> None:
-    """Conditions that came and the GPU count, back to what they were; begins when the remediation has ended."""
-    expect, history = run.plan.expect, run.journal.history()
+def await_cleared(run: Run, result: StepResult, target: ChosenTarget) -> None:
+    """Wait after the remediation until conditions that came are gone, and the GPU count is back."""
+    expect, history, node = run.plan.expect, run.history(), target.node
     for one in expect.conditions:
         if one.clears_within and conditions.sightings(one, history, node):
             what = f"condition {one.type} of {node} to clear"
             _await_end(run, result, what, one.clears_within, node, partial(_is_clear, one))
     falls = expect.allocatable_falls
     if falls and falls.returns_within and allocatable.fallen(history, node):
-        had = run.before[node].allocatable_gpus
+        had = target.before.allocatable_gpus
         what = f"the GPUs of {node} to be offered again"
         _await_end(run, result, what, falls.returns_within, node, lambda now: now.allocatable_gpus == had)
 
@@ -97,11 +100,11 @@ def _await_end(
     run: Run, result: StepResult, what: str, within: timedelta, node: str, over: Callable[[NodeSnapshot], bool]
 ) -> None:
     def ended() -> bool | None:
-        now = run.node_now(node)
+        now = run.nodes.now(node)
         return (now is not None and over(now)) or None
 
     if not run.wait(what, within, ended):
-        result.broken(f"waited {format_duration(within)} for {what}, in vain")
+        result.mark_broken(f"waited {format_duration(within)} for {what}, in vain")
 
 
 def _is_clear(expected: ExpectedCondition, now: NodeSnapshot) -> bool:

@@ -33,6 +33,17 @@ class FromDetector:
 
 
 @dataclass(frozen=True, slots=True)
+class DetectorWarning:
+    """Harm that the plan's fault does to a detector, for the person who is about to run it."""
+
+    detector: str
+    what: str
+    """Cause and effect."""
+    fix: str
+    """What to do before the run."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedPlan:
     plan: Plan
     source: bytes
@@ -41,6 +52,8 @@ class LoadedPlan:
     """Of `source`, in hexadecimal."""
     from_detector: FromDetector | None = None
     """None where the plan names no detector."""
+    detector_warnings: tuple[DetectorWarning, ...] = ()
+    """Of the detector that the plan names, and of the one that watches the cluster where that is known."""
 
 
 def load_plan(path: Path, faults: Mapping[str, type[FaultParameters]]) -> LoadedPlan:

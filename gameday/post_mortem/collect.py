@@ -43,7 +43,7 @@ from gameday.post_mortem.alerts import alerts_elsewhere, node_alerts, silences_o
 from gameday.post_mortem.incident import INCIDENT_FILE, Elsewhere, Incident, SilenceSeen, Source, SourceState
 from gameday.post_mortem.kernel_log import NodeLog, lines_elsewhere, node_log
 from gameday.post_mortem.node import merged_taints, node_events, node_now, taint_history
-from gameday.run.connections import Servers
+from gameday.run.servers import Servers
 from gameday.values.nodes import Target
 from gameday.values.results import Hop
 

@@ -218,7 +218,7 @@ def _alerts(seen: Sequence[AlertSeen]) -> tuple[AlertRow, ...]:
 
 def _alert(life: Sequence[AlertSeen]) -> AlertRow:
     first = life[0]
-    own = ("alertname", "severity", "node", "Hostname")
+    own = ("alertname", "severity", "node", "Hostname", "hostname")
 
     def when(state: str) -> datetime | None:
         return min((event.at for event in life if event.state == state and not event.at_baseline), default=None)

@@ -14,7 +14,7 @@ from gameday.reaper.reap import ReapResult
 from gameday.values.results import Cleanliness
 
 
-def nodes_to_leave_alone(kubernetes: Kubernetes, result: ReapResult) -> dict[str, str]:
+def excluded_nodes(kubernetes: Kubernetes, result: ReapResult) -> dict[str, str]:
     """By node: why nothing may begin there. One that is gone or NotReady can prove nothing, and one may still be
     quarantined for a fault that is out: neither takes another along.
 

@@ -14,7 +14,7 @@ from gameday.run.run import Run
 from gameday.values.results import Cleanliness
 
 
-def settle_what_was_reaped(run: Run) -> None:
+def reconcile_with_reaper(run: Run) -> None:
     """Where the lease is lost and the ledger gone: note as clean what the reaper undid, and leave open what is there.
 
     A ledger goes only when every entry was read back as undone, so that its absence is the proof. A pod of ours that
@@ -26,14 +26,16 @@ def settle_what_was_reaped(run: Run) -> None:
     except LeaseLostError as error:
         lost = str(error)
     try:
-        if not run.ledger.is_gone():
+        if not run.ledger.stored.is_gone():
             return
         left = _pods(run)
     except AdapterError as error:
         run.problem(f"{lost}; whether the run was reaped meanwhile could not be asked: {error}")
         return
     run.problem(f"{lost}; the reaper took the run for dead meanwhile: everything was undone by the reaper")
-    proof = f"the ledger {run.ledger.name} is gone: the reaper deletes one when all of it was read back as undone"
+    proof = (
+        f"the ledger {run.ledger.stored.name} is gone: the reaper deletes one when all of it was read back as undone"
+    )
     for entry in run.ledger.open_entries():
         if _pod_of(entry) not in left:
             run.note(
@@ -45,7 +47,7 @@ def settle_what_was_reaped(run: Run) -> None:
                     evidence=(proof, "none of our pods of it is there"),
                 )
             )
-            run.ledger.settle(entry, Cleanliness.CLEAN, "reaper", (proof,))
+            run.ledger.stored.settle(entry, Cleanliness.CLEAN, "reaper", (proof,))
 
 
 def _pods(run: Run) -> set[str]:

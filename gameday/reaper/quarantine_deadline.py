@@ -32,4 +32,4 @@ def quarantine_until(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods:
         node = kubernetes.node_or_none(entry.node)
     except KubernetesError:
         return until
-    return None if node is None or restore.came(snapshot(node)) else until
+    return None if node is None or restore.has_come_to(snapshot(node)) else until

@@ -243,7 +243,7 @@ def _undo(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollowe
     try:
         if until and done.cleanliness is Cleanliness.CLEAN:
             entry, done = _kept_open(entry, done, until)
-            ledger.learn(entry, entry.undo)
+            ledger.update_undo(entry, entry.undo)
         ledger.settle(entry, done.cleanliness, "reaper", done.evidence)
         ledger.flush()
     except KubernetesError as error:

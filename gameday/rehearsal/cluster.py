@@ -76,15 +76,15 @@ class RehearsalCluster:
         *,
         control_plane: ControlPlane = ControlPlane.EMBEDDED,
         prefect: bool = True,
-        stand_in: DetectorProfile | None = None,
+        fake_detector: DetectorProfile | None = None,
     ) -> None:
-        """`stand_in`: the profile of a foreign detector, which a stand-in plays beside `detector`."""
+        """`fake_detector`: the profile of a foreign detector, which a stand-in plays beside `detector`."""
         self.folder = folder.resolve()
         self.size = size
         self.detector = detector
         self.control_plane = control_plane
         self._with_prefect = prefect
-        self._stand_in = stand_in
+        self._fake_detector = fake_detector
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
@@ -159,7 +159,7 @@ class RehearsalCluster:
             health = seeder.service_account_kubeconfig("gameday-node-health", self.folder / "node-health.kubeconfig")
             if self.detector is not Detector.OFF:
                 self._start_health(ports["health"], health)
-            stand_in = self._start_stand_in(seeder, ports["nodes"])
+            fake_detector = self._start_fake_detector(seeder, ports["nodes"])
             nodes.await_ready_line(_REGISTERED_WITHIN_S)
             if controllers:
                 controllers.await_ready_line(_PYTHON_STARTS_WITHIN_S)
@@ -168,8 +168,8 @@ class RehearsalCluster:
             seeder.training(self.size.nodes - self.size.spare, self.size.gpus)
         if self.detector is not Detector.OFF:
             self.child("node-health").await_ready_line(_PYTHON_STARTS_WITHIN_S)
-        if stand_in:
-            stand_in.await_ready_line(_PYTHON_STARTS_WITHIN_S)
+        if fake_detector:
+            fake_detector.await_ready_line(_PYTHON_STARTS_WITHIN_S)
         self._await_programs()
         self._write_profile(runner)
         self._write_state()
@@ -188,7 +188,8 @@ class RehearsalCluster:
         if self.control_plane is ControlPlane.LAB:
             find_programs()  # for its message, which the process' own death would bury
             return self._python("lab", "--data-dir", str(self._credentials))
-        return self._python("apiserver", "--port", str(port), "--data-dir", str(self._credentials))
+        arguments = ("--port", str(port), "--data-dir", str(self._credentials))
+        return self._python("apiserver", *arguments, module="kubesim.apiserver")
 
     def _start_nodes(self, port: int) -> Child:
         return self._python(
@@ -218,6 +219,7 @@ class RehearsalCluster:
             str(self._credentials / "scheduler.kubeconfig"),
             "--kubeconfig-controllers",
             str(self._credentials / "controllers.kubeconfig"),
+            module="kubesim.controllers",
         )
 
     def _start_health(self, port: int, kubeconfig: Path) -> Child:
@@ -234,16 +236,16 @@ class RehearsalCluster:
             module="gameday.health",
         )
 
-    def _start_stand_in(self, seeder: Seeder, nodes_port: int) -> Child | None:
+    def _start_fake_detector(self, seeder: Seeder, nodes_port: int) -> Child | None:
         """None also for a detector whose part the virtual nodes play themselves, as the device plugin's."""
-        if self._stand_in is None or not {"kernel log", "DCGM"} & set(self._stand_in.reads):
+        if self._fake_detector is None or not {"kernel log", "DCGM"} & set(self._fake_detector.reads):
             return None
-        kubeconfig = seeder.stand_in_kubeconfig(self.folder / "stand-in.kubeconfig")
-        profile = self.folder / f"{self._stand_in.name}.yaml"
+        kubeconfig = seeder.fake_detector_kubeconfig(self.folder / "stand-in.kubeconfig")
+        profile = self.folder / f"{self._fake_detector.name}.yaml"
         with profile.open("w", encoding="utf-8") as file:
-            YAML(typ="safe", pure=True).dump(self._stand_in.model_dump(mode="json", exclude_unset=True), file)
+            YAML(typ="safe", pure=True).dump(self._fake_detector.model_dump(mode="json", exclude_unset=True), file)
         return self._python(
-            "stand_in",
+            "fake_detector",
             "--profile",
             str(profile),
             "--kubeconfig",
@@ -306,7 +308,7 @@ class RehearsalCluster:
 
     def _quarantine_keys(self) -> list[str]:
         own: tuple[str, ...] = ClusterProfile.model_fields["quarantine_taint_keys"].default
-        rules = self._stand_in.rules if self._stand_in else ()
+        rules = self._fake_detector.rules if self._fake_detector else ()
         return list(dict.fromkeys((*own, *(taint.key for rule in rules for taint in rule.taints))))
 
     def _write_state(self) -> None:
@@ -317,7 +319,7 @@ class RehearsalCluster:
             "urls": self.urls,
             "nodes": self.size.nodes,
             "gpus": self.size.gpus,
-            "detector": f"{self._stand_in.name} (stand-in)" if self._stand_in else self.detector,
+            "detector": f"{self._fake_detector.name} (stand-in)" if self._fake_detector else self.detector,
             "control_plane": self.control_plane,
         }
         (self.folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")

@@ -18,7 +18,7 @@ from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 RBAC = shipped("deploy") / "rbac"
 """The manifests of a real cluster, in force here too."""
 
-STAND_IN_RBAC = Path(__file__).parent / "stand_in" / "rbac.yaml"
+FAKE_DETECTOR_RBAC = Path(__file__).parent / "fake_detector" / "rbac.yaml"
 _NAMESPACE = "gameday"
 _TRAINING = "training"
 _TOKEN_SECONDS = 24 * 3600
@@ -64,9 +64,9 @@ class Seeder:
             self._apply(manifest)
         self._create("/api/v1/namespaces", {"metadata": {"name": _TRAINING}})
 
-    def stand_in_kubeconfig(self, path: Path) -> Path:
+    def fake_detector_kubeconfig(self, path: Path) -> Path:
         """Create a detector stand-in's account and rights, and write its kubeconfig; raises SeedError."""
-        self._apply(STAND_IN_RBAC)
+        self._apply(FAKE_DETECTOR_RBAC)
         return self.service_account_kubeconfig("detector-stand-in", path)
 
     def _apply(self, manifest: Path) -> None:

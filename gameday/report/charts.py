@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gameday.report.samples import GAP_FACTOR
+from gameday.history.sampling import GAP_FACTOR
 
 WIDTH, HEIGHT = 400, 118
 """Of the plot, in the drawing's own pixels."""

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field
 
+from gameday.history.sampling import FEWEST_BASELINE_SCRAPES, GAP_FACTOR
 from gameday.report.formatting import visible
 from gameday.report.run_folder import Run
 
@@ -21,14 +22,8 @@ MAD_TO_SIGMA = 1.4826
 SIGMA_FLOOR = 0.02
 """A baseline's spread counts as at least this share of its median: else one degree above a constant would look like
 the end of the world."""
-FEWEST_BEFORE = 8
-"""Scrapes before the fault that tell what is usual. Of eight values of one normal distribution the robust sigma is
-still such that an untouched GPU shows a robust z beyond 4 in 1 to 3 of 100 draws; of five in 4 to 9, of three in 11 to
-18 (20,000 draws each, one to five samples during)."""
 LONGEST_GPU = 40
 """Characters of a `gpu` label: a MIG instance's UUID."""
-GAP_FACTOR = 3.0
-"""Samples further apart than this many times the usual interval have a gap between them."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +136,10 @@ def parts(rows: pd.DataFrame, window: tuple[float, float] | None) -> tuple[pd.Se
 
 
 def scrapes_before(rows: pd.DataFrame, window: tuple[float, float] | None) -> int:
-    """Instants with a sample before the fault; of several GPUs scraped together it is one. Fewer than FEWEST_BEFORE
-    do not tell what is usual."""
+    """Return the number of instants with a sample before the fault; GPUs scraped together share one.
+
+    Fewer than FEWEST_BASELINE_SCRAPES do not show what is usual.
+    """
     times = rows["t"]
     return int((times[times < window[0]] if window else times).nunique())
 
@@ -150,7 +147,7 @@ def scrapes_before(rows: pd.DataFrame, window: tuple[float, float] | None) -> in
 def statistics(metric: str, unit: str, gpu: str, rows: pd.DataFrame, window: tuple[float, float] | None) -> Statistics:
     """Of one GPU's rows of one metric, in order of t."""
     before, during, after = parts(rows, window)
-    usual, told = spread(before, 0.05, 0.95), scrapes_before(rows, window) >= FEWEST_BEFORE
+    usual, told = spread(before, 0.05, 0.95), scrapes_before(rows, window) >= FEWEST_BASELINE_SCRAPES
     steps = rows["t"].diff()
     interval = float(steps[steps > 0].median()) if (steps > 0).any() else None
     wide = steps[steps > GAP_FACTOR * interval] if interval else steps.iloc[:0]

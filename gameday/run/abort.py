@@ -1,4 +1,4 @@
-"""The ways a run stops early, and the flag that makes waits notice."""
+"""The ways a run may stop before its last step."""
 
 from __future__ import annotations
 
@@ -9,75 +9,79 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Literal
 
-from gameday.errors import AbortedError, RefusedError, StopRunError
+from gameday.errors import AbortedError, StopRunError
 
-# SIGHUP: the terminal is gone, or the connection that carried it.
+# SIGHUP: the terminal, or the connection that carried it, is gone.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Signals are the process's, and only its main thread hears of them: these are the open runs of the other threads.
-_ELSEWHERE: set[Abort] = set()
+# Only a process' main thread can handle signals; these belong to open runs in its other threads.
+_IN_OTHER_THREADS: set[Abort] = set()
 
 
 class Abort:
-    """Set once, by a signal, a guard or a lost lease; read by every wait. `hurried`: asked by signal a second time."""
+    """A request to stop, made once by a signal, a guardrail or a lost lease, and read by every wait."""
 
     def __init__(self) -> None:
         self._requested = threading.Event()
         self._error: StopRunError | None = None
-        self.hurried = False
+        self._second_signal = False
 
     def request(self, by: Literal["operator", "guard"], why: str) -> None:
-        """Ask the run to stop; the first request's reason is kept."""
-        if self._error is None:
-            self._error = AbortedError(by, why)
-        self._requested.set()
+        """Ask the run to abort; the first request's reason is kept."""
+        self.stop_with(AbortedError(by, why))
 
-    def refuse(self, error: RefusedError) -> None:
-        """End the run with this refusal as soon as its first step begins."""
+    def stop_with(self, error: StopRunError) -> None:
+        """Ask the run to end with `error`; an earlier request's error is kept."""
         self._error = self._error or error
         self._requested.set()
 
     @property
     def requested(self) -> StopRunError | None:
-        """What `check` would raise."""
+        """The error that `check` would raise; None while nobody asked."""
         return self._error
-
-    def pass_on(self) -> None:
-        """Ask the runs of the other threads for the same; those that were asked before keep their own reason."""
-        if self._error is not None:
-            for other in list(_ELSEWHERE):
-                other._take_over(self._error, hurried=self.hurried)
-
-    def _take_over(self, error: StopRunError, *, hurried: bool) -> None:
-        self._error, self.hurried = self._error or error, hurried
-        self._requested.set()
 
     @property
     def by_operator(self) -> bool:
+        """True where a signal asked."""
         return isinstance(self._error, AbortedError) and self._error.by == "operator"
 
+    @property
+    def second_signal(self) -> bool:
+        """True where a second signal asked: the undo then waits for nothing that can be left to the reaper."""
+        return self._second_signal
+
+    def forward(self) -> None:
+        """Ask the runs in the other threads of this process to stop as well; each keeps its own earlier reason."""
+        if self._error is not None:
+            for other in list(_IN_OTHER_THREADS):
+                other._receive(self._error, second_signal=self._second_signal)
+
+    def _receive(self, error: StopRunError, *, second_signal: bool) -> None:
+        self._second_signal = second_signal
+        self.stop_with(error)
+
     def check(self) -> None:
-        """Raise AbortedError if somebody asked, and the refusal where there is one."""
+        """Raise the error of whoever asked the run to stop, if anybody did."""
         if self._error is not None:
             raise self._error
 
     def sleep(self, seconds: float) -> None:
-        """Wait at most this long; raises AbortedError as soon as somebody asks."""
+        """Wait at most this long; raise as `check` does as soon as somebody asks."""
         self._requested.wait(seconds)
         self.check()
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """SIGINT, SIGTERM and SIGHUP ask for an abort; a second one hurries the undo along, and never interrupts it.
+        """Let SIGINT, SIGTERM and SIGHUP ask for an abort while the block runs.
 
-        A SIGHUP that was ignored before, as by nohup, stays so.
-        Only the main thread can install handlers; whoever opened a run in another thread asks it (`pass_on`).
+        A second signal hurries the undo along and never interrupts it. A SIGHUP that was ignored before, as by nohup,
+        stays ignored. In any thread but the main one no handler can be installed: `forward` reaches such a run.
         """
         if threading.current_thread() is not threading.main_thread():
-            _ELSEWHERE.add(self)
+            _IN_OTHER_THREADS.add(self)
             try:
                 yield
             finally:
-                _ELSEWHERE.discard(self)
+                _IN_OTHER_THREADS.discard(self)
             return
         before = {which: signal.getsignal(which) for which in _SIGNALS}
         if before[signal.SIGHUP] is signal.SIG_IGN:
@@ -91,7 +95,7 @@ class Abort:
                 signal.signal(which, handler)
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        self.hurried = self._error is not None
+        self._second_signal = self._error is not None
         self._error = self._error or AbortedError("operator", f"{signal.Signals(number).name} received")
         # A handler may find its own thread inside the event's lock, which cannot be taken twice: another thread waits
         # for it, and this one goes on.

@@ -1,4 +1,4 @@
-"""Send the agent to a node and wait for its word."""
+"""Send the agent to a node and wait for its result."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from gameday.cluster.pods import PodSeen
 from gameday.errors import StepFailedError
 from gameday.faults.gpu import PERSISTENCE_DAEMON
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo
-from gameday.ledger.undo import last_word
+from gameday.ledger.undo import termination_message
 from gameday.plan.models import FaultParameters, RemediationAction
-from gameday.run.run import Run
-from gameday.run.targets import physical_gpus
-from gameday.values.nodes import Target
+from gameday.run.run import ReadOnlyRun, Run
+from gameday.run.targets import ChosenTarget, physical_gpus
 
-# From the pod's creation to its first word, on a node that may have to pull the image.
+# From the pod's creation to its first message, on a node that may have to pull the image.
 AGENT_STARTS_WITHIN = timedelta(seconds=60)
 # The pod's own deadline lies this far behind the fault's: the agent ends the fault, the deadline ends the agent.
 _DEADLINE_MARGIN = timedelta(seconds=10)
@@ -51,26 +50,41 @@ def send_agent(
     run: Run,
     name: str,
     task: SentTask,
-    lasts: timedelta,
+    duration: timedelta,
     undo: Undo | None = None,
 ) -> Entry:
-    """Write the intent, then create the agent's pod. `lasts` is the pod's own deadline; raises KubernetesError."""
+    """Write the intent, then create the agent's pod.
+
+    Args:
+        run: The run that sends it.
+        name: The pod's name.
+        task: What the agent is to do.
+        duration: The pod's own deadline.
+        undo: How to undo what the agent does; None: deleting the pod is enough.
+
+    Raises:
+        KubernetesError: The ledger or the pod cannot be written.
+        AbortedError: Somebody asked the run to stop.
+    """
     act = agent_act(task.role, task.node)
-    entry = run.intend(intent_id(run, name), act, undo or DeletePod(pod=name), task.node, lasts)
-    run.kubernetes.create_pod(agent_manifest(run, name, task, lasts))
+    entry = run.intend(intent_id(run, name), act, undo or DeletePod(pod=name), task.node, duration)
+    run.kubernetes.create_pod(agent_manifest(run, name, task, duration))
     return entry
 
 
-def mark_task(run: Run, target: Target, marker: str) -> MarkTask:
-    """What the agent is to look at before anything is broken."""
+def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
+    """Return the order to look at a target before anything is broken, and to mark its kernel log."""
     resets = run.plan.recover.remediation is RemediationAction.GPU_RESET
+    marker = run.record.log_marker(target.index)
     return MarkTask(run_id=run.id, node=target.node, marker=marker, reset_gpu=target.gpu if resets else None)
 
 
 def forbids_reset(mark_log: str, leaving: Collection[str]) -> list[str]:
-    """`pid command` of who has the GPU open by the mark agent's word, and stays when the pods of these UIDs have left.
+    """Return the processes that keep a GPU from being reset, each as `pid command`.
 
-    The persistence daemon lets go when it is told to.
+    Args:
+        mark_log: The mark agent's log.
+        leaving: UIDs of the pods that leave before the reset. The persistence daemon lets go when it is asked to.
     """
     notes = []
     for line in mark_log.splitlines():
@@ -82,28 +96,29 @@ def forbids_reset(mark_log: str, leaving: Collection[str]) -> list[str]:
     return [f"{user.pid} {user.command}" for user in staying if PERSISTENCE_DAEMON not in user.command]
 
 
-def qa_task(run: Run, node: str, number: int) -> QaTask:
-    """What the agent is to prove of the target of this number."""
+def qa_task(run: ReadOnlyRun, target: ChosenTarget) -> QaTask:
+    """Return the order to prove a target good."""
     return QaTask(
         run_id=run.id,
-        node=node,
-        marker=run.marker(number),
+        node=target.node,
+        marker=run.record.log_marker(target.index),
         floors=run.plan.qa.floors,
-        expected_gpus=physical_gpus(run.before[node]),
+        expected_gpus=physical_gpus(target.before),
     )
 
 
-def intent_id(run: Run, pod: str) -> str:
-    """What the ledger calls the making of one of the run's pods."""
+def intent_id(run: ReadOnlyRun, pod: str) -> str:
+    """Return the ledger's name for the creation of one of the run's pods."""
     return pod.removeprefix(f"gd-{run.id}-")
 
 
 def agent_act(role: str, node: str) -> str:
+    """Return the ledger's words for the creation of an agent pod."""
     return f"create agent pod ({role}) on {node}"
 
 
-def agent_manifest(run: Run, name: str, task: SentTask, deadline: timedelta) -> dict[str, Any]:
-    """The pod that carries out the task; its node takes it out after `deadline`."""
+def agent_manifest(run: ReadOnlyRun, name: str, task: SentTask, deadline: timedelta) -> dict[str, Any]:
+    """Return the pod that carries out the task; its node ends it after `deadline`."""
     return agent_pod(
         name,
         task=task.model_dump_json(),
@@ -115,48 +130,52 @@ def agent_manifest(run: Run, name: str, task: SentTask, deadline: timedelta) -> 
         security=security_of(task),
         gpus=task.gpus if isinstance(task, CanaryTask) else 0,
         # The first pod of a run: admission refuses it where the class is missing that the canaries come to need.
-        priority_class=run.probe.priority_class if isinstance(task, MarkTask) else None,
+        priority_class=run.gpu_pod_template.priority_class if isinstance(task, MarkTask) else None,
     )
 
 
-def await_pod(run: Run, name: str, what: str, within: timedelta, *, ready: bool) -> PodSeen | None:
-    """The pod once it is Ready (or has ended; with `ready` False only ended), None after `within`."""
+def await_pod(run: Run, name: str, what: str, timeout: timedelta, *, ready: bool) -> PodSeen | None:
+    """Wait for a pod to be Ready or to have ended (with `ready` False only ended); None after `timeout`."""
 
     def reached() -> PodSeen | None:
         pod = run.pods.seen(name)
         return pod if pod is not None and (pod.ended or (ready and pod.ready)) else None
 
-    return run.wait(what, within, reached, every_s=0.05)
+    return run.wait(what, timeout, reached, every_s=0.05)
 
 
 def run_agent(
-    run: Run, name: str, task: MarkTask | QaTask | RemediateTask | CanaryTask, within: timedelta
+    run: Run, name: str, task: MarkTask | QaTask | RemediateTask | CanaryTask, timeout: timedelta
 ) -> tuple[Entry, Outcome]:
-    """Send an agent, wait for its last word; the pod stays until its entry is undone.
+    """Send an agent and wait for its termination message; the pod stays until its entry is undone.
 
-    Raises StepFailedError when it gives no word within `within`, KubernetesError when it cannot be sent.
+    Raises:
+        StepFailedError: It leaves no message within `timeout`.
+        KubernetesError: It cannot be sent.
     """
-    entry = send_agent(run, name, task, within)
-    pod = await_pod(run, name, f"agent pod {name} to end", within, ready=False)
-    outcome = last_word(run.pods, name)
+    entry = send_agent(run, name, task, timeout)
+    pod = await_pod(run, name, f"agent pod {name} to end", timeout, ready=False)
+    outcome = termination_message(run.pods, name)
     if outcome is None:
         state = f"{pod.phase} {pod.reason}".strip() if pod else "no pod seen"
         raise StepFailedError(
-            f"agent pod {name} on {task.node} left no word within {within.total_seconds():g} s ({state})",
+            f"agent pod {name} on {task.node} left no result within {timeout.total_seconds():g} s ({state})",
             f"kubectl -n {run.profile.namespace} describe pod {name}",
         )
     return entry, outcome
 
 
 def injector_deadline(fault: FaultParameters) -> timedelta:
-    """Kubernetes counts from the pod's start on, and the hold begins once the image is pulled and the fault is in."""
+    """Return the injector pod's deadline, which counts from the pod's start: pulling, injecting and holding."""
     return AGENT_STARTS_WITHIN + fault.hold + _DEADLINE_MARGIN
 
 
-def put_in_fault(run: Run, target: Target, fault: FaultParameters, name: str) -> tuple[Entry, InjectedNote]:
-    """The intent into the ledger, then the injector pod; the fault is in when this returns.
+def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: str) -> tuple[Entry, InjectedNote]:
+    """Write the intent into the ledger, then create the injector pod; the fault is in when this returns.
 
-    Raises StepFailedError when it does not go in, KubernetesError when the pod cannot be created.
+    Raises:
+        StepFailedError: The fault does not go in.
+        KubernetesError: The pod cannot be created.
     """
     parameters, gpu = fault.model_dump(mode="json"), target.gpu or 0
     task = InjectTask(run_id=run.id, node=target.node, gpu=gpu, fault=parameters, hold_s=fault.hold.total_seconds())
@@ -172,12 +191,12 @@ def put_in_fault(run: Run, target: Target, fault: FaultParameters, name: str) ->
     note = _injected_note(run, name)
     if note.undo_state:
         # An agent that is killed takes its memory along: whoever undoes in its place finds the prior values here.
-        run.ledger.learn(entry, undo.model_copy(update={"undo_state": note.undo_state}))
+        run.ledger.update_undo(entry, undo.model_copy(update={"undo_state": note.undo_state}))
     return entry, note
 
 
 def _injected_note(run: Run, pod: str) -> InjectedNote:
-    """The injector's own words on what it wrote and when."""
+    """Return the injector's note of what it wrote and when."""
     for line in run.kubernetes.pod_log(pod).splitlines():
         try:
             return InjectedNote.model_validate_json(line)

@@ -1,4 +1,4 @@
-"""What a canary is sent to a target with, for the steps that measure and for the preview that tells of it."""
+"""The order that a canary is sent to a target with; used by the steps that measure and by the dry run."""
 
 from __future__ import annotations
 
@@ -10,23 +10,17 @@ from gameday.faults.base import CanaryJob
 from gameday.faults.registry import fault_for
 from gameday.plan.canary import ExpectedCanary
 from gameday.run.agents import AGENT_STARTS_WITHIN
-from gameday.run.run import Run
+from gameday.run.run import ReadOnlyRun
 
 CanaryPhase = Literal["before", "during", "after"]
 # An all-reduce with NCCL's start takes 90 s at most (gameday/agent/canary.py), a ping 20 s; and the pod has to start.
 MEASURED_WITHIN = timedelta(seconds=95) + AGENT_STARTS_WITHIN
 
 
-def free_gpus(run: Run, node: str) -> int:
-    """GPUs that the node offers and no pod holds, as the watches last saw them."""
-    now = run.node_now(node)
-    return (now.allocatable_gpus or 0 if now else 0) - sum(pod.gpus for pod in run.gpu_pods_on(node))
-
-
 def canary_task(
-    run: Run, expected: ExpectedCanary, node: str, phase: CanaryPhase, gpus: int, peer: str | None = None
+    run: ReadOnlyRun, expected: ExpectedCanary, node: str, phase: CanaryPhase, gpus: int, peer: str | None = None
 ) -> CanaryTask:
-    """The order. `peer`: who answered before, so that the same one is asked again."""
+    """Return the order; `peer` is the node that answered before, so that the same one is asked again."""
     fault = run.plan.fault
     job = fault_for(fault).canary_job(fault) if phase == "during" else CanaryJob()
     return CanaryTask(

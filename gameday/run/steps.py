@@ -15,16 +15,18 @@ _SEVERITY = (StepOutcome.DONE, StepOutcome.UNKNOWN, StepOutcome.BROKEN)
 
 
 class StepResult:
-    """What a step found out so far; the worst finding is its outcome. A broken expectation ends no run."""
+    """The findings of a step so far; the worst is its outcome. A broken expectation does not end the run."""
 
     def __init__(self) -> None:
         self.outcome = StepOutcome.DONE
         self.reasons: list[str] = []
 
-    def broken(self, why: str) -> None:
+    def mark_broken(self, why: str) -> None:
+        """Add a broken expectation."""
         self._add(StepOutcome.BROKEN, why)
 
-    def unknown(self, why: str) -> None:
+    def mark_unknown(self, why: str) -> None:
+        """Add an expectation that could not be judged."""
         self._add(StepOutcome.UNKNOWN, why)
 
     def _add(self, outcome: StepOutcome, why: str) -> None:
@@ -34,22 +36,32 @@ class StepResult:
 
 @contextmanager
 def step(run: Run, which: Step, bound: timedelta | None = None) -> Iterator[StepResult]:
-    """The frame around a step's work.
+    """Note the begin and the end of a step around its work.
 
-    A server that does not answer ends the step as unknown and the run with it
-    (StepFailedError); a step that can go on without that server catches
-    AdapterError itself and calls `result.unknown`.
+    A server that does not answer ends the step as unknown and the run with it; a step that can go on without that
+    server catches AdapterError itself and calls `result.mark_unknown`.
+
+    Args:
+        run: The run.
+        which: The step.
+        bound: The longest that the step may wait by the plan; None where the plan sets no bound.
+
+    Yields:
+        The findings, to which the step adds.
+
+    Raises:
+        StopRunError: The step was refused, aborted, or could not do its work.
     """
-    run.abort.check()
-    run.step = which
+    run.record.abort.check()
+    run.record.begin_step(which)
     run.note(StepStarted(step=which, deadline_s=bound.total_seconds() if bound else None))
     result = StepResult()
     try:
         try:
             yield result
         except (AdapterError, StepFailedError):
-            # What a run no longer finds that slept, somebody else took away: that is not this step's to judge.
-            run.check_still_ours()
+            # After a long sleep another run may have undone this one: an error then says nothing about this step.
+            run.ledger.check_lease()
             raise
     except AbortedError as error:
         run.note(StepEnded(step=which, outcome=StepOutcome.ABORTED, why=error.why))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gameday.cluster.kubernetes import CANDIDATE_PAGE
 from gameday.errors import RefusedError
 from gameday.history.events import TargetsChosen
+from gameday.history.journal import History
 from gameday.plan.models import Plan
-from gameday.run.run import Run
+from gameday.run.run import ReadOnlyRun
 from gameday.values.nodes import NodeSnapshot, Target
 
 GPU_COUNT_LABEL = "nvidia.com/gpu.count"
 """GPU feature discovery's count of physical GPUs; `allocatable` also counts MIG slices and shares of time."""
 _RULE = "seeded order among the first {page} nodes by name labelled {labels}; the first {count} that are fit"
-_RULE_TELLING = "; before the others those with a free GPU, which a pod needs to show that the node takes work again"
+_RULE_RETURN = "; before the others those with a free GPU, which a pod needs to show that the node takes work again"
 _RULE_BUSY = ", and with GPU pods, because the plan says what becomes of them"
 _RULE_SEASON = "the nodes season {season} chose for this run by its seed, labelled {labels}"
 _RULE_NAMED = "the nodes the plan names, in its order, labelled {labels}"
@@ -24,72 +26,110 @@ _LOOKED_AT = 5
 
 
 @dataclass(frozen=True)
-class Chosen:
-    targets: tuple[Target, ...]
-    snapshots: tuple[NodeSnapshot, ...]
+class ChosenTarget:
+    """A node that the run breaks, and its GPU."""
+
+    index: int
+    """The target's place among the run's targets, from 0; part of the names of its pods."""
+    target: Target
+    before: NodeSnapshot
+    """The node as it was when it was chosen."""
+
+    @property
+    def node(self) -> str:
+        return self.target.node
+
+    @property
+    def gpu(self) -> int | None:
+        return self.target.gpu
 
 
-def opt_in(run: Run) -> dict[str, str]:
+Targets = tuple[ChosenTarget, ...]
+
+
+def chosen_targets(history: History) -> tuple[Target, ...]:
+    """Return the targets that a run has chosen; none before it did."""
+    chosen = history.last(TargetsChosen)
+    return chosen.targets if chosen else ()
+
+
+def opt_in(run: ReadOnlyRun) -> dict[str, str]:
+    """Return the labels that a node must carry to be a target."""
     key, _, value = run.profile.opt_in_label.partition("=")
     return {key: value, **run.plan.targets.selector}
 
 
-def healthy_places(run: Run) -> dict[str, str]:
-    """Labels of the nodes on which a resubmitted GPU job may run: the GPU pool, of which opted-in nodes are a part."""
+def pool_labels(run: ReadOnlyRun) -> dict[str, str]:
+    """Return the labels of the nodes on which a resubmitted GPU job may run: the pool that the targets belong to."""
     return run.profile.guardrails.pool_selector or opt_in(run)
 
 
-def choose_targets(run: Run) -> Chosen:
-    """Nodes that opted in, are Ready, schedulable and free of unexpected taints; GPUs by the same seed.
+def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targets:
+    """Choose among the nodes that opted in and are Ready, schedulable and free of unexpected taints.
 
-    Nodes on which every expectation can be proved come first.
-    Raises RefusedError, naming what each looked-at node lacked, when there are too few.
+    The seed also chooses the GPUs. Nodes on which every expectation can be proved come first.
+
+    Args:
+        run: Its plan, its profile and its cluster.
+        excluded_nodes: By node: why it cannot be a target.
+
+    Raises:
+        RefusedError: There are too few; the message says what each node that was looked at lacks.
+        AdapterError: The cluster does not answer.
     """
     labels = opt_in(run)
     readable = ",".join(f"{key}={value}" for key, value in labels.items())
-    names, rule = _candidates(run, labels, readable)
+    generator = random.Random(run.plan.targets.seed)  # noqa: S311 - a stated, repeatable choice
+    names, rule = _candidates(run, labels, readable, generator)
     if not names:
         raise RefusedError(
             f"no node carries {readable}",
             f"kubectl label node <node> {run.profile.opt_in_label} lets game-days touch it",
         )
     wanted = run.plan.targets
-    fit, unfit = _fit_among(run, names, labels)
+    fit, unfit = _fit_among(run, names, labels, excluded_nodes)
     if len(fit) < wanted.nodes:
         raise RefusedError(
             f"{len(fit)} of {wanted.nodes} targets found; " + "; ".join(unfit[:_LOOKED_AT]),
             "mend the nodes, or change targets in the plan",
         )
-    targets = tuple(Target(node=seen.node, gpu=_gpu(run, seen)) for seen in fit)
+    targets = tuple(
+        ChosenTarget(index, Target(node=seen.node, gpu=_gpu(run, seen, generator)), seen)
+        for index, seen in enumerate(fit)
+    )
     seed = run.member.seed if run.member else wanted.seed
-    run.note(TargetsChosen(targets=targets, candidates=len(names), rule=rule, seed=seed))
-    return Chosen(targets, tuple(fit))
+    run.note(TargetsChosen(targets=tuple(one.target for one in targets), candidates=len(names), rule=rule, seed=seed))
+    return targets
 
 
-def _candidates(run: Run, labels: dict[str, str], readable: str) -> tuple[list[str], str]:
-    """The nodes to look at, in this order, and the rule that says why these."""
+def _candidates(
+    run: ReadOnlyRun, labels: dict[str, str], readable: str, generator: random.Random
+) -> tuple[list[str], str]:
+    """Return the nodes to look at in this order, and the rule that says why these."""
     wanted = run.plan.targets
     if run.member:
         return list(run.member.targets), _RULE_SEASON.format(season=run.member.season, labels=readable)
     if wanted.names:
         return list(wanted.names), _RULE_NAMED.format(labels=readable)
     names = [candidate.name for candidate in run.kubernetes.candidates(labels)]
-    run.random.shuffle(names)
+    generator.shuffle(names)
     rule = _RULE.format(page=CANDIDATE_PAGE, labels=readable, count=wanted.nodes)
-    return names, rule + _RULE_TELLING + (_RULE_BUSY if judges_running_pods(run.plan) else "")
+    return names, rule + _RULE_RETURN + (_RULE_BUSY if judges_running_pods(run.plan) else "")
 
 
-def _fit_among(run: Run, names: Sequence[str], labels: Mapping[str, str]) -> tuple[list[NodeSnapshot], list[str]]:
-    """As many as the plan wants, or fewer, the best first; and what each that is not fit lacked."""
+def _fit_among(
+    run: ReadOnlyRun, names: Sequence[str], labels: Mapping[str, str], excluded_nodes: Mapping[str, str]
+) -> tuple[list[NodeSnapshot], list[str]]:
+    """Return as many fit nodes as the plan wants, or fewer, the best first; and what each unfit one lacks."""
     wanted, fit, second_best, unfit = run.plan.targets, list[NodeSnapshot](), list[NodeSnapshot](), list[str]()
     for name in names:
         enough = len(fit) + len(second_best) >= wanted.nodes and len(second_best) > _LOOKED_AT
         if len(fit) == wanted.nodes or enough or len(unfit) > _LOOKED_AT:
             break
-        seen = run.look_at(name)
+        seen = run.nodes.look_at(name)
         if seen is None:
             unfit.append(f"{name}: no node of this name in {run.kubernetes.server}")
-        elif why := run.dirty_nodes.get(name) or _unfit(run, seen, labels) or never_fits(run.plan, seen.labels):
+        elif why := excluded_nodes.get(name) or _unfit(run, seen, labels) or never_fits(run.plan, seen.labels):
             unfit.append(f"{name}: {why}")
         elif not run.member and not wanted.names and _leaves_open(run, seen):
             second_best.append(seen)
@@ -99,26 +139,26 @@ def _fit_among(run: Run, names: Sequence[str], labels: Mapping[str, str]) -> tup
 
 
 def judges_running_pods(plan: Plan) -> bool:
-    """Whether a target that runs no GPU pods would leave one of the plan's questions open."""
+    """Return True where a target without GPU pods would leave one of the plan's questions open."""
     return plan.expect.workloads.running_pods != "any"
 
 
-def _leaves_open(run: Run, seen: NodeSnapshot) -> bool:
-    """Whether something could not be proved there: no GPU pod to be kept, or no GPU free for the one that returns."""
-    pods = run.look_at_pods(seen.node)
+def _leaves_open(run: ReadOnlyRun, seen: NodeSnapshot) -> bool:
+    """Return True where something could not be proved: no GPU pod to be kept, or no GPU free for one that returns."""
+    pods = run.nodes.look_at_pods(seen.node)
     taken = sum(pod.gpus for pod in pods)
     full = seen.allocatable_gpus is not None and taken >= seen.allocatable_gpus
     return full or (judges_running_pods(run.plan) and not pods)
 
 
-def _unfit(run: Run, seen: NodeSnapshot, labels: Mapping[str, str]) -> str:
+def _unfit(run: ReadOnlyRun, seen: NodeSnapshot, labels: Mapping[str, str]) -> str:
     return unfit_because(seen, labels, run.quarantine_keys, run.profile.ordinary_taint_keys)
 
 
 def unfit_because(
     seen: NodeSnapshot, labels: Mapping[str, str], quarantine_keys: Collection[str], ordinary_keys: Collection[str]
 ) -> str:
-    """What keeps this node from being a target; empty when nothing does."""
+    """Return why this node cannot be a target; empty where it can."""
     missing = [f"{key}={value}" for key, value in labels.items() if seen.labels.get(key) != value]
     taken = [str(taint) for taint in seen.taints if taint.key in quarantine_keys]
     odd = [str(taint) for taint in seen.taints if taint.key not in ordinary_keys]
@@ -134,7 +174,7 @@ def unfit_because(
 
 
 def never_fits(plan: Plan, labels: Mapping[str, str]) -> str:
-    """What the plan asks of a node's GPUs that this one cannot have; empty where its GPUs are not counted on it."""
+    """Return what the plan asks of a node's GPUs that this one lacks; empty where its GPUs are not counted on it."""
     counted = _counted(labels)
     if counted is None:
         return ""
@@ -147,7 +187,7 @@ def never_fits(plan: Plan, labels: Mapping[str, str]) -> str:
 
 
 def physical_gpus(seen: NodeSnapshot) -> int | None:
-    """How many GPUs the node has; where nobody counted them, how many it offers, None where it offers none."""
+    """Return how many GPUs the node has, or else offers; None where it offers none."""
     counted = _counted(seen.labels)
     return seen.allocatable_gpus if counted is None else counted
 
@@ -157,16 +197,17 @@ def _counted(labels: Mapping[str, str]) -> int | None:
     return int(counted) if counted.isdecimal() else None
 
 
-def _gpu(run: Run, seen: NodeSnapshot) -> int:
+def _gpu(run: ReadOnlyRun, seen: NodeSnapshot, generator: random.Random) -> int:
     asked: int | None = getattr(run.plan.fault, "gpu", None)
     if asked is not None:
         return asked
     gpus = physical_gpus(seen)
-    return run.random.randrange(gpus) if gpus else 0
+    return generator.randrange(gpus) if gpus else 0
 
 
-def unfit_targets(run: Run) -> list[str]:
-    """What keeps the chosen targets from being targets still, as their watches last saw them; empty: nothing does."""
-    seen, labels = {t.node: run.node_now(t.node) for t in run.targets}, opt_in(run)
-    why = {node: _unfit(run, now, labels) if now else "is gone" for node, now in seen.items()}
+def unfit_targets(run: ReadOnlyRun, targets: Targets) -> list[str]:
+    """Return why chosen targets are fit no more, as their watches last saw them; empty where all are."""
+    labels = opt_in(run)
+    now = {target.node: run.nodes.now(target.node) for target in targets}
+    why = {node: _unfit(run, seen, labels) if seen else "is gone" for node, seen in now.items()}
     return [f"{node} {reason}" for node, reason in why.items() if reason]

@@ -22,7 +22,7 @@ from gameday.cluster.nodes import snapshot
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AbortedError, AdapterError, KubernetesError, LeaseHeldError, RefusedError
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
-from gameday.reaper.excluded_nodes import nodes_to_leave_alone
+from gameday.reaper.excluded_nodes import excluded_nodes
 from gameday.reaper.reap import ReapResult, reap_under
 from gameday.reaper.season_member import reap_dead
 from gameday.run.abort import Abort
@@ -90,7 +90,7 @@ def _reap_first(kubernetes: Kubernetes, id: str, told: Callable[[ReapResult], ob
     nodes on which it is in still, or that are away and cannot tell."""
     result = reap_under(kubernetes, id)
     told(result)
-    return nodes_to_leave_alone(kubernetes, result)
+    return excluded_nodes(kubernetes, result)
 
 
 def fit_nodes(season: Season, chosen: Sequence[Chosen], seed: int) -> list[FitNode]:
@@ -158,7 +158,7 @@ def carry_out(
                 place = running.pop(future)
                 waiting.ended(place.run_id)
                 _stop_the_line(season, place, future)
-            season.abort.pass_on()
+            season.abort.forward()
 
 
 def _play_to_the_end(season: Season, play: Callable[[Place], RunResult], reports: Path, place: Place) -> Cleanliness:

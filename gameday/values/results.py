@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
+
+Trigger = Literal["rehearsal", "manual", "scheduled"]
+"""Why a run is made."""
 
 
 class Step(StrEnum):
@@ -17,13 +21,17 @@ class Step(StrEnum):
 
 
 class StepOutcome(StrEnum):
-    """How a step ended; NOT_REACHED is a step that an earlier failure kept from starting."""
+    """How a step ended.
+
+    NOT_REACHED is a step that the run's early end kept from starting, NOT_ASKED one that its flow leaves out.
+    """
 
     DONE = "done"
     BROKEN = "broken"
     UNKNOWN = "unknown"
     ABORTED = "aborted"
     NOT_REACHED = "not reached"
+    NOT_ASKED = "not asked"
 
 
 class Cleanliness(StrEnum):

@@ -26,19 +26,22 @@ BEAT = "gameday: beat"
 """What deploy/dmesg-shipper prints after a stamp of its own, at its start and each minute."""
 _BEAT = re.compile(rf"\[ {{0,12}}(?P<seconds>\d{{1,10}}\.\d{{1,9}})\] {BEAT}$")
 _MARKER = re.compile(r"(?:<\d{1,3}>)?(?:\[[^\]]{0,40}\] ?)?(?:kernel: )?gameday: marker ")
-_PCI = r"(?P<domain>[0-9a-f]{4,8}):(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.[0-9a-f])?"
+# Without a domain it is domain 0, as in `NVRM: GPU 18:00.0: GPU has fallen off the bus.`
+_PCI = r"(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.[0-9a-f])?"
 _XID = re.compile(
     rf"\bXid ?\((?:PCI:)?{_PCI}(?: GPU-I:(?P<gpu_instance>\d{{1,3}})(?: GPU-CI:(?P<compute_instance>\d{{1,3}}))?)?\)"
     r": ?(?P<code>\d{1,5})\b",
     re.IGNORECASE,
 )
-_PROCESS = re.compile(r"[, ]{0,3}pid='?(?P<pid>\d{1,10}|<unknown>)'?, name=(?P<name>[^,]{0,64})")
+_PROCESS = re.compile(r"[, ]{0,3}pid='?(?P<pid>\d{1,10}|<unknown>)(?!\d)'?(?:, name=(?P<name>[^,]{0,64}))?")
+# Newer drivers pad the fields to columns (docs/sources.md, Lines of the driver).
+_BLANKS = rf" {{1,{_LONGEST_TEXT}}}"
 _NVLINK5 = re.compile(
-    r"(?P<unit>[A-Z0-9_/]{2,40}(?: Degraded)?) (?P<severity>Non-?fatal|Fatal)\b[^(]{0,80}"
-    r"(?:\((?:0x[0-9a-f]{1,16})[ ,]{1,2}(?P<status>0x[0-9a-f]{1,16}))?",
+    rf"(?P<unit>[A-Z0-9_/]{{2,40}}(?:{_BLANKS}Degraded)?){_BLANKS}(?P<severity>Non-?fatal|Fatal)\b[^(]{{0,{_LONGEST_TEXT}}}"
+    rf"(?:\((?:0x[0-9a-f]{{1,16}})[ ,]{{1,{_LONGEST_TEXT}}}(?P<status>0x[0-9a-f]{{1,16}}))?",
     re.IGNORECASE,
 )
-_NVLINK5_LINK = re.compile(r"\bLink (?P<link>\d{1,3})\b", re.IGNORECASE)
+_NVLINK5_LINK = re.compile(rf"\bLink{_BLANKS}(?P<link>\d{{1,3}})\b", re.IGNORECASE)
 _RECOVERY = re.compile(
     r"recovery action changed from .{0,80}? to 0x(?P<number>[0-9a-f]{1,8}) ?\((?P<action>[^)]{1,80})\)", re.IGNORECASE
 )
@@ -167,7 +170,7 @@ def _xid(line: str) -> KernelEvent | None:
         compute_instance=_int(found["compute_instance"]),
         severity=_severity(sub["severity"]) if sub else None,
         link=_int(link["link"]) if link else None,
-        unit=sub["unit"] if sub else None,
+        unit=" ".join(sub["unit"].split()) if sub else None,
         error_status=int(sub["status"], 16) if sub and sub["status"] else None,
         recovery=recovery["action"] if recovery else None,
         recovery_number=int(recovery["number"], 16) if recovery else None,
@@ -208,7 +211,7 @@ def _some_xid(line: str) -> KernelEvent | None:
 
 
 def _pci(found: re.Match[str]) -> str:
-    return f"{int(found['domain'], 16):04x}:{found['bus']}:{found['device']}".lower()
+    return f"{int(found['domain'] or '0', 16):04x}:{found['bus']}:{found['device']}".lower()
 
 
 def _uptime(line: str) -> float | None:
@@ -259,8 +262,8 @@ _TEXTS = {
         "Timeout after 6s of waiting for RPC response from GPU1 GSP! "
         "Expected function 76 (GSP_RM_CONTROL) (0x20802a02 0x8)."
     ),
-    145: "RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000004 0x80000000 0x00000000 0x00000000 0x00000000 0x00000000)",
-    149: "NETIR_LINK_EVT Fatal XC0 i0 Link 09 (0x00000004 0x00000001 0x00000000 0x00000000 0x00000000 0x00000000)",
+    145: "RLW_SRC_TRACK Nonfatal XC1 i0 Link 12 (0x040988e2 0x00000008 0x00000000 0x00000000 0x00000000 0x00000000)",
+    149: "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)",
     154: "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
 }
 

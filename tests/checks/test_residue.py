@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gameday.checks.node_diff import GFD_TIMESTAMP_LABEL, differences
-from tests.guard.looks import OPTED_IN, node
+from tests.guard.observations import OPTED_IN, node
 
 
 def test_a_new_start_of_gpu_feature_discovery_is_no_difference() -> None:

@@ -11,6 +11,7 @@ from gameday.cli import run
 from gameday.exit_codes import ExitCode
 from tests.plan.plans import GOOD, changed
 
+GOOD_HEAD = "apiVersion: gameday/v1\nname: a-plan\ntitle: A plan\nhypothesis: Somebody notices.\n"
 Capture = pytest.CaptureFixture[str]
 
 
@@ -47,6 +48,17 @@ def test_a_bad_plan_ends_64_and_does_not_keep_the_others_from_being_read(
         "    suggestion: write `15s`",
     ]
     assert "no-such-plan: no file, and no shipped plan" in err
+
+
+def test_a_plan_whose_fault_harms_its_detector_is_good_and_warned_of(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "good.yaml"
+    fault = "{type: sxid, sxid: 20034, pci: 0000:c1:00}"
+    path.write_text(f"{GOOD_HEAD}detector: nvsentinel\nfault: {fault}\nexpect: {{}}\n", encoding="utf-8")
+    assert run(["validate", str(path)]) == ExitCode.HELD
+    out, err = capsys.readouterr()
+    assert out == f"ok  {path}  a-plan\n"
+    assert err.startswith(f"warning: {path}: detector nvsentinel: Its syslog-health-monitor never gets past")
+    assert "/var/lib/nvsentinel/gpu_metadata.json" in err
 
 
 def test_square_brackets_are_no_markup(tmp_path: Path, capsys: Capture) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from tests.detectors.profiles import completed, refused
+import pytest
+
+from gameday.detectors.resolve import load_complete_plan
+from gameday.faults.registry import parameter_models
+from gameday.plan.load import DetectorWarning
+from tests.detectors.profiles import PLAN, completed, refused, written
 
 EXPECT_NOTHING = "expect: {}"
 
@@ -84,3 +89,66 @@ def test_a_bound_of_the_profile_that_outlasts_the_run_is_refused_at_the_plans_li
 def test_a_plan_that_expects_nothing_and_names_no_detector_is_refused(tmp_path: Path) -> None:
     said = refused(tmp_path, "detector: ours.yaml\n", "")
     assert "a plan that expects nothing can prove nothing" in said
+
+
+SXID = "{type: sxid, sxid: 20034, pci: 0000:c1:00}"
+
+
+def warnings(
+    tmp_path: Path, fault: str, *, named: str = "", watching: str | None = None, recover: str = "{}"
+) -> tuple[DetectorWarning, ...]:
+    """Return what is said of a plan with this fault, which may name a detector, on a cluster that has one."""
+    text = PLAN.replace("detector: ours.yaml\n", f"detector: {named}\n" if named else "")
+    text = text.replace("{type: xid, xid: 79}", fault).replace("expect: {}", "expect: {stays_schedulable_for: 5s}")
+    path = written(tmp_path / "plan.yaml", text + f"recover: {recover}\n", "", "")
+    return load_complete_plan(path, parameter_models(), watching=watching).detector_warnings
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        SXID,
+        "{type: sxid, sxid: 12028, pci: 0000:c1:00, link: 32}",
+        f"{{type: repeated, fault: {SXID}, times: 2, every: 5s}}",
+        f"{{type: compound, parts: [{SXID}, {{type: xid, xid: 79}}]}}",
+        f"{{type: compound, parts: [{SXID}, {{type: net_netem, interface: ib0, delay: 5ms}}]}}",
+    ],
+)
+@pytest.mark.parametrize("where", [{"named": "nvsentinel"}, {"watching": "nvsentinel"}])
+def test_an_sxid_that_nvsentinel_never_gets_past_is_a_warning(
+    tmp_path: Path, fault: str, where: dict[str, str]
+) -> None:
+    (warning,) = warnings(tmp_path, fault, **where)
+    assert warning.detector == "nvsentinel"
+    assert "never gets past" in warning.what
+    assert "gpu_metadata.json" in warning.fix and "`pci`" in warning.fix
+
+
+def test_a_fault_during_the_repair_is_warned_of_too(tmp_path: Path) -> None:
+    recover = f"{{remediation: reboot, fault_during: {SXID}}}"
+    assert len(warnings(tmp_path, "{type: xid, xid: 79}", watching="nvsentinel", recover=recover)) == 1
+
+
+def test_one_detector_warns_once(tmp_path: Path) -> None:
+    assert len(warnings(tmp_path, SXID, named="nvsentinel", watching="nvsentinel")) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "watching"),
+    [
+        (SXID, None),
+        (SXID, "gameday"),
+        (SXID, "konduktor"),
+        ("{type: xid, xid: 79}", "nvsentinel"),
+        ("{type: sxid, sxid: 20034, pci: 0000:c1:00, link: null}", "nvsentinel"),
+        ("{type: sxid, sxid: 20034, pci: 0000:c1:00, form: bare}", "nvsentinel"),
+    ],
+)
+def test_a_detector_that_bears_the_fault_warns_of_nothing(tmp_path: Path, fault: str, watching: str | None) -> None:
+    assert warnings(tmp_path, fault, watching=watching) == ()
+
+
+def test_a_cluster_s_detector_that_nobody_knows_is_named(tmp_path: Path) -> None:
+    (warning,) = warnings(tmp_path, SXID, watching="nvsentinal")
+    assert "'nvsentinal'" in warning.what and "did you mean nvsentinel?" in warning.what
+    assert "`detector` in the cluster profile" in warning.fix

@@ -64,7 +64,7 @@ def test_an_xid_in_the_kernel_log(code: int, form: str, konduktor: str, nvsentin
 @pytest.mark.parametrize("detector", ["eks-node-monitoring-agent", "device-plugin"])
 def test_who_does_not_read_the_kernel_log_sees_no_line_of_it(detector: str) -> None:
     assert word(detector, type="xid", xid=79) == "blind"
-    assert word(detector, type="sxid", sxid=20034) == "blind"
+    assert word(detector, type="sxid", sxid=20034, pci="0000:c1:00") == "blind"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_who_does_not_read_the_kernel_log_sees_no_line_of_it(detector: str) -> N
     ],
 )
 def test_an_sxid_in_the_kernel_log(fault: dict[str, Any], konduktor: str, nvsentinel: str) -> None:
-    said = [word(detector, type="sxid", **fault) for detector in ("konduktor", "nvsentinel")]
+    said = [word(detector, type="sxid", pci="0000:c1:00", **fault) for detector in ("konduktor", "nvsentinel")]
     assert said == [konduktor, nvsentinel]
 
 
@@ -112,6 +112,13 @@ def test_a_power_cap_is_seen_by_nobody() -> None:
 def test_only_the_kubelets_own_count_tells_of_a_removed_gpu() -> None:
     assert word("device-plugin", type="gpu_removed") == "allocatable"
     assert word("node-problem-detector", type="gpu_removed") == "blind"
+
+
+def test_node_problem_detector_writes_an_event_beside_its_condition() -> None:
+    rule = rule_for(load_detector("node-problem-detector"), parse_parameters({"type": "xid", "xid": 79}))
+    assert rule is not None
+    assert [(event.reason, event.type) for event in rule.events] == [("GPUXidHardware", "Warning")]
+    assert [condition.type for condition in rule.conditions] == ["GPUXidFault"]
 
 
 def test_several_faults_at_once_cause_what_each_part_causes() -> None:

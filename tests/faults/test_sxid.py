@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from gameday.errors import HostError
-from gameday.faults.registry import parse_parameters
+from gameday.errors import DocumentError, HostError
+from gameday.faults.registry import parameter_models, parse_parameters
 from gameday.faults.sxid import SxidFault, SxidParameters, SxidSeverity
+from gameday.plan.load import load_plan
 from gameday.xid.catalogue import FatalClass, sxids
 from gameday.xid.decide import Outcome, decide
 from gameday.xid.lines import Kind, Severity, recognise
@@ -15,10 +19,14 @@ from tests.host.fake import FakeHost
 FAULT = SxidFault()
 
 
+def of(sxid: int, **more: Any) -> SxidParameters:
+    return SxidParameters(**{"sxid": sxid, "pci": "0000:c1:00"} | more)
+
+
 @pytest.mark.parametrize("code", sorted(sxids()))
 def test_every_code_of_the_catalogue_is_a_line_that_is_read_as_the_guide_classes_it(code: int) -> None:
     host = FakeHost()
-    evidence = FAULT.inject(SxidParameters(sxid=code), 0, host)
+    evidence = FAULT.inject(of(code), 0, host)
     event = recognise(host.log[0])
     assert event
     assert (event.kind, event.code, event.pci, event.switch, event.link) == (Kind.SXID, code, "0000:c1:00", 0, 0)
@@ -30,27 +38,27 @@ def test_every_code_of_the_catalogue_is_a_line_that_is_read_as_the_guide_classes
 
 def test_the_line_is_the_drivers() -> None:
     assert (
-        SxidParameters(sxid=20034, switch=3, link=7).line
+        of(20034, switch=3, link=7).line
         == "kernel: nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 07 LTSSM Fault Up"
     )
     assert (
-        SxidParameters(sxid=22003, form="bare", link=None, pci="0000:03:00", severity=SxidSeverity.NON_FATAL).line
+        of(22003, form="bare", link=None, pci="0000:03:00", severity=SxidSeverity.NON_FATAL).line
         == "nvidia-nvswitch0: SXid (PCI:0000:03:00.0): 22003, Non-fatal, Minion Halt"
     )
 
 
 def test_repeats_are_counted_and_a_swallowed_write_is_an_error() -> None:
     host = FakeHost()
-    assert FAULT.inject(SxidParameters(sxid=20034, repeat=10), 0, host).lines[2].startswith("after: 10 ")
+    assert FAULT.inject(of(20034, repeat=10), 0, host).lines[2].startswith("after: 10 ")
     host.write_kernel_log = lambda record: None  # type: ignore[method-assign]
     with pytest.raises(HostError, match=r"wrote 1 kernel-log record\(s\) and found 0 new"):
-        FAULT.inject(SxidParameters(sxid=20034), 0, host)
+        FAULT.inject(of(20034), 0, host)
 
 
 def test_undo_says_that_a_record_stays() -> None:
     host = FakeHost()
-    assert "nothing to undo" in FAULT.undo(SxidParameters(sxid=20034), 0, host, {}).lines[0]
-    assert FAULT.verify_undone(SxidParameters(sxid=20034), 0, host, {})
+    assert "nothing to undo" in FAULT.undo(of(20034), 0, host, {}).lines[0]
+    assert FAULT.verify_undone(of(20034), 0, host, {})
     assert host.log == []
 
 
@@ -68,10 +76,21 @@ def test_undo_says_that_a_record_stays() -> None:
 )
 def test_what_is_no_sxid_line_is_refused(data: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        parse_parameters({"type": "sxid"} | data)
+        parse_parameters({"type": "sxid", "pci": "0000:c1:00"} | data)
+
+
+def test_a_plan_that_names_no_switch_is_refused_with_the_command_that_lists_them(tmp_path: Path) -> None:
+    plan = tmp_path / "ours.yaml"
+    plan.write_text(
+        "apiVersion: gameday/v1\nname: ours\ntitle: A plan\nhypothesis: Somebody notices.\n"
+        "fault: {type: sxid, sxid: 20034}\nexpect: {stays_schedulable_for: 5s}\n"
+    )
+    with pytest.raises(DocumentError) as refused:
+        load_plan(plan, parameter_models())
+    (problem,) = refused.value.problems
+    assert (problem.message, problem.line) == ("`pci` is missing", 5)
+    assert "add `pci:`" in (problem.suggestion or "") and "lspci -D -d 10de::0680" in (problem.suggestion or "")
 
 
 def test_a_code_that_nobody_lists_goes_in_with_its_severity() -> None:
-    assert SxidParameters(sxid=28002, severity=SxidSeverity.NON_FATAL).line.endswith(
-        "28002, Non-fatal, Link 00 unknown"
-    )
+    assert of(28002, severity=SxidSeverity.NON_FATAL).line.endswith("28002, Non-fatal, Link 00 unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gameday.history.events import ConditionSeen, DetectorConsulted, KubernetesEventSeen, LabelSeen
+from gameday.history.events import ConditionSeen, DetectorConsulted, KubernetesEventSeen, LabelSeen, Problem
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.seed import seeding
 from tests.game_days.conftest import QUICK, Arena, Played, changed
+from tests.game_days.test_guarded_runs import command
 
 pytestmark = [pytest.mark.gameday, pytest.mark.timeout(200)]
 
@@ -45,7 +47,7 @@ def profile(arena: Arena) -> Iterator[Path]:
     path = arena.folder / "ours.yaml"
     path.write_text(OURS, encoding="utf-8")
     with seeding(arena.cluster.admin_kubeconfig) as seeder:
-        kubeconfig = seeder.stand_in_kubeconfig(arena.folder / "stand-in.kubeconfig")
+        kubeconfig = seeder.fake_detector_kubeconfig(arena.folder / "stand-in.kubeconfig")
     argv = [
         sys.executable,
         "-m",
@@ -123,10 +125,34 @@ def test_events_about_the_node_are_seen_of_our_own_controller_too(played: Played
         ("device-plugin-gpu-removed", "device-plugin"),
     ],
 )
-def test_a_shipped_detector_plan_holds_where_its_detectors_stand_in_watches(
+def test_a_shipped_detector_plan_holds_where_its_detectors_fake_detector_watches(
     tmp_path: Path, plan: str, detector: str
 ) -> None:
     argv = [sys.executable, "-m", "gameday.cli", "rehearse", str(PLANS / f"{plan}.yaml"), "--detector", detector]
     argv += ["--nodes", "3", "--reports", str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_fault_that_harms_the_clusters_detector_is_a_warning_wherever_the_plan_is_met(
+    clean_arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAMEDAY_DETECTOR", "nvsentinel")
+    plan = changed(QUICK, "fault", {"type": "sxid", "sxid": 20034, "pci": "0000:c1:00", "hold": "30s"})
+    plan = changed(plan, "expect.alerts", [{"name": "NVSwitchSXidFatal", "within": "20s"}])
+    code, said = command(clean_arena, plan, "run", "--dry-run")
+    assert code == 0, said
+    assert "# WARNING: detector nvsentinel: Its syslog-health-monitor never gets past" in said
+    assert "/var/lib/nvsentinel/gpu_metadata.json" in said
+    code, said = command(clean_arena, plan, "doctor", "--json")
+    (row,) = [one for one in json.loads(said) if one["area"] == "detectors"]
+    assert code == 2, said
+    assert (row["name"], row["ok"]) == ("nvsentinel bears this fault", None)
+    assert "never gets past" in row["detail"] and "gpu_metadata.json" in row["fix"]
+    # A run that is refused has said it, too: nothing of it needs the fault to go in.
+    monkeypatch.setenv("GAMEDAY_OPT_IN_LABEL", "nobody/has=this")
+    played = clean_arena.play(plan)
+    assert played.exit_code == 5 and played.folder is not None, played.output
+    assert "never gets past" in played.output
+    assert "never gets past" in next(problem.what for problem in played.history.of(Problem))
+    assert "never gets past" in (played.folder / "report.html").read_text(encoding="utf-8")

@@ -24,10 +24,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PLAN = "xid-95-uncontained-ecc"
 
 
-def doctor(arena: Arena, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
+def doctor(arena: Arena, *arguments: str, alert: str = "GPUXidCritical") -> tuple[int, dict[str, dict[str, Any]]]:
     """The exit code, and every line by its area and name, of the shipped plan made for the arena's smaller nodes."""
     plan = arena.folder / "doctor.yaml"
-    plan.write_text((ROOT / f"plans/{PLAN}.yaml").read_text().replace("gpus: 8", f"gpus: {arena.cluster.size.gpus}"))
+    text = (ROOT / f"plans/{PLAN}.yaml").read_text().replace("gpus: 8", f"gpus: {arena.cluster.size.gpus}")
+    assert "name: GPUXidCritical" in text
+    plan.write_text(text.replace("name: GPUXidCritical", f"name: {alert}"))
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = cli.run(["doctor", str(plan), "--profile", str(arena.cluster.profile), "--json", *arguments])
@@ -97,6 +99,32 @@ def test_a_silenced_alert_is_found_with_who_did_it(clean_arena: Arena) -> None:
         code, rows = doctor(clean_arena)
     assert failed(rows) == {"alertmanager: GPUXidCritical is not silenced"}
     assert "by ada" in rows["alertmanager: GPUXidCritical is not silenced"]["detail"]
+    assert code == 5
+
+
+@pytest.mark.parametrize(
+    "alert", ["GPUXidCritical", "GPUXidHardware", "GPUTemperatureHigh", "NodeHealthControllerAbsent"]
+)
+def test_a_rule_whose_series_are_scraped_or_come_with_the_fault_can_fire(clean_arena: Arena, alert: str) -> None:
+    _, rows = doctor(clean_arena, alert=alert)
+    assert rows[f"prometheus: rule {alert} can fire"]["ok"] is True, rows
+
+
+@pytest.mark.parametrize(
+    ("alert", "metric", "fix"),
+    [
+        ("NodeQuarantined", "kube_node_spec_taint", "scrape kube-state-metrics"),
+        ("NVSwitchSXidFatalReported", "DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS", "deploy/alerts/dcgm-counters.csv"),
+    ],
+)
+def test_a_rule_that_reads_a_metric_nobody_exposes_can_never_fire(
+    clean_arena: Arena, alert: str, metric: str, fix: str
+) -> None:
+    code, rows = doctor(clean_arena, alert=alert)
+    row = rows[f"prometheus: rule {alert} can fire"]
+    assert failed(rows) == {f"prometheus: rule {alert} can fire"}
+    assert row["detail"].startswith(f"rule {alert} can never fire here: no series of metric {metric},")
+    assert fix in row["fix"]
     assert code == 5
 
 

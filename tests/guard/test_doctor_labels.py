@@ -34,6 +34,6 @@ def test_a_missing_node_label_may_be_structured_metadata(kind: Any, labels: set[
         loki_node_label_kind=kind,
     )
     loki = SimpleNamespace(labels=lambda: labels, selector_labels=lambda: {"app"})
-    run: Any = SimpleNamespace(profile=profile, servers=SimpleNamespace(loki=loki), targets=())
-    (check,) = [found for found in doctor._logs(run) if found.name == "labels exist"]
+    run: Any = SimpleNamespace(profile=profile, servers=SimpleNamespace(loki=loki))
+    (check,) = [found for found in doctor._logs(run, ()) if found.name == "labels exist"]
     assert (check.ok, check.detail, check.fix) == (not fix, detail, fix)

@@ -19,7 +19,7 @@ from gameday.faults.registry import known_faults, parameter_models
 from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, UNSTATED, PodSecurity, together
 from gameday.plan.canary import Measure
 from gameday.plan.catalogue import load_shipped
-from tests.guard.looks import profile
+from tests.guard.observations import profile
 
 FAULTS = sorted(known_faults().items())
 SHIPPED = {one.plan.name: one.plan for one in load_shipped(parameter_models())}

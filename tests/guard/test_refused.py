@@ -10,7 +10,7 @@ from gameday.checks.outcome import fold
 from gameday.history.events import Event, IntentRecorded, NodeSeen, Record, Refused, RunEnded
 from gameday.history.journal import History
 from gameday.values.results import Cleanliness
-from tests.guard.looks import node
+from tests.guard.observations import node
 
 BEFORE = node("a")
 CORDONED = BEFORE.model_copy(update={"unschedulable": True})

@@ -13,7 +13,7 @@ from gameday.guard.check import check
 from gameday.guard.guardrails.freezes import Freezes
 from gameday.guard.guardrails.windows import Windows, open_until
 from gameday.plan.limits import TimeWindow
-from tests.guard.looks import FakeRun, node, plan, profile
+from tests.guard.observations import FakeRun, node, plan, profile
 
 OFFICE = {"days": ["mon", "tue", "wed", "thu", "fri"], "start": "09:00", "end": "17:00", "zone": "Europe/Berlin"}
 
@@ -71,9 +71,9 @@ def test_a_whole_day_closes_at_midnight() -> None:
 
 
 def run_at(now: str, of_plan: list[Any], of_profile: list[Any]) -> bool | None:
-    look = FakeRun(plan(guardrails={"windows": of_plan}), profile(windows=of_profile), node("a")).look()
-    look.now = at(now)
-    checked = check(Windows(), look)
+    observation = FakeRun(plan(guardrails={"windows": of_plan}), profile(windows=of_profile), node("a")).observe()
+    observation.now = at(now)
+    checked = check(Windows(), observation)
     return checked.finding.ok if checked else None
 
 
@@ -99,9 +99,9 @@ def test_without_windows_every_time_is_right() -> None:
 )
 def test_a_freeze_holds_from_its_first_to_the_end_of_its_last_day(now: str, ok: bool) -> None:
     freeze = {"start": "2026-12-20", "end": "2027-01-06", "zone": "Europe/Berlin", "why": "year end"}
-    look = FakeRun(plan(), profile(freezes=[freeze]), node("a")).look()
-    look.now = at(now)
-    checked = check(Freezes(), look)
+    observation = FakeRun(plan(), profile(freezes=[freeze]), node("a")).observe()
+    observation.now = at(now)
+    checked = check(Freezes(), observation)
     assert checked is not None
     assert checked.finding.ok is ok
 

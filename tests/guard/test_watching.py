@@ -7,20 +7,20 @@ import pytest
 from gameday.errors import AbortedError, RefusedError, StopRunError
 from gameday.guard import check as check_module
 from gameday.guard.base import Finding
-from gameday.guard.check import guard_before, watching
+from gameday.guard.check import guard_before, under_guardrails
 from gameday.guard.guardrails.stop_alerts import StopAlerts
 from gameday.history.events import GuardChecked
 from gameday.values.results import Step
-from tests.guard.looks import FakeRun, firing, node, plan, pod, profile
+from tests.guard.observations import FakeRun, firing, node, plan, pod, profile
 
 PATIENCE_S = 20.0
 
 
 def stopped(run: FakeRun) -> StopRunError | None:
     """What stops the run while it is watched; None when nothing does."""
-    with watching(run):  # type: ignore[arg-type]
+    with under_guardrails(run):  # type: ignore[arg-type]
         try:
-            run.abort.sleep(PATIENCE_S)
+            run.record.abort.sleep(PATIENCE_S)
         except StopRunError as error:
             return error
     return None
@@ -32,7 +32,7 @@ def checks(run: FakeRun) -> list[GuardChecked]:
 
 def test_a_guardrail_that_trips_while_the_fault_is_in_aborts_the_run() -> None:
     run = FakeRun(plan(), profile(), node("a"))
-    run.now["a"] = node("a", labels={})
+    run.nodes.current["a"] = node("a", labels={})
     error = stopped(run)
     assert isinstance(error, AbortedError)
     assert error.by == "guard"
@@ -44,7 +44,7 @@ def test_a_guardrail_that_trips_while_the_fault_is_in_aborts_the_run() -> None:
 
 def test_a_pod_that_lands_on_the_target_later_aborts_the_run() -> None:
     run = FakeRun(plan(), profile(), node("a"))
-    run.pods["a"].append(pod("dns", "kube-system"))
+    run.nodes.pods["a"].append(pod("dns", "kube-system"))
     error = stopped(run)
     assert error is not None
     assert "kube-system/dns on a" in error.why
@@ -52,7 +52,7 @@ def test_a_pod_that_lands_on_the_target_later_aborts_the_run() -> None:
 
 def test_what_trips_before_anything_is_broken_refuses_the_run() -> None:
     run = FakeRun(plan(), profile(stop_alerts=["FleetDown"]), node("a"))
-    run.step = Step.BASELINE
+    run.record.step = Step.BASELINE
     run.servers.prometheus.active = [firing("FleetDown")]
     assert isinstance(stopped(run), RefusedError)
 
@@ -95,11 +95,11 @@ def test_what_needs_targets_is_not_looked_at_before_they_are_chosen() -> None:
 
 def test_the_looks_of_a_quiet_run_are_counted_once_it_ends() -> None:
     run = FakeRun(plan(), profile(), node("a"))
-    with watching(run), pytest.raises(AbortedError):  # type: ignore[arg-type]
+    with under_guardrails(run), pytest.raises(AbortedError):  # type: ignore[arg-type]
         while True:
-            run.abort.sleep(0.05)
+            run.record.abort.sleep(0.05)
             if run.asked_often():
-                run.abort.request("operator", "enough")
+                run.record.abort.request("operator", "enough")
     quiet = {one.guardrail: one for one in checks(run)}
     assert quiet["opt-in"].ok is True
     assert quiet["opt-in"].looks >= 2
@@ -110,7 +110,7 @@ def test_before_the_fault_every_doubt_is_a_refusal(down: bool) -> None:
     run = FakeRun(plan(), profile(stop_alerts=["FleetDown"]), node("a"))
     run.servers.prometheus.active, run.servers.prometheus.down = [firing("FleetDown")], down
     with pytest.raises(RefusedError, match="stop-the-line alerts"):
-        guard_before(run)  # type: ignore[arg-type]
+        guard_before(run, run.targets)  # type: ignore[arg-type]
     assert {one.guardrail for one in checks(run)} >= {"stop-the-line alerts", "nodes", "opt-in", "protected pods"}
 
 

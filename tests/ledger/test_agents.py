@@ -19,7 +19,7 @@ from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.undo import undo_entry
 from gameday.reaper.reap import reap
 from gameday.values.results import Cleanliness
-from tests.cluster.kubernetes.world import PATIENCE_S, Process, World, unique
+from tests.support.world import PATIENCE_S, Process, World, unique
 
 FAULT = XidParameters(xid=79).model_dump(mode="json")
 

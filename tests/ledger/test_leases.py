@@ -14,7 +14,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError
 from gameday.ledger import lease as leases_module
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
-from tests.cluster.kubernetes.world import NAMESPACE, PATIENCE_S, World, unique
+from tests.support.world import NAMESPACE, PATIENCE_S, World, unique
 
 # Renewals come this often in place of every 15 s.
 QUICK = timedelta(seconds=0.2)
@@ -326,8 +326,8 @@ def test_a_run_that_slept_through_its_lease_knows_before_it_is_told(
     ours = Leases(runner, "run-a", lambda _: None)
     ours.acquire(CLUSTER_LEASE)
     ours.check()
-    now = leases_module.seconds_awake_or_not() + 31
-    monkeypatch.setattr(leases_module, "seconds_awake_or_not", lambda: now)
+    now = leases_module.boottime_s() + 31
+    monkeypatch.setattr(leases_module, "boottime_s", lambda: now)
     with pytest.raises(LeaseLostError, match="not renewed for 31 s"):
         ours.check()
     ours.release()

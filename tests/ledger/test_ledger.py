@@ -16,7 +16,7 @@ from gameday.ledger.entries import DeleteJob, DeletePod, Header, RestoreNode, Ta
 from gameday.ledger.ledger import Ledger, StoredLedger, ledger_name, stored_ledgers
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
-from tests.cluster.kubernetes.world import NAMESPACE, World, unique
+from tests.support.world import NAMESPACE, World, unique
 
 LATER = datetime(2030, 1, 2, tzinfo=UTC)
 TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
@@ -36,9 +36,9 @@ def ledger(world: World, runner: Kubernetes, run: str) -> Ledger:
     return Ledger(runner, header(run))
 
 
-def intend(ledger: Ledger, id: str, undo: Undo | None = None, *, with_next: bool = False) -> Any:
+def intend(ledger: Ledger, id: str, undo: Undo | None = None, *, defer_write: bool = False) -> Any:
     undo = undo or DeletePod(pod=id)
-    return ledger.intend(id=id, act=f"do {id}", node="n1", undo=undo, expires=LATER, with_next=with_next)
+    return ledger.intend(id=id, act=f"do {id}", node="n1", undo=undo, expires=LATER, defer_write=defer_write)
 
 
 def data(world: World, run: str) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def test_an_intent_is_in_the_cluster_when_it_returns(world: World, ledger: Ledge
     assert labels == {"gameday.dev/ledger": "true", "gameday.dev/run": run}
 
 
-def test_with_next_waits_for_what_sets_it_off(world: World, runner: Kubernetes, ledger: Ledger, run: str) -> None:
-    intend(ledger, "quarantine", with_next=True)
+def test_defer_write_waits_for_what_sets_it_off(world: World, runner: Kubernetes, ledger: Ledger, run: str) -> None:
+    intend(ledger, "quarantine", defer_write=True)
     assert world.ledgers() == []
     intend(ledger, "inject")
     assert sorted(data(world, run)) == ["0000-quarantine.json", "0001-inject.json", "run.json"]
@@ -99,7 +99,7 @@ def test_what_an_undo_has_to_know_is_written_at_once(
 ) -> None:
     undo = TakeOutFault(pod="p", gpu=0, fault={"type": "power_cap"})
     entry = intend(ledger, "inject", undo)
-    ledger.learn(entry, undo.model_copy(update={"undo_state": {"limit": "700"}}))
+    ledger.update_undo(entry, undo.model_copy(update={"undo_state": {"limit": "700"}}))
     assert data(world, run)["0000-inject.json"]["undo"]["undo_state"] == {"limit": "700"}
     (open_entry,) = ledger.open_entries()
     assert open_entry.undo == only(runner).open_entries()[0].undo
@@ -186,7 +186,7 @@ def test_the_largest_plan_fits_into_a_configmap(world: World, ledger: Ledger, ru
     node = "a-node-with-a-rather-long-name.example.internal"
     for number in range(800):
         undo = TakeOutFault(pod=f"gd-20260102-030405-inject-{number}", gpu=0, fault={"type": "xid", "xid": 79})
-        entry = ledger.intend(id=f"i{number}", act="inject", node=node, undo=undo, expires=LATER, with_next=True)
+        entry = ledger.intend(id=f"i{number}", act="inject", node=node, undo=undo, expires=LATER, defer_write=True)
         ledger.settle(entry, Cleanliness.CLEAN, "reaper", [character * 1000] * 50)
     ledger.flush()
     stored = world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).data

@@ -19,7 +19,7 @@ from gameday.ledger.undo import undo_entry
 from gameday.run.agents import AGENT_STARTS_WITHIN
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
-from tests.cluster.kubernetes.world import NAMESPACE, PATIENCE_S, Kubelet, World, termination_message, unique
+from tests.support.world import NAMESPACE, PATIENCE_S, Kubelet, World, termination_message, unique
 
 TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
 LATER = datetime(2030, 1, 1, tzinfo=UTC)

@@ -142,6 +142,16 @@ def test_the_fault_lasts_while_one_gpu_still_alerts(tmp_path: Path) -> None:
         assert run.fault_window() == (0.0, end)
 
 
+@pytest.mark.parametrize("label", ["Hostname", "hostname"])
+def test_an_alert_does_not_repeat_its_node_as_the_exporters_label(
+    tmp_path: Path, plans: list[Plan], label: str
+) -> None:
+    fired = alert().model_copy(update={"labels": alert().labels | {label: "n1", "gpu": "3"}})
+    (row,) = rendered(write_incident(tmp_path / "i", [fired]), plans).story.alerts
+    assert row.labels["gpu"] == "3"
+    assert label not in row.labels
+
+
 def test_a_standing_taint_is_no_event_of_the_timeline(tmp_path: Path, plans: list[Plan]) -> None:
     stood = taint(0, key="nvidia.com/gpu").model_copy(update={"at_baseline": True})
     told = rendered(write_incident(tmp_path / "i", [*USUAL, stood]), plans)

@@ -16,8 +16,8 @@ from gameday.reaper.reap import reap_under
 from gameday.run.run import Run
 from gameday.run.targets import choose_targets
 from gameday.tasks.baseline import _lock_nodes
-from gameday.values.nodes import Target
-from tests.cluster.kubernetes.world import World, unique
+from tests.support.runs import chosen_target
+from tests.support.world import World, unique
 
 NewRun = Callable[..., Run]
 pytestmark = pytest.mark.timeout(30)
@@ -49,15 +49,14 @@ def test_a_forbidden_watch_of_events_is_told_at_once_and_the_run_goes_on(world: 
     group = {"test.example/group": unique("g")}
     node = world.add_node(labels=group)
     run = new_run(selector=group)
-    chosen = choose_targets(run)
+    chosen = choose_targets(run, {})
     with without(world, "events"):
-        run.follow_targets(chosen.snapshots)
-    (said,) = run.journal.history().of(SignalUnwatched)
+        run.nodes.follow_targets(one.before for one in chosen)
+    (said,) = run.history().of(SignalUnwatched)
     assert (said.node, said.signal) == (node, "events")
     assert "watch events in namespace default: 403" in said.why
     assert "deploy/rbac" in said.why
-    assert run.node_now(node) is not None
-    assert node not in run.node_events
+    assert run.nodes.now(node) is not None
 
 
 def test_a_forbidden_watch_of_nodes_is_told_by_name(world: World, new_run: NewRun) -> None:
@@ -65,7 +64,7 @@ def test_a_forbidden_watch_of_nodes_is_told_by_name(world: World, new_run: NewRu
     world.add_node(labels=group)
     run = new_run(selector=group)
     with without(world, "nodes"), pytest.raises(WatchRefusedError, match="watch nodes: 403") as caught:
-        choose_targets(run)
+        choose_targets(run, {})
     assert "deploy/rbac" in caught.value.hint
 
 
@@ -73,11 +72,11 @@ def test_nodes_that_were_not_chosen_are_followed_no_more(world: World, new_run: 
     group = {"test.example/group": unique("g")}
     names = {world.add_node(labels=group) for _ in range(3)}
     run = new_run(running_pods="kept", selector=group)
-    chosen = choose_targets(run)
-    assert set(run.nodes) == names, "each was looked at for one that runs GPU pods"
-    run.follow_targets(chosen.snapshots)
-    assert set(run.nodes) == set(run.node_pods) == {chosen.snapshots[0].node}
-    assert run.blind_about(chosen.snapshots[0].node) == ""
+    chosen = choose_targets(run, {})
+    assert all(run.nodes.follows(name) for name in names), "each was looked at for one that runs GPU pods"
+    run.nodes.follow_targets(one.before for one in chosen)
+    assert {name for name in names if run.nodes.follows(name)} == {chosen[0].node}
+    assert run.nodes.trouble(chosen[0].node) == ""
 
 
 def test_the_lease_of_a_node_that_a_dead_run_left_alone_is_freed(world: World, new_run: NewRun) -> None:
@@ -85,12 +84,11 @@ def test_the_lease_of_a_node_that_a_dead_run_left_alone_is_freed(world: World, n
     run = new_run()
     node = unique("node")
     Leases(run.kubernetes, "dead", lambda _: None).acquire(node_lease(node), timedelta(hours=1))
-    run.opened.leases = Leases(run.kubernetes, run.id, lambda _: None)
     run.leases.acquire(CLUSTER_LEASE)
     try:
         assert reap_under(run.kubernetes, run.id, pods=[]).clean
         assert world.holders()[node_lease(node)] == "dead"
-        _lock_nodes(run, (Target(node=node, gpu=0),))
+        _lock_nodes(run, (chosen_target(node),))
         assert world.holders()[node_lease(node)] == run.id
     finally:
         run.leases.release()

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from gameday.errors import RefusedError
-from gameday.faults.registry import parameter_models
 from gameday.history.events import TargetsChosen
-from gameday.plan.load import parse_plan
+from gameday.plan.models import Plan
 from gameday.run.agents import qa_task
 from gameday.run.run import Run
-from gameday.run.targets import GPU_COUNT_LABEL, choose_targets, healthy_places, opt_in
-from tests.cluster.kubernetes.world import World, unique
+from gameday.run.targets import GPU_COUNT_LABEL, choose_targets, opt_in, pool_labels
+from tests.support.world import World, unique
 
 NewRun = Callable[..., Run]
 FAULTY = {"key": "trainy.konduktor.ai/faulty", "value": "mine", "effect": "NoSchedule"}
@@ -28,10 +25,10 @@ def group() -> dict[str, str]:
     return {"test.example/group": unique("g")}
 
 
-def refused(run: Run) -> RefusedError:
+def refused(run: Run, excluded: dict[str, str] | None = None) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
-        choose_targets(run)
-    assert run.journal.history().of(TargetsChosen) == []
+        choose_targets(run, excluded or {})
+    assert run.history().of(TargetsChosen) == []
     return caught.value
 
 
@@ -39,7 +36,7 @@ def test_a_seed_chooses_the_same_targets_in_the_same_order(
     world: World, new_run: NewRun, group: dict[str, str]
 ) -> None:
     names = {world.add_node(labels=group) for _ in range(6)}
-    chosen = [choose_targets(new_run(nodes=1, selector=group, seed=seed)).targets for seed in [*range(12), *range(12)]]
+    chosen = [choose_targets(new_run(nodes=1, selector=group, seed=seed), {}) for seed in [*range(12), *range(12)]]
     assert chosen[:12] == chosen[12:]
     assert {target.node for targets in chosen for target in targets} <= names
     assert len({targets[0].node for targets in chosen}) > 2, "a seed that changes nothing is no seed"
@@ -50,64 +47,65 @@ def test_the_choice_is_noted_with_its_rule(world: World, new_run: NewRun, group:
     for _ in range(3):
         world.add_node(labels=group)
     run = new_run(selector=group, seed=7)
-    chosen = choose_targets(run)
-    (noted,) = run.journal.history().of(TargetsChosen)
-    assert (noted.targets, noted.candidates, noted.seed) == (chosen.targets, 3, 7)
+    chosen = choose_targets(run, {})
+    (noted,) = run.history().of(TargetsChosen)
+    assert (noted.targets, noted.candidates, noted.seed) == (tuple(one.target for one in chosen), 3, 7)
     assert "gameday.dev/opt-in=true" in noted.rule
     assert f"test.example/group={group['test.example/group']}" in noted.rule
-    assert [seen.node for seen in chosen.snapshots] == [target.node for target in chosen.targets]
+    assert [one.before.node for one in chosen] == [one.node for one in chosen]
 
 
 def test_an_unfit_node_is_passed_over_and_the_order_kept(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     for _ in range(4):
         world.add_node(labels=group)
-    first = choose_targets(new_run(selector=group, seed=3)).targets[0].node
+    first = choose_targets(new_run(selector=group, seed=3), {})[0].node
     world.taint(first, ODD)
-    second = choose_targets(new_run(selector=group, seed=3)).targets[0].node
+    second = choose_targets(new_run(selector=group, seed=3), {})[0].node
     assert second != first
     world.taint(first)
-    assert choose_targets(new_run(selector=group, seed=3)).targets[0].node == first
+    assert choose_targets(new_run(selector=group, seed=3), {})[0].node == first
 
 
 def test_a_node_with_what_nobody_took_out_is_no_target(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     """A power cap of last week, say: neither taint nor condition tells of it."""
     dirty, clean = (world.add_node(labels=group) for _ in range(2))
-    told = {dirty: "still has what run r left and nobody took out: create agent pod (inject)"}
+    excluded = {dirty: "still has what run r left and nobody took out: create agent pod (inject)"}
     run, other = new_run(names=[dirty, clean]), new_run(names=[dirty])
-    run.dirty_nodes = other.dirty_nodes = told
-    assert choose_targets(run).targets[0].node == clean
-    assert told[dirty] in refused(other).why
+    assert choose_targets(run, excluded)[0].node == clean
+    assert excluded[dirty] in refused(other, excluded).why
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("floor", "gpu", "said"),
     [
-        ({"qa": {"floors": {"gpus": 8}}}, "has 4 GPUs, and qa.floors.gpus is 8: QA would keep it out of service"),
-        ({"fault": {"type": "xid", "xid": 79, "gpu": 4}}, "has 4 GPUs, and fault.gpu, which counts from 0, is 4"),
-        ({"fault": {"type": "xid", "xid": 79, "gpu": 3}, "qa": {"floors": {"gpus": 4}}}, ""),
+        (8, None, "has 4 GPUs, and qa.floors.gpus is 8: QA would keep it out of service"),
+        (None, 4, "has 4 GPUs, and fault.gpu, which counts from 0, is 4"),
+        (4, 3, ""),
     ],
 )
 def test_a_plan_made_for_other_nodes_is_refused_before_it_breaks_one(
-    world: World, new_run: NewRun, group: dict[str, str], part: dict[str, Any], said: str
+    world: World, new_run: NewRun, group: dict[str, str], floor: int | None, gpu: int | None, said: str
 ) -> None:
     node = world.add_node(labels={**group, GPU_COUNT_LABEL: "4"})
-    run = new_run(selector=group)
-    source = json.dumps(json.loads(run.loaded.source) | part).encode()
-    run.loaded = parse_plan(source, "plan.yaml", parameter_models())
+
+    def for_other_nodes(plan: Plan) -> Plan:
+        floors = plan.qa.floors.model_copy(update={"gpus": floor})
+        changes = {
+            "qa": plan.qa.model_copy(update={"floors": floors}),
+            "fault": plan.fault.model_copy(update={"gpu": gpu}),
+        }
+        return plan.model_copy(update=changes)
+
+    run = new_run(change=for_other_nodes, selector=group)
     if said:
         assert refused(run).why == f"0 of 1 targets found; {node}: {said}"
     else:
-        assert choose_targets(run).targets[0].node == node
+        assert choose_targets(run, {})[0].node == node
 
 
 def test_the_operators_own_gpu_taint_is_ordinary(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     node = world.add_node(labels=group, taints=[USUAL])
-    assert choose_targets(new_run(selector=group)).targets[0].node == node
-
-
-def with_profile(run: Run, **changes: Any) -> Run:
-    run.profile = run.profile.model_copy(update=changes)
-    return run
+    assert choose_targets(new_run(selector=group), {})[0].node == node
 
 
 def test_a_pools_own_taint_is_ordinary_where_the_profile_says_so_and_our_pods_tolerate_it(
@@ -115,33 +113,33 @@ def test_a_pools_own_taint_is_ordinary_where_the_profile_says_so_and_our_pods_to
 ) -> None:
     node = world.add_node(labels=group, taints=[{"key": "sku", "value": "gpu", "effect": "NoSchedule"}])
     assert "carries sku=gpu:NoSchedule" in refused(new_run(selector=group)).why
-    run = with_profile(new_run(selector=group), ordinary_taint_keys=("sku", FAULTY["key"]))
-    assert choose_targets(run).targets[0].node == node
-    assert run.probe.tolerated_taint_keys == ("sku",), "what quarantines a node must keep our pods off"
+    run = new_run(profile={"ordinary_taint_keys": ("sku", FAULTY["key"])}, selector=group)
+    assert choose_targets(run, {})[0].node == node
+    assert run.gpu_pod_template.tolerated_taint_keys == ("sku",), "what quarantines a node must keep our pods off"
 
 
 def test_a_resubmitted_job_may_run_in_the_whole_pool_of_which_few_nodes_opted_in(new_run: NewRun) -> None:
     run = new_run()
-    assert healthy_places(run) == {"nvidia.com/gpu.present": "true"}
+    assert pool_labels(run) == {"nvidia.com/gpu.present": "true"}
     without = run.profile.guardrails.model_copy(update={"pool_selector": {}})
-    assert healthy_places(with_profile(run, guardrails=without)) == opt_in(run)
+    assert pool_labels(new_run(profile={"guardrails": without})) == opt_in(run)
 
 
 def test_shares_of_time_are_no_gpus(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     """A node of two GPUs that offers eight shares: no fault goes to GPU 5, and QA counts two."""
     node = world.add_node(labels={**group, GPU_COUNT_LABEL: "2"})
     runs = [new_run(selector=group, seed=seed) for seed in range(8)]
-    assert {choose_targets(run).targets[0].gpu for run in runs} == {0, 1}
-    chosen = choose_targets(runs[0]).snapshots[0]
-    runs[0].before[node] = chosen
-    assert (chosen.allocatable_gpus, qa_task(runs[0], node, 0).expected_gpus) == (8, 2)
+    assert {choose_targets(run, {})[0].gpu for run in runs} == {0, 1}
+    (chosen,) = choose_targets(runs[0], {})
+    assert chosen.node == node
+    assert (chosen.before.allocatable_gpus, qa_task(runs[0], chosen).expected_gpus) == (8, 2)
 
 
 def test_choosing_costs_one_list_and_two_looks(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     for _ in range(4):
         world.add_node(labels=group)
     run = new_run(selector=group)
-    choose_targets(run)
+    choose_targets(run, {})
     assert run.kubernetes.counter.cost().by_call == {"LIST nodes": 1, "WATCH nodes": 1, "WATCH pods": 1}
 
 
@@ -149,38 +147,38 @@ def test_where_the_plan_judges_running_pods_a_node_that_runs_some_comes_first(
     world: World, new_run: NewRun, group: dict[str, str]
 ) -> None:
     names = [world.add_node(labels=group) for _ in range(4)]
-    usual = choose_targets(new_run(selector=group)).targets[0].node
+    usual = choose_targets(new_run(selector=group), {})[0].node
     busy = next(name for name in names if name != usual)
     world.add_pod(unique("training"), "", busy, gpus=2)
     world.add_pod(unique("no-gpu"), "", usual)
     run = new_run(running_pods="kept", selector=group)
-    assert choose_targets(run).targets[0].node == busy
-    assert "GPU pods" in run.journal.history().of(TargetsChosen)[0].rule
-    assert choose_targets(new_run(selector=group)).targets[0].node == usual
-    both = choose_targets(new_run(running_pods="kept", selector=group, nodes=2)).targets
+    assert choose_targets(run, {})[0].node == busy
+    assert "GPU pods" in run.history().of(TargetsChosen)[0].rule
+    assert choose_targets(new_run(selector=group), {})[0].node == usual
+    both = choose_targets(new_run(running_pods="kept", selector=group, nodes=2), {})
     assert [target.node for target in both] == [busy, usual]
 
 
 def test_a_node_without_a_free_gpu_comes_last(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     names = {world.add_node(labels=group) for _ in range(3)}
-    usual = choose_targets(new_run(selector=group)).targets[0].node
+    usual = choose_targets(new_run(selector=group), {})[0].node
     world.add_pod(unique("training"), "", usual, gpus=8)
-    assert choose_targets(new_run(selector=group)).targets[0].node in names - {usual}
-    every = choose_targets(new_run(selector=group, nodes=3)).targets
+    assert choose_targets(new_run(selector=group), {})[0].node in names - {usual}
+    every = choose_targets(new_run(selector=group, nodes=3), {})
     assert every[-1].node == usual
 
 
 def test_many_idle_nodes_are_targets_where_no_others_are(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     names = {world.add_node(labels=group) for _ in range(8)}
-    chosen = choose_targets(new_run(running_pods="kept", selector=group, nodes=8)).targets
+    chosen = choose_targets(new_run(running_pods="kept", selector=group, nodes=8), {})
     assert {target.node for target in chosen} == names
 
 
 def test_named_nodes_are_taken_in_the_plans_order(world: World, new_run: NewRun) -> None:
     names = sorted((world.add_node(), world.add_node()), reverse=True)
     run = new_run(nodes=1, names=names)
-    assert [target.node for target in choose_targets(run).targets] == names[:1]
-    (noted,) = run.journal.history().of(TargetsChosen)
+    assert [target.node for target in choose_targets(run, {})] == names[:1]
+    (noted,) = run.history().of(TargetsChosen)
     assert (noted.candidates, noted.rule.startswith("the nodes the plan names")) == (2, True)
 
 
@@ -218,9 +216,11 @@ def test_an_unfit_node_says_why(
 def test_too_few_fit_nodes_say_how_many(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     world.add_node(labels=group)
     cordoned = world.add_node(labels=group, unschedulable=True)
-    run = new_run(nodes=1, selector=group)
-    targets = run.plan.targets.model_copy(update={"nodes": 2})
-    run.loaded = type(run.loaded)(run.plan.model_copy(update={"targets": targets}), b"", "")
+
+    def two(plan: Plan) -> Plan:
+        return plan.model_copy(update={"targets": plan.targets.model_copy(update={"nodes": 2})})
+
+    run = new_run(change=two, nodes=1, selector=group)
     assert refused(run).why == f"1 of 2 targets found; {cordoned}: is cordoned"
 
 
@@ -240,7 +240,9 @@ def test_a_cluster_of_unfit_nodes_is_not_searched_through(world: World, new_run:
 
 def test_a_gpu_the_plan_names_is_kept(world: World, new_run: NewRun, group: dict[str, str]) -> None:
     world.add_node(labels=group)
-    run = new_run(selector=group)
-    fault = run.plan.fault.model_copy(update={"gpu": 5})
-    run.loaded = type(run.loaded)(run.plan.model_copy(update={"fault": fault}), b"", "")
-    assert choose_targets(run).targets[0].gpu == 5
+
+    def fifth(plan: Plan) -> Plan:
+        return plan.model_copy(update={"fault": plan.fault.model_copy(update={"gpu": 5})})
+
+    run = new_run(change=fifth, selector=group)
+    assert choose_targets(run, {})[0].gpu == 5

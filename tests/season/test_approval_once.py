@@ -24,7 +24,7 @@ from gameday.run.season_member import Approval, SeasonMember
 from gameday.season.record import Place, SeasonRecord
 from gameday.season.run import Season
 from tests.game_days.conftest import QUICK, Arena, changed
-from tests.guard.looks import FakeRun, node, plan, profile
+from tests.guard.observations import FakeRun, node, plan, profile
 
 REQUIRED = {"approval": {"required": True}}
 ASKING, PLAIN = plan(**REQUIRED), plan()
@@ -70,7 +70,7 @@ def test_each_run_tells_who_said_yes_for_its_season_and_when() -> None:
     run = FakeRun(ASKING, profile(), node("a"))
     given = Approval(by="ada", at=at, via="Prefect", comment="go")
     run.member = SeasonMember(season="season-1", targets=("a",), seed=1, approval=given)
-    approve(run, None)  # type: ignore[arg-type]
+    approve(run, run.targets, None)  # type: ignore[arg-type]
     (event,) = run.events
     assert isinstance(event, ApprovalAnswered)
     assert (event.approved, event.by, event.season, event.answered_at) == (True, "ada", "season-1", at)

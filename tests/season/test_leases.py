@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import signal
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,22 +14,25 @@ import pytest
 from gameday.checks.outcome import Outcome, RunResult
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile
-from gameday.errors import RefusedError, SeasonGoneError
+from gameday.errors import RefusedError, SeasonGoneError, StopRunError
 from gameday.history.events import Aborted, Refused
 from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
 from gameday.ledger.ledger import Ledger
-from gameday.lifecycle.open_run import open_run
+from gameday.lifecycle.opening import open_run
+from gameday.lifecycle.undo import undo_at_the_end
 from gameday.reaper.reap import ReapResult, reap_under
+from gameday.run.record import start_record
 from gameday.run.season_member import SeasonMember
 from gameday.season.assignment import Waiting
 from gameday.season.record import Place
 from gameday.season.run import Season, carry_out, fit_nodes, open_season
 from gameday.values.results import Cleanliness, Step
-from tests.cluster.kubernetes.world import PATIENCE_S, World
-from tests.run.conftest import plan
 from tests.season.builders import chosen
+from tests.support.opened import BY_HAND
+from tests.support.runs import quick_plan
+from tests.support.world import PATIENCE_S, World
 
 QUICK = timedelta(seconds=0.2)
 pytestmark = pytest.mark.timeout(60)
@@ -76,9 +80,12 @@ def test_a_second_season_is_refused_with_the_first_ones_name(world: World) -> No
 
 
 def test_a_game_day_of_its_own_is_refused_while_a_season_runs(world: World, tmp_path: Path) -> None:
-    opened = open_run("other", plan(), profile(world), tmp_path, trigger="manual", command="x")
-    with open_season("season-1", profile(world), print), opened as run:
-        run.abort.check()
+    record = start_record("other", quick_plan(), tmp_path)
+    with (
+        open_season("season-1", profile(world), print),
+        pytest.raises(RefusedError, match="held by run season-1"),
+        open_run(record, profile(world), BY_HAND),
+    ):
         pytest.fail("the run began")
     refused = read_history(tmp_path / "other" / "history.jsonl").of(Refused)
     assert "held by run season-1" in refused[0].why
@@ -86,18 +93,16 @@ def test_a_game_day_of_its_own_is_refused_while_a_season_runs(world: World, tmp_
 
 def test_a_run_of_the_season_lives_under_its_lease(world: World, tmp_path: Path) -> None:
     with open_season("season-1", profile(world), print):
-        arguments = {"trigger": "manual", "command": "x", "member": member()}
-        with open_run("season-1-01", plan(), profile(world), tmp_path, **arguments) as run:  # type: ignore[arg-type]
-            run.abort.check()
+        record = start_record("season-1-01", quick_plan(), tmp_path, member())
+        with open_run(record, profile(world), BY_HAND) as run:
             run.leases.acquire(node_lease("n1"))
             assert world.holders() == {CLUSTER_LEASE: "season-1", "gameday-node-n1": "season-1-01"}
         assert world.holders() == {CLUSTER_LEASE: "season-1"}
 
 
 def test_a_run_whose_season_does_not_hold_the_lease_is_refused(world: World, tmp_path: Path) -> None:
-    arguments = {"trigger": "manual", "command": "x", "member": member("season-9")}
-    with open_run("season-9-01", plan(), profile(world), tmp_path, **arguments) as run:  # type: ignore[arg-type]
-        run.abort.check()
+    record = start_record("season-9-01", quick_plan(), tmp_path, member("season-9"))
+    with pytest.raises(RefusedError), open_run(record, profile(world), BY_HAND):
         pytest.fail("the run began")
     refused = read_history(tmp_path / "season-9-01" / "history.jsonl").of(Refused)
     assert refused[0].why == "season season-9 holds no cluster lease: it has ended"
@@ -141,9 +146,9 @@ def test_a_signal_stops_the_runs_of_all_threads_and_no_other_begins(world: World
     open_runs = threading.Barrier(3, timeout=PATIENCE_S)
 
     def play(one: Place) -> RunResult:
-        arguments = {"trigger": "manual", "command": "x", "member": member()}
-        with open_run(one.run_id, plan(), profile(world), tmp_path, **arguments) as run:  # type: ignore[arg-type]
-            run.step = Step.INJECT
+        record = start_record(one.run_id, quick_plan(), tmp_path, member())
+        with suppress(StopRunError), open_run(record, profile(world), BY_HAND) as run, undo_at_the_end(run):
+            run.record.begin_step(Step.INJECT)
             open_runs.wait()
             run.wait("for ever", timedelta(seconds=100), lambda: None, every_s=100)
         return passed()

@@ -18,7 +18,7 @@ def of_xid(code: int) -> Decision:
 
 
 def test_the_catalogue_is_whole() -> None:
-    assert sorted(xids()) == list(range(1, 173))
+    assert sorted(xids()) == list(range(1, 174))
     assert len(sxids()) == 93
     assert sum(sxid.allow_listed for sxid in sxids().values()) == 20
     assert {code.xid for code in nvlink5_codes()} == set(range(144, 151))
@@ -55,7 +55,7 @@ def test_workload_errors_do_not(code: int) -> None:
     assert of_xid(code).outcome is Outcome.WORKLOAD
 
 
-@pytest.mark.parametrize("code", [2, 9, 14, 56, 61, 63, 78, 92, 145, 171, 175, 999])
+@pytest.mark.parametrize("code", [2, 9, 14, 56, 61, 63, 78, 92, 145, 171, 173, 175, 999])
 def test_other_codes_are_recorded_only(code: int) -> None:
     assert of_xid(code).outcome is Outcome.EVENT
 

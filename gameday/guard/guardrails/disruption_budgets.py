@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from gameday.cluster.gpu_pods import gpu_pod
 from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Look, few
-from gameday.run.drain import empties_node, moves_pods, stays
+from gameday.guard.observation import Observation, few
+from gameday.run.drain import empties_node, is_bound_to_node, moves_pods
 
 
 class DisruptionBudgets(Guardrail):
@@ -18,29 +18,29 @@ class DisruptionBudgets(Guardrail):
 
     name: ClassVar[str] = "disruption budgets"
 
-    def limit(self, look: Look) -> str:
-        needed = look.of_profile.pod_disruption_budgets and moves_pods(look.plan)
-        return f"as many allowed disruptions as there are {_counted(look)} to move (profile)" if needed else ""
+    def limit(self, observation: Observation) -> str:
+        needed = observation.of_profile.pod_disruption_budgets and moves_pods(observation.plan)
+        return f"as many allowed disruptions as there are {_counted(observation)} to move (profile)" if needed else ""
 
-    def measure(self, look: Look) -> Finding:
-        everything = empties_node(look.plan)
+    def measure(self, observation: Observation) -> Finding:
+        everything = empties_node(observation.plan)
         by_namespace: dict[str, list[dict[str, str]]] = {}
-        for target in look.targets:
-            for pod in look.pods(target.node):
-                if (everything or gpu_pod(pod).holds_gpu) and not stays(pod):
+        for target in observation.targets:
+            for pod in observation.pods(target.node):
+                if (everything or gpu_pod(pod).holds_gpu) and not is_bound_to_node(pod):
                     by_namespace.setdefault(pod.metadata.namespace, []).append(pod.metadata.labels or {})
         short = []
         budgets = 0
         for namespace, pods in sorted(by_namespace.items()):
-            for budget in look.run.kubernetes.disruption_budgets(namespace):
+            for budget in observation.run.kubernetes.disruption_budgets(namespace):
                 covered = sum(budget.covers(labels) for labels in pods)
                 budgets += bool(covered)
                 if covered > budget.allowed:
                     short.append(f"{namespace}/{budget.name} allows {budget.allowed} disruptions of {covered}")
-        pods_text = f"{sum(map(len, by_namespace.values()))} {_counted(look)}, {budgets} budgets that cover them"
+        pods_text = f"{sum(map(len, by_namespace.values()))} {_counted(observation)}, {budgets} budgets that cover them"
         hint = "wait until the workload has room, or choose other targets"
         return Finding(not short, pods_text, few(short), hint if short else "")
 
 
-def _counted(look: Look) -> str:
-    return "pods" if empties_node(look.plan) else "GPU pods"
+def _counted(observation: Observation) -> str:
+    return "pods" if empties_node(observation.plan) else "GPU pods"

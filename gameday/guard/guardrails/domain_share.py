@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Look
+from gameday.guard.observation import Observation
 
 
 class DomainShare(Guardrail):
@@ -13,21 +13,21 @@ class DomainShare(Guardrail):
 
     name: ClassVar[str] = "share of a rack or zone"
 
-    def limit(self, look: Look) -> str:
-        limit = look.strictest("max_domain_percent")
-        return f"{limit.shown(' %')} of one {look.of_profile.topology_label}" if limit else ""
+    def limit(self, observation: Observation) -> str:
+        limit = observation.strictest("max_domain_percent")
+        return f"{limit.shown(' %')} of one {observation.of_profile.topology_label}" if limit else ""
 
-    def measure(self, look: Look) -> Finding:
-        limit, label = look.strictest("max_domain_percent"), look.of_profile.topology_label
-        domains = {target.node: look.before(target.node).labels.get(label) for target in look.targets}
+    def measure(self, observation: Observation) -> Finding:
+        limit, label = observation.strictest("max_domain_percent"), observation.of_profile.topology_label
+        domains = {target.node: observation.before(target.node).labels.get(label) for target in observation.targets}
         nowhere = [node for node, domain in domains.items() if not domain]
         if nowhere:
             hint = "label the nodes, or set guardrails.topology_label in the cluster profile"
             return Finding(None, "", f"{', '.join(nowhere)} carries no label {label}", hint)
         shares: dict[str, tuple[float, str]] = {}
         for domain in {domain for domain in domains.values() if domain}:
-            members = {node.name for node in look.domain(domain)}
-            ours = len((members & look.broken) | {node for node, found in domains.items() if found == domain})
+            members = {node.name for node in observation.domain(domain)}
+            ours = len((members & observation.broken) | {node for node, found in domains.items() if found == domain})
             percent = 100 * ours / max(len(members), ours)
             shares[domain] = percent, f"{percent:.3g} % of {domain} ({ours} of {len(members)})"
         worst, measured = max(shares.values())

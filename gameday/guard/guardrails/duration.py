@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Look, longest_run
-from gameday.ledger.lease import seconds_awake_or_not
+from gameday.guard.observation import Observation, longest_run
+from gameday.ledger.lease import boottime_s
 
 
 class MaxDuration(Guardrail):
@@ -16,14 +16,13 @@ class MaxDuration(Guardrail):
     every_s: ClassVar[float | None] = 0.1
     needs_targets: ClassVar[bool] = False
 
-    def limit(self, look: Look) -> str:
-        longest = longest_run(look.of_plan, look.of_profile)
-        return (
-            f"at most {longest.total_seconds():g} s ({'plan' if longest == look.of_plan.max_duration else 'profile'})"
-        )
+    def limit(self, observation: Observation) -> str:
+        longest = longest_run(observation.of_plan, observation.of_profile)
+        source = "plan" if longest == observation.of_plan.max_duration else "profile"
+        return f"at most {longest.total_seconds():g} s ({source})"
 
-    def measure(self, look: Look) -> Finding:
-        longest = longest_run(look.of_plan, look.of_profile)
-        took_s = seconds_awake_or_not() - look.run.began_s
+    def measure(self, observation: Observation) -> Finding:
+        longest = longest_run(observation.of_plan, observation.of_profile)
+        took_s = boottime_s() - observation.run.record.started_boottime_s
         ok = took_s <= longest.total_seconds()
         return Finding(ok, f"{took_s:.1f} s", "" if ok else "longer than guardrails.max_duration")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Look
+from gameday.guard.observation import Observation
 
 
 class Freezes(Guardrail):
@@ -13,15 +13,15 @@ class Freezes(Guardrail):
     every_s: ClassVar[float | None] = 1.0
     needs_targets: ClassVar[bool] = False
 
-    def limit(self, look: Look) -> str:
-        freezes = look.of_profile.freezes
+    def limit(self, observation: Observation) -> str:
+        freezes = observation.of_profile.freezes
         return f"none of {len(freezes)} in the calendar (profile)" if freezes else ""
 
-    def measure(self, look: Look) -> Finding:
-        now = look.now.timestamp()
-        on = [one for one in look.of_profile.freezes if one.since.timestamp() <= now < one.until.timestamp()]
+    def measure(self, observation: Observation) -> Finding:
+        now = observation.now.timestamp()
+        on = [one for one in observation.of_profile.freezes if one.since.timestamp() <= now < one.until.timestamp()]
         if on:
             why = f"{on[0].why}, until {on[0].until:%Y-%m-%d %H:%M %Z}"
             return Finding(False, "frozen", why, "run it after the freeze")
-        coming = sorted(one.since for one in look.of_profile.freezes if one.since.timestamp() > now)
+        coming = sorted(one.since for one in observation.of_profile.freezes if one.since.timestamp() > now)
         return Finding(True, f"the next begins {coming[0]:%Y-%m-%d %H:%M %Z}" if coming else "none is to come")

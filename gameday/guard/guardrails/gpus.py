@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Look
+from gameday.guard.observation import Observation
 
 
 class Gpus(Guardrail):
     name: ClassVar[str] = "GPUs"
 
-    def limit(self, look: Look) -> str:
-        limit = look.strictest("max_gpus")
+    def limit(self, observation: Observation) -> str:
+        limit = observation.strictest("max_gpus")
         return limit.shown("") if limit else ""
 
-    def measure(self, look: Look) -> Finding:
-        limit = look.strictest("max_gpus")
-        counts = {target.node: look.before(target.node).allocatable_gpus for target in look.targets}
+    def measure(self, observation: Observation) -> Finding:
+        limit = observation.strictest("max_gpus")
+        counts = {target.node: observation.before(target.node).allocatable_gpus for target in observation.targets}
         unknown = [node for node, gpus in counts.items() if gpus is None]
         if unknown:
             return Finding(None, "", f"{', '.join(unknown)} reports no allocatable GPUs", "is the device plugin up?")

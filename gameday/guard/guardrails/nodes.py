@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Look
+from gameday.guard.observation import Observation
 
 
 class Nodes(Guardrail):
@@ -13,13 +13,13 @@ class Nodes(Guardrail):
 
     name: ClassVar[str] = "nodes"
 
-    def limit(self, look: Look) -> str:
-        limit = look.strictest("max_nodes")
+    def limit(self, observation: Observation) -> str:
+        limit = observation.strictest("max_nodes")
         return limit.shown("") if limit else ""
 
-    def measure(self, look: Look) -> Finding:
-        own, all_of_ours = len(look.targets), len(look.broken)
+    def measure(self, observation: Observation) -> Finding:
+        own, all_of_ours = len(observation.targets), len(observation.broken)
         measured = f"{own}" + (f", {all_of_ours} with the season's others" if all_of_ours > own else "")
-        of_plan, of_profile = look.of_plan.max_nodes, look.of_profile.max_nodes
+        of_plan, of_profile = observation.of_plan.max_nodes, observation.of_profile.max_nodes
         ok = (of_plan is None or own <= of_plan) and (of_profile is None or all_of_ours <= of_profile)
         return Finding(ok, measured, hint="lower targets.nodes in the plan")

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gameday.cluster.kubernetes import CANDIDATE_PAGE
 from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Look
+from gameday.guard.observation import Observation
 
 
 class PoolShare(Guardrail):
@@ -14,16 +14,16 @@ class PoolShare(Guardrail):
 
     name: ClassVar[str] = "share of the pool"
 
-    def limit(self, look: Look) -> str:
-        limit = look.strictest("max_pool_percent")
+    def limit(self, observation: Observation) -> str:
+        limit = observation.strictest("max_pool_percent")
         return limit.shown(" %") if limit else ""
 
-    def measure(self, look: Look) -> Finding:
-        limit, nodes = look.strictest("max_pool_percent"), len(look.pool)
+    def measure(self, observation: Observation) -> Finding:
+        limit, nodes = observation.strictest("max_pool_percent"), len(observation.pool)
         if not nodes:
-            labels = ",".join(f"{key}={value}" for key, value in look.of_profile.pool_selector.items())
+            labels = ",".join(f"{key}={value}" for key, value in observation.of_profile.pool_selector.items())
             return Finding(None, "", f"no node carries {labels}", "set guardrails.pool_selector in the cluster profile")
-        percent = 100 * len(look.broken) / nodes
+        percent = 100 * len(observation.broken) / nodes
         many = f"{nodes} or more" if nodes >= CANDIDATE_PAGE else f"{nodes}"
         ok = limit is None or percent <= limit.value
-        return Finding(ok, f"{percent:.3g} % ({len(look.broken)} of {many})", hint="fewer targets")
+        return Finding(ok, f"{percent:.3g} % ({len(observation.broken)} of {many})", hint="fewer targets")

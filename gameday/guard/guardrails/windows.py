@@ -7,7 +7,7 @@ from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Look
+from gameday.guard.observation import Observation
 from gameday.plan.limits import TimeWindow, Weekday
 
 _WEEKDAYS = tuple(Weekday)
@@ -18,17 +18,17 @@ class Windows(Guardrail):
     every_s: ClassVar[float | None] = 1.0
     needs_targets: ClassVar[bool] = False
 
-    def limit(self, look: Look) -> str:
-        sets = [f"{' or '.join(map(shown, windows))} ({source})" for source, windows in look.windows]
+    def limit(self, observation: Observation) -> str:
+        sets = [f"{' or '.join(map(shown, windows))} ({source})" for source, windows in observation.windows]
         return " and ".join(sets)
 
-    def measure(self, look: Look) -> Finding:
+    def measure(self, observation: Observation) -> Finding:
         closes: list[datetime] = []
-        for source, windows in look.windows:
-            ends = [end for window in windows if (end := open_until(window, look.now)) is not None]
+        for source, windows in observation.windows:
+            ends = [end for window in windows if (end := open_until(window, observation.now)) is not None]
             if not ends:
                 return Finding(
-                    False, f"{look.now:%a %H:%M} UTC", f"no window of the {source} is open", "come back then"
+                    False, f"{observation.now:%a %H:%M} UTC", f"no window of the {source} is open", "come back then"
                 )
             closes.append(max(ends))
         return Finding(True, f"open until {min(closes):%a %H:%M %Z}")

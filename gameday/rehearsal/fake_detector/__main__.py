@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gameday.detectors.load import read_detector
 from gameday.errors import DocumentError
-from gameday.rehearsal.fake_detector.detector import run_stand_in
+from gameday.rehearsal.fake_detector.detector import run_fake_detector
 from kubesim.client import Kubeconfig, KubeconfigError
 from kubesim.process import die_with_parent
 
@@ -32,8 +32,8 @@ def parse_arguments() -> argparse.Namespace:
 async def serve(arguments: argparse.Namespace) -> None:
     """Run until SIGTERM or SIGINT. Raises KubeconfigError and DocumentError."""
     profile, kubeconfig = read_detector(arguments.profile), Kubeconfig.load(arguments.kubeconfig)
-    stand_in = run_stand_in(profile, kubeconfig, arguments.loki_url, arguments.metrics_url, say_ready)
-    running = asyncio.ensure_future(stand_in)
+    fake_detector = run_fake_detector(profile, kubeconfig, arguments.loki_url, arguments.metrics_url, say_ready)
+    running = asyncio.ensure_future(fake_detector)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, running.cancel)

@@ -41,7 +41,7 @@ class Active:
     done: list[Effect] = field(default_factory=list)
 
 
-class StandIn:
+class FakeDetector:
     """For one event loop: nothing here is locked."""
 
     def __init__(self, profile: DetectorProfile, actions: Actions, nodes: Reflector) -> None:
@@ -123,23 +123,23 @@ class StandIn:
                 await asyncio.sleep(_TRY_AGAIN_S)
 
 
-async def run_stand_in(
+async def run_fake_detector(
     profile: DetectorProfile, kubeconfig: Kubeconfig, loki_url: str, metrics_url: str, ready: Callable[[], None]
 ) -> None:
     """Run until cancelled; calls `ready` once it would see a fault in every source that the detector reads."""
     component = f"{profile.name}-stand-in"
     async with ApiClient(kubeconfig, component) as api, asyncio.TaskGroup() as group:
         nodes, events = Reflector(api, "/api/v1/nodes"), EventRecorder(api, component)
-        stand_in = StandIn(profile, Actions(api, events, profile.name), nodes)
+        fake_detector = FakeDetector(profile, Actions(api, events, profile.name), nodes)
         connected = asyncio.Event()
         if "kernel log" in profile.reads:
-            logs = KernelLogs(loki_url, stand_in.heard, connected.set)
+            logs = KernelLogs(loki_url, fake_detector.heard, connected.set)
         else:
             logs = None
             connected.set()
         try:
             fields = DcgmFields(metrics_url, fields_of(profile) if "DCGM" in profile.reads else frozenset())
-            for part in (nodes.run(), events.run(), fields.follow(stand_in.seen, stand_in.over)):
+            for part in (nodes.run(), events.run(), fields.follow(fake_detector.seen, fake_detector.over)):
                 group.create_task(part)
             await nodes.synced.wait()
             await connected.wait()

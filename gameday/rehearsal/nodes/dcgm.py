@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,8 @@ _BLINDING_XID = 119  # ReadEnvForFatalXids, DcgmCacheManager.cpp
 _SLOWDOWN_C = 85  # software slowdown, as the GPU model has it
 _HARDWARE_SLOWDOWN_C = 92
 XID_FIELD = 230
+# Of dcgm-exporter, whose default is 5 minutes; here an alert on the count has to end with a game-day.
+XID_WINDOW_S = 30
 Values = npt.NDArray[Any]
 
 
@@ -366,6 +369,7 @@ class DcgmCache:
         self._clock = clock
         self._injected: dict[int, dict[Cell, Injected]] = {}
         self._frozen: dict[int, dict[int, Frozen]] = {}  # node -> field
+        self._xids: dict[Cell, list[tuple[float, int]]] = {}  # when and which, oldest first
         self.running = np.ones(fleet.shape[0], bool)
         self.exporting = np.ones(fleet.shape[0], bool)
         self.collecting = np.ones(fleet.shape[0], bool)
@@ -374,6 +378,8 @@ class DcgmCache:
     def inject(self, cell: Cell, field: int, value: float, offset_s: int = 1) -> None:
         """The sample's time stamp is in whole seconds: the running second's begin and `offset_s`."""
         self._injected.setdefault(field, {})[cell] = Injected(value, math.floor(self._clock()) + offset_s)
+        if field == XID_FIELD and not is_blank(field, value):
+            self._count_xid(cell, int(value))
 
     def injected(self, cell: Cell) -> dict[int, float]:
         """Values of this GPU that were injected and that no real sample has replaced yet, by field; an Xid of 0 says
@@ -381,9 +387,20 @@ class DcgmCache:
         live = {field: self._live(field).get(cell) for field in list(self._injected)}
         return {field: kept.value for field, kept in live.items() if kept and (field, kept.value) != (XID_FIELD, 0)}
 
-    def clear_xid(self, cell: Cell) -> None:
-        """A real Xid, as NVML's events tell it, takes the place of an injected one."""
+    def nvml_xid(self, cell: Cell) -> None:
+        """Take the GPU's last real Xid, as NVML's events tell it, in the place of an injected one."""
         self._injected.get(XID_FIELD, {}).pop(cell, None)
+        if self.running[cell[0]]:
+            self._count_xid(cell, int(self.fleet.xid[cell]))
+
+    def _count_xid(self, cell: Cell, code: int) -> None:
+        self._xids.setdefault(cell, []).append((self._clock(), code))
+
+    def xid_counts(self, cell: Cell) -> Counter[int]:
+        """Return how often each code came to this GPU within the exporter's window; 0 counts where it was injected."""
+        since = self._clock() - XID_WINDOW_S
+        self._xids[cell] = [(at, code) for at, code in self._xids.get(cell, []) if at > since]
+        return Counter(code for _, code in self._xids[cell])
 
     def xid_event(self, cell: Cell, code: int) -> None:
         """What DCGM read in the kernel log; 119 ends its calls to the driver, for all GPUs of the node."""
@@ -396,6 +413,7 @@ class DcgmCache:
         self.running[node] = self.collecting[node] = True
         self.blind[node] = False
         self._frozen.pop(node, None)
+        self._xids = {cell: kept for cell, kept in self._xids.items() if cell[0] != node}
         for cells in self._injected.values():
             for cell in [cell for cell in cells if cell[0] == node]:
                 del cells[cell]

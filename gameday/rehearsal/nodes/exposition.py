@@ -10,11 +10,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gameday.rehearsal.nodes.dcgm import FIELDS, DcgmCache
+from gameday.rehearsal.nodes.dcgm import FIELDS, XID_FIELD, XID_WINDOW_S, DcgmCache
 from gameday.rehearsal.nodes.devices import GpuHolder
 from gameday.rehearsal.nodes.gpus import Cell
 from gameday.rehearsal.nodes.identity import DRIVER_VERSION, MODEL, GpuIdentity
+from gameday.xid.catalogue import xids
 
+XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
+"""Made by the exporter itself: how often each Xid came within its window; where none did, 0 without the label `xid`."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -51,9 +54,42 @@ class Exposition:
                 continue
             values = self._cache.read(field).ravel()[cells].tolist()
             labels, name = self._labels, field.name
-            lines = [f"{name}{labels[cell]}{value}" for cell, value in zip(cells, values, strict=True)]
-            head = f"# HELP {name} {field.help}\n# TYPE {name} {field.kind}\n"
-            yield (head + "\n".join(lines) + "\n").encode()
+            if field.id == XID_FIELD:
+                coded = (self._with(cell, _code(int(value))) for cell, value in zip(cells, values, strict=True))
+                lines = [f"{name}{label}{value}" for label, value in zip(coded, values, strict=True)]
+            else:
+                lines = [f"{name}{labels[cell]}{value}" for cell, value in zip(cells, values, strict=True)]
+            yield _family(name, field.kind, field.help, lines)
+        if names is None or XID_COUNT in names:
+            answering = np.flatnonzero(wanted & self._cache.running & self._cache.fleet.powered).tolist()
+            each = range(self._gpus_per_node)
+            lines = [line for node in answering for gpu in each for line in self._xid_counts(node, gpu)]
+            if lines:
+                yield _family(XID_COUNT, "counter", "reported XIDs during last window", lines)
+
+    def _xid_counts(self, node: int, gpu: int) -> Iterator[str]:
+        cell = node * self._gpus_per_node + gpu
+        window = f',window_size_in_ms="{XID_WINDOW_S * 1000}"'
+        counts = self._cache.xid_counts((node, gpu))
+        if not counts:
+            yield f"{XID_COUNT}{self._with(cell, window)}0"
+        for code, count in counts.items():
+            labels = f'{window},xid="{code}"'
+            yield f"{XID_COUNT}{self._with(cell, labels)}{count}"
+
+    def _with(self, cell: int, more: str) -> str:
+        return f"{self._labels[cell].removesuffix('} ')}{more}}} "
+
+
+def _family(name: str, kind: str, help: str, lines: list[str]) -> bytes:
+    return "\n".join([f"# HELP {name} {help}", f"# TYPE {name} {kind}", *lines, ""]).encode()
+
+
+def _code(code: int) -> str:
+    """Return the labels by which each code is a series of its own; 0 is a GPU that has had none."""
+    known = xids().get(code)
+    message = "No Error" if code == 0 else known.name if known else "Unknown Error"
+    return f',err_code="{code}",err_msg="{_escaped(message)}"'
 
 
 def _own_labels(node: str, gpu: GpuIdentity) -> str:

@@ -261,7 +261,7 @@ class Machine:
             self.log.driver(f"NVRM: GPU at PCI:{identity.pci}: {identity.uuid}", 3)
         self.log.driver(f"NVRM: Xid (PCI:{identity.pci}): {code}, {text}", 3)
         self.fleet.xid[self.index, gpu] = code
-        self.cache.clear_xid((self.index, gpu))
+        self.cache.nvml_xid((self.index, gpu))
 
     def lose_gpu(self, gpu: int) -> None:
         """The GPU falls off the bus: Xid 79, and nothing but a reboot brings it back."""

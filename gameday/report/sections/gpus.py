@@ -18,10 +18,10 @@ from gameday.history.events import (
     Remediated,
     TaintSeen,
 )
+from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
 from gameday.report.charts import BUCKETS, Drawing, Marker, Scene, buckets_for, dodge, lines, strips
 from gameday.report.run_folder import Run
 from gameday.report.samples import (
-    FEWEST_BEFORE,
     NodeSamples,
     Spread,
     Statistics,
@@ -142,7 +142,7 @@ def build(run: Run) -> Gpus:
     read = [read for read in run.history.of(FrameRead) if read.frame == "metrics"]
     return Gpus(
         step_s=read[-1].step_s if read else None,
-        fewest_before=FEWEST_BEFORE,
+        fewest_before=FEWEST_BASELINE_SCRAPES,
         nodes=tuple(_node(run, node, samples, buckets_for(series)) for node, samples in drawn),
         nodes_left_out=tuple(str(node) for node in nodes[MOST_NODES:]),
     )
@@ -227,7 +227,7 @@ def _chart(name: str, rows: pd.DataFrame, scene: Scene, window: tuple[float, flo
     followed = on_target if len(on_target) else rows
     before, during, after = parts(followed, window)
     usual = spread(before, 0.05, 0.95)
-    told = scrapes_before(followed, window) >= FEWEST_BEFORE
+    told = scrapes_before(followed, window) >= FEWEST_BASELINE_SCRAPES
     drawing, failure = None, ""
     try:
         drawing = _drawn(name, rows, scene, usual if told else None)
@@ -287,7 +287,7 @@ def _cell(rows: pd.DataFrame | None, code: bool, window: tuple[float, float] | N
     if code:  # a code has no median: the newest one during the fault, and any but 0 is news
         shown = float(during.iloc[-1]) if len(during) else None
         return HeatCell(during=shown, before=float(before.iloc[-1]) if len(before) else None, level=3 if shown else 0)
-    told = scrapes_before(rows, window) >= FEWEST_BEFORE
+    told = scrapes_before(rows, window) >= FEWEST_BASELINE_SCRAPES
     return HeatCell(
         during=float(during.median()) if len(during) else None,
         before=float(before.median()) if len(before) else None,

@@ -20,7 +20,7 @@ from gameday.cluster.nodes import REASON_ANNOTATION, decided_at, snapshot, taint
 from gameday.cluster.pods import PodFollower
 from gameday.errors import AdapterError, KubernetesError
 from gameday.values.nodes import Taint
-from tests.cluster.kubernetes.world import NAMESPACE, OPT_IN, PATIENCE_S, World, unique
+from tests.support.world import NAMESPACE, OPT_IN, PATIENCE_S, World, unique
 
 OURS = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}
 FOREIGN = {"key": "example.com/busy", "value": "yes", "effect": "NoSchedule"}

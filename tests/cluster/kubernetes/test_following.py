@@ -19,7 +19,7 @@ from gameday.cluster.pods import PodFollower, PodSeen
 from gameday.cluster.watch import Follower
 from gameday.errors import WatchRefusedError
 from gameday.values.results import Cleanliness
-from tests.cluster.kubernetes.world import NAMESPACE, PATIENCE_S, World, termination_message, unique, until
+from tests.support.world import NAMESPACE, PATIENCE_S, World, termination_message, unique, until
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import GpuPodTemplate, gpu_canary, gpu_job, misaligned_pod
 from gameday.errors import KubernetesError
-from tests.cluster.kubernetes.world import NAMESPACE, World, unique
+from tests.support.world import NAMESPACE, World, unique
 
 TEMPLATE = GpuPodTemplate("registry.example/pause:1", "gameday-probe", ("nvidia.com/gpu", "sku"))
 TOLERATED = [{"key": "nvidia.com/gpu", "operator": "Exists"}, {"key": "sku", "operator": "Exists"}]

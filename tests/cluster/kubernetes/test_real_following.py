@@ -15,8 +15,8 @@ from gameday.cluster import list_watch
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.watch import Follower
-from tests.cluster.kubernetes.world import PATIENCE_S, unique, until
 from tests.rehearsal.lab.plane import Plane, running
+from tests.support.world import PATIENCE_S, unique, until
 
 pytestmark = pytest.mark.lab
 

@@ -12,7 +12,7 @@ import pytest
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError
-from tests.cluster.kubernetes.world import plain_adapter
+from tests.support.world import plain_adapter
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-1"}}
 FORBIDDEN = {"kind": "Status", "reason": "Forbidden", "message": "no RBAC policy matched", "code": 403}

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.cluster.kubernetes.world import plain_adapter
 from tests.cluster.servers.conftest import Answer, Stub
+from tests.support.world import plain_adapter
 
 NODE = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-1"}}).encode()
 JSON = {"Content-Type": "application/json"}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gameday.rehearsal.nodes.dcgm import XID_WINDOW_S
 from gameday.rehearsal.nodes.devices import GpuHolder
 from gameday.rehearsal.nodes.exposition import Exposition
 from tests.rehearsal.nodes.conftest import Rack
@@ -43,7 +44,10 @@ def test_names_types_help_and_labels_are_dcgm_exporters(rack: Rack, exposition: 
         "modelName": "NVIDIA H100 80GB HBM3",
         "Hostname": "a",
         "DCGM_FI_DRIVER_VERSION": "550.163.01",
+        "err_code": "0",
+        "err_msg": "No Error",
     }
+    assert "err_code" not in families["DCGM_FI_DEV_GPU_TEMP"].samples[1].labels
     for needed in ("GPU_TEMP", "ROW_REMAP_PENDING", "ECC_DBE_VOL_TOTAL", "THERMAL_VIOLATION", "CLOCKS_EVENT_REASONS"):
         assert f"DCGM_FI_DEV_{needed}" in families, "a shipped alert rule reads it"
 
@@ -66,6 +70,57 @@ def test_of_a_lost_gpu_only_the_xid_is_left(rack: Rack, exposition: Exposition) 
     rack.machines[0].lose_gpu(3)
     assert ("a", "3") not in series(exposition, "DCGM_FI_DEV_GPU_TEMP")
     assert series(exposition, "DCGM_FI_DEV_XID_ERRORS")["a", "3"] == 79
+
+
+def xids(exposition: Exposition, name: str, label: str) -> dict[tuple[str, str, str | None], float]:
+    """(node, gpu, the code's label) -> value, of the GPUs whose series is not that of no Xid."""
+    return {
+        (sample.labels["Hostname"], sample.labels["gpu"], sample.labels.get(label)): sample.value
+        for sample in parse(exposition)[name].samples
+        if sample.value
+    }
+
+
+def test_every_xid_is_a_series_of_its_own_with_a_constant_value(rack: Rack, exposition: Exposition) -> None:
+    exposition.hold((0, 1), GpuHolder("u", "ml", "p", "train"))
+    for code in (48, 63):
+        rack.machines[0].record_xid(1, code, "text")
+        assert xids(exposition, "DCGM_FI_DEV_XID_ERRORS", "err_code") == {("a", "1", str(code)): code}
+    sample = next(one for one in parse(exposition)["DCGM_FI_DEV_XID_ERRORS"].samples if one.value)
+    assert (sample.labels["err_msg"], sample.labels["pod"]) == ("GPU memory remapping event", "p")
+    rack.cache.inject((1, 0), 230, 999)
+    assert ("b", "0", "999") in xids(exposition, "DCGM_FI_DEV_XID_ERRORS", "err_code")
+
+
+def test_the_exporter_counts_xids_within_its_window(rack: Rack, exposition: Exposition) -> None:
+    before = parse(exposition)["DCGM_EXP_XID_ERRORS_COUNT"].samples
+    assert [sample.value for sample in before] == [0] * 8
+    assert before[0].labels["window_size_in_ms"] == "30000"
+    assert "xid" not in before[0].labels
+    rack.machines[0].record_xid(2, 48, "text")
+    rack.machines[0].lose_gpu(3)
+    for code in (95, 95, 0):
+        rack.cache.inject((1, 0), 230, code)
+    # DCGM 4.6 hears of 79 twice: from NVML and from the kernel log.
+    counted = {("a", "2", "48"): 1, ("a", "3", "79"): 2, ("b", "0", "95"): 2, ("b", "0", "0"): 1}
+    assert xids(exposition, "DCGM_EXP_XID_ERRORS_COUNT", "xid") == counted
+    rack.clock.pass_by(XID_WINDOW_S + 1)
+    assert xids(exposition, "DCGM_EXP_XID_ERRORS_COUNT", "xid") == {}
+    assert len(parse(exposition)["DCGM_EXP_XID_ERRORS_COUNT"].samples) == 8
+
+
+def test_a_host_engine_that_starts_anew_has_counted_nothing(rack: Rack, exposition: Exposition) -> None:
+    rack.cache.inject((1, 0), 230, 95)
+    rack.machines[0].record_xid(1, 48, "text")
+    rack.cache.restart(1)
+    assert xids(exposition, "DCGM_EXP_XID_ERRORS_COUNT", "xid") == {("a", "1", "48"): 1}
+
+
+def test_narrowed_to_the_count_nothing_else_is_told(exposition: Exposition) -> None:
+    text = b"".join(exposition.render(["b"], ["DCGM_EXP_XID_ERRORS_COUNT"])).decode()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert len(lines) == 4
+    assert all(line.startswith("DCGM_EXP_XID_ERRORS_COUNT{") and 'Hostname="b"' in line for line in lines)
 
 
 def test_an_injection_shows_until_it_is_overwritten(rack: Rack, exposition: Exposition) -> None:

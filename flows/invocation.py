@@ -1,0 +1,25 @@
+"""Which Prefect flow run a game-day belongs to, and which one its process was started for."""
+
+from __future__ import annotations
+
+import os
+
+from prefect.context import FlowRunContext
+
+from gameday.lifecycle.opening import Invocation
+from gameday.values.results import Trigger
+
+# Set by Prefect's runner for the process it starts: a season's runs share one, and the hooks are the season's.
+_STARTED_FOR = "PREFECT__FLOW_RUN_ID"
+
+
+def invocation(trigger: Trigger, command: str) -> Invocation:
+    """Return why and how this flow run was started.
+
+    Args:
+        trigger: Why the run is made.
+        command: A shell line that runs the same again.
+    """
+    context = FlowRunContext.get()
+    flow_run = str(context.flow_run.id) if context and context.flow_run else None
+    return Invocation(trigger, command, flow_run, os.environ.get(_STARTED_FOR) or flow_run)

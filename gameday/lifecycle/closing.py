@@ -1,0 +1,128 @@
+"""Close a run: last look, frames, watches, ledger, leases, costs. Every part is tried, also after another failed."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from gameday.errors import AdapterError
+from gameday.history.events import (
+    FaultUndone,
+    IntentRecorded,
+    NodeSeen,
+    OwnCost,
+    RunEnded,
+    StepEnded,
+    StepStarted,
+)
+from gameday.history.journal import History
+from gameday.observe.collect import collect
+from gameday.observe.node_states import note_nodes_after
+from gameday.run.record import RunRecord
+from gameday.run.run import Run
+from gameday.run.run_ledger import RunLedger
+from gameday.run.servers import Servers
+from gameday.run.targets import chosen_targets
+from gameday.values.results import Cleanliness, Step, StepOutcome
+
+
+class Closing:
+    """What is left to do to close a run; the last part added is done first."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._parts: list[tuple[str, Callable[[], object]]] = []
+        self.add("end the history", partial(_end_history, record))
+
+    def add(self, name: str, part: Callable[[], object]) -> None:
+        """Add a part; `name` says in a problem which one failed."""
+        self._parts.append((name, part))
+
+    def close(self) -> None:
+        """Do what is left. A part that fails is a problem in the history; the next one is done all the same.
+
+        A part that is interrupted by anything but an Exception is still left, so that this can be called again.
+        """
+        while self._parts:
+            name, part = self._parts[-1]
+            try:
+                part()
+            except Exception as error:
+                self._record.problem(f"{name}: {type(error).__name__}: {error}")
+            self._parts.pop()
+
+
+def insist(act: Callable[[], object]) -> None:
+    """Run `act`, and once more if something breaks into it; then let what broke in pass.
+
+    Prefect throws into a flow whose concurrency slot it cannot renew, at any instruction, and once.
+    """
+    try:
+        act()
+    except BaseException:
+        act()
+        raise
+
+
+def note_steps_not_reached(record: RunRecord) -> None:
+    """Note every step that the run's early end kept from starting."""
+    history = record.journal.history()
+    settled = {event.step for event in history.of(StepStarted)} | {event.step for event in history.of(StepEnded)}
+    stopped = next((e for e in reversed(history.of(StepEnded)) if e.outcome is not StepOutcome.DONE), None)
+    why = f"{stopped.step} ended the run" if stopped else "the run stopped before its first step"
+    for step in Step:
+        if step not in settled:
+            record.note(StepEnded(step=step, outcome=StepOutcome.NOT_REACHED, why=why))
+
+
+def look_last(run: Run) -> None:
+    """Note the targets once more where something was undone after QA's look: a node that it kept out may be back."""
+    for record in reversed(run.history().records):
+        if isinstance(record.event, FaultUndone):
+            break
+        if isinstance(record.event, NodeSeen) and record.event.phase == "after":
+            return
+    note_nodes_after(run, [target.node for target in chosen_targets(run.history())])
+
+
+def save_frames(run: Run) -> None:
+    """Collect the frames and write them into the run's folder."""
+    folder = run.record.folder
+    try:
+        collect(run).save(folder / "frames")
+    except OSError as error:
+        run.problem(f"the frames cannot be written: {error.filename or folder}: {error.strerror}")
+
+
+def close_ledger(record: RunRecord, ledger: RunLedger) -> None:
+    """Delete a ledger whose every entry is clean. Comes before the leases: one whose run holds none is a dead run's."""
+    try:
+        ledger.stored.delete() if ledger.stored.all_clean() else ledger.stored.flush()
+    except AdapterError as error:
+        record.problem(f"the ledger could not be closed: {error}", "`gameday reap` does it")
+
+
+def note_costs(record: RunRecord, servers: Servers) -> None:
+    """Note what the run cost the servers and this machine."""
+    for cost in servers.costs():
+        record.note(cost)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    record.note(OwnCost(cpu_s=time.process_time() - record.cpu_at_start_s, peak_rss_bytes=peak))
+
+
+def worst_cleanliness(history: History) -> Cleanliness:
+    """Return the worst that was read back after any undo; UNKNOWN for an intent without an undo."""
+    settled = {undone.intent: undone.cleanliness for undone in history.of(FaultUndone)}
+    found = [settled.get(intent.intent, Cleanliness.UNKNOWN) for intent in history.of(IntentRecorded)]
+    for worst in (Cleanliness.DIRTY, Cleanliness.UNKNOWN):
+        if worst in found:
+            return worst
+    return Cleanliness.CLEAN
+
+
+def _end_history(record: RunRecord) -> None:
+    record.note(RunEnded(cleanliness=worst_cleanliness(record.journal.history())))
+    record.journal.close()

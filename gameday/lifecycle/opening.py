@@ -1,0 +1,250 @@
+"""Open a run: connect, take the lease, reap what dead runs left, begin the ledger.
+
+The whole life of a run, as a flow writes it down:
+
+1. `start_record` makes the run's folder and history; the cluster is not asked yet.
+2. `open_run` takes the cluster's lease, undoes what dead runs left, and begins the ledger. What keeps it from that is a
+   RefusedError.
+3. `undo_at_the_end` stands around the steps. When they end, for whatever reason, everything is undone and verified.
+4. `under_guardrails` looks at the guardrails for as long as the steps run.
+5. The steps pass values to each other: targets, faults, repairs.
+6. `open_run` closes what it opened: a last look, the frames, the ledger, the leases.
+7. The report is made from the run's folder alone.
+"""
+
+from __future__ import annotations
+
+import getpass
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from functools import partial
+
+from gameday import __version__
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.pods import PodFollower
+from gameday.cluster.profile import ClusterProfile
+from gameday.errors import AdapterError, LeaseHeldError, RefusedError, SeasonGoneError
+from gameday.history.events import DetectorConsulted, Refused, RunStarted
+from gameday.ledger.entries import Header
+from gameday.ledger.lease import CLUSTER_LEASE, Leases
+from gameday.ledger.ledger import Ledger
+from gameday.lifecycle.closing import (
+    Closing,
+    close_ledger,
+    insist,
+    look_last,
+    note_costs,
+    note_steps_not_reached,
+    save_frames,
+)
+from gameday.plan.models import Plan
+from gameday.reaper.dead_histories import note_reaped, undone_by
+from gameday.reaper.excluded_nodes import excluded_nodes
+from gameday.reaper.reap import reap_under
+from gameday.run.detection_chain import DetectionChain
+from gameday.run.node_watch import NodeWatch
+from gameday.run.pod_states import PodStates
+from gameday.run.quarantine import QuarantineListener
+from gameday.run.record import RunRecord
+from gameday.run.run import Run
+from gameday.run.run_ledger import RunLedger
+from gameday.run.servers import Servers
+from gameday.values.results import Trigger
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """Why and how a run was started."""
+
+    trigger: Trigger
+    command: str
+    """A shell line that runs the same again, for the report."""
+    flow_run: str | None = None
+    """Prefect's id of the run's own flow run; None outside Prefect."""
+    process_flow_run: str | None = None
+    """Prefect's id of the flow run that this process was started for, by which its hooks find what it left."""
+
+
+@contextmanager
+def open_run(record: RunRecord, profile: ClusterProfile, invocation: Invocation) -> Iterator[Run]:
+    """Open a run, and close it when the block ends.
+
+    Args:
+        record: The run's identity, plan and history.
+        profile: The cluster.
+        invocation: Why and how the run was started.
+
+    Yields:
+        The run. A season's member is covered by the season's lease and keeps to the nodes it was given.
+
+    Raises:
+        RefusedError: The cluster is not fit, or another run holds it; noted in the history, and nothing was changed.
+    """
+    # Signals around all of it: one between the opening and the undo would end the run and skip the undo.
+    with record.abort.on_signals():
+        closing = Closing(record)
+        try:
+            try:
+                run = _open(record, profile, invocation, closing)
+            except RefusedError as error:
+                record.note(Refused(why=error.why, hint=error.hint))
+                raise
+            yield run
+        finally:
+            closing.add("note the steps that were not reached", partial(note_steps_not_reached, record))
+            insist(closing.close)
+
+
+def _open(record: RunRecord, profile: ClusterProfile, invocation: Invocation, closing: Closing) -> Run:
+    try:
+        servers = Servers(profile)
+        closing.add("close the servers", servers.close)
+        closing.add("note the costs", partial(note_costs, record, servers))
+        _note_start(record, profile, servers.kubernetes, invocation)
+        _check_dangers(record.plan, profile)
+        if record.loaded.from_detector:
+            record.note(DetectorConsulted(**asdict(record.loaded.from_detector)))
+        for warning in record.loaded.detector_warnings:
+            record.problem(f"detector {warning.detector}: {warning.what}", warning.fix)
+        leases = _take_lease(record, servers.kubernetes, closing)
+        return _assemble(record, profile, servers, leases, invocation, closing)
+    except LeaseHeldError as error:
+        raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
+    except SeasonGoneError as error:
+        raise RefusedError(str(error), "a season's game-days run within it; run this plan by itself") from None
+    except AdapterError as error:
+        raise RefusedError(f"{error.url}: {error.cause}", error.hint) from None
+
+
+def _assemble(
+    record: RunRecord,
+    profile: ClusterProfile,
+    servers: Servers,
+    leases: Leases,
+    invocation: Invocation,
+    closing: Closing,
+) -> Run:
+    """Follow our own pods, reap, and put the run's parts together."""
+    kubernetes, pod_states = servers.kubernetes, PodStates()
+    pods = PodFollower(
+        kubernetes, record.id, partial(pod_states.of_run, profile.namespace), of_every_run=record.member is None
+    )
+    pods.__enter__()
+    closing.add("stop following the pods", partial(pods.__exit__, None, None, None))
+    pods.require_synced()
+    excluded = _reap_first(record, kubernetes, pods) if record.member is None else {}
+    ledger = RunLedger(record, kubernetes, Ledger(kubernetes, _header(record, invocation)), leases, pods)
+    closing.add("close the ledger", partial(close_ledger, record, ledger))
+    chain = DetectionChain(record.note)
+    listener = QuarantineListener(record, chain, ledger.cordons)
+    nodes = NodeWatch(kubernetes, record.id, record.note, pod_states, pods, listener)
+    closing.add("stop following the nodes", nodes.stop)
+    background = ExitStack()
+    closing.add("stop what runs in the background", background.close)
+    run = Run(
+        record=record,
+        profile=profile,
+        servers=servers,
+        nodes=nodes,
+        leases=leases,
+        pods=pods,
+        ledger=ledger,
+        chain=chain,
+        excluded_nodes=excluded,
+        background=background,
+    )
+    closing.add("save the frames", partial(save_frames, run))
+    closing.add("look at the targets for the last time", partial(look_last, run))
+    return run
+
+
+def _header(record: RunRecord, invocation: Invocation) -> Header:
+    return Header(
+        run_id=record.id,
+        plan=record.plan.name,
+        started=record.started,
+        operator=getpass.getuser(),
+        host=platform.node(),
+        flow_run=invocation.process_flow_run,
+    )
+
+
+def _note_start(record: RunRecord, profile: ClusterProfile, kubernetes: Kubernetes, invocation: Invocation) -> None:
+    """Ask the cluster who it is, which is the run's first request. Raises AdapterError."""
+    identity = kubernetes.identity()
+    record.note(
+        RunStarted(
+            run_id=record.id,
+            plan_name=record.plan.name,
+            plan_sha256=record.loaded.sha256,
+            gameday_version=__version__,
+            trigger=invocation.trigger,
+            operator=getpass.getuser(),
+            cluster=f"{profile.name} ({identity.server})",
+            cluster_uid=identity.uid,
+            cluster_name=profile.name,
+            cluster_id=profile.identity or identity.uid,
+            server_version=identity.version,
+            flow_run_id=invocation.flow_run,
+            command=invocation.command,
+        )
+    )
+
+
+def _check_dangers(plan: Plan, profile: ClusterProfile) -> None:
+    """Refuse a dangerous fault that this cluster's profile does not allow: a copied plan brings its dangers along."""
+    for fault, why in plan.dangers().items():
+        if fault not in profile.allow_dangerous:
+            raise RefusedError(
+                f"profile {profile.name} does not allow the dangerous fault {fault} ({why})",
+                f"add {fault} to the profile's allow_dangerous, if this cluster may bear it",
+            )
+
+
+def _take_lease(record: RunRecord, kubernetes: Kubernetes, closing: Closing) -> Leases:
+    """Take the cluster's lease, or rely on the season's.
+
+    Raises:
+        LeaseHeldError: Another run holds it.
+        SeasonGoneError: The season does not hold it.
+        AdapterError: The cluster does not answer.
+    """
+    leases = Leases(
+        kubernetes,
+        record.id,
+        partial(record.abort.request, "guard"),
+        timedelta(seconds=kubernetes.profile.lease_duration_s),
+        record.abort.sleep,
+    )
+    closing.add("release the leases", leases.release)
+    if record.member:
+        leases.rely_on(record.member.season)
+    else:
+        leases.acquire(CLUSTER_LEASE)
+        leases.keep_renewing()
+    return leases
+
+
+def _reap_first(record: RunRecord, kubernetes: Kubernetes, pods: PodFollower) -> Mapping[str, str]:
+    """Undo what dead runs left, before anything is measured or changed, and write it into their histories.
+
+    Returns:
+        By node: why it cannot be a target. It is dirty, or away.
+
+    Raises:
+        RefusedError: It is not known whether everything is out.
+    """
+    result = reap_under(kubernetes, record.id, pods=pods.pods_of_other_runs())
+    for one in result.reaped:
+        record.problem(
+            f"run {one.run_id} left open: {one.entry.act} ({one.entry.object}); reaped, and found {one.cleanliness}"
+        )
+    for dead in result.news:
+        try:
+            note_reaped(record.folder.parent / dead, result, undone_by(f"run {record.id}", result, dead))
+        except OSError as error:
+            record.problem(f"the history of run {dead} cannot be written on: {error.strerror}")
+    return excluded_nodes(kubernetes, result)

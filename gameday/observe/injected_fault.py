@@ -1,0 +1,35 @@
+"""A fault that went in, with everything that later steps measure it by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from gameday.cluster.gpu_pods import GpuPod
+from gameday.observe.kernel_log import KernelLogTail
+from gameday.run.targets import ChosenTarget
+
+
+@dataclass(frozen=True)
+class InjectedFault:
+    """One target's fault, as the injector reported it."""
+
+    target: ChosenTarget
+    written_at: datetime
+    """By the node's clock."""
+    evidence: tuple[str, ...]
+    pods_before: tuple[GpuPod, ...]
+    """The GPU pods that ran on the target right before the fault."""
+    log_tail: KernelLogTail
+
+    @property
+    def node(self) -> str:
+        return self.target.node
+
+    def time_left(self, bound: timedelta) -> timedelta:
+        """Return the rest of a bound that counts from the fault; negative once it is over."""
+        return self.written_at + bound - datetime.now(UTC)
+
+    def note_arrival_in_log_store(self) -> None:
+        """Record the hop into the log store, if a line that the injector wrote has arrived there."""
+        self.log_tail.note_arrival(self.evidence)

@@ -1,0 +1,255 @@
+"""Watch the nodes that a run looks at: their state, the pods on them, and the Events about them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from gameday.cluster.gpu_pods import GpuPod, gpu_pod
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.list_watch import ADDED, DELETED
+from gameday.cluster.manifests import RUN_LABEL
+from gameday.cluster.nodes import decided_at, snapshot, taint_manager
+from gameday.cluster.pods import PodFollower
+from gameday.cluster.watch import Follower
+from gameday.errors import AdapterError
+from gameday.history.events import CordonSeen, Event, SignalUnwatched, TaintSeen
+from gameday.run.node_changes import NodeEvents, NodeView, changes, view_before, view_of
+from gameday.run.pod_states import PodStates
+from gameday.values.nodes import NodeSnapshot, Taint
+
+# A watch that its server closed is open again within one back-off; one that is down for longer shows an old state.
+_MAY_BE_DOWN_S = 5.0
+_EVENTS_NAMESPACE = "default"
+
+
+class NodeListener:
+    """Hears of changes of targets, in the watch's thread. This base ignores them; a run's policy overrides it."""
+
+    def decided(self, node: str, at: datetime) -> None:
+        """A detector wrote on `node` that it decided at `at`."""
+
+    def taint_changed(self, seen: TaintSeen) -> None:
+        """A taint came or went."""
+
+    def cordon_changed(self, seen: CordonSeen) -> None:
+        """The node was cordoned or uncordoned."""
+
+
+class NodeWatch:
+    """The newest state of every node that a run looks at; the targets' changes go into the history."""
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        run_id: str,
+        note: Callable[[Event], None],
+        pod_states: PodStates | None = None,
+        own_pods: PodFollower | None = None,
+        listener: NodeListener | None = None,
+    ) -> None:
+        """Watch nothing yet.
+
+        Args:
+            kubernetes: The cluster.
+            run_id: The run whose own pods are followed elsewhere.
+            note: Writes an event into the history; called in the watches' threads.
+            pod_states: Collects what becomes of the targets' pods.
+            own_pods: The run's own pods; None where it has none.
+            listener: Hears of the targets' changes.
+        """
+        self._kubernetes = kubernetes
+        self._run_id = run_id
+        self._note = note
+        self._own_pods = own_pods
+        self._listener = listener or NodeListener()
+        self._nodes: dict[str, Follower] = {}
+        self._pods: dict[str, Follower] = {}
+        self._events: dict[str, Follower] = {}
+        self._before: dict[str, NodeSnapshot] = {}
+        self._taints: dict[str, set[Taint]] = {}
+        self._views: dict[str, NodeView] = {}
+        self._changing = threading.Lock()
+        self.pod_states = pod_states or PodStates()
+
+    def look_at(self, node: str) -> NodeSnapshot | None:
+        """Follow a node from now on.
+
+        Returns:
+            The node as it is now; None where there is none.
+
+        Raises:
+            AdapterError: The watch does not come up.
+        """
+        if node not in self._nodes:
+            core = self._kubernetes.core
+            follower = Follower(core.list_node, self._node_changed, field_selector=f"metadata.name={node}")
+            self._nodes[node] = follower.__enter__()
+        self._nodes[node].require_synced()
+        return self.now(node)
+
+    def look_at_pods(self, node: str) -> list[GpuPod]:
+        """Follow the pods on a node from now on, but for the run's own, which change more than all the others.
+
+        Returns:
+            The pods that hold GPUs of the node now, the run's own included.
+
+        Raises:
+            AdapterError: The watch does not come up.
+        """
+        if node not in self._pods:
+            core = self._kubernetes.core
+            selection = {"field_selector": f"spec.nodeName={node}", "label_selector": f"{RUN_LABEL}!={self._run_id}"}
+            follower = Follower(core.list_pod_for_all_namespaces, self._pod_changed, **selection)
+            self._pods[node] = follower.__enter__()
+        self._pods[node].require_synced()
+        return self.gpu_pods_on(node)
+
+    def follow_targets(self, chosen: Iterable[NodeSnapshot]) -> None:
+        """Follow the targets, the pods on them and the Events about them, and note every change from now on.
+
+        Nodes that were looked at and not chosen are followed no more.
+
+        Raises:
+            AdapterError: A watch does not come up; immediately where the server refuses it.
+        """
+        chosen = tuple(chosen)
+        self.stop(keep={seen.node for seen in chosen})
+        for seen in chosen:
+            self._before[seen.node] = seen
+            self.look_at(seen.node)
+            self.look_at_pods(seen.node)
+            # Changes since the node was first looked at were not noted then.
+            for node in self._nodes[seen.node].objects():
+                self._node_changed(ADDED, node)
+            for pod in self._pods[seen.node].objects():
+                self.pod_states.on_target(ADDED, pod)
+            self._follow_events(seen.node)
+
+    def follows(self, node: str) -> bool:
+        """Return True where the node and its pods are followed."""
+        return node in self._nodes and node in self._pods
+
+    def stop(self, keep: Collection[str] = ()) -> None:
+        """End the watches of all nodes but those to keep."""
+        for followers in (self._nodes, self._pods, self._events):
+            for node in followers.keys() - set(keep):
+                followers.pop(node).stop()
+
+    def now(self, node: str) -> NodeSnapshot | None:
+        """Return the node as its watch last saw it; None where it is not (or not yet) there."""
+        found = self.object(node)
+        return snapshot(found) if found is not None else None
+
+    def object(self, node: str) -> Any | None:
+        """Return the V1Node as its watch last saw it; None where it is not followed or not there."""
+        return self._nodes[node].named(node) if node in self._nodes else None
+
+    def before(self, node: str) -> NodeSnapshot:
+        """Return a target as it was when it was chosen."""
+        return self._before[node]
+
+    def pods_on(self, node: str) -> list[Any]:
+        """Return the pods (V1Pod) on a followed node as last seen, without the run's own."""
+        return self._pods[node].objects()
+
+    def gpu_pods_on(self, node: str) -> list[GpuPod]:
+        """Return the pods that hold GPUs of a followed node as last seen; those that have ended hold none."""
+        found = [gpu_pod(pod) for pod in self._pods[node].objects()]
+        if self._own_pods:
+            found += self._own_pods.gpu_pods_on(node)
+        return [pod for pod in found if pod.holds_gpu and pod.phase not in ("Succeeded", "Failed")]
+
+    def free_gpus(self, node: str) -> int:
+        """Return how many GPUs a followed node offers that no pod holds, as last seen; may be negative."""
+        now = self.now(node)
+        return (now.allocatable_gpus or 0 if now else 0) - sum(pod.gpus for pod in self.gpu_pods_on(node))
+
+    def trouble(self, node: str) -> str:
+        """Return why the last state of a target and its pods may be old; empty where its watches are up."""
+        followers = [self._nodes[node], self._pods[node]] if self.follows(node) else []
+        return "; ".join(filter(None, (one.trouble(_MAY_BE_DOWN_S) for one in followers)))
+
+    def wait_until(
+        self, node: str, condition: Callable[[], bool], timeout_s: float, check_every_s: float | None = None
+    ) -> bool:
+        """Wait until `condition` holds; it is asked again at every change of the node.
+
+        Args:
+            node: A followed node.
+            condition: Asked in this thread, under the watch's lock.
+            timeout_s: The longest wait.
+            check_every_s: Also ask after so many seconds without a change; None: only at changes.
+
+        Returns:
+            True once the condition holds, False after the timeout.
+        """
+        deadline = time.monotonic() + timeout_s
+        changed = self._nodes[node].changed
+        with changed:
+            while not condition():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                changed.wait(left if check_every_s is None else min(left, check_every_s))
+        return True
+
+    def _pod_changed(self, kind: str, pod: Any) -> None:
+        if pod.spec.node_name in self._before:
+            self.pod_states.on_target(kind, pod)
+
+    def _follow_events(self, node: str) -> None:
+        """Follow the Events about a node, which are one signal among others: the run goes on without them."""
+        follower = self._events[node] = self._events_about(node).__enter__()
+        try:
+            follower.require_synced()
+        except AdapterError as error:
+            self._events.pop(node).stop()
+            self._note(SignalUnwatched(node=node, signal="events", why=str(error)))
+
+    def _events_about(self, node: str) -> Follower:
+        """Return a watch of the Events about a node; nodes have no namespace, so these are in `default`."""
+        known = NodeEvents(node)
+
+        def changed(kind: str, event: Any) -> None:
+            if not follower.wait_synced(0):
+                known.known(event)
+            elif kind != DELETED and (seen := known.news(event)):
+                self._note(seen)
+
+        about = f"involvedObject.kind=Node,involvedObject.name={node}"
+        follower = Follower(
+            self._kubernetes.core.list_namespaced_event, changed, namespace=_EVENTS_NAMESPACE, field_selector=about
+        )
+        return follower
+
+    def _node_changed(self, kind: str, node: Any) -> None:
+        """Note every taint, condition, label, cordon and GPU of a target that comes or goes."""
+        with self._changing:
+            name = node.metadata.name
+            if name not in self._before:
+                return
+            if decided := decided_at(node):
+                self._listener.decided(name, decided)
+            self._note_taints(name, node)
+            self._note_view(name, node)
+
+    def _note_taints(self, name: str, node: Any) -> None:
+        now = set(snapshot(node).taints)
+        manager = taint_manager(node)
+        for taint in now ^ self._taints.setdefault(name, set(self._before[name].taints)):
+            seen = TaintSeen(node=name, taint=taint, present=taint in now, manager=manager, at=datetime.now(UTC))
+            self._note(seen)
+            self._listener.taint_changed(seen)
+        self._taints[name] = now
+
+    def _note_view(self, name: str, node: Any) -> None:
+        view, before = view_of(node), self._views.setdefault(name, view_before(self._before[name]))
+        for change in changes(name, before, view, datetime.now(UTC)):
+            self._note(change)
+            if isinstance(change, CordonSeen):
+                self._listener.cordon_changed(change)
+        self._views[name] = view

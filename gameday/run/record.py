@@ -1,0 +1,126 @@
+"""The part of a run that exists before the cluster is asked: identity, plan, history, and the ways to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from gameday.history.events import Event, Problem, WaitStarted
+from gameday.history.journal import Journal
+from gameday.ledger.lease import boottime_s
+from gameday.plan.load import LoadedPlan
+from gameday.plan.models import Plan
+from gameday.run.abort import Abort
+from gameday.run.season_member import SeasonMember
+from gameday.values.results import Step
+
+T = TypeVar("T")
+HISTORY_FILE = "history.jsonl"
+
+
+class RunRecord:
+    """The identity, the plan and the history of one run."""
+
+    def __init__(self, id: str, folder: Path, loaded: LoadedPlan, member: SeasonMember | None = None) -> None:
+        """Open the history in `folder`, which must exist.
+
+        Args:
+            id: The run's name, unique in its cluster.
+            folder: The run's own folder.
+            loaded: The plan and the file it came from.
+            member: The run's place in a season; None for a run by itself.
+
+        Raises:
+            OSError: The history cannot be written.
+        """
+        self.id = id
+        self.folder = folder
+        self.loaded = loaded
+        self.member = member
+        self.journal = Journal(folder / HISTORY_FILE)
+        self.abort = Abort()
+        self.started = datetime.now(UTC)
+        self.started_boottime_s = boottime_s()
+        self.cpu_at_start_s = time.process_time()
+        self._step = Step.BASELINE
+
+    @property
+    def plan(self) -> Plan:
+        return self.loaded.plan
+
+    @property
+    def step(self) -> Step:
+        """The step that is under way, or was last."""
+        return self._step
+
+    def begin_step(self, step: Step) -> None:
+        """Make `step` the one that is under way."""
+        self._step = step
+
+    def note(self, event: Event) -> None:
+        """Write into the history. A history that cannot be written ends the run, after its undo."""
+        self.journal.append(event)
+        if self.journal.failed is not None:
+            why = f"the history {self.journal.path} cannot be written: {self.journal.failed.strerror}"
+            self.abort.request("guard", why)
+
+    def problem(self, what: str, hint: str = "") -> None:
+        """Note that something went wrong which does not end the run."""
+        self.note(Problem(step=self._step, what=what, hint=hint))
+
+    def wait(self, what: str, timeout: timedelta, condition: Callable[[], T | None], every_s: float = 0.1) -> T | None:
+        """Wait until `condition` returns something, and note in the history what is waited for.
+
+        Args:
+            what: What is waited for, in words.
+            timeout: The longest wait; the condition is asked at least once.
+            condition: Asked immediately and then every `every_s` seconds; None means not yet.
+            every_s: Seconds between two questions.
+
+        Returns:
+            The condition's first value that is not None; None after `timeout`.
+
+        Raises:
+            StopRunError: Somebody asked the run to stop. Whatever the condition raises passes through as well.
+        """
+        limit = max(0.0, timeout.total_seconds())
+        self.note(WaitStarted(step=self._step, what=what, deadline_s=limit))
+        deadline = time.monotonic() + limit
+        while True:
+            self.abort.check()
+            value = condition()
+            if value is not None:
+                return value
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            self.abort.sleep(min(every_s, left))
+
+    def object_name(self, purpose: str, index: int = 0) -> str:
+        """Return the name of an object of the run in the cluster, unique to the purpose and the target's index."""
+        return f"gd-{self.id}-{purpose}" + (f"-{index}" if index else "")
+
+    def log_marker(self, index: int) -> str:
+        """Return the text that marks the run's beginning in the kernel log of the target with this index."""
+        return f"{self.id}-{index}"
+
+
+def start_record(run_id: str, loaded: LoadedPlan, reports: Path, member: SeasonMember | None = None) -> RunRecord:
+    """Make the run's folder in `reports`, with the plan in it, and open its history.
+
+    Raises:
+        OSError: The folder exists already, or cannot be written; nothing was changed then.
+    """
+    folder = reports / run_id
+    folder.mkdir(parents=True)
+    (folder / "plan.yaml").write_bytes(loaded.source)
+    (folder / "plan.json").write_text(loaded.plan.model_dump_json(indent=1), encoding="utf-8")
+    return RunRecord(run_id, folder, loaded, member)
+
+
+def new_run_id() -> str:
+    """Return a run id of the current second: sortable, fit for an object's name, unique among runs under one lease."""
+    return datetime.now(UTC).strftime("%Y%m%d-%H%M%S")

@@ -1,0 +1,16 @@
+"""The outcome of one target's repair, which QA needs to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gameday.run.targets import ChosenTarget
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One target after the recover step."""
+
+    target: ChosenTarget
+    left_out_because: str = ""
+    """Why the repair was left out, so that the node stays out of service; empty where the node may be proved good."""

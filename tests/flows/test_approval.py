@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gameday.errors import RefusedError
+from gameday.flows.approval import approve
+from gameday.guard.preview import summary
+from gameday.history.events import ApprovalAnswered
+from gameday.plan.load import DetectorWarning
+from tests.guard.observations import FakeRun, node, plan, profile
+
+REQUIRED = {"approval": {"required": True}}
+
+
+def answers(run: FakeRun) -> list[tuple[bool, str, str]]:
+    found = [event for event in run.events if isinstance(event, ApprovalAnswered)]
+    return [(one.approved, one.by, one.via) for one in found]
+
+
+def test_who_says_yes_on_the_command_line_is_named() -> None:
+    run = FakeRun(plan(**REQUIRED), profile(), node("a"))
+    approve(run, run.targets, "ada")  # type: ignore[arg-type]
+    assert answers(run) == [(True, "ada", "command line")]
+
+
+def test_nobody_is_asked_where_nobody_has_to_be() -> None:
+    run = FakeRun(plan(), profile(), node("a"))
+    approve(run, run.targets, None)  # type: ignore[arg-type]
+    assert run.events == []
+
+
+def test_a_cluster_can_ask_for_approval_of_every_plan() -> None:
+    cluster = profile().model_copy(update={"approval": plan(**REQUIRED).approval})
+    run = FakeRun(plan(), cluster, node("a"))
+    with pytest.raises(RefusedError, match="outside a flow run"):
+        approve(run, run.targets, None)  # type: ignore[arg-type]
+
+
+def test_what_a_plan_says_cannot_become_markup_on_the_page_that_asks() -> None:
+    hostile = "<script>alert(1)</script> [click](javascript:1) `x`"
+    run = FakeRun(plan(title=hostile, **REQUIRED), profile(), node("a"))
+    said = summary(run, run.targets)  # type: ignore[arg-type]
+    assert "<script>" not in said
+    assert "](javascript" not in said
+    assert "`x`" not in said
+
+
+def test_whoever_approves_reads_what_the_fault_does_to_a_detector() -> None:
+    run = FakeRun(plan(**REQUIRED), profile(), node("a"))
+    warning = DetectorWarning("nvsentinel", "It loops *for ever*.", "Name a switch.")
+    run.record.loaded = replace(run.record.loaded, detector_warnings=(warning,))
+    said = summary(run, run.targets)  # type: ignore[arg-type]
+    assert r"* warning: detector nvsentinel: It loops \*for ever\*. Name a switch." in said

@@ -1,0 +1,287 @@
+"""Nothing comes between a run and its undo; and a run that was taken for dead undoes nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from gameday.cluster.nodes import snapshot
+from gameday.errors import AbortedError, KubernetesError, StepFailedError
+from gameday.history.events import Aborted, FaultUndone, NodeSeen, Problem, RunEnded, StepEnded, TargetsChosen
+from gameday.ledger import lease
+from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
+from gameday.ledger.lease import CLUSTER_LEASE
+from gameday.ledger.ledger import Ledger, ledger_name
+from gameday.ledger.undo import Undone
+from gameday.lifecycle import closing
+from gameday.reaper.reap import reap_under
+from gameday.run.abort import Abort
+from gameday.run.record import RunRecord
+from gameday.run.run import Run
+from gameday.run.run_ledger import RunLedger
+from gameday.run.steps import step
+from gameday.values.results import Cleanliness, Step, StepOutcome
+from tests.support.opened import LONG, OpenedRun
+from tests.support.runs import follow_as_target
+from tests.support.world import NAMESPACE, World, unique
+
+LATER = datetime(2030, 1, 2, tzinfo=UTC)
+pytestmark = pytest.mark.timeout(60)
+KEY = "trainy.konduktor.ai/faulty"
+
+
+@pytest.fixture
+def opened(world: World, tmp_path: Path) -> OpenedRun:
+    return OpenedRun(world, tmp_path / "reports")
+
+
+# --- signals ---
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_between_the_run_and_its_undo_does_not_skip_the_undo(
+    opened: OpenedRun, monkeypatch: pytest.MonkeyPatch, sent: signal.Signals
+) -> None:
+    note = RunRecord.note
+
+    def interrupted(record: RunRecord, event: Any) -> None:
+        note(record, event)
+        if isinstance(event, Aborted):
+            signal.raise_signal(sent)
+
+    monkeypatch.setattr(RunRecord, "note", interrupted)
+
+    def stops(run: Run) -> None:
+        raise AbortedError("guard", "enough")
+
+    opened.play(stops)
+    assert opened.is_as_if_it_never_was()
+    assert opened.run.record.abort.second_signal is False
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
+
+
+def test_a_terminal_that_goes_away_asks_for_an_abort() -> None:
+    abort = Abort()
+    with abort.on_signals():
+        signal.raise_signal(signal.SIGHUP)
+    with pytest.raises(AbortedError, match="SIGHUP received"):
+        abort.check()
+
+
+def test_nohup_stays_nohup() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        abort = Abort()
+        with abort.on_signals():
+            signal.raise_signal(signal.SIGHUP)
+        abort.check()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("by", ["operator", "guard"])
+def test_only_after_a_signal_a_second_agent_is_waited_for_less_long(
+    opened: OpenedRun, monkeypatch: pytest.MonkeyPatch, by: Literal["operator", "guard"]
+) -> None:
+    after_signal: list[bool] = []
+
+    def undone(*_: object, **how: Any) -> Undone:
+        after_signal.append(how["after_signal"])
+        return Undone(Cleanliness.CLEAN, ())
+
+    monkeypatch.setattr("gameday.run.run_ledger.undo_entry", undone)
+    opened.play(lambda run: run.record.abort.request(by, "enough"))
+    assert after_signal == [by == "operator"]
+
+
+# --- Prefect's own exceptions ---
+
+
+@pytest.mark.parametrize(
+    ("owner", "where"),
+    [(RunLedger, "undo"), (RunLedger, "settle"), (closing, "note_nodes_after"), (Ledger, "all_clean")],
+    ids=["undo", "settle", "last look", "closing of the ledger"],
+)
+def test_what_is_thrown_into_the_undo_does_not_end_it(
+    opened: OpenedRun, monkeypatch: pytest.MonkeyPatch, owner: Any, where: str
+) -> None:
+    """Prefect raises CancelledError in the flow's thread, once and anywhere, when a concurrency slot is not renewed."""
+    method, thrown = getattr(owner, where), list[str]()
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        if not thrown:
+            thrown.append(where)
+            raise asyncio.CancelledError
+        return method(*arguments, **options)
+
+    def stops(run: Run) -> None:
+        target = follow_as_target(run, opened.world.add_node())
+        run.note(TargetsChosen(targets=(target.target,), candidates=1, rule="", seed=0))
+        monkeypatch.setattr(owner, where, interrupted)
+
+    with pytest.raises(asyncio.CancelledError):
+        opened.play(stops)
+    assert thrown == [where]
+    assert opened.is_as_if_it_never_was()
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
+    assert len({one.step for one in opened.history.of(StepEnded)}) == len(opened.history.of(StepEnded))
+
+
+def test_a_node_that_only_the_closing_gives_back_is_looked_at_again(
+    opened: OpenedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QA kept it out of service, because the injector did not answer; the next attempt at its undo was answered."""
+    sleeper = Sleeper(opened, monkeypatch)
+
+    def kept_out(run: Run) -> None:
+        target = follow_as_target(run, sleeper.node)
+        run.note(TargetsChosen(targets=(target.target,), candidates=1, rule="", seed=0))
+        undo = RestoreNode(keys=(KEY,), unschedulable=False)
+        run.intend("quarantine", "let the detector quarantine the node", undo, sleeper.node, LONG)
+        sleeper.taint()
+        run.note(NodeSeen(phase="after", snapshot=snapshot(opened.world.core.read_node(sleeper.node))))
+
+    opened.play(kept_out)
+    seen = [one.snapshot.taints for one in opened.history.of(NodeSeen) if one.phase == "after"]
+    assert [len(taints) for taints in seen] == [1, 0]
+
+
+def test_what_is_thrown_into_a_run_is_told_and_undone(opened: OpenedRun) -> None:
+    def thrown(run: Run) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        opened.play(thrown)
+    assert [one.why for one in opened.history.of(Aborted)] == ["broken off from outside, by CancelledError"]
+    assert opened.is_as_if_it_never_was()
+
+
+# --- what a dead run left in for good ---
+
+
+def test_a_node_that_a_dead_run_left_dirty_is_known_to_the_next_run(world: World, opened: OpenedRun) -> None:
+    dead, node = unique("dead"), world.add_node()
+    with world.connected("gameday-runner") as runner:
+        ledger = Ledger(runner, Header(run_id=dead, plan="p", started=LATER, operator="ada", host="here"))
+        undo = TakeOutFault(pod=f"gd-{dead}-inject", gpu=0, fault={"type": "power_cap", "watts": 300})
+        entry = ledger.intend(id="inject", act="create agent pod (inject)", node=node, undo=undo, expires=LATER)
+        ledger.settle(entry, Cleanliness.DIRTY, "flow", ["the power limit is still 300 W"])
+    try:
+        opened.play(lambda run: None)
+    finally:
+        world.core.delete_namespaced_config_map(ledger_name(dead), NAMESPACE)
+    assert opened.run.excluded_nodes.keys() == {node}
+    assert dead in opened.run.excluded_nodes[node]
+
+
+# --- taken for dead ---
+
+
+class Sleeper:
+    """A run that sleeps past its lease with a quarantined node; `after` is what the world does meanwhile."""
+
+    def __init__(self, opened: OpenedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened = opened
+        self.world = opened.world
+        self.monkeypatch = monkeypatch
+        self.node = opened.world.add_node()
+
+    def sleep(self, run: Run, meanwhile: Callable[[], object]) -> None:
+        undo = RestoreNode(keys=(KEY,), unschedulable=False)
+        run.intend("quarantine", "let the detector quarantine the node", undo, self.node, LONG)
+        self.taint()
+        meanwhile()
+        now = lease.boottime_s() + 31
+        self.monkeypatch.setattr(lease, "boottime_s", lambda: now)
+
+    def taint(self) -> None:
+        taint = {"key": KEY, "value": "true", "effect": "NoSchedule"}
+        self.world.core.patch_node(self.node, {"spec": {"taints": [taint]}})
+
+    def reaped(self) -> None:
+        with self.world.connected("gameday-reaper") as reaper:
+            assert reap_under(reaper, "reaper-1").clean
+
+    def ended(self) -> list[tuple[str, str]]:
+        return [(str(one.by), one.intent) for one in self.opened.history.of(FaultUndone)]
+
+
+@pytest.fixture
+def sleeper(opened: OpenedRun, monkeypatch: pytest.MonkeyPatch) -> Sleeper:
+    return Sleeper(opened, monkeypatch)
+
+
+def test_a_run_that_was_reaped_while_it_slept_says_so_and_is_clean(sleeper: Sleeper) -> None:
+    def wakes(run: Run) -> None:
+        sleeper.sleep(run, sleeper.reaped)
+        with step(run, Step.INJECT):
+            run.intend("late", "late", DeletePod(pod="late"), None, LONG)
+
+    history = sleeper.opened.play(wakes).history
+    assert {one.by for one in history.of(FaultUndone)} == {"reaper"}
+    assert {one.cleanliness for one in history.of(FaultUndone)} == {Cleanliness.CLEAN}
+    assert [one.by for one in history.of(Aborted)] == ["guard"]
+    assert [one.outcome for one in history.of(StepEnded) if one.step is Step.INJECT] == [StepOutcome.ABORTED]
+    assert any("undone by the reaper" in one.what for one in history.of(Problem))
+    assert history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
+    assert sleeper.opened.is_as_if_it_never_was()
+
+
+def test_a_reaped_run_does_not_undo_what_another_run_has_done_since(sleeper: Sleeper) -> None:
+    def wakes(run: Run) -> None:
+        sleeper.sleep(run, lambda: (sleeper.reaped(), sleeper.taint()))
+
+    sleeper.opened.play(wakes)
+    assert [key for key, _, _ in sleeper.world.taints(sleeper.node)] == [KEY]
+
+
+def test_a_reaped_run_removes_its_own_pod_that_came_late(sleeper: Sleeper) -> None:
+    """A request that was under way while its sender slept."""
+    opened = sleeper.opened
+
+    def late() -> None:
+        sleeper.reaped()
+        sleeper.world.add_pod(opened.pod, opened.id)
+
+    opened.play(lambda run: sleeper.sleep(run, late))
+    assert ("flow", "mark") in sleeper.ended()
+    assert opened.world.pods(opened.id) == []
+
+
+def test_a_run_that_slept_and_was_not_reaped_undoes_itself(sleeper: Sleeper) -> None:
+    sleeper.opened.play(lambda run: sleeper.sleep(run, lambda: None))
+    assert {by for by, _ in sleeper.ended()} == {"flow"}
+    assert sleeper.world.taints(sleeper.node) == []
+    assert sleeper.opened.is_as_if_it_never_was()
+
+
+def test_what_a_step_misses_after_the_lease_is_lost_is_an_abort(
+    opened: OpenedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(run: Run) -> None:
+        now = lease.boottime_s() + 31
+        monkeypatch.setattr(lease, "boottime_s", lambda: now)
+        with step(run, Step.AWAIT_ALERT):
+            raise StepFailedError("agent pod left no word")
+
+    opened.play(fails)
+    assert [one.by for one in opened.history.of(Aborted)] == ["guard"]
+
+
+def test_a_lost_ledger_of_a_run_that_lives_is_no_proof(opened: OpenedRun) -> None:
+    """Somebody deleted it by hand: nothing was undone by that."""
+
+    def goes_on(run: Run) -> None:
+        opened.world.core.delete_namespaced_config_map(ledger_name(opened.id), NAMESPACE)
+        with pytest.raises(KubernetesError, match="404"):
+            run.intend(unique("next"), "next", DeletePod(pod="next"), None, LONG)
+
+    opened.play(goes_on)
+    assert {one.by for one in opened.history.of(FaultUndone)} == {"flow"}
+    assert opened.world.holders().get(CLUSTER_LEASE) is None

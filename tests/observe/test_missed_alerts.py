@@ -1,0 +1,60 @@
+"""Alerts that came between our looks are read from what Prometheus stored, with their end where they have one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gameday.cluster.prometheus import ActiveAlert, Series
+from gameday.history.events import AlertSeen
+from gameday.history.journal import History
+from gameday.observe.alerts import note_missed_alerts
+from tests.report.run_builder import ALERT, PLAN
+
+START = datetime(2026, 3, 3, 9, 0, tzinfo=UTC)
+LABELS = {"alertname": ALERT, "node": "gpu-1", "code": "79"}
+
+
+def stored(**labels: str) -> Series:
+    points = tuple((START + timedelta(seconds=s), 1.0) for s in (1, 2, 3))
+    return Series("ALERTS", LABELS | {"alertstate": "firing"} | labels, points)
+
+
+def noted(series: list[Series], active: list[dict[str, str]]) -> list[AlertSeen]:
+    told: list[AlertSeen] = []
+    alerts = [ActiveAlert(labels=labels, state="firing", activeAt=START, value="1") for labels in active]
+    run: Any = SimpleNamespace(
+        history=lambda: History(()),
+        plan=PLAN,
+        member=None,
+        profile=SimpleNamespace(alert_node_label="node", prometheus_node_label="node", background_alerts=("Watchdog",)),
+        servers=SimpleNamespace(prometheus=SimpleNamespace(alerts=lambda: alerts)),
+        note=told.append,
+    )
+    note_missed_alerts(run, ["gpu-1"], series)
+    return told
+
+
+def test_an_alert_that_came_and_went_is_told_with_its_end() -> None:
+    fired, resolved = noted([stored()], [])
+    assert (fired.state, fired.at, fired.expected) == ("firing", START + timedelta(seconds=1), True)
+    assert (resolved.state, resolved.at) == ("resolved", START + timedelta(seconds=3))
+
+
+@pytest.mark.parametrize("code", ["48", "79"])
+def test_only_the_label_set_that_prometheus_still_calls_active_is_left_firing(code: str) -> None:
+    told = noted([stored(), stored(code="48")], [LABELS | {"code": code}])
+    assert {seen.labels["code"] for seen in told if seen.state == "resolved"} == {"48", "79"} - {code}
+
+
+def test_an_alert_of_another_node_is_not_the_plans() -> None:
+    assert {seen.expected for seen in noted([stored(node="gpu-2")], [])} == {False}
+
+
+def test_a_background_alert_is_one_only_without_a_node() -> None:
+    of_cluster = {"alertname": "Watchdog", "alertstate": "firing"}
+    series = [Series("ALERTS", labels, stored().points) for labels in (of_cluster, of_cluster | {"node": "gpu-1"})]
+    assert {(seen.node, seen.background) for seen in noted(series, [])} == {(None, True), ("gpu-1", False)}

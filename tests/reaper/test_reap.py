@@ -1,0 +1,406 @@
+"""What dead runs left is undone, what living ones hold is not touched, and what nobody can read is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from gameday.agent.task import Outcome
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.errors import LeaseHeldError
+from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
+from gameday.ledger.ledger import Ledger, ledger_name
+from gameday.reaper.reap import ReapResult, reap, reap_under
+from gameday.values.nodes import Taint
+from gameday.values.results import Cleanliness
+from tests.ledger.test_leases import lapse
+from tests.support.world import NAMESPACE, World, unique
+
+LATER = datetime(2030, 1, 2, tzinfo=UTC)
+TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
+
+
+class GameDay:
+    """What a run leaves in the cluster: its ledger, its leases, a tainted node, and a pod nobody runs."""
+
+    def __init__(self, world: World, runner: Kubernetes) -> None:
+        self.world = world
+        self.id = unique("run")
+        self.node = world.add_node(taints=[TAINT.model_dump()])
+        self.leases = Leases(runner, self.id, lambda _: None)
+        header = Header(run_id=self.id, plan="p", started=LATER, operator="ada", host="here")
+        self.ledger = Ledger(runner, header)
+
+    def lock(self, *, live: bool = True) -> None:
+        self.leases.acquire(CLUSTER_LEASE)
+        self.leases.acquire(node_lease(self.node), timedelta(minutes=20))
+        if not live:
+            lapse(self.world)
+
+    def write(self) -> None:
+        restore = RestoreNode(keys=(TAINT.key,), unschedulable=False)
+        intend = self.ledger.intend
+        intend(id="quarantine", act="quarantine", node=self.node, undo=restore, expires=LATER, defer_write=True)
+        pod = f"gd-{self.id}-canary"
+        intend(id="canary", act="canary", node=self.node, undo=DeletePod(pod=pod), expires=LATER)
+        self.world.add_pod(pod, self.id)
+
+    @property
+    def tainted(self) -> bool:
+        return bool(self.world.taints(self.node))
+
+    @property
+    def untouched(self) -> bool:
+        return self.tainted and self.world.pods(self.id) != [] and ledger_name(self.id) in self.world.ledgers()
+
+    @property
+    def undone(self) -> bool:
+        return not self.tainted and self.world.pods(self.id) == [] and ledger_name(self.id) not in self.world.ledgers()
+
+
+@pytest.fixture
+def dead(world: World, runner: Kubernetes) -> GameDay:
+    day = GameDay(world, runner)
+    day.lock(live=False)
+    day.write()
+    return day
+
+
+@pytest.fixture
+def living(world: World, runner: Kubernetes) -> Iterator[GameDay]:
+    day = GameDay(world, runner)
+    day.lock()
+    day.write()
+    yield day
+    day.leases.release()
+
+
+def test_a_dead_run_is_undone_newest_first(world: World, reaper: Kubernetes, dead: GameDay) -> None:
+    result = reap(reaper)
+    assert [(one.run_id, one.entry.id) for one in result.reaped] == [(dead.id, "canary"), (dead.id, "quarantine")]
+    assert result.clean
+    assert dead.undone
+    assert world.holders() == {}
+
+
+def test_reaping_twice_changes_nothing_more(reaper: Kubernetes, dead: GameDay) -> None:
+    assert reap(reaper).reaped
+    again = reap(reaper)
+    assert (again.reaped, again.alive, again.unreadable) == ((), (), ())
+    assert again.clean
+
+
+def test_nothing_to_reap_costs_three_requests(reaper: Kubernetes, world: World) -> None:
+    assert reap(reaper).clean
+    assert reaper.counter.cost().by_call == {"LIST pods": 1, "LIST configmaps": 1, "LIST leases": 1}
+
+
+def test_a_living_run_is_left_alone(world: World, reaper: Kubernetes, living: GameDay) -> None:
+    for wait in (False, True):
+        result = reap(reaper, wait=wait)
+        assert result.reaped == ()
+        assert [held.holder for held in result.alive] == [living.id]
+        living.leases.keep_renewing()
+    assert living.untouched
+    assert world.holders() == {CLUSTER_LEASE: living.id, node_lease(living.node): living.id}
+
+
+def test_a_ledger_without_any_lease_is_a_dead_runs(world: World, runner: Kubernetes, reaper: Kubernetes) -> None:
+    day = GameDay(world, runner)
+    day.write()
+    assert reap(reaper).clean
+    assert day.undone
+
+
+def test_a_live_lease_on_a_node_alone_makes_no_run_a_living_one(
+    world: World, runner: Kubernetes, reaper: Kubernetes
+) -> None:
+    day = GameDay(world, runner)
+    day.leases.acquire(node_lease(day.node), timedelta(minutes=20))
+    day.write()
+    assert reap(reaper).clean
+    assert day.undone
+    assert world.holders() == {}
+
+
+def test_the_dead_wait_while_another_lives(world: World, runner: Kubernetes, reaper: Kubernetes, dead: GameDay) -> None:
+    """The dead one's cluster lease was taken over: its name and uid are the living one's now."""
+    taker = GameDay(world, runner)
+    taker.leases.acquire(CLUSTER_LEASE)
+    taker.write()
+    result = reap(reaper, wait=False)
+    assert result.reaped == ()
+    assert [held.holder for held in result.alive] == [taker.id]
+    assert dead.untouched
+    taker.leases.release()
+
+
+def test_a_run_reaps_the_dead_under_its_own_lease_and_leaves_itself_alone(
+    world: World, runner: Kubernetes, dead: GameDay
+) -> None:
+    taker = GameDay(world, runner)
+    taker.leases.acquire(CLUSTER_LEASE)
+    taker.write()
+    result = reap_under(runner, taker.id)
+    assert {one.run_id for one in result.reaped} == {dead.id}
+    assert dead.undone
+    assert taker.untouched
+    assert world.holders() == {CLUSTER_LEASE: taker.id}
+    taker.leases.release()
+
+
+def test_no_run_begins_while_something_is_reaped(
+    runner: Kubernetes, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = reaper.core.patch_node
+    refused: list[str] = []
+
+    def meanwhile(*arguments: Any, **options: Any) -> Any:
+        with pytest.raises(LeaseHeldError) as caught:
+            Leases(runner, "early", lambda _: None).acquire(CLUSTER_LEASE)
+        refused.append(caught.value.holder)
+        return patch(*arguments, **options)
+
+    monkeypatch.setattr(reaper.core, "patch_node", meanwhile)
+    assert reap(reaper).clean
+    assert [holder.startswith("reaper-") for holder in refused] == [True]
+    assert dead.undone
+
+
+def test_a_reaper_whose_lease_is_gone_stops(reaper: Kubernetes, dead: GameDay) -> None:
+    assert reap_under(reaper, "reaper-1", ["run x took the cluster lease over"]).reaped == ()
+    assert dead.untouched
+
+
+def test_leases_of_a_run_that_died_before_it_wrote_anything_are_given_back(
+    world: World, runner: Kubernetes, reaper: Kubernetes
+) -> None:
+    GameDay(world, runner).lock(live=False)
+    assert reap(reaper) == ReapResult()
+    assert world.holders() == {}
+
+
+def test_leases_of_others_are_left_alone(world: World, reaper: Kubernetes, dead: GameDay) -> None:
+    spec = {"holderIdentity": "controller-7"}
+    world.coordination.create_namespaced_lease(NAMESPACE, {"metadata": {"name": "a-controllers"}, "spec": spec})
+    assert reap(reaper).clean
+    assert world.holders() == {"a-controllers": "controller-7"}
+    world.coordination.delete_namespaced_lease("a-controllers", NAMESPACE)
+
+
+def test_a_pod_that_came_after_its_ledger_had_gone_is_deleted(world: World, reaper: Kubernetes) -> None:
+    late = unique("late")
+    world.add_pod(f"gd-{late}-inject", late)
+    result = reap(reaper)
+    assert [(one.run_id, one.entry.object) for one in result.reaped] == [(late, f"pod/gd-{late}-inject")]
+    assert result.clean
+    assert world.pods(late) == []
+
+
+def test_a_run_that_begins_after_the_first_look_is_left_alone(
+    world: World, runner: Kubernetes, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = GameDay(world, runner)
+    listed = reaper.coordination.list_namespaced_lease
+
+    def begun(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        found = listed(*arguments, **options)
+        day.leases.acquire(CLUSTER_LEASE)
+        day.write()
+        return found
+
+    monkeypatch.setattr(reaper.coordination, "list_namespaced_lease", begun)
+    result = reap(reaper, wait=False)
+    assert result.reaped == ()
+    assert [held.holder for held in result.alive] == [day.id]
+    assert day.untouched
+    assert dead.untouched
+    day.leases.release()
+
+
+def test_dirty_entries_are_kept_and_told_every_time(world: World, reaper: Kubernetes, dead: GameDay) -> None:
+    entry = dead.ledger.open_entries()[0]
+    dead.ledger.settle(entry, Cleanliness.DIRTY, "flow", ["the taint came back"])
+    for expected in (["canary", "quarantine"], ["canary"]):
+        result = reap(reaper)
+        assert [one.entry.id for one in result.reaped] == expected
+        assert result.reaped[0].cleanliness is Cleanliness.DIRTY
+        assert result.reaped[0].evidence == ("the taint came back",)
+        assert not result.clean
+        assert world.ledgers() == [ledger_name(dead.id)]
+    assert not dead.tainted
+    assert world.holders() == {}
+
+
+def test_a_node_whose_fault_is_still_in_keeps_its_quarantine(reaper: Kubernetes, dead: GameDay) -> None:
+    undo = TakeOutFault(pod="p", gpu=0, fault={"type": "power_cap", "watts": 300})
+    fault = dead.ledger.intend(id="inject", act="inject", node=dead.node, undo=undo, expires=LATER)
+    dead.ledger.settle(fault, Cleanliness.DIRTY, "flow", ["the power limit is still 300 W"])
+    for found in ({"inject", "quarantine", "canary"}, {"inject", "quarantine"}):
+        result = reap(reaper)
+        assert {one.entry.id for one in result.reaped} == found
+        dirty = {one.entry.id for one in result.reaped if one.cleanliness is Cleanliness.DIRTY}
+        assert dirty == {"inject", "quarantine"}
+        assert dead.tainted
+    assert result.dirty_nodes.keys() == {dead.node}
+
+
+def test_unknown_entries_are_tried_again(
+    world: World, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = reaper.core.patch_node
+    monkeypatch.setattr(reaper.core, "patch_node", away)
+    first = reap(reaper)
+    assert not first.clean
+    assert [one.cleanliness for one in first.reaped] == [Cleanliness.CLEAN, Cleanliness.UNKNOWN]
+    assert ledger_name(dead.id) in world.ledgers()
+    monkeypatch.setattr(reaper.core, "patch_node", patch)
+    second = reap(reaper)
+    assert [one.entry.id for one in second.reaped] == ["quarantine"]
+    assert second.clean
+    assert dead.undone
+
+
+def away(*_: Any, **__: Any) -> Any:
+    raise ApiException(status=500, reason="etcd is away")
+
+
+def test_what_cannot_be_noted_is_unknown_and_the_rest_is_undone(
+    world: World, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper.core, "patch_namespaced_config_map", away)
+    result = reap(reaper)
+    assert [one.cleanliness for one in result.reaped] == [Cleanliness.UNKNOWN, Cleanliness.UNKNOWN]
+    assert "500 etcd is away" in result.reaped[0].evidence[-1]
+    assert not dead.tainted
+
+
+@pytest.mark.parametrize("data", [None, {}, {"run.json": "no json"}, {"0000-a.json": "{}"}])
+def test_a_ledger_nobody_can_read_is_told_and_kept(
+    world: World, reaper: Kubernetes, dead: GameDay, data: dict[str, str] | None
+) -> None:
+    odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": data}
+    world.core.create_namespaced_config_map(NAMESPACE, odd)
+    result = reap(reaper)
+    assert result.unreadable == ("odd",)
+    assert not result.clean
+    assert dead.undone
+    assert world.ledgers() == ["odd"]
+
+
+def test_an_entry_nobody_can_read_keeps_its_ledger(world: World, reaper: Kubernetes, dead: GameDay) -> None:
+    odd = {"data": {"0009-odd.json": "no json"}}
+    world.core.patch_namespaced_config_map(ledger_name(dead.id), NAMESPACE, odd)
+    result = reap(reaper)
+    assert result.unreadable == (f"{dead.id}/0009-odd.json",)
+    assert not result.clean
+    assert not dead.tainted
+    assert world.ledgers() == [ledger_name(dead.id)]
+
+
+def test_two_reapers_do_not_trip_over_each_other(
+    reaper: Kubernetes, world: World, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one works; the second finds the lease held by a reaper."""
+    listed = reaper.core.list_namespaced_config_map
+
+    def overtaken(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        with world.connected("gameday-reaper") as other:
+            assert reap(other).clean
+        return listed(*arguments, **options)
+
+    monkeypatch.setattr(reaper.core, "list_namespaced_config_map", overtaken)
+    assert reap(reaper) == ReapResult()
+    assert dead.undone
+
+
+class Late:
+    """A run that was killed right after its fault went in, on a node whose detector has not struck yet."""
+
+    def __init__(self, world: World, runner: Kubernetes) -> None:
+        self.world = world
+        self.id = unique("run")
+        self.node = world.add_node()
+        self.ledger = Ledger(runner, Header(run_id=self.id, plan="p", started=LATER, operator="ada", host="here"))
+
+    def write(self, *, within: timedelta, until: datetime | None = None) -> None:
+        restore = RestoreNode(keys=(TAINT.key,), unschedulable=None, awaited=(TAINT.key,), within=within, until=until)
+        self.ledger.intend(id="quarantine", act="quarantine", node=self.node, undo=restore, expires=LATER)
+
+    def inject(self, ago: timedelta | None) -> None:
+        """None: the injector ended before it wrote anything."""
+        pod = f"gd-{self.id}-inject"
+        fault = TakeOutFault(pod=pod, gpu=0, fault={"type": "xid", "xid": 95})
+        self.ledger.intend(id="inject", act="inject", node=self.node, undo=fault, expires=LATER)
+        self.world.add_pod(pod, self.id, node=self.node, role="inject")
+        written_at = None if ago is None else datetime.now(UTC) - ago
+        evidence = () if ago is None else ("kernel log line",)
+        word = Outcome(role="inject", ok=True, cleanliness=Cleanliness.CLEAN, written_at=written_at, evidence=evidence)
+        self.world.report(pod, word.model_dump_json())
+
+    @property
+    def settled(self) -> bool:
+        return ledger_name(self.id) not in self.world.ledgers()
+
+
+@pytest.fixture
+def late(world: World, runner: Kubernetes) -> Late:
+    return Late(world, runner)
+
+
+HOUR = timedelta(hours=1)
+
+
+def test_a_late_detectors_taint_is_taken_off_by_the_next_reap(world: World, reaper: Kubernetes, late: Late) -> None:
+    late.write(within=HOUR)
+    late.inject(timedelta())
+    (quarantine,) = (one for one in reap(reaper).reaped if one.entry.id == "quarantine")
+    assert quarantine.cleanliness is Cleanliness.UNKNOWN
+    assert isinstance(quarantine.entry.undo, RestoreNode)
+    until = quarantine.entry.undo.until
+    assert until is not None
+    assert f"quarantine {late.node} until {until:%H:%M:%S} UTC" in quarantine.told()
+    assert abs(until - datetime.now(UTC) - HOUR) < timedelta(minutes=1)
+
+    assert not reap(reaper).clean, "nor now, when no injector tells any more when its fault went in"
+    assert not late.settled
+    world.taint(late.node, TAINT.model_dump())
+    assert reap(reaper).clean
+    assert world.taints(late.node) == []
+    assert late.settled
+
+
+def test_a_detector_whose_time_is_over_is_not_waited_for(reaper: Kubernetes, late: Late) -> None:
+    late.write(within=timedelta(seconds=5))
+    late.inject(timedelta(seconds=10))
+    assert reap(reaper).clean
+    assert late.settled
+
+
+def test_nothing_is_still_to_come_of_a_fault_that_never_went_in(reaper: Kubernetes, late: Late) -> None:
+    late.write(within=HOUR)
+    late.inject(None)
+    assert reap(reaper).clean
+    assert late.settled
+
+
+def test_nothing_is_still_to_come_after_the_quarantine(world: World, reaper: Kubernetes, late: Late) -> None:
+    late.write(within=HOUR)
+    late.inject(timedelta())
+    world.taint(late.node, TAINT.model_dump())
+    assert reap(reaper).clean
+    assert world.taints(late.node) == []
+
+
+def test_what_a_killed_run_knew_of_its_detectors_time_stands_in_the_ledger(reaper: Kubernetes, late: Late) -> None:
+    """It had taken its fault out already."""
+    late.write(within=HOUR, until=datetime.now(UTC) + HOUR)
+    (quarantine,) = reap(reaper).reaped
+    assert quarantine.cleanliness is Cleanliness.UNKNOWN

@@ -1,0 +1,72 @@
+"""Fixtures for every test: one API server per worker, clients of it, and runs against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.plan.load import LoadedPlan
+from gameday.plan.models import Plan
+from gameday.run.run import Run
+from tests.support.runs import close_run, quick_plan, unopened_run
+from tests.support.world import World, unique
+
+NewRun = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with ExitStack() as stack:
+        world = World(tmp_path_factory.mktemp("world"))
+        stack.callback(world.end)
+        yield world
+
+
+@pytest.fixture
+def world(server: World) -> Iterator[World]:
+    """The worker's API server; what a test leaves in it is deleted."""
+    yield server
+    server.clear()
+
+
+@pytest.fixture
+def runner(world: World) -> Iterator[Kubernetes]:
+    with world.connected("gameday-runner") as kubernetes:
+        yield kubernetes
+
+
+@pytest.fixture
+def reaper(world: World) -> Iterator[Kubernetes]:
+    with world.connected("gameday-reaper") as kubernetes:
+        yield kubernetes
+
+
+@pytest.fixture
+def new_run(world: World, tmp_path: Path) -> Iterator[NewRun]:
+    """Make runs whose only server is the API server; nothing of them is started yet."""
+    runs: list[Run] = []
+
+    def make(
+        running_pods: str = "any",
+        *,
+        change: Callable[[Plan], Plan] = lambda plan: plan,
+        profile: dict[str, Any] | None = None,
+        **targets: Any,
+    ) -> Run:
+        """Return a run; `change` and `profile` change the quick plan and the runner's profile."""
+        folder = tmp_path / unique("run")
+        folder.mkdir()
+        cluster = world.profile(world.kubeconfig("gameday-runner")).model_copy(update=profile or {})
+        loaded = quick_plan(running_pods, **targets)
+        changed = LoadedPlan(change(loaded.plan), loaded.source, loaded.sha256)
+        runs.append(unopened_run(folder, folder.name, changed, cluster))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        close_run(run)

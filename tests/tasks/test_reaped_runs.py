@@ -1,0 +1,179 @@
+"""A run that was killed tells nobody: whoever reaps it writes its history on, renders it, and tells people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import gameday.flows.hooks
+import gameday.flows.reaper
+import gameday.flows.season
+import gameday.tasks.publish
+import gameday.tasks.reaped_runs
+from gameday.cluster.profile import ClusterProfile
+from gameday.errors import RefusedError
+from gameday.history.events import RECORD, FaultUndone, IntentRecorded, Record, RunEnded
+from gameday.history.journal import read_history
+from gameday.ledger.entries import DeletePod, Entry
+from gameday.reaper.reap import STRAY, Reaped, ReapResult
+from gameday.report.message import Message
+from gameday.report.run_folder import load_run
+from gameday.report.summary import read_summary
+from gameday.tasks.reaped_runs import notify_reaped, report_reaped
+from gameday.values.results import Cleanliness
+from tests.report.run_builder import NODE, cut_off, passing, write
+
+RUN = "r1"
+HERE: Any = {"url": "http://127.0.0.1:1"}
+PROFILE = ClusterProfile(prometheus=HERE, alertmanager=HERE, loki=HERE, notify=("custom-webhook/oncall",))
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """The folder of a run that was killed with its fault in."""
+    folder = write(tmp_path / RUN, cut_off(passing(), 12.5))
+    assert load_run(folder).result.cleanliness is Cleanliness.UNKNOWN
+    return folder
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
+    heard: list[Message] = []
+    for module in (gameday.tasks.publish, gameday.tasks.reaped_runs):
+        monkeypatch.setattr(module, "tell", lambda profile, said: heard.append(said))
+    return heard
+
+
+def reaped(folder: Path, found: Cleanliness, *, before: Cleanliness | None = None) -> ReapResult:
+    """A reap of all that the run in this folder had left open."""
+    history = read_history(folder / "history.jsonl")
+    undone = {one.intent for one in history.of(FaultUndone)}
+    ids = [one.intent for one in history.of(IntentRecorded) if one.intent not in undone] or ["i1"]
+    return ReapResult(tuple(of(id, found, before, folder.name) for id in ids))
+
+
+def of(id: str, found: Cleanliness, before: Cleanliness | None = None, run_id: str = RUN) -> Reaped:
+    later, undo = datetime(2030, 1, 1, tzinfo=UTC), DeletePod(pod="p")
+    entry = Entry(id=id, seq=0, act="put it in", node=NODE, undo=undo, expires=later, settled=before)
+    return Reaped(run_id, entry, found, ("read after: nothing",))
+
+
+def test_a_reaped_runs_history_says_so_and_its_report_is_renewed(killed: Path, told: list[Message]) -> None:
+    assert report_reaped(PROFILE, reaped(killed, Cleanliness.CLEAN), killed.parent) == []
+    assert {one.by for one in read_history(killed / "history.jsonl").of(FaultUndone)} >= {"reaper"}
+    assert load_run(killed).result.cleanliness is Cleanliness.CLEAN
+    assert (killed / "report.html").is_file()
+    summary = read_summary(killed)
+    assert summary is not None
+    assert summary.cleanliness is Cleanliness.CLEAN
+    assert len(told) == 1
+
+
+def test_a_run_that_said_its_end_in_doubt_is_clean_once_it_is_proved(tmp_path: Path, told: list[Message]) -> None:
+    doubted = cut_off(passing(), 12.5)
+    folder = write(tmp_path / RUN, doubted)
+    with (folder / "history.jsonl").open("ab") as history:
+        event = RunEnded(cleanliness=Cleanliness.UNKNOWN)
+        record = Record(seq=len(doubted), at=datetime(2026, 1, 1, tzinfo=UTC), monotonic=1, boot="b", event=event)
+        history.write(RECORD.dump_json(record) + b"\n")
+    report_reaped(PROFILE, reaped(folder, Cleanliness.CLEAN), tmp_path)
+    assert load_run(folder).result.cleanliness is Cleanliness.CLEAN
+
+
+@pytest.mark.parametrize("state", [Cleanliness.UNKNOWN, Cleanliness.DIRTY])
+def test_what_an_earlier_reaper_found_the_same_is_not_told_again(
+    killed: Path, told: list[Message], state: Cleanliness
+) -> None:
+    before = (killed / "history.jsonl").read_bytes()
+    notify_reaped(PROFILE, reaped(killed, state, before=state), killed.parent)
+    assert (killed / "history.jsonl").read_bytes() == before
+    assert told == []
+
+
+def test_a_clean_runs_late_pod_is_no_news(killed: Path, told: list[Message]) -> None:
+    notify_reaped(PROFILE, ReapResult((of(STRAY, Cleanliness.CLEAN),)), killed.parent)
+    assert not (killed / "report.html").exists()
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("found", "subject"),
+    [
+        (Cleanliness.CLEAN, "run r1 died and was reaped"),
+        (Cleanliness.DIRTY, "CLUSTER DIRTY: run r1 died and was reaped"),
+    ],
+)
+def test_of_a_run_whose_folder_is_elsewhere_people_hear_all_the_same(
+    tmp_path: Path, told: list[Message], found: Cleanliness, subject: str
+) -> None:
+    notify_reaped(PROFILE, ReapResult((of("i1", found),)), tmp_path / "elsewhere")
+    (said,) = told
+    assert said.subject == subject
+    assert "put it in" in said.body
+
+
+def test_a_history_that_cannot_be_written_costs_the_others_nothing(
+    killed: Path, told: list[Message], caplog: pytest.LogCaptureFixture
+) -> None:
+    unwritable = write(killed.parent / "r2", cut_off(passing(), 12.5))
+    (unwritable / "report.html").mkdir()
+    result = ReapResult((of("i1", Cleanliness.CLEAN, run_id="r2"), *reaped(killed, Cleanliness.CLEAN).reaped))
+    gameday.tasks.publish.OUTSIDE_PREFECT.addHandler(caplog.handler)
+    try:
+        report_reaped(PROFILE, result, killed.parent)
+    finally:
+        gameday.tasks.publish.OUTSIDE_PREFECT.removeHandler(caplog.handler)
+    assert "the report of run r2 could not be renewed" in caplog.text
+    assert (killed / "report.html").is_file()
+
+
+def test_prefects_hook_tells_what_its_flow_left(
+    killed: Path, told: list[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = reaped(killed, Cleanliness.CLEAN)
+    monkeypatch.setattr(gameday.flows.hooks, "load_profile", lambda path: PROFILE)
+    monkeypatch.setattr(gameday.flows.hooks, "Kubernetes", lambda profile: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(gameday.flows.hooks, "reap", lambda kubernetes, flow_run: result)
+    monkeypatch.setattr(gameday.flows.hooks, "flow_run_logger", lambda *_: gameday.tasks.publish.OUTSIDE_PREFECT)
+    given: Any = SimpleNamespace(id="f", parameters={"reports": str(killed.parent)})
+    gameday.flows.hooks.reap_flow_run(None, given, None)  # type: ignore[arg-type]
+    assert (killed / "report.html").is_file()
+    assert len(told) == 1
+
+
+def test_the_reaper_flow_tells_what_it_undid(
+    killed: Path, told: list[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = reaped(killed, Cleanliness.CLEAN)
+    monkeypatch.setattr(gameday.flows.reaper, "load_profile", lambda path: PROFILE)
+    monkeypatch.setattr(gameday.flows.reaper, "Kubernetes", lambda profile: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(gameday.flows.reaper, "reap", lambda kubernetes: result)
+    monkeypatch.setattr(gameday.flows.reaper, "report_settled_elsewhere", lambda kubernetes, reports: None)
+    monkeypatch.setattr(gameday.flows.reaper, "get_run_logger", lambda: gameday.tasks.publish.OUTSIDE_PREFECT)
+    state = gameday.flows.reaper.reaper.fn(reports=str(killed.parent))
+    assert state.is_completed()
+    assert (killed / "report.html").is_file()
+    assert len(told) == 1
+
+
+def test_a_season_tells_what_it_undid_even_where_it_cannot_begin_for_it(
+    killed: Path, told: list[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def refused(id: str, profile: ClusterProfile, told: Callable[[ReapResult], object]) -> Iterator[None]:
+        told(reaped(killed, Cleanliness.UNKNOWN))
+        raise RefusedError("not proved undone")
+        yield
+
+    monkeypatch.setattr(gameday.flows.season, "load_profile", lambda path: PROFILE)
+    monkeypatch.setattr(gameday.flows.season, "open_season", refused)
+    state = gameday.flows.season.season.fn(reports=str(killed.parent))
+    assert state.name == "Refused"
+    assert (killed / "report.html").is_file()
+    assert len(told) == 1
