@@ -82,9 +82,12 @@ class RuleGroup(Answer):
 
 
 class RecordingRule(Answer):
+    """A recording rule."""
+
     type: Literal["recording"]
     name: str
     query: str
+    """The expression as Prometheus prints what it parsed."""
 
 
 class _RecordingGroup(Answer):
@@ -199,13 +202,15 @@ class Prometheus(HttpAdapter):
         return tuple(rule.query for group in self.rule_groups() for rule in group.rules if rule.name == name)
 
     def recording_rules(self) -> tuple[RecordingRule, ...]:
-        """All recording rules of all groups; `query` is as Prometheus prints the parsed expression."""
+        """Return all recording rules of all groups."""
         groups = self.http.get_as(_Envelope[_RecordingRules], "api/v1/rules", {"type": "record"}).data.groups
         return tuple(rule for group in groups for rule in group.rules)
 
     def exposes(self, metric: str) -> bool | None:
-        """Return whether a scraped target exposes the metric, with series or without; None where the server does not
-        keep what targets say of their metrics."""
+        """Return True if a scraped target exposes the metric, with series or without.
+
+        None where the server does not keep its targets' metadata.
+        """
         family = next((metric.removesuffix(end) for end in _OF_FAMILY if metric.endswith(end)), metric)
         if any(self._metadata({"metric": name, "limit": "1"}) for name in {metric, family}):
             return True

@@ -29,7 +29,7 @@ _BACK_OFF_S = (0.5, 5.0)
 _LASTING_S = 1.0
 # The API server asks for 1 to 32 s; what a proxy before it may ask for beyond that, a run cannot wait for.
 _LONGEST_RETRY_AFTER_S = 32.0
-_ENDS_WITHIN_S = 2.0
+_ENDS_WITHIN_S = 1.0
 # Asking again does not mend these; the transport has waited by then for a server that only just starts.
 _REFUSALS = (401, 403, 404)
 _LIST_CALL = re.compile(r"list_(?:namespaced_)?(?P<kind>[a-z_]+?)(?:_for_all_namespaces)?$")
