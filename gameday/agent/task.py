@@ -9,7 +9,7 @@ clean and done, 1 dirty, unknown or failed, 2 an order the agent cannot read.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -192,3 +192,21 @@ class QaResult(_Model):
     ok: bool | None
     seconds: float
     detail: str = ""
+
+
+Note = TypeVar("Note", bound=BaseModel)
+
+
+def notes_in(log: str, shape: type[Note]) -> list[Note]:
+    """Return the lines of an agent's log that are notes of one shape, in order; every other line is left out.
+
+    A pod's words are hostile input. Lines end at a newline only: str.splitlines would cut a note at the line
+    separators of Unicode, which JSON leaves as they are, and a process may have one in its name.
+    """
+    notes = []
+    for line in log.split("\n"):
+        try:
+            notes.append(shape.model_validate_json(line))
+        except ValidationError:
+            continue
+    return notes
