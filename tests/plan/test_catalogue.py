@@ -14,7 +14,7 @@ from gameday.faults.xid import XidParameters
 from gameday.plan.catalogue import find_plan, load_shipped, shipped_plans
 from gameday.plan.load import load_plan
 from gameday.plan.models import Plan, RemediationAction
-from gameday.xid.decide import Outcome, Policy, decide
+from gameday.xid.decide import Policy, Response, decide
 from gameday.xid.lines import format_xid, recognise
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ def _quarantines(plan: Plan, policy: Policy) -> bool:
         line = fault.line
     event = recognise(line)
     assert event is not None
-    return decide(event, policy).outcome is Outcome.QUARANTINE
+    return decide(event, policy).response is Response.QUARANTINE
 
 
 def test_load_shipped_loads_them_all() -> None:

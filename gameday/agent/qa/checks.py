@@ -13,7 +13,7 @@ from gameday.agent.qa.readings import GpuReadings, Readings, Source
 from gameday.agent.task import QaResult
 from gameday.plan.models import QaFloors
 from gameday.xid.catalogue import Remedy
-from gameday.xid.decide import Outcome, decide
+from gameday.xid.decide import Response, decide
 from gameday.xid.lines import KernelEvent, Kind, recognise
 
 HW_SLOWDOWN_MASK = 0xE8
@@ -107,7 +107,7 @@ def _unhealed(log: Iterable[str]) -> list[tuple[KernelEvent, str]]:
     for event in filter(None, map(recognise, log)):
         if event.kind is Kind.GPU_RESET and event.success:
             still = [(old, why) for old, why in still if old.pci != event.pci or not _reset_heals(old)]
-        elif (decision := decide(event)).outcome is Outcome.QUARANTINE:
+        elif (decision := decide(event)).response is Response.QUARANTINE:
             still.append((event, decision.reason))
     return still
 
