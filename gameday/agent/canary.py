@@ -103,7 +103,7 @@ def _bandwidth(done: ProgramResult) -> float:
 def _copy(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
     """Raises HostError."""
     known = {sample.uuid: sample.index for sample in host.gpus()}
-    idle = [known[uuid] for uuid in gpus if uuid in known and not host.work_runs(known[uuid])]
+    idle = [known[uuid] for uuid in gpus if uuid in known and not host.has_work(known[uuid])]
     if not idle:
         raise HostError("every GPU of this pod has work of a fault already")
     place = alignment(NumaParameters(), idle[0], host)

@@ -242,8 +242,7 @@ def _severity(word: str | None) -> Severity | None:
 
 
 class Form(StrEnum):
-    """The form in which a line is written. Readers differ in the forms they see (docs/sources.md, Who reads which
-    line)."""
+    """The form of a line. Not every reader sees every form (docs/sources.md, Who reads which line)."""
 
     KERNEL = "kernel"
     """`kernel: NVRM: …`: every log-based reader sees it, and DCGM does not act on it."""

@@ -146,7 +146,7 @@ def test_a_copy_is_slower_from_the_far_node(capsys, tmp_path) -> None:
     assert near.value
     assert far.value
     assert far.value < near.value
-    assert not host.work_runs(1)
+    assert not host.has_work(1)
 
 
 def test_a_gpu_that_a_fault_works_on_is_not_taken(capsys, tmp_path) -> None:
@@ -157,4 +157,4 @@ def test_a_gpu_that_a_fault_works_on_is_not_taken(capsys, tmp_path) -> None:
     host.start_work(0, Burn())
     note, _ = measured(capsys, host, tmp_path, f"{first},{second}", measure=Measure.COPY)
     assert "GPU 1" in note.detail
-    assert host.work_runs(0)
+    assert host.has_work(0)
