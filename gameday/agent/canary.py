@@ -65,7 +65,7 @@ def canary(task: CanaryTask, context: Context, gpus: str) -> AgentResult:
 
 def _measure(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
     """Measure what the task asks for. Raises HostError."""
-    if task.measure.pings:
+    if task.measure.uses_ping:
         return _ping(task, host)
     if not gpus:
         raise HostError("NVIDIA_VISIBLE_DEVICES names no GPU of this pod: does the node run NVIDIA's device plugin?")

@@ -29,7 +29,7 @@ def security_of(task: Task) -> PodSecurity:
         case QaTask():
             return GPU_WORK
         case CanaryTask(measure=measure):
-            return _PINGS if measure.pings else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
+            return _PINGS if measure.uses_ping else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
         case MarkTask(reset_gpu=int()):
             return GPU_PROGRAMS
         case MarkTask() | SampleTask():

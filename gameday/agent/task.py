@@ -15,7 +15,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
-from gameday.plan.models import QaFloors, RemediationAction
+from gameday.plan.models import RemediationAction
+from gameday.plan.qa import QaFloors
 from gameday.values.results import Cleanliness
 
 

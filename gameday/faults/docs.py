@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gameday.documents.key_table import key_table
 from gameday.faults.base import Fault
 from gameday.faults.registry import known_faults, parameter_models
 from gameday.plan.models import FaultParameters
 from gameday.plan.schema import plan_schema
-from gameday.plan.schema_words import key_table
 
 _HEAD = """\
 # The faults

@@ -11,7 +11,7 @@ from gameday.agent.qa.checks import GPU_CHECKS, judge
 from gameday.agent.qa.readings import GpuReadings, read_node
 from gameday.agent.task import QaResult
 from gameday.host.base import LoadResult
-from gameday.plan.models import QaFloors
+from gameday.plan.qa import QaFloors
 from tests.host.fake import FakeHost, healthy_gpu
 
 FULL = QaFloors(
@@ -243,6 +243,6 @@ def test_no_load_is_started_after_a_signal() -> None:
 
 def test_no_load_runs_without_a_floor_that_needs_it() -> None:
     host = FakeHost()
-    readings = read_node(host, MARKER, 2, threading.Event(), load=QaFloors(gpus=2).need_load)
+    readings = read_node(host, MARKER, 2, threading.Event(), load=QaFloors(gpus=2).needs_load)
     assert all(gpu.load is None for gpu in readings.gpus)
     assert {"gemm-rate", "memory-bandwidth", "gemm-results"}.isdisjoint(r.check for r in judge(readings, QaFloors()))

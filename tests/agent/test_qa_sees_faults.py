@@ -10,7 +10,7 @@ import pytest
 from gameday.agent.qa.checks import judge
 from gameday.agent.qa.readings import read_node
 from gameday.faults.registry import fault_for, parse_parameters
-from gameday.plan.models import QaFloors
+from gameday.plan.qa import QaFloors
 from tests.faults.gpu_model import ModelHost
 
 FLOORS = QaFloors(

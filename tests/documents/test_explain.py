@@ -69,7 +69,7 @@ def test_a_missing_key_points_at_its_parent_and_says_what_it_is_for() -> None:
     problem = only(changed("    - name: GPUFellOffTheBus\n      within: 15s\n", "    - name: GPUFellOffTheBus\n"))
     assert (problem.line, problem.where, problem.value) == (13, "expect.alerts[0]", None)
     assert problem.message == "`within` is missing"
-    assert problem.suggestion == ("add `within:` (From the fault going in to the alert firing for the target node.)")
+    assert problem.suggestion == ("add `within:` (Longest time from the fault going in to the alert firing.)")
     assert only(changed("hypothesis: Somebody notices.\n", "")).line == 1
 
 

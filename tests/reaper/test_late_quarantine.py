@@ -15,8 +15,8 @@ from gameday.history.events import FaultInjected, FaultUndone, Problem, RunEnded
 from gameday.ledger import undo
 from gameday.ledger.entries import RestoreNode, TakeOutFault
 from gameday.ledger.ledger import ledger_name, stored_ledgers
+from gameday.plan.expectations import ExpectedCordon
 from gameday.plan.load import LoadedPlan
-from gameday.plan.models import ExpectedCordon
 from gameday.run.record import RunRecord
 from gameday.run.run import Run
 from gameday.values.nodes import Target

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gameday.agent.qa.readings import GpuReadings, Readings, Source
 from gameday.agent.task import QaResult
-from gameday.plan.models import QaFloors
+from gameday.plan.qa import QaFloors
 from gameday.xid.catalogue import Remedy
 from gameday.xid.decide import Response, decide
 from gameday.xid.lines import KernelEvent, Kind, recognise
