@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from gameday.agent.task import CanaryNote
+from gameday.agent.task import CanaryNote, notes_in
 from gameday.checks.canary import baseline_of
 from gameday.errors import AdapterError, StepFailedError
 from gameday.history.events import CanaryMeasured, QaChecked
@@ -78,20 +78,12 @@ def _measure(
     try:
         task = canary_task(run, expected, target.node, phase, gpus, peer)
         entry, outcome = run_agent(run, name, task, MEASURED_WITHIN)
-        note = _note(run, name) or CanaryNote(value=None, detail=outcome.error or "the canary printed no result")
+        printed = next(iter(notes_in(run.kubernetes.pod_log(name), CanaryNote)), None)
+        note = printed or CanaryNote(value=None, detail=outcome.error or "the canary printed no result")
         run.undo(entry)
     except (AdapterError, StepFailedError) as error:
         return CanaryNote(value=None, detail=str(error))
     return note
-
-
-def _note(run: Run, pod: str) -> CanaryNote | None:
-    for line in run.kubernetes.pod_log(pod).splitlines():
-        try:
-            return CanaryNote.model_validate_json(line)
-        except ValueError:
-            continue
-    return None
 
 
 def _event(

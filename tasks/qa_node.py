@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from gameday.agent.task import QaResult
+from gameday.agent.task import QaResult, notes_in
 from gameday.history.events import NodeReturned, QaChecked
 from gameday.observe.node_states import note_nodes_after
 from gameday.run.agents import qa_task, run_agent
@@ -44,7 +44,7 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
     name = run.record.object_name("qa", target.index)
     intend_return(run, target, defer_write=True)
     entry, outcome = run_agent(run, name, qa_task(run, target), run.plan.qa.within)
-    checked = _results(run, name)
+    checked = notes_in(run.kubernetes.pod_log(name), QaResult)
     for check in checked:
         run.note(QaChecked(node=target.node, **check.model_dump()))
     run.undo(entry)
@@ -58,16 +58,6 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
     void_return(run, target)
     keep_out_of_service(run, target.node, why)
     return False
-
-
-def _results(run: Run, pod: str) -> list[QaResult]:
-    results = []
-    for line in run.kubernetes.pod_log(pod).splitlines():
-        try:
-            results.append(QaResult.model_validate_json(line))
-        except ValueError:
-            continue
-    return results
 
 
 def _return(run: Run, result: StepResult, target: ChosenTarget) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.cluster.kubernetes import GPU
 from gameday.cluster.manifests import gpu_canary
+from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeletePod, Entry
 from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, intent_id
@@ -70,7 +70,7 @@ def check_takes_work(
     """
     name = run.record.object_name("return", target.index)
     entry = intend_return(run, target)
-    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, probe=run.gpu_pod_template))
+    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, template=run.gpu_pod_template))
 
     def at_work() -> tuple[str, str] | None:
         """Return the pod that proves it, and how."""
@@ -111,5 +111,5 @@ def _is_only_full(run: Run, target: ChosenTarget, name: str) -> bool:
     pod, now = run.pods.seen(name), run.nodes.now(target.node)
     refused = (pod.unschedulable if pod else None) or ""
     offered = now is not None and now.allocatable_gpus == target.before.allocatable_gpus
-    lacks_room = f"Insufficient {GPU}" in refused and "taint" not in refused
+    lacks_room = f"Insufficient {GPU_RESOURCE}" in refused and "taint" not in refused
     return lacks_room and offered and run.nodes.free_gpus(target.node) <= 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.cluster.kubernetes import GpuPod
+from gameday.cluster.gpu_pods import GpuPod
 from gameday.history.events import WorkloadSeen
 from gameday.observe.injected_fault import InjectedFault
 from gameday.run.pod_states import Fate

@@ -33,7 +33,7 @@ def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> 
     duration, template = run.plan.guardrails.max_duration, run.gpu_pod_template
     undo = DeletePod(pod=name)
     entry = run.intend(f"misaligned-{target.index}", f"create pod {name}", undo, target.node, duration)
-    manifest = misaligned_pod(name, run_id=run.id, node=target.node, probe=template, gpus=asks.gpus, cpus=asks.cpus)
+    manifest = misaligned_pod(name, run_id=run.id, node=target.node, template=template, gpus=asks.gpus, cpus=asks.cpus)
     try:
         run.kubernetes.create_pod(manifest)
     except KubernetesError as error:  # a quota, say: no answer of the kubelet's

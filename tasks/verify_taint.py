@@ -7,8 +7,8 @@ from datetime import timedelta
 from functools import partial
 
 from gameday.checks import taints
-from gameday.cluster.kubernetes import GPU
 from gameday.cluster.manifests import gpu_canary, gpu_job
+from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry
 from gameday.observe.deadline import await_within
@@ -91,7 +91,7 @@ def _intend_workloads(run: Run, target: ChosenTarget) -> tuple[Entry, Entry]:
 def _check_canary_is_kept_off(run: Run, result: StepResult, target: ChosenTarget, entry: Entry) -> None:
     assert isinstance(entry.undo, DeletePod)
     name, kept_for = entry.undo.pod, run.plan.expect.workloads.canary_kept_off_for
-    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, probe=run.gpu_pod_template))
+    run.kubernetes.create_pod(gpu_canary(name, run_id=run.id, node=target.node, template=run.gpu_pod_template))
 
     def placed() -> str | None:
         pod = run.pods.seen(name)
@@ -131,7 +131,7 @@ def _check_resubmitted_job(run: Run, result: StepResult, entry: Entry, broken_no
     assert isinstance(entry.undo, DeleteJob)
     name, within = entry.undo.job, run.plan.expect.workloads.resubmitted_within
     labels = pool_labels(run)
-    run.kubernetes.create_job(gpu_job(name, run_id=run.id, selector=labels, probe=run.gpu_pod_template))
+    run.kubernetes.create_job(gpu_job(name, run_id=run.id, selector=labels, template=run.gpu_pod_template))
 
     def running() -> str | None:
         pods = [pod for pod in run.pods.present() if pod.owner_job == name and pod.phase == "Running"]
@@ -166,7 +166,7 @@ def _why_not(run: Run, job: str, pool: dict[str, str], broken_nodes: Collection[
     """Return False and why the job ran nowhere; None where no other node could have taken it."""
     messages = [pod.why_not_running for pod in run.pods.present() if pod.owner_job == job and pod.why_not_running]
     why = messages[0] if messages else "no pod of it was seen"
-    if f"Insufficient {GPU}" in why:
+    if f"Insufficient {GPU_RESOURCE}" in why:
         return None, why
     if not {node.name for node in run.kubernetes.candidates(pool)}.difference(broken_nodes):
         labels = ",".join(f"{key}={value}" for key, value in pool.items())

@@ -9,7 +9,7 @@ or unknown; 2 a task that cannot be read.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -193,3 +193,21 @@ class QaResult(AgentMessage):
     ok: bool | None
     seconds: float
     detail: str = ""
+
+
+Note = TypeVar("Note", bound=AgentMessage)
+
+
+def notes_in(log: str, model: type[Note]) -> list[Note]:
+    """Return the notes of one model in an agent's log, in order; every other line is left out.
+
+    A pod's log is hostile input. Lines end at a newline only: str.splitlines would cut a note at Unicode's line
+    separators, which JSON leaves as they are, and which may be in a process's name.
+    """
+    notes = []
+    for line in log.split("\n"):
+        try:
+            notes.append(model.model_validate_json(line))
+        except ValidationError:
+            continue
+    return notes

@@ -1,38 +1,31 @@
-"""Alertmanager's HTTP API v2: which alerts reached it, to whom they go, and what is silenced."""
+"""Alertmanager's HTTP API v2: the alerts that reached it, their receivers, and silences."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
-from gameday.cluster.http import CallCounter, open_http
-from gameday.cluster.profile import Endpoint
-
-
-class _Answer(BaseModel):
-    """Servers add keys over time: unknown ones are ignored, known ones are checked."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+from gameday.cluster.http import Answer, HttpAdapter
 
 
-class _Receiver(_Answer):
+class _Receiver(Answer):
     name: str
 
 
-class _AlertStatus(_Answer):
+class _AlertStatus(Answer):
     state: Literal["unprocessed", "active", "suppressed"]
     silenced_by: tuple[str, ...] = Field(default=(), alias="silencedBy")
     inhibited_by: tuple[str, ...] = Field(default=(), alias="inhibitedBy")
 
 
-class NotifiedAlert(_Answer):
+class NotifiedAlert(Answer):
     """An alert as Alertmanager holds it. `ends_at` lies in the future while it is active."""
 
     labels: dict[str, str]
-    annotations: dict[str, str] = {}
+    annotations: dict[str, str] = Field(default={})
     starts_at: AwareDatetime = Field(alias="startsAt")
     ends_at: AwareDatetime = Field(alias="endsAt")
     updated_at: AwareDatetime = Field(alias="updatedAt")
@@ -45,20 +38,22 @@ class NotifiedAlert(_Answer):
 
     @property
     def receivers(self) -> tuple[str, ...]:
+        """The names of the receivers it is routed to."""
         return tuple(receiver.name for receiver in self.receiving)
 
     @property
     def silenced(self) -> bool:
+        """A silence mutes it."""
         return bool(self.status.silenced_by)
 
     @property
     def inhibited(self) -> bool:
-        """Another alert mutes it by an inhibition rule: it is held, and nobody is told."""
+        """Another alert mutes it by an inhibition rule: Alertmanager holds it and notifies nobody."""
         return bool(self.status.inhibited_by)
 
 
-class Matcher(_Answer):
-    """`name=value`; not equal when `is_equal` is false, a regular expression when `is_regex` is true."""
+class Matcher(Answer):
+    """A matcher `name=value`; `is_equal` false negates it, with `is_regex` the value is a regular expression."""
 
     name: str
     value: str
@@ -66,9 +61,10 @@ class Matcher(_Answer):
     is_equal: bool = Field(default=True, alias="isEqual")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """As Alertmanager does: a label that is not there is an empty one, expressions match the whole value.
+        """Return True if it matches, as Alertmanager does it.
 
-        An expression Python cannot compile (RE2 knows a few more) is taken to match.
+        An absent label is an empty one; an expression matches the whole value. An expression that Python cannot
+        compile (RE2 knows a few more) is taken to match.
         """
         value = labels.get(self.name, "")
         try:
@@ -78,11 +74,13 @@ class Matcher(_Answer):
         return same == self.is_equal
 
 
-class _SilenceStatus(_Answer):
+class _SilenceStatus(Answer):
     state: Literal["expired", "active", "pending"]
 
 
-class Silence(_Answer):
+class Silence(Answer):
+    """A silence, expired or not."""
+
     id: str
     status: _SilenceStatus
     matchers: tuple[Matcher, ...]
@@ -92,53 +90,42 @@ class Silence(_Answer):
     comment: str = ""
 
     def mutes(self, labels: Mapping[str, str]) -> bool:
-        """Whether it is active and silences an alert with these labels."""
+        """Return True if it is active and silences an alert with these labels."""
         return self.status.state == "active" and all(matcher.matches(labels) for matcher in self.matchers)
 
 
-class _Version(_Answer):
+class _Version(Answer):
     version: str
 
 
-class AlertmanagerStatus(_Answer):
-    """`started` is the server's own start time."""
+class AlertmanagerStatus(Answer):
+    """The server's version and start time."""
 
     version_info: _Version = Field(alias="versionInfo")
     started: AwareDatetime = Field(alias="uptime")
 
 
-class Alertmanager:
-    """Every method raises AdapterError, and nothing else, when the server cannot be asked or refuses."""
-
-    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
-        self.http = open_http(endpoint, counter)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.http.close()
+class Alertmanager(HttpAdapter):
+    """The Alertmanager of a cluster; methods raise AdapterError when it cannot be asked or refuses."""
 
     def alerts(self, matchers: Sequence[Matcher] = ()) -> list[NotifiedAlert]:
-        """Alerts that match all of `matchers`, silenced and inhibited ones included; resolved ones are not kept."""
+        """Return the alerts that match all of `matchers`, muted ones included; the server keeps no resolved ones."""
         return self.http.get_as(list[NotifiedAlert], "api/v2/alerts", _filter(matchers))
 
     def silences(self) -> list[Silence]:
-        """All silences, expired ones included as long as the server keeps them."""
+        """Return all silences, expired ones included as long as the server keeps them."""
         return self.http.get_as(list[Silence], "api/v2/silences")
 
     def status(self) -> AlertmanagerStatus:
+        """Return the server's version and start time."""
         return self.http.get_as(AlertmanagerStatus, "api/v2/status")
 
 
 def _filter(matchers: Sequence[Matcher]) -> dict[str, list[str]]:
-    return {"filter": [_written(matcher) for matcher in matchers]} if matchers else {}
+    return {"filter": [_as_text(matcher) for matcher in matchers]} if matchers else {}
 
 
-def _written(matcher: Matcher) -> str:
+def _as_text(matcher: Matcher) -> str:
     operator = {(True, False): "=", (False, False): "!=", (True, True): "=~", (False, True): "!~"}[
         matcher.is_equal, matcher.is_regex
     ]

@@ -1,7 +1,7 @@
-"""docs/profile.md, made from the cluster profile's own models: every key, its default, what it takes and means.
+"""Generator of docs/profile.md from the cluster profile's own models: every key, its default, values and meaning.
 
-Written by `python -m gameday.cluster.docs`; a test tells when the page on disk
-is not what the classes say, and another that the example loads.
+`python -m gameday.cluster.docs` writes it. A test fails when the page on disk differs, another when the example does
+not load.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ approval:
 _HEAD = """\
 # The cluster profile
 
-One file describes one cluster, so that plans need not: where its servers are, how to prove who we are, what its labels
-are called, and what a game-day there may at most cost. `gameday run`, `doctor`, `reap`, `coverage` and `post-mortem`
-take it by `--profile FILE`, the flows by their parameter `profile`; `gameday doctor` tells whether it fits the cluster.
+One file describes one cluster, so that plans need not: its servers, the credentials for them, the names of its
+labels, and the most that a game-day there may cost. `gameday run`, `doctor`, `reap`, `coverage` and `post-mortem` take
+it by `--profile FILE`, the flows by their parameter `profile`. `gameday doctor` checks that it fits the cluster.
 
-Every key can stand in the environment as well, and wins there: `GAMEDAY_NAME`, a key within a key as
-`GAMEDAY_PROMETHEUS__URL`, a list or a mapping as JSON. Without a file the environment is the whole profile, as in
-`deploy/cluster.yaml`. A profile holds no secret: credentials are named by file or by environment variable.
+The environment can set every key as well, and wins: `GAMEDAY_NAME`, a key within a key as `GAMEDAY_PROMETHEUS__URL`,
+a list or a mapping as JSON. Without a file the environment is the whole profile, as in `deploy/cluster.yaml`. A profile
+holds no secret: it names the files or environment variables that hold the credentials.
 
 This page is made from the profile's own classes by `make docs`. An unknown key is refused, with the nearest known one.
 """
@@ -77,7 +77,7 @@ _SECTIONS = {
 
 
 def page() -> str:
-    """The whole page; the same bytes for the same classes."""
+    """Return the whole page; the same bytes for the same classes."""
     schema = ClusterProfile.model_json_schema(schema_generator=DocumentSchema)
     definitions = schema["$defs"]
     references = {name: takes for name, (_, takes) in _SECTIONS.items()}

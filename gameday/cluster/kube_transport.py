@@ -1,14 +1,14 @@
-"""Open the official Kubernetes client with counting, time-outs and honest retries.
+"""The official Kubernetes client with counting, time-outs and honest retries.
 
-What a game-day costs the API server is counted here, under every call the
-client makes, watches included, so that the report cannot forget one.
+The cost of a game-day to the API server is counted here, under every call that the client makes, watches included, so
+that the report cannot forget one.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,19 @@ import urllib3
 import yaml
 from kubernetes import client, config
 from kubernetes.client import rest
+from kubernetes.client.exceptions import ApiException
 
 from gameday import __version__
-from gameday.cluster.http import CallCounter
+from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError
 
 # Seconds to connect, with the TLS handshake that a starting server takes its time for, and to wait for the next byte.
-# A watch is silent for long, so its read time-out is the server's own: real API servers close watches after 5-10
-# minutes (min-request-timeout 1800 s at most).
-_TIMEOUT = (5.0, 15.0)
-_WATCH_TIMEOUT = (5.0, 1900.0)
+_TIMEOUTS_S = (5.0, 15.0)
 # A refused connection is safe to try again whatever the verb: nothing was sent. A lost answer is only asked for
 # again where asking twice is harmless: our patches either say what they want or carry the version they were made
 # from, and our deletes name what they delete. Six tries, 0.2 s doubling to 3 s, span about 6 s of a restarting
-# API server.
+# API server. It asks for pauses of 1 to 32 s itself; without the bound, urllib3 would sleep six hours for a proxy.
 _RETRIES = urllib3.Retry(
     connect=6,
     read=4,
@@ -43,13 +41,14 @@ _RETRIES = urllib3.Retry(
     status_forcelist=(429, 502, 503, 504),
     allowed_methods=frozenset({"GET", "PATCH", "DELETE"}),
     respect_retry_after_header=True,
+    retry_after_max=32,
     raise_on_status=False,
 )
 # An API server that has just started answers before it knows its roles, and forbids everything for that long; a load
 # balancer would ask /readyz first. Measured here: 1 to 3 s, on two busy cores.
-_FORBIDS_WITHOUT_MEANING_IT = (401, 403)
+_MAYBE_NOT_READY = (401, 403)
 _THROTTLED, _SERVER_ERROR = 429, 500
-_NOT_READY = (401, 403, 500, 503)
+_UNREADY = (401, 403, 500, 503)
 _READY_WITHIN_S = 15.0
 _READY_PAUSE_S = 0.5
 _PATH = re.compile(
@@ -58,7 +57,16 @@ _PATH = re.compile(
 
 
 def load_configuration(kubeconfig: Path | None, context: str | None, in_cluster: bool) -> client.Configuration:
-    """How to reach the API server; None for `kubeconfig`: KUBECONFIG or ~/.kube/config. Raises AdapterError."""
+    """Return the way to reach the API server.
+
+    Args:
+        kubeconfig: None for KUBECONFIG or ~/.kube/config.
+        context: None for the kubeconfig's current one.
+        in_cluster: Use the pod's own service account instead.
+
+    Raises:
+        AdapterError: No configuration can be loaded.
+    """
     configuration = client.Configuration()
     try:
         if in_cluster:
@@ -79,7 +87,7 @@ def load_configuration(kubeconfig: Path | None, context: str | None, in_cluster:
 
 
 def connect(profile: ClusterProfile, counter: CallCounter) -> client.ApiClient:
-    """An API client for the profile's cluster; raises AdapterError when no configuration can be loaded."""
+    """Return an API client for the profile's cluster. Raises AdapterError where no configuration can be loaded."""
     configuration = load_configuration(profile.kubeconfig, profile.context, profile.in_cluster)
     configuration.retries = _RETRIES
     api = client.ApiClient(configuration)
@@ -88,8 +96,50 @@ def connect(profile: ClusterProfile, counter: CallCounter) -> client.ApiClient:
     return api
 
 
+def send(
+    api: client.ApiClient,
+    method: str,
+    path: str,
+    *,
+    query: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: object = None,
+    timeouts_s: tuple[float, float] | None = None,
+) -> Any:
+    """Send one request past the client's typed methods, whose import and models cost more than a plain read.
+
+    Args:
+        api: The client to send it through.
+        method: The HTTP verb.
+        path: The URL's path, quoted.
+        query: Parameters by their names on the wire.
+        headers: Headers beside the client's own.
+        body: Sent as JSON.
+        timeouts_s: Seconds to connect and to wait for the next byte; None for the transport's own.
+
+    Returns:
+        The 2xx response, unread (urllib3.HTTPResponse).
+
+    Raises:
+        ApiException: The server refuses.
+        urllib3.exceptions.HTTPError: The server does not answer.
+    """
+    prepared = api.param_serialize(
+        method,
+        path,
+        query_params=list((query or {}).items()),
+        header_params={"Accept": "application/json"} | dict(headers or {}),
+        body=body,
+        auth_settings=["BearerToken"],
+    )
+    answer = api.call_api(*prepared, _request_timeout=timeouts_s)
+    if not 200 <= answer.status < 300:
+        raise ApiException(http_resp=answer, body=answer.read().decode("utf-8", "replace"))
+    return answer.response
+
+
 def call_name(method: str, url: str) -> str:
-    """'LIST nodes' or 'PATCH nodes/status' for a request's URL."""
+    """Return the name a request is counted under, such as 'LIST nodes' or 'PATCH nodes/status'."""
     path, _, query = url.partition("?")
     found = _PATH.search(path)
     if not found:
@@ -101,12 +151,12 @@ def call_name(method: str, url: str) -> str:
 
 
 class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
-    """Counts requests when they are made and bytes as they are read."""
+    """The client's transport, which counts requests when they are made and bytes as they are read."""
 
     def __init__(self, configuration: Any, counter: CallCounter) -> None:
         super().__init__(configuration)
         self._counter = counter
-        self._never_says_ready = False
+        self._readyz_is_forbidden = False
 
     def request(
         self,
@@ -118,19 +168,19 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
         _request_timeout: Any = None,
     ) -> Any:
         call = call_name(method, url)
-        timeout = _request_timeout or (_WATCH_TIMEOUT if call.startswith("WATCH") else _TIMEOUT)
+        timeout = _request_timeout or _TIMEOUTS_S
         sent = len(url) + (len(str(body)) if body is not None else 0)
         self._counter.add(call, sent=sent, received=0)
         try:
             answer = super().request(method, url, headers, body, post_params, timeout)
         except Exception:
-            self._counter.fail()
+            self._counter.add_failure()
             raise
         # An answer that came at last may have been refused for load before.
         tried = [attempt.status for attempt in answer.response.retries.history] if answer.response.retries else []
         if any(status and (status == _THROTTLED or status >= _SERVER_ERROR) for status in (*tried, answer.status)):
-            self._counter.fail()
-        if answer.status in _FORBIDS_WITHOUT_MEANING_IT:
+            self._counter.add_failure()
+        if answer.status in _MAYBE_NOT_READY:
             answer.response.drain_conn()
             self._await_ready(url)
             self._counter.add(call, sent=sent, received=0)
@@ -139,30 +189,30 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
         return answer
 
     def _await_ready(self, url: str) -> None:
-        """Until the server of this URL says that it is ready, or _READY_WITHIN_S have passed.
+        """Wait until the server of this URL says that it is ready, or _READY_WITHIN_S have passed.
 
-        Asked without a token: one that is wrong would be refused for ever by a server that lets anybody ask. Where
-        /readyz stays forbidden, nobody is made to wait for it a second time.
+        The question carries no token: a wrong one would be refused for ever by a server that lets anybody ask. Where
+        /readyz stays forbidden, no later request waits for it.
         """
-        if self._never_says_ready:
+        if self._readyz_is_forbidden:
             return
         parts = urllib3.util.parse_url(url)
         readyz = urllib3.util.Url(parts.scheme, None, parts.host, parts.port, "/readyz").url
         deadline = time.monotonic() + _READY_WITHIN_S
         while True:
             self._counter.add("GET readyz", sent=len(readyz), received=0)
-            answer = super().request("GET", readyz, _request_timeout=_TIMEOUT)
+            answer = super().request("GET", readyz, _request_timeout=_TIMEOUTS_S)
             answer.response.drain_conn()
-            if answer.status not in _NOT_READY:
+            if answer.status not in _UNREADY:
                 return
             if time.monotonic() > deadline:
-                self._never_says_ready = answer.status in _FORBIDS_WITHOUT_MEANING_IT
+                self._readyz_is_forbidden = answer.status in _MAYBE_NOT_READY
                 return
             time.sleep(_READY_PAUSE_S)
 
 
 class _CountedResponse:
-    """A urllib3 response that adds to the counter what is read from it; everything else is passed on."""
+    """A urllib3 response that counts the bytes read from it; everything else is passed on."""
 
     def __init__(self, response: Any, counter: CallCounter) -> None:
         self._response = response
@@ -182,10 +232,5 @@ class _CountedResponse:
 
     def stream(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
         for chunk in self._response.stream(*arguments, **options):
-            self._counter.add_bytes(len(chunk))
-            yield chunk
-
-    def read_chunked(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
-        for chunk in self._response.read_chunked(*arguments, **options):
             self._counter.add_bytes(len(chunk))
             yield chunk

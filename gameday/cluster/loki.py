@@ -1,9 +1,8 @@
 """Loki: lines of a time range, page by page, and a tail that loses nothing when the store restarts.
 
-Loki's tail alone is not enough: it breaks with the connection, and lines that
-reach the store late (a shipper catching up after an outage) may carry times
-before those already seen. `Follower` therefore reads a range again at every
-connection, and now and then in between, and drops what it has delivered.
+Loki's tail alone is not enough: it breaks with the connection, and lines that reach the store late (a shipper that
+catches up after an outage) may carry times before those already seen. `LogFollower` therefore reads a range again at
+every connection, and now and then in between, and drops what it has delivered.
 """
 
 from __future__ import annotations
@@ -11,25 +10,26 @@ from __future__ import annotations
 import heapq
 import json
 import logging
-import random
 import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import BaseModel
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_websocket
 from websockets.sync.connection import Connection
 
-from gameday.cluster.http import CallCounter, open_http
-from gameday.cluster.profile import ClusterProfile, Endpoint
+from gameday.cluster.back_off import pause_s
+from gameday.cluster.call_counter import CallCounter
+from gameday.cluster.http import Answer, HttpAdapter
+from gameday.cluster.http_errors import excerpt
+from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError
 
 log = logging.getLogger(__name__)
@@ -37,17 +37,20 @@ log = logging.getLogger(__name__)
 _RANGE = "loki/api/v1/query_range"
 _TAIL = "loki/api/v1/tail"
 _LABELS = "loki/api/v1/labels"
-_PAGE = 1000
+_PAGE_LINES = 1000
 _BACK_OFF_S = (0.2, 5.0)
 # A frame holds the lines of one flush; a line is at most 256 KB by Loki's default limits_config.max_line_size.
-_LARGEST_FRAME = 16 * 1024 * 1024
+_LARGEST_FRAME_BYTES = 16 * 1024 * 1024
 # How far ahead a shipper's clock may run: Loki itself refuses lines 10 minutes ahead (creation_grace_period).
 _AHEAD_NS = 600 * 10**9
+# Lines whose repetition is known: 36 MB
 _MOST_REMEMBERED = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
+    """A line of the log store."""
+
     ns: int
     """Unix time, nanoseconds."""
     labels: tuple[tuple[str, str], ...]
@@ -56,87 +59,86 @@ class LogLine:
 
     @property
     def at(self) -> datetime:
-        """The same time, to the microsecond."""
+        """The time of the line, to the microsecond."""
         return datetime.fromtimestamp(self.ns // 10**9, UTC).replace(microsecond=self.ns % 10**9 // 1000)
 
     def label(self, name: str) -> str | None:
+        """Return the label's value, None where the line has no such label."""
         return next((value for key, value in self.labels if key == name), None)
 
 
-class _Stream(BaseModel):
+class _Stream(Answer):
     stream: dict[str, str]
     values: list[list[Any]]
 
-    def entries(self) -> Iterator[LogLine]:
+    def lines(self) -> Iterator[LogLine]:
         labels = tuple(sorted(self.stream.items()))
         # A value has a third member where structured metadata is categorised; it is in the labels otherwise.
         return (LogLine(int(value[0]), labels, str(value[1])) for value in self.values)
 
 
-class _Data(BaseModel):
+class _Data(Answer):
     result: list[_Stream]
 
 
-class _LabelsAnswer(BaseModel):
-    data: list[str] = []
+class _LabelsAnswer(Answer):
+    data: tuple[str, ...] = ()
 
 
-class _RangeAnswer(BaseModel):
+class _RangeAnswer(Answer):
     data: _Data
 
 
-class _Frame(BaseModel):
+class _Frame(Answer):
     streams: list[_Stream] | None = None
     dropped_entries: list[dict[str, Any]] | None = None
 
 
 def nanoseconds(at: datetime) -> int:
-    """Unix time of an aware datetime, exact to the microsecond."""
+    """Return the Unix time of an aware datetime, exact to the microsecond."""
     return int(at.timestamp()) * 10**9 + at.microsecond * 1000
 
 
-class LogStore:
-    """One Loki. Methods raise AdapterError; a query that Loki cannot parse is one with status 400."""
+class LogStore(HttpAdapter):
+    """A Loki. Methods raise AdapterError, with status 400 for a query that Loki cannot parse."""
 
-    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
-        self.http = open_http(endpoint, counter)
+    def query_range(self, query: str, start_ns: int, end_ns: int, page: int = _PAGE_LINES) -> Iterator[LogLine]:
+        """Yield every line with start <= time < end, oldest first, whatever the store's limit per answer.
 
-    def close(self) -> None:
-        self.http.close()
+        Args:
+            query: LogQL without metrics.
+            start_ns: Unix time.
+            end_ns: Unix time.
+            page: Lines to ask for at a time.
 
-    def query_range(self, query: str, start_ns: int, end_ns: int, page: int = _PAGE) -> Iterator[LogLine]:
-        """Every line with start <= time < end, oldest first, whatever the store's limit per answer.
-
-        Raises AdapterError also where so many lines carry one time that the store cannot hand them all out.
+        Raises:
+            AdapterError: Also where more lines carry one time than the store hands out.
         """
         delivered: set[LogLine] = set()
         while start_ns < end_ns:
-            entries = self._page(query, start_ns, end_ns, page)
-            yield from (entry for entry in entries if entry not in delivered)
-            if len(entries) < page:
+            lines = self._page(query, start_ns, end_ns, page)
+            yield from (line for line in lines if line not in delivered)
+            if len(lines) < page:
                 return
-            last = entries[-1].ns
+            last = lines[-1].ns
             if last == start_ns:
-                page *= 2  # all of one time: only a larger page gets past it; the store says when it is too large
-            delivered = {entry for entry in entries if entry.ns == last}
+                page *= 2  # all of one time: only a larger page gets past it, and the store refuses one too large
+            delivered = {line for line in lines if line.ns == last}
             start_ns = last
 
     def labels(self) -> set[str]:
-        """Names of the index labels that any stored line of the last hours carries (Loki's default window: 6 h)."""
+        """Return the names of the index labels of all lines of the last hours (Loki's default window: 6 h)."""
         return set(self.http.get_as(_LabelsAnswer, _LABELS).data)
 
     def _page(self, query: str, start_ns: int, end_ns: int, limit: int) -> list[LogLine]:
         parameters = {"query": query, "start": start_ns, "end": end_ns, "limit": limit, "direction": "forward"}
         answer = self.http.get_as(_RangeAnswer, _RANGE, parameters, call="GET query_range")
-        entries = [entry for stream in answer.data.result for entry in _read(stream, self.http.error)]
-        return sorted(entries, key=lambda entry: entry.ns)
+        return self._lines(answer.data.result)
 
     def open_tail(self, query: str, start_ns: int) -> ClientConnection:
-        """A websocket whose messages are Loki's tail frames. Raises AdapterError."""
+        """Return a websocket whose messages are Loki's tail frames; `start_ns` is a Unix time. Raises AdapterError."""
         request = self.http.client.build_request("GET", _TAIL, params={"query": query, "start": start_ns})
-        auth = self.http.client.auth
-        if auth is not None:
-            request = next(auth.auth_flow(request))
+        request = next(self.http.credentials.auth_flow(request))
         headers = {
             name: request.headers[name] for name in ("Authorization", "X-Scope-OrgID") if name in request.headers
         }
@@ -155,41 +157,36 @@ class LogStore:
                 proxy=True if self.http.client.trust_env else None,
                 open_timeout=endpoint.timeout_s,
                 close_timeout=1,
-                max_size=_LARGEST_FRAME,
+                max_size=_LARGEST_FRAME_BYTES,
             )
         except InvalidStatus as error:
-            said = error.response.body[:200].decode("utf-8", "replace").strip() if error.response.body else ""
             status = error.response.status_code
-            raise self.http.error(_TAIL, f"{status}: {said or 'no websocket'}", status=status) from None
+            raise self.http.error(
+                _TAIL, f"{status}: {excerpt(bytes(error.response.body or b''))}", status=status
+            ) from None
         except (OSError, WebSocketException) as error:
             cause = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
             raise self.http.error(_TAIL, cause.lower(), "is the log store running, and is the URL its own?") from None
 
     def read_frame(self, message: str | bytes) -> tuple[list[LogLine], bool]:
-        """A tail frame's lines, oldest first, and whether the store says it dropped some. Raises AdapterError."""
+        """Return a tail frame's lines, oldest first, and True if the store dropped some. Raises AdapterError."""
         self.http.counter.add_bytes(len(message))
         try:
             frame = _Frame.model_validate(json.loads(message))
         except ValueError:
             raise self.http.error(_TAIL, "a frame is not Loki's", "is the URL a log store's?") from None
-        entries = [entry for stream in frame.streams or [] for entry in _read(stream, self.http.error)]
-        return sorted(entries, key=lambda entry: entry.ns), bool(frame.dropped_entries)
+        return self._lines(frame.streams or []), bool(frame.dropped_entries)
+
+    def _lines(self, streams: Iterable[_Stream]) -> list[LogLine]:
+        try:
+            lines = [line for stream in streams for line in stream.lines()]
+        except (ValueError, IndexError):
+            raise self.http.error(_RANGE, "an entry is not [nanoseconds, line]") from None
+        return sorted(lines, key=lambda line: line.ns)
 
 
-def _read(stream: _Stream, fail: Callable[[str, str], AdapterError]) -> list[LogLine]:
-    try:
-        return list(stream.entries())
-    except (ValueError, IndexError):
-        raise fail(_RANGE, "an entry is not [nanoseconds, line]") from None
-
-
-class Follower:
-    """Every line of a query from `since_ns` on, each once, for as long as `entries` is iterated.
-
-    `overlap_s`: how late a line may reach the store and still be found.
-    `recheck_s`: how often the range is read again while the tail seems well.
-    `on_connected` is told True when tail and gap-fill are done, False when the tail is lost.
-    """
+class LogFollower:
+    """Every line of a query from one moment on, each once, for as long as `lines` is iterated."""
 
     def __init__(
         self,
@@ -201,6 +198,16 @@ class Follower:
         recheck_s: float = 30.0,
         on_connected: Callable[[bool], None] = lambda _: None,
     ) -> None:
+        """Prepare to follow; nothing is sent before `lines` is iterated.
+
+        Args:
+            store: The log store.
+            query: LogQL without metrics.
+            since_ns: Unix time of the oldest line.
+            overlap_s: Seconds by which a line may reach the store late and still be found.
+            recheck_s: Seconds after which the range is read again while the tail seems well.
+            on_connected: Called with True once the tail is open and the range read, with False when the tail is lost.
+        """
         self._store = store
         self._query = query
         self._since_ns = since_ns
@@ -214,14 +221,18 @@ class Follower:
         self._socket: Connection | None = None
 
     def stop(self) -> None:
-        """End `entries`, from any thread."""
+        """End `lines`, from any thread."""
         self._stopping.set()
         if socket := self._socket:
             with suppress(OSError, WebSocketException):
                 socket.close()
 
-    def entries(self) -> Iterator[LogLine]:
-        """Blocks between lines; outages are waited out. Raises AdapterError only for a query Loki cannot parse."""
+    def lines(self) -> Iterator[LogLine]:
+        """Yield the lines as they come, until `stop`; outages are waited out.
+
+        Raises:
+            AdapterError: Loki cannot parse the query.
+        """
         failures = 0
         while not self._stopping.is_set():
             try:
@@ -240,15 +251,15 @@ class Follower:
             finally:
                 self._socket = None
                 self._on_connected(False)
-            self._stopping.wait(min(_BACK_OFF_S[0] * 2**failures, _BACK_OFF_S[1]) * random.uniform(0.5, 1))  # noqa: S311
+            self._stopping.wait(pause_s(failures, *_BACK_OFF_S))
 
     def _tail(self, socket: Connection) -> Iterator[LogLine]:
         recheck_at = time.monotonic() + self._recheck_s
         while not self._stopping.is_set():
             dropped = False
             try:
-                entries, dropped = self._store.read_frame(socket.recv(timeout=max(0.0, recheck_at - time.monotonic())))
-                yield from self._fresh(entries)
+                lines, dropped = self._store.read_frame(socket.recv(timeout=max(0.0, recheck_at - time.monotonic())))
+                yield from self._fresh(lines)
             except TimeoutError:
                 pass
             if dropped or time.monotonic() >= recheck_at:
@@ -263,17 +274,17 @@ class Follower:
         self._read_until = max(self._read_until, asked_at)
         self._forget()
 
-    def _fresh(self, entries: Iterator[LogLine] | list[LogLine]) -> Iterator[LogLine]:
-        for entry in entries:
-            key = hash(entry)
-            if key not in self._delivered and entry.ns >= self._since_ns:
+    def _fresh(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
+        for line in lines:
+            key = hash(line)
+            if key not in self._delivered and line.ns >= self._since_ns:
                 # Remembered before it is handed over: a consumer that stops has had it.
                 self._delivered.add(key)
-                heapq.heappush(self._by_age, (entry.ns, key))
-                yield entry
+                heapq.heappush(self._by_age, (line.ns, key))
+                yield line
 
     def _forget(self) -> None:
-        """Forget what no later range can bring again."""
+        """Forget the lines that no later range can bring again."""
         oldest = self._read_until - 2 * self._overlap_ns
         while self._by_age and (self._by_age[0][0] < oldest or len(self._by_age) > _MOST_REMEMBERED):
             self._delivered.discard(heapq.heappop(self._by_age)[1])
@@ -287,20 +298,20 @@ class Loki(LogStore):
         self._profile = profile
 
     def node_lines(self, node: str, *, containing: str, start: datetime, end: datetime) -> list[LogLine]:
-        """The node's lines with start <= time < end that contain a text (empty: all), oldest first."""
+        """Return the node's lines with start <= time < end that contain a text (empty: all), oldest first."""
         return list(self.iterate_node_lines(node, containing=containing, start=start, end=end))
 
     def iterate_node_lines(self, node: str, *, containing: str, start: datetime, end: datetime) -> Iterator[LogLine]:
-        """As `node_lines`, page by page, for a reader that may stop early."""
+        """Yield the lines of `node_lines` page by page, for a reader that may stop early."""
         query = self._of_node(node) + (f" |= {_quoted(containing)}" if containing else "")
         return self.query_range(query, nanoseconds(start), nanoseconds(end))
 
-    def follow_node(self, node: str, since: datetime) -> Follower:
-        """Tails the node's lines from `since` on."""
-        return Follower(self, self._of_node(node), nanoseconds(since))
+    def follow_node(self, node: str, since: datetime) -> LogFollower:
+        """Return a follower of the node's lines from `since` on."""
+        return LogFollower(self, self._of_node(node), nanoseconds(since))
 
     def selector_labels(self) -> set[str]:
-        """The labels that the profile's stream selector names."""
+        """Return the labels that the profile's stream selector names."""
         return set(re.findall(r"([A-Za-z_][A-Za-z0-9_]*)\s*(?:=~|!~|!=|=)\s*[\"`]", self._profile.loki_selector))
 
     def _of_node(self, node: str) -> str:
@@ -313,5 +324,5 @@ class Loki(LogStore):
 
 
 def _quoted(text: str) -> str:
-    """A LogQL string; JSON's escapes are among Go's."""
+    """Return `text` as a LogQL string; JSON's escapes are among Go's."""
     return json.dumps(text, ensure_ascii=False)

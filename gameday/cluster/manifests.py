@@ -1,7 +1,6 @@
-"""Our pods and jobs as data: the agent on a node, and the canaries that prove what a taint is for.
+"""Our pods and jobs as data: the agent on a node, and the canaries that show where GPU work lands.
 
-Built as plain data, never from a text template, so that no parameter can
-become syntax.
+They are built as plain data, never from a text template, so that no parameter can become syntax.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from gameday.cluster.kubernetes import GPU
+from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.cluster.profile import ClusterProfile
 from gameday.host.privileges import PodSecurity
 
 RUN_LABEL = "gameday.dev/run"
 ROLE_LABEL = "gameday.dev/role"
 _STATE_DIR = "/run/gameday"
-# Everything, so that the agent reaches a node whatever taint it carries.
+# The agent reaches a node whatever taint it carries.
 _TOLERATE_ALL = [{"operator": "Exists"}]
-# What NVIDIA's container runtime goes by to bring NVML and CUDA into a pod whose GPUs no device plugin gave it.
+# NVIDIA's container runtime reads these to bring NVML and CUDA into a pod whose GPUs no device plugin gave it.
 _ALL_GPUS = (
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
@@ -30,14 +29,14 @@ AGENT_GRACE_S = 60
 
 
 @dataclass(frozen=True)
-class Probe:
-    """What our GPU pods that go through the scheduler need of one cluster; they only ask for GPUs and sleep."""
+class GpuPodTemplate:
+    """The settings of one cluster for our GPU pods that go through the scheduler; they ask for GPUs and sleep."""
 
     image: str
     priority_class: str
-    """One that preempts nobody: on a full node the scheduler would else delete a user's pod of lower priority."""
-    tolerates: tuple[str, ...]
-    """Keys of the taints that every GPU node of the cluster may carry. What asks for GPUs tolerates these by
+    """A class that preempts nobody: on a full node the scheduler would else delete a user's pod of lower priority."""
+    tolerated_taint_keys: tuple[str, ...]
+    """Keys of the taints that every GPU node of the cluster may carry. A pod that asks for GPUs tolerates these by
     itself only where the admission plugin ExtendedResourceToleration is on, which it is not by default."""
 
 
@@ -54,10 +53,19 @@ def agent_pod(
     gpus: int = 0,
     priority_class: str | None = None,
 ) -> dict[str, Any]:
-    """The agent on one node. `task` is the order as JSON; `deadline` is the pod's own, the dead-man's switch;
-    `security` is what the order needs of the node; `gpus` are asked of the device plugin. It has no API token.
+    """Return the agent's pod for one node; it has no API token.
 
-    No `priority_class`: the cluster's default.
+    Args:
+        name: The pod's name.
+        task: The agent's task as JSON.
+        role: The task's role, as a label.
+        run_id: The run, as a label.
+        node: The node; the pod goes there past the scheduler.
+        profile: The cluster's.
+        deadline: The pod's own activeDeadlineSeconds, the dead-man's switch.
+        security: The privileges that the task needs on the node.
+        gpus: The GPUs to ask the device plugin for.
+        priority_class: None for the cluster's default.
     """
     return {
         "apiVersion": "v1",
@@ -81,7 +89,7 @@ def agent_pod(
 
 
 def _agent(image: str, task: str, security: PodSecurity, gpus: int) -> dict[str, Any]:
-    """The container of an agent's pod."""
+    """Return the container of an agent's pod."""
     return {
         "name": "agent",
         "image": image,
@@ -102,14 +110,16 @@ def _agent(image: str, task: str, security: PodSecurity, gpus: int) -> dict[str,
         "volumeMounts": [{"name": "state", "mountPath": _STATE_DIR}],
         "resources": {
             "requests": {"cpu": "50m", "memory": "64Mi"},
-            **({"limits": {GPU: str(gpus)}} if gpus else {}),
+            **({"limits": {GPU_RESOURCE: str(gpus)}} if gpus else {}),
         },
     }
 
 
 def _security_context(security: PodSecurity) -> dict[str, Any]:
-    """Root in any case: the host's files and daemons are root's. AppArmor's default profile forbids what the
-    capabilities are granted for, so it goes with them."""
+    """Return the container's security context; root in any case, as the host's files and daemons are root's.
+
+    AppArmor's default profile forbids what the capabilities are granted for, so it goes with them.
+    """
     if security.privileged:
         return {"privileged": True, "runAsUser": 0}
     return {
@@ -120,23 +130,25 @@ def _security_context(security: PodSecurity) -> dict[str, Any]:
     }
 
 
-def gpu_canary(name: str, *, run_id: str, node: str, probe: Probe) -> dict[str, Any]:
-    """A pod that asks for one GPU on exactly this node, through the scheduler."""
+def gpu_canary(name: str, *, run_id: str, node: str, template: GpuPodTemplate) -> dict[str, Any]:
+    """Return a pod that asks for one GPU on exactly this node, through the scheduler."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": _metadata(name, run_id, "canary"),
-        "spec": _gpu_sleeper(probe) | _only_on(node),
+        "spec": _gpu_sleeper(template) | _only_on(node),
     }
 
 
-def misaligned_pod(name: str, *, run_id: str, node: str, probe: Probe, gpus: int, cpus: int) -> dict[str, Any]:
-    """A pod of QoS Guaranteed for exactly this node, with whole CPUs, so that a static CPU Manager has a say in it.
+def misaligned_pod(
+    name: str, *, run_id: str, node: str, template: GpuPodTemplate, gpus: int, cpus: int
+) -> dict[str, Any]:
+    """Return a pod of QoS Guaranteed for exactly this node, with whole CPUs, so that a static CPU Manager pins it.
 
-    It comes through the scheduler: only that keeps apart "no room" and "not from one NUMA node".
+    It comes through the scheduler: only that distinguishes "no room" from "not from one NUMA node".
     """
-    spec = _gpu_sleeper(probe) | _only_on(node)
-    asked = {GPU: str(gpus), "cpu": str(cpus), "memory": "16Mi"}
+    spec = _gpu_sleeper(template) | _only_on(node)
+    asked = {GPU_RESOURCE: str(gpus), "cpu": str(cpus), "memory": "16Mi"}
     spec["containers"][0]["resources"] = {"limits": asked, "requests": asked}
     return {
         "apiVersion": "v1",
@@ -146,42 +158,42 @@ def misaligned_pod(name: str, *, run_id: str, node: str, probe: Probe, gpus: int
     }
 
 
-def gpu_job(name: str, *, run_id: str, selector: dict[str, str], probe: Probe) -> dict[str, Any]:
-    """A one-pod GPU job any matching node may take: what a user's controller would resubmit."""
-    spec = _gpu_sleeper(probe) | {"nodeSelector": selector}
-    template = {"metadata": {"labels": _labels(run_id, "resubmitted")}, "spec": spec}
+def gpu_job(name: str, *, run_id: str, selector: dict[str, str], template: GpuPodTemplate) -> dict[str, Any]:
+    """Return a job of one GPU pod that any matching node may take, as a user's controller would resubmit it."""
+    spec = _gpu_sleeper(template) | {"nodeSelector": selector}
+    pod = {"metadata": {"labels": _labels(run_id, "resubmitted")}, "spec": spec}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": _metadata(name, run_id, "resubmitted"),
-        "spec": {"backoffLimit": 0, "template": template},
+        "spec": {"backoffLimit": 0, "template": pod},
     }
 
 
 def _only_on(node: str) -> dict[str, Any]:
-    """As DaemonSet pods are pinned: the scheduler then judges, and speaks of, this node alone.
+    """Return an affinity as DaemonSet pods have it: the scheduler then judges, and speaks of, this node alone.
 
-    With a node selector its message would tell of other nodes' taints too, such as a control plane's.
+    With a node selector its message would name other nodes' taints, too, such as a control plane's.
     """
     named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}}
     return {"affinity": {"nodeAffinity": required}}
 
 
-def _gpu_sleeper(probe: Probe) -> dict[str, Any]:
+def _gpu_sleeper(template: GpuPodTemplate) -> dict[str, Any]:
     return {
         "restartPolicy": "Never",
-        "priorityClassName": probe.priority_class,
-        "tolerations": [{"key": key, "operator": "Exists"} for key in probe.tolerates],
+        "priorityClassName": template.priority_class,
+        "tolerations": [{"key": key, "operator": "Exists"} for key in template.tolerated_taint_keys],
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 1,
-        # Gone by itself within ten minutes, should everybody who could delete it be dead.
+        # It ends by itself within ten minutes, should everybody who could delete it be dead.
         "activeDeadlineSeconds": 600,
         "containers": [
             {
                 "name": "gpu",
-                "image": probe.image,
-                "resources": {"limits": {GPU: "1"}, "requests": {"cpu": "10m", "memory": "16Mi"}},
+                "image": template.image,
+                "resources": {"limits": {GPU_RESOURCE: "1"}, "requests": {"cpu": "10m", "memory": "16Mi"}},
                 "securityContext": {"allowPrivilegeEscalation": False, "runAsNonRoot": True, "runAsUser": 65534},
             }
         ],

@@ -1,7 +1,7 @@
-"""Follow our own pods by one watch, and remember the last word of those that are gone.
+"""Follow our own pods by one watch, and remember the termination messages of those that are gone.
 
-A pod's termination message can only be read until the kubelet removes the
-pod; a watch sees it in passing, a later GET does not.
+A pod's termination message can only be read until the kubelet removes the pod; a watch sees it in passing, a later
+GET does not.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from kubernetes.informer import DELETED
-
-from gameday.cluster.kubernetes import GpuPod, Kubernetes, gpu_pod
+from gameday.cluster.gpu_pods import GpuPod, gpu_pod
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.list_watch import DELETED
 from gameday.cluster.manifests import ROLE_LABEL, RUN_LABEL
 from gameday.cluster.watch import SYNCED_WITHIN_S, Follower
 
 
 @dataclass(frozen=True)
 class PodSeen:
-    """A pod as last seen; `unschedulable` is the scheduler's own message where it found no place."""
+    """A pod as the watch last showed it."""
 
     name: str
     uid: str
@@ -31,20 +31,24 @@ class PodSeen:
     reason: str
     ready: bool
     gone: bool
+    """True once the API server has deleted it."""
     unschedulable: str | None
+    """The scheduler's own message where it found no place; None where it found one or has not looked yet."""
     termination: str | None
+    """The termination message of the container that ended; empty without one, None while all run."""
     owner_job: str | None
     gpus: int = 0
     waiting: str = ""
-    """What its container waits for, as the kubelet says: ContainerCreating, ImagePullBackOff and the like."""
+    """The kubelet's reason why its container waits, such as ContainerCreating or ImagePullBackOff."""
 
     @property
     def ended(self) -> bool:
+        """No container of the pod runs any more."""
         return self.gone or self.phase in ("Succeeded", "Failed") or self.termination is not None
 
     @property
     def why_not_running(self) -> str:
-        """The scheduler's words, or the kubelet's; empty before either said any."""
+        """The scheduler's words, or the kubelet's; empty before either has looked at the pod."""
         if self.unschedulable or not self.node:
             return self.unschedulable or ""
         return f"{self.phase} on {self.node}: {self.waiting or self.reason or 'the kubelet says nothing of it'}"
@@ -59,9 +63,16 @@ class PodFollower:
         run_id: str,
         on_change: Callable[[PodSeen], None] | None = None,
         *,
-        beside_others: bool = False,
+        of_every_run: bool = False,
     ) -> None:
-        """`beside_others`: by the same watch the pods of every run there was, for whoever reaps first (`others`)."""
+        """Prepare the watch; nothing is sent before the context is entered.
+
+        Args:
+            kubernetes: The cluster.
+            run_id: The run.
+            on_change: Called with a pod of the run, in the watch's thread, whenever one has changed.
+            of_every_run: The same watch brings the pods of all other runs, for `pods_of_other_runs`.
+        """
         self._run_id = run_id
         self._seen: dict[str, PodSeen] = {}
         self._notify = on_change
@@ -69,7 +80,7 @@ class PodFollower:
             kubernetes.core.list_namespaced_pod,
             self._event,
             namespace=kubernetes.profile.namespace,
-            label_selector=RUN_LABEL if beside_others else f"{RUN_LABEL}={run_id}",
+            label_selector=RUN_LABEL if of_every_run else f"{RUN_LABEL}={run_id}",
         )
 
     def __enter__(self) -> Self:
@@ -82,25 +93,28 @@ class PodFollower:
         self._follower.stop()
 
     def wait_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> bool:
+        """Wait until the first state has been read or was refused; return whether it has been read."""
         return self._follower.wait_synced(timeout_s)
 
     def require_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> None:
-        """Raises AdapterError, at once where the server refuses."""
+        """Wait until the first state has been read; errors as for `Follower.require_synced`."""
         self._follower.require_synced(timeout_s)
 
     def seen(self, name: str) -> PodSeen | None:
+        """Return the run's pod of that name as it was last seen, gone or not; None where none ever was."""
         return self._seen.get(name)
 
     def present(self) -> list[PodSeen]:
+        """Return the run's pods that are not gone."""
         return [pod for pod in list(self._seen.values()) if not pod.gone]
 
-    def on(self, node: str) -> list[GpuPod]:
-        """The run's pods that hold GPUs of a node now, as last seen."""
+    def gpu_pods_on(self, node: str) -> list[GpuPod]:
+        """Return the run's pods that hold GPUs of a node, as they were last seen."""
         found = [gpu_pod(pod) for pod in self._objects(own=True) if pod.spec.node_name == node]
         return [pod for pod in found if pod.holds_gpu]
 
-    def others(self) -> list[Any]:
-        """Pods (V1Pod) of other runs, as last seen."""
+    def pods_of_other_runs(self) -> list[Any]:
+        """Return the pods (V1Pod) of other runs, as they were last seen."""
         return self._objects(own=False)
 
     def _objects(self, *, own: bool) -> list[Any]:
@@ -110,7 +124,7 @@ class PodFollower:
         return bool(pod.metadata.labels[RUN_LABEL] == self._run_id)
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Whether `condition` came true within `timeout_s`; it is asked again at every change."""
+        """Wait until `condition` is true, which is evaluated at every change; return False after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         with self._follower.changed:
             while not condition():
@@ -121,11 +135,13 @@ class PodFollower:
         return True
 
     def wait_gone(self, name: str, uid: str | None, timeout_s: float) -> bool:
-        """Whether the pod is seen to be gone within `timeout_s`.
+        """Wait until the watch has seen the pod go; return False after `timeout_s`.
 
-        `uid` is what the server said when it was told to delete the pod: with
-        one, a pod that this watch has not met yet is not gone; None says that
-        there was no such pod, and then only one that is still seen is waited for.
+        Args:
+            name: The pod.
+            uid: The server's answer to the pod's deletion. With a uid, a pod that this watch has not met yet is not
+                gone. None means that there was no such pod; only one that is still seen is then waited for.
+            timeout_s: The longest wait.
         """
 
         def gone() -> bool:
@@ -149,6 +165,7 @@ class PodFollower:
 
 
 def pod_seen(pod: Any, *, gone: bool) -> PodSeen:
+    """Return a V1Pod as it is seen; `gone` for one that the watch reported as deleted."""
     status = pod.status
     conditions = {condition.type: condition for condition in (status.conditions if status else None) or []}
     scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")

@@ -1,10 +1,8 @@
-"""The cluster profile: where a cluster's servers are, how to prove who we are, and what its labels are called.
+"""The cluster profile: a cluster's servers, the credentials for them, and the names of its labels.
 
-One profile describes one cluster, so that plans need not. It is read from a
-YAML file and from the environment (`GAMEDAY_…`, nested keys joined by `__`:
-`GAMEDAY_PROMETHEUS__URL`); the environment wins. Credentials are only ever
-referred to (a file, an environment variable): a profile can be printed,
-logged and kept beside a report.
+One profile describes one cluster, so that plans need not. It is read from a YAML file and from the environment
+(`GAMEDAY_…`, nested keys joined by `__`: `GAMEDAY_PROMETHEUS__URL`); the environment wins. It only refers to
+credentials (a file, an environment variable), so it can be printed, logged and kept beside a report.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Endpoint(BaseModel):
-    """One HTTP server and, by reference, the credentials for it."""
+    """An HTTP server and, by reference, the credentials for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
 
     url: str
-    """Base URL, with whatever path prefix the server sits behind; never with a user or a password in it."""
+    """Base URL with its path prefix, if there is one; never with a user or a password in it."""
     bearer_token_file: Path | None = None
     """File holding the token; read anew for every request, because mounted tokens rotate."""
     bearer_token_env: str | None = None
@@ -49,9 +47,9 @@ class Endpoint(BaseModel):
     password_file: Path | None = None
     """File holding that user's password."""
     password_env: str | None = None
-    """Name of the environment variable holding it."""
+    """Name of the environment variable holding that password."""
     tenant: str | None = None
-    """Value of X-Scope-OrgID, where Loki or Mimir serve several tenants."""
+    """Value of the header X-Scope-OrgID, for a Loki or Mimir that serves several tenants."""
     ca_file: Path | None = None
     """PEM bundle to trust in place of the system's."""
     timeout_s: float = Field(default=10.0, gt=0, le=300)
@@ -63,7 +61,7 @@ class Endpoint(BaseModel):
         if not re.match(r"https?://[^/\s?#]+[^\s?#]*$", value):
             raise ValueError("write a base URL like http://prometheus.monitoring:9090, without query or fragment")
         if "@" in value.split("/")[2]:
-            raise ValueError("credentials must not stand in the URL; use username with password_file or password_env")
+            raise ValueError("credentials must not be in the URL; use username with password_file or password_env")
         return value.rstrip("/")
 
     @field_validator("bearer_token_env", "password_env")
@@ -87,18 +85,18 @@ class Endpoint(BaseModel):
 
 
 class Freeze(BaseModel):
-    """A time in which nothing may be changed."""
+    """A time in which no game-day may change anything."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     start: date | datetime
-    """A day or a moment; a moment without an offset, and a day, are meant in `zone`."""
+    """A day or a moment; a day, and a moment without an offset, are in `zone`."""
     end: date | datetime
-    """The last day, that day included; or the moment at which it ends."""
+    """The last day, included; or the moment at which it ends."""
     zone: TimeZone = "UTC"
     """IANA time zone, like Europe/Berlin."""
     why: str = Field(min_length=1, max_length=200)
-    """What people are told, e.g. `quarter end`."""
+    """The reason that a refusal names, e.g. `quarter end`."""
 
     @model_validator(mode="after")
     def _ends_after_it_starts(self) -> Freeze:
@@ -108,12 +106,12 @@ class Freeze(BaseModel):
 
     @property
     def since(self) -> datetime:
-        """Its first moment."""
+        """The first moment of the freeze."""
         return self._moment(self.start, timedelta())
 
     @property
     def until(self) -> datetime:
-        """The moment after its last one."""
+        """The moment after the last one of the freeze."""
         return self._moment(self.end, timedelta(days=1))
 
     def _moment(self, written: date | datetime, whole_day: timedelta) -> datetime:
@@ -123,18 +121,18 @@ class Freeze(BaseModel):
 
 
 class ClusterGuardrails(Limits):
-    """The limits of one cluster, and what its labels and metrics are called."""
+    """The limits of one cluster, and the names of its labels and metrics."""
 
     protected_namespaces: tuple[str, ...] = ("kube-system",)
-    """No pod of these may be on a target; pods of DaemonSets and the kubelet's static pods do not count."""
+    """No pod of these may be on a target, except pods of DaemonSets and the kubelet's static pods."""
     protected_priority_classes: tuple[str, ...] = ("system-cluster-critical",)
-    """The same for pods of these priority classes."""
+    """No pod of these priority classes may be on a target, with the same exceptions."""
     max_duration: Bound | None = None
     """The longest a whole run may take; None leaves it to the plan."""
     max_api_error_percent: float = Field(default=25, gt=0, le=100)
     """The share of our own requests that the API server may fail or throttle (429), once there are twenty; percent."""
     pod_disruption_budgets: bool = True
-    """Whether a plan that moves pods away needs as many allowed disruptions as it has pods to move."""
+    """A plan that moves pods away needs as many allowed disruptions as it has pods to move; false switches this off."""
     freezes: tuple[Freeze, ...] = ()
     """Times in which no game-day may run."""
     pool_selector: dict[LabelKey, LabelValue] = Field(default={"nvidia.com/gpu.present": "true"})
@@ -145,12 +143,12 @@ class ClusterGuardrails(Limits):
         'kube_node_spec_taint{key=~"${quarantine_taint_keys}"} or kube_node_spec_unschedulable == 1'
         ' or kube_node_status_condition{condition="Ready",status="true"} == 0 or gameday_health_gpu_fault_active == 1'
     )
-    """PromQL for `max_unhealthy_nodes`: a series with a `node` label for each unhealthy node. As it stands it is
-    kube-state-metrics' or our node-health controller's word."""
+    """PromQL for `max_unhealthy_nodes`: a series with a `node` label for each unhealthy node. The default reads
+    kube-state-metrics and our node-health controller."""
 
 
 class ClusterProfile(BaseSettings):
-    """Everything about one cluster that is not the plan's business. Holds no secret."""
+    """Everything about one cluster that is not the plan's business, without secrets."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -162,10 +160,10 @@ class ClusterProfile(BaseSettings):
     )
 
     name: str = "default"
-    """What people call the cluster; shown in reports."""
+    """The cluster's name in reports."""
     identity: str | None = Field(default=None, min_length=1, max_length=253)
-    """What makes two runs runs of one cluster, which are compared with each other. None: the UID of namespace
-    kube-system. A cluster that is made anew each time (kind in CI, a rehearsal) gives a word of its own here."""
+    """Runs with the same identity are compared with each other. None: the UID of namespace kube-system. A cluster that
+    is made anew each time (kind in CI, a rehearsal) needs an identity of its own here."""
     kubeconfig: Path | None = None
     """None: $KUBECONFIG, then ~/.kube/config, as kubectl does."""
     context: str | None = None
@@ -173,27 +171,28 @@ class ClusterProfile(BaseSettings):
     in_cluster: bool = False
     """Use the pod's own service account in place of a kubeconfig."""
     namespace: str = Field(default="gameday", pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)
-    """Where our pods and our ledger live."""
+    """The namespace of our pods and our ledger."""
     prometheus: Endpoint
-    """Prometheus, or what speaks its query API: rules, alerts over time, GPU and node metrics."""
+    """Prometheus, or a server with its query API: rules, alerts over time, GPU and node metrics."""
     alertmanager: Endpoint
-    """Alertmanager: what it was sent, to whom it would go, and silences."""
+    """Alertmanager: the alerts that reached it, their receivers, and silences."""
     loki: Endpoint
-    """Loki, where the GPU nodes' kernel logs go."""
+    """Loki with the GPU nodes' kernel logs."""
     loki_selector: str = '{k8s_daemonset_name="dmesg"}'
     """LogQL stream selector of the kernel log."""
     loki_node_label: str = "k8s_node_name"
-    """Where a kernel-log line says which node wrote it."""
+    """The label of a kernel-log line that names the node that wrote it."""
     loki_node_label_kind: Literal["index", "structured_metadata"] = "index"
-    """An index label goes into the stream selector; with OTLP ingestion the node is structured metadata,
-    which only a filter behind the selector finds (docs/sources.md, Konduktor)."""
+    """The place of that label. An index label goes into the stream selector. With OTLP ingestion, as Konduktor's stack
+    has it, the node is structured metadata, which only a filter behind the selector finds (docs/sources.md, Konduktor).
+    """
     prometheus_node_label: str = "Hostname"
     """The node's label on dcgm-exporter's series."""
     alert_node_label: str = "node"
     """The node's label on alerts."""
     background_alerts: tuple[str, ...] = ("Watchdog", "InfoInhibitor")
-    """Names of alerts without a node that come and go whatever a game-day does, and are never blamed on one; as it
-    stands kube-prometheus' own two. Alerts of other nodes are not blamed on it anyway."""
+    """Names of alerts without a node that come and go whatever a game-day does, and are never blamed on one; the
+    default is kube-prometheus' own two. Alerts of other nodes are not blamed on it anyway."""
     opt_in_label: str = Field(default="gameday.dev/opt-in=true", pattern=r"^[^=\s]+=[^=\s]*$")
     """key=value a node must carry before a game-day may touch it."""
     detector: str = "gameday"
@@ -201,7 +200,7 @@ class ClusterProfile(BaseSettings):
     detector_profiles: tuple[Path, ...] = ()
     """Folders of the team's own detector profiles (docs/detectors.md), which plans may name; the last one wins."""
     quarantine_taint_keys: tuple[str, ...] = ("trainy.konduktor.ai/faulty",)
-    """Keys of the taints this cluster's detectors set. A node that carries one is no target, and one that a game-day
+    """Keys of the taints that this cluster's detectors set. A node that carries one is no target. One that a game-day
     provoked, expected or not, is removed again."""
     ordinary_taint_keys: tuple[str, ...] = ("nvidia.com/gpu",)
     """Keys of the taints that healthy GPU nodes carry to keep other work off. A node that carries one may be a target,
@@ -210,33 +209,33 @@ class ClusterProfile(BaseSettings):
     """Image of the pods that only ask for a GPU and sleep, to show where GPU work lands; nodes must be able to pull
     it."""
     canary_priority_class: str = Field(default="gameday-probe", min_length=1, max_length=253)
-    """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it; a run's first pod has it as well, and is
-    refused where it is missing. One of your own must have `preemptionPolicy: Never`: else the scheduler may delete
+    """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it. A run's first pod has it as well, and is
+    refused where it is missing. A class of your own must have `preemptionPolicy: Never`: else the scheduler may delete
     users' pods to make room for them."""
     allow_dangerous: tuple[str, ...] = ()
-    """Types of dangerous faults that may be used on this cluster, by plans that allow them as well (docs/faults.md)."""
+    """Types of dangerous faults that plans may use on this cluster if they allow them as well (docs/faults.md)."""
     lease_duration_s: float = Field(default=30.0, ge=1, le=600)
-    """Seconds after which a run that renews its lease no more is taken for dead: what a crash keeps the next run
-    waiting for, and what an outage of the API server may last without ending a run."""
+    """Seconds after which a run that no longer renews its lease is taken for dead. The next run waits that long after a
+    crash, and an outage of the API server that lasts longer ends a run."""
     agent_image: str = "ghcr.io/gpu-gameday/agent:latest"
-    """Image of the agent's pods, which the `Dockerfile` builds; name it by a digest or a tag that you never move, for a
-    node that has it asks the registry no more."""
+    """Image of the agent's pods, which the `Dockerfile` builds. Name it by a digest or a tag that never moves: a node
+    that has the image does not ask the registry again."""
     agent_runtime_class: str | None = None
-    """RuntimeClass of the agent's pods, `nvidia` where NVIDIA's runtime is not the nodes' default; without that runtime
+    """RuntimeClass of the agent's pods: `nvidia` where NVIDIA's runtime is not the nodes' default. Without that runtime
     the agent finds no driver library, and NVML is not measured."""
     grafana: Endpoint | None = None
-    """Grafana, where each run's fault window becomes an annotation with the tag `gameday`; None: nowhere."""
+    """Grafana: each run's fault window becomes an annotation with the tag `gameday`. None: no annotation."""
     publish_to: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9+.-]*://[^@\s]*$")
-    """fsspec URL that finished runs' folders are copied under, like s3://bucket/gamedays; None: nowhere. Credentials
-    are the storage's own affair (its environment variables or files), never in here."""
+    """fsspec URL that finished runs' folders are copied under, like s3://bucket/gamedays. None: no copy. Credentials
+    come from the storage's own environment variables or files, never from here."""
     notify: tuple[str, ...] = ()
-    """Prefect notification blocks, `type/name` as in `slack-webhook/gpu-oncall`, that hear of runs: docs/exports.md."""
+    """Prefect notification blocks that are sent runs, `type/name` as in `slack-webhook/gpu-oncall`: docs/exports.md."""
     notify_on: Literal["red or change", "every run"] = "red or change"
     """Red is every outcome but passed; a change is an outcome that differs from the plan's last run's."""
     guardrails: ClusterGuardrails = ClusterGuardrails()
-    """What every game-day on this cluster may at most cost; a plan can only be stricter."""
+    """The most that a game-day on this cluster may cost; a plan can only be stricter."""
     approval: Approval = Approval()
-    """Whether every game-day on this cluster needs a person's yes before it breaks anything."""
+    """The approval by a person that every game-day on this cluster needs before it breaks anything."""
 
     @classmethod
     def settings_customise_sources(
@@ -247,7 +246,7 @@ class ClusterProfile(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment over the file's values, which come in as keyword arguments; nothing else."""
+        """Return the environment before the file's values, which are the keyword arguments, and nothing else."""
         return env_settings, init_settings
 
     @model_validator(mode="after")
@@ -262,9 +261,13 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {"guardrails": ClusterGuardrails, "ap
 
 
 def load_profile(path: Path | None = None) -> ClusterProfile:
-    """The profile of a YAML file (None: the environment alone), overlaid by `GAMEDAY_…`.
+    """Return the profile of a YAML file, overlaid by the environment's `GAMEDAY_…`.
 
-    Raises ProfileError for a file that cannot be read, is no YAML mapping, or does not validate.
+    Args:
+        path: None for the environment alone.
+
+    Raises:
+        ProfileError: The file cannot be read, is no YAML mapping, or does not validate.
     """
     values = _read_mapping(path) if path else {}
     try:
@@ -293,7 +296,7 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError, path: Path | None) -> str:
-    """One line per wrong key: where it came from, what is wrong, what to do. Never the value: it may be a secret."""
+    """Return a line per wrong key: its source, what is wrong, what to do. Never the value, which may be a secret."""
     lines = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         where = [str(part) for part in problem["loc"]]

@@ -1,6 +1,6 @@
-"""Prometheus' HTTP API v1, as far as a game-day asks it: queries, rules, alerts, its build.
+"""Prometheus' HTTP API v1, as far as a game-day needs it: queries, rules, alerts, its version.
 
-Returns plain frozen models; the frames are made in `gameday.observe.metrics`.
+Its methods return plain frozen models; the frames are made in `gameday.observe.metrics`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
-from gameday.cluster.http import CallCounter, open_http
-from gameday.cluster.profile import Endpoint
+from gameday.cluster.http import Answer, HttpAdapter
 from gameday.errors import AdapterError
 
 T = TypeVar("T")
@@ -22,15 +21,9 @@ T = TypeVar("T")
 _OF_FAMILY = ("_total", "_created", "_bucket", "_count", "_sum", "_info")
 
 
-class _Answer(BaseModel):
-    """Servers add keys over time: unknown ones are ignored, known ones are checked."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
-
-
 @dataclass(frozen=True)
 class Sample:
-    """One element of an instant vector; `labels` are without `__name__`, which is `name`."""
+    """An element of an instant vector; `labels` are without `__name__`, which is `name`."""
 
     name: str
     labels: Mapping[str, str]
@@ -40,20 +33,21 @@ class Sample:
 
 @dataclass(frozen=True)
 class Series:
-    """One series of a range query, oldest point first. A step without a sample has no point."""
+    """A series of a range query, oldest point first. A step without a sample has no point."""
 
     name: str
     labels: Mapping[str, str]
     points: tuple[tuple[datetime, float], ...]
 
 
-class ActiveAlert(_Answer):
-    """One label set of an alerting rule. `active_at` is when the expression first held, pending included."""
+class ActiveAlert(Answer):
+    """A label set of an alerting rule that is pending or firing."""
 
     labels: dict[str, str]
-    annotations: dict[str, str] = {}
+    annotations: dict[str, str] = Field(default={})
     state: Literal["pending", "firing"]
     active_at: AwareDatetime = Field(alias="activeAt")
+    """The moment at which the expression first held: the pending time is after it."""
     value: str
 
     @property
@@ -61,51 +55,58 @@ class ActiveAlert(_Answer):
         return self.labels.get("alertname", "")
 
 
-class AlertingRule(_Answer):
-    """`hold_s` is the rule's `for`, in seconds; `last_error` is empty while it evaluates well."""
+class AlertingRule(Answer):
+    """An alerting rule, with the alerts that are pending or firing by it."""
 
     type: Literal["alerting"]
     name: str
     query: str
     hold_s: float = Field(alias="duration")
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    """The rule's `for`, in seconds."""
+    labels: dict[str, str] = Field(default={})
+    annotations: dict[str, str] = Field(default={})
     state: Literal["inactive", "pending", "firing"] = "inactive"
     health: str
     last_error: str = Field(default="", alias="lastError")
+    """Empty while it evaluates well."""
     alerts: tuple[ActiveAlert, ...] = ()
 
 
-class RuleGroup(_Answer):
+class RuleGroup(Answer):
+    """A group of a rule file, with its alerting rules only."""
+
     name: str
     file: str
     interval_s: float = Field(alias="interval")
     rules: tuple[AlertingRule, ...]
 
 
-class RecordingRule(_Answer):
+class RecordingRule(Answer):
+    """A recording rule."""
+
     type: Literal["recording"]
     name: str
     query: str
+    """The expression as Prometheus prints what it parsed."""
 
 
-class _RecordingGroup(_Answer):
+class _RecordingGroup(Answer):
     rules: tuple[RecordingRule, ...]
 
 
-class BuildInfo(_Answer):
+class BuildInfo(Answer):
     version: str
 
 
-class _Envelope(_Answer, Generic[T]):
+class _Envelope(Answer, Generic[T]):
     status: Literal["success"]
     data: T
 
 
-class _Element(_Answer):
-    """`value` and `values` are absent on native histograms, which no rule of ours makes."""
+class _Element(Answer):
+    """An element of a vector or matrix; native histograms, which no rule of ours makes, have neither value."""
 
-    metric: dict[str, str] = {}
+    metric: dict[str, str] = Field(default={})
     value: tuple[float, float] | None = None
     values: tuple[tuple[float, float], ...] = ()
 
@@ -118,50 +119,43 @@ class _Element(_Answer):
         return {name: value for name, value in self.metric.items() if name != "__name__"}
 
 
-class _Vector(_Answer):
+class _Vector(Answer):
     kind: Literal["vector"] = Field(alias="resultType")
     result: tuple[_Element, ...]
 
 
-class _Scalar(_Answer):
+class _Scalar(Answer):
     kind: Literal["scalar"] = Field(alias="resultType")
     result: tuple[float, float]
 
 
-class _Matrix(_Answer):
+class _Matrix(Answer):
     kind: Literal["matrix"] = Field(alias="resultType")
     result: tuple[_Element, ...]
 
 
-class _Rules(_Answer):
+class _Rules(Answer):
     groups: tuple[RuleGroup, ...]
 
 
-class _RecordingRules(_Answer):
+class _RecordingRules(Answer):
     groups: tuple[_RecordingGroup, ...]
 
 
-class _Alerts(_Answer):
+class _Alerts(Answer):
     alerts: tuple[ActiveAlert, ...]
 
 
-class Prometheus:
-    """Every method raises AdapterError, and nothing else, when the server cannot be asked or refuses."""
-
-    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
-        self.http = open_http(endpoint, counter)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.http.close()
+class Prometheus(HttpAdapter):
+    """The Prometheus of a cluster; methods raise AdapterError when it cannot be asked or refuses."""
 
     def query(self, promql: str, at: datetime | None = None) -> list[Sample]:
-        """An instant vector, or a scalar as one sample without labels. `at` None: now by the server's clock."""
+        """Evaluate an expression at one moment; a scalar comes as one sample without labels.
+
+        Args:
+            promql: The expression.
+            at: The moment; None for now by the server's clock.
+        """
         params = {"query": promql} | ({"time": _unix(at)} if at else {})
         answer = self.http.get_as(_Envelope[_Vector | _Scalar], "api/v1/query", params).data
         if isinstance(answer, _Scalar):
@@ -173,23 +167,29 @@ class Prometheus:
         ]
 
     def query_range(self, promql: str, start: datetime, end: datetime, step: timedelta) -> list[Series]:
-        """One series per label set, sampled every `step`; Prometheus refuses more than 11,000 points a series."""
+        """Evaluate an expression every `step`; Prometheus refuses more than 11,000 points a series."""
         params = {"query": promql, "start": _unix(start), "end": _unix(end), "step": f"{step.total_seconds():g}"}
         return _series(self.http.get_as(_Envelope[_Matrix], "api/v1/query_range", params).data)
 
     def stored_samples(self, selector: str, window: timedelta, end: datetime) -> list[Series]:
-        """The samples of a plain selector as they are stored, with their own times, in the `window` before `end`."""
+        """Return the samples of a plain selector as they are stored, with their own times.
+
+        Args:
+            selector: A metric's name and label matchers.
+            window: The time before `end`, exact to the millisecond.
+            end: The last moment.
+        """
         params = {"query": f"{selector}[{max(1, round(window.total_seconds() * 1000))}ms]", "time": _unix(end)}
         return _series(self.http.get_as(_Envelope[_Matrix], "api/v1/query", params).data)
 
     def rule_groups(self) -> tuple[RuleGroup, ...]:
-        """All groups with their alerting rules, and the alerts of each that are pending or firing."""
+        """Return all groups with their alerting rules, and the alerts of each that are pending or firing."""
         return self.http.get_as(_Envelope[_Rules], "api/v1/rules", {"type": "alert"}).data.groups
 
     def rule(self, name: str) -> AlertingRule | None:
-        """The alerting rule of that name; None if there is none.
+        """Return the alerting rule of that name; None if there is none.
 
-        Rules may share a name: their alerts come together, with the state of the most advanced one.
+        Rules may share a name: their alerts come together, with the state of the most advanced rule.
         """
         rules = [rule for group in self.rule_groups() for rule in group.rules if rule.name == name]
         if not rules:
@@ -202,13 +202,15 @@ class Prometheus:
         return tuple(rule.query for group in self.rule_groups() for rule in group.rules if rule.name == name)
 
     def recording_rules(self) -> tuple[RecordingRule, ...]:
-        """All recording rules of all groups; `query` is as Prometheus prints the parsed expression."""
+        """Return all recording rules of all groups."""
         groups = self.http.get_as(_Envelope[_RecordingRules], "api/v1/rules", {"type": "record"}).data.groups
         return tuple(rule for group in groups for rule in group.rules)
 
     def exposes(self, metric: str) -> bool | None:
-        """Return whether a scraped target exposes the metric, with series or without; None where the server does not
-        keep what targets say of their metrics."""
+        """Return True if a scraped target exposes the metric, with series or without.
+
+        None where the server does not keep its targets' metadata.
+        """
         family = next((metric.removesuffix(end) for end in _OF_FAMILY if metric.endswith(end)), metric)
         if any(self._metadata({"metric": name, "limit": "1"}) for name in {metric, family}):
             return True
@@ -223,10 +225,11 @@ class Prometheus:
             return {}
 
     def alerts(self) -> tuple[ActiveAlert, ...]:
-        """Every alert that is pending or firing now."""
+        """Return every alert that is pending or firing now."""
         return self.http.get_as(_Envelope[_Alerts], "api/v1/alerts").data.alerts
 
     def build_info(self) -> BuildInfo:
+        """Return the server's version."""
         return self.http.get_as(_Envelope[BuildInfo], "api/v1/status/buildinfo").data
 
 

@@ -1,10 +1,9 @@
-"""The series that a PromQL expression needs before it can have a result.
+"""Series that a PromQL expression needs before it can have a result.
 
-Reads expressions as Prometheus' rules API prints them: parsed by Prometheus
-itself, then written out without comments. Servers before 3.0 give nobody the
-parsed tree (`/api/v1/parse_query`), so this module tells selectors from
-functions, keywords and label lists, and knows `or`, `and`, `unless` and
-`absent`, no more. What it cannot place, it takes to need nothing.
+It reads expressions as Prometheus' rules API prints them: parsed by Prometheus itself, then written out without
+comments. Servers before 3.0 give nobody the parsed tree (`/api/v1/parse_query`), so this module separates selectors
+from functions, keywords and label lists, and knows `or`, `and`, `unless` and `absent`, no more. A part that it cannot
+place needs nothing.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Nothing comes of an expression before each of these has series; none: it needs no series."""
+    """Needs that must all have series before an expression has a result; without parts it needs no series."""
 
     parts: tuple[Need, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """One of these is enough, as with `or`."""
+    """Needs of which a single one is enough, as with `or`."""
 
     parts: tuple[Need, ...]
 
@@ -106,7 +105,7 @@ class _Reader:
         return [Selector(name, name)]
 
     def _arguments(self) -> list[Need]:
-        """Read what stands between parentheses, the closing one included."""
+        """Read the arguments between parentheses, the closing one included."""
         parts = [self.alternatives()]
         while self._peek() == ("mark", ","):
             self._at += 1

@@ -2,72 +2,80 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import inspect
 import logging
-import random
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable
-from types import SimpleNamespace, TracebackType
+from contextlib import closing
+from types import TracebackType
 from typing import Any, Self
 
 from kubernetes.client.exceptions import ApiException
-from kubernetes.informer import ADDED, BOOKMARK, DELETED, MODIFIED, SharedInformer
 
-from gameday.cluster.kubernetes import hint_of, reason_of
+from gameday.cluster.back_off import pause_s
+from gameday.cluster.kube_errors import hint_of, reason_of
+from gameday.cluster.list_watch import ADDED, DELETED, MODIFIED, STATE, Key, ListWatch
 from gameday.errors import AdapterError, WatchRefusedError
 
-# SharedInformer logs a traceback for every refused connection; what matters of it is what `Follower.trouble` says.
-logging.getLogger("kubernetes.informer.informer").setLevel(logging.CRITICAL)
-# An API server that restarts is back within seconds; until then each attempt waits this long, jittered.
-_BACK_OFF_S = 0.5
-# What asking again does not mend; the transport has waited by then for a server that only just starts.
-_REFUSALS = (401, 403, 404)
-# A server that is older than streamed lists, or has them switched off, calls the parameters invalid (422, or 400).
-_DOES_NOT_STREAM = (400, 422)
-# What SharedInformer understands as an order to list again.
-_READ_ANEW = 410
+log = logging.getLogger(__name__)
+
 SYNCED_WITHIN_S = 10.0
-"""Within this the state at the beginning has been read; a server that says nothing for longer does not answer."""
-_END_OF_STATE = "k8s.io/initial-events-end"
+"""The state at the beginning is read within this; a server that is silent for longer does not answer."""
+
+# An API server that restarts is back within seconds, and what happens meanwhile is dated when it is seen.
+_BACK_OFF_S = (0.5, 5.0)
+# A watch that ended sooner failed, whatever the server meant by it.
+_LASTING_S = 1.0
+# The API server asks for 1 to 32 s; what a proxy before it may ask for beyond that, a run cannot wait for.
+_LONGEST_RETRY_AFTER_S = 32.0
+_ENDS_WITHIN_S = 1.0
+# Asking again does not mend these; the transport has waited by then for a server that only just starts.
+_REFUSALS = (401, 403, 404)
 _LIST_CALL = re.compile(r"list_(?:namespaced_)?(?P<kind>[a-z_]+?)(?:_for_all_namespaces)?$")
 
 
 class Follower:
-    """The newest known state of the objects one list call selects.
+    """The newest known state of the objects that one list call selects; a context manager.
 
-    The state comes in the watch itself where call and server can stream it
-    (sendInitialEvents, Kubernetes 1.34 and later), else by a list before it.
-    `changed` is notified at every event; `on_change(type, object)` is called in
-    the watch's own thread before that.
+    The state comes as events of the watch itself where the server streams lists (sendInitialEvents, Kubernetes 1.34
+    and later), else by a list before it. `changed` is notified after every change.
     """
 
     def __init__(
-        self, list_call: Callable[..., Any], on_change: Callable[[str, Any], None] | None = None, **selection: Any
+        self,
+        list_call: Callable[..., Any],
+        on_change: Callable[[str, Any], None] | None = None,
+        decode: Callable[[dict[str, Any]], Any] | None = None,
+        /,
+        **selection: Any,
     ) -> None:
+        """Prepare to follow; nothing is sent before the context is entered.
+
+        Args:
+            list_call: A list method of the official client, or a function with its keyword arguments that returns a
+                2xx response unread and raises ApiException for every other.
+            on_change: Called as `on_change(type, object)` in the watch's thread, with ADDED, MODIFIED or DELETED.
+                Objects of the first state come as ADDED, before `wait_synced` is true.
+            decode: Makes an object of an item's JSON; None for the client's own model.
+            selection: The call's `namespace`, `label_selector` and `field_selector`.
+        """
         self.changed = threading.Condition()
-        self._what = _told(list_call, selection)
+        self._question = _question(list_call, selection)
+        self._list_watch = ListWatch(list_call, selection, decode)
+        self._on_change = on_change
+        self._objects: dict[Key, Any] = {}
         self._synced = threading.Event()
         self._decided = threading.Event()
         self._refusal: WatchRefusedError | None = None
-        self._broken_since: float | None = time.monotonic()
-        self._streams = "send_initial_events" in inspect.signature(list_call).parameters
-        self._listed = False
-        self._on_change = on_change
+        self._failure = ""
+        """The reason of the last failure since the watch was up."""
+        self._down_since: float | None = time.monotonic()
         self._stopping = threading.Event()
-        self._answering = threading.Lock()
-        self._answer: Any = None
-        self._informer = SharedInformer(self._paced(list_call), **selection)
-        for kind in (ADDED, MODIFIED, DELETED):
-            self._informer.add_event_handler(kind, functools.partial(self._event, kind))
-        self._informer.add_event_handler(BOOKMARK, self._bookmark)
+        self._thread = threading.Thread(target=self._run, name=self._question, daemon=True)
 
     def __enter__(self) -> Self:
-        self._informer.start()
+        self._thread.start()
         return self
 
     def __exit__(
@@ -76,151 +84,115 @@ class Follower:
         self.stop()
 
     def stop(self) -> None:
-        """End the watch and its thread.
-
-        SharedInformer's own stop overlooks a watch whose answer it has not been
-        given yet, and would then wait for the server to close it.
-        """
-        with self._answering:
-            self._stopping.set()
-            if self._answer is not None:
-                _cut(self._answer)
-        self._informer.stop()
+        """End the watch; `on_change` is not called any more. A thread that still connects ends by itself."""
+        self._stopping.set()
+        self._list_watch.stop()
+        if self._thread.is_alive():
+            self._thread.join(_ENDS_WITHIN_S)
 
     def wait_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> bool:
-        """Whether the state at the beginning has been read within `timeout_s` seconds; a refusal ends the wait."""
+        """Wait until the first state has been read or was refused; return whether it has been read."""
         self._decided.wait(timeout_s)
         return self._synced.is_set()
 
     def require_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> None:
-        """Raise WatchRefusedError as soon as the server refuses, AdapterError where it says nothing for so long."""
+        """Wait until the first state has been read.
+
+        Raises:
+            WatchRefusedError: The server refuses; raised without waiting for the time-out.
+            AdapterError: The server does not answer within `timeout_s` seconds.
+        """
         if self.wait_synced(timeout_s):
             return
         if self._refusal is not None:
             raise self._refusal
-        raise AdapterError("the API server", f"{self._what}: no answer within {timeout_s:g} s")
+        raise AdapterError("the API server", f"{self._question}: no answer within {timeout_s:g} s{self._why()}")
 
     def trouble(self, for_s: float = 0.0) -> str:
-        """Why what is known may be old: the watch has been down for more than `for_s` seconds; empty where it is up."""
-        since = self._broken_since
-        if since is None or (down := time.monotonic() - since) < for_s:
+        """Return why the known state may be old: the watch has been down for `for_s` seconds; empty if it has not."""
+        since = self._down_since
+        if since is None or (down_s := time.monotonic() - since) < for_s:
             return ""
-        return str(self._refusal) if self._refusal else f"{self._what}: down for {down:.0f} s"
+        return str(self._refusal) if self._refusal else f"{self._question}: down for {down_s:.0f} s{self._why()}"
+
+    def _why(self) -> str:
+        return f": {self._failure}" if self._failure else ""
 
     def objects(self) -> list[Any]:
-        found: list[Any] = self._informer.cache.list()
-        return found
+        """Return the objects as they were last seen."""
+        with self.changed:
+            return list(self._objects.values())
 
     def named(self, name: str) -> Any | None:
-        return next((item for item in self.objects() if item.metadata.name == name), None)
+        """Return the object of that name as it was last seen, None where there is none."""
+        with self.changed:
+            return next((item for key, item in self._objects.items() if key[1] == name), None)
 
-    def _event(self, kind: str, item: Any) -> None:
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            began, asked_s = time.monotonic(), 0.0
+            try:
+                with closing(self._list_watch.changes()) as changes:
+                    for kind, key, item in changes:
+                        self._take(kind, key, item)
+            except Exception as error:  # any: a thread that died would leave an old state that looks fresh
+                asked_s = self._failed(error)
+            lasted = self._down_since is None and time.monotonic() - began > _LASTING_S
+            if self._down_since is None:
+                self._down_since = time.monotonic()
+            failures = 0 if lasted else failures + 1
+            if failures:
+                self._stopping.wait(max(asked_s, pause_s(failures, *_BACK_OFF_S)))
+
+    def _take(self, kind: str, key: Key, item: Any) -> None:
+        if kind == STATE:
+            if item is not None:
+                self._replace(item)
+            self._down_since, self._refusal, self._failure = None, None, ""
+            self._synced.set()
+            self._decided.set()
+            return
+        with self.changed:
+            if kind == DELETED:
+                self._objects.pop(key, None)
+            else:
+                self._objects[key] = item
+        self._notify(kind, item)
+
+    def _replace(self, state: dict[Key, Any]) -> None:
+        with self.changed:
+            before, self._objects = self._objects, state
+        for key in before.keys() - state.keys():
+            self._notify(DELETED, before[key])
+        for key, item in list(state.items()):
+            self._notify(MODIFIED if key in before else ADDED, item)
+
+    def _notify(self, kind: str, item: Any) -> None:
         try:
-            if self._on_change:
+            if self._on_change and not self._stopping.is_set():
                 self._on_change(kind, item)
+        except Exception:
+            log.exception("%s: its callback failed", self._question)
         finally:
             with self.changed:
                 self.changed.notify_all()
 
-    def _bookmark(self, item: Any) -> None:
-        annotations = item.get("metadata", {}).get("annotations") or {} if isinstance(item, dict) else {}
-        if annotations.get(_END_OF_STATE) == "true":
-            self._is_synced()
-
-    def _is_synced(self) -> None:
-        self._synced.set()
-        self._decided.set()
-
-    def _paced(self, list_call: Callable[..., Any]) -> Callable[..., Any]:
-        """The same call, with a pause after a failure (SharedInformer has none) and bookmarks asked for.
-
-        SharedInformer lists before it watches. Its first list is answered with
-        nothing, and its first watch then asks for the state as events; only
-        where that does not work, or the state has to be read anew, is there a
-        list in earnest, which is in its cache before the next watch begins.
-        """
-
-        @functools.wraps(list_call)
-        def call(*arguments: Any, **options: Any) -> Any:
-            if self._stopping.is_set():
-                raise ApiException(reason="the watch is being stopped")
-            try:
-                if options.get("watch"):
-                    return self._watch(list_call, arguments, options)
-                if self._streams and not self._synced.is_set():
-                    return SimpleNamespace(items=[], metadata=None)
-                answer = list_call(*arguments, **options)
-                self._listed = True
-                return answer
-            except Exception as error:
-                if not self._failed(error):
-                    self._stopping.wait(_BACK_OFF_S * (0.5 + random.random()))  # noqa: S311 - jitter
-                raise
-
-        return call
-
-    def _watch(self, list_call: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Open the watch; the state comes with it as long as it is not known. Raises ApiException."""
-        streaming = False
-        if self._listed:
-            self._is_synced()
-        elif not self._synced.is_set():
-            if not self._streams:
-                # The events of a state are in no order, so that half of one cannot be gone on from.
-                raise ApiException(status=_READ_ANEW, reason="the state broke off half way")
-            self._streams, streaming = False, True
-            options = {**options, "send_initial_events": True, "resource_version_match": "NotOlderThan"}
-            options.pop("resource_version", None)
-        if self._broken_since is None:
-            self._broken_since = time.monotonic()
-        answer = list_call(*arguments, **{"allow_watch_bookmarks": True, **options})
-        if not 200 <= answer.status < 300:
-            raise _unusable(answer, streaming=streaming)
-        self._hold(answer)
-        self._broken_since = self._refusal = None
-        return answer
-
-    def _failed(self, error: Exception) -> bool:
-        """Keep what is wrong; whether another way is open that need not be waited for."""
-        if self._broken_since is None:
-            self._broken_since = time.monotonic()
-        if isinstance(error, ApiException) and error.status in _REFUSALS:
-            why = f"{self._what}: {reason_of(error)}"
+    def _failed(self, error: Exception) -> float:
+        """Keep the reason; return the seconds that the server asks us to stay away."""
+        self._failure = reason_of(error)
+        if not isinstance(error, ApiException):
+            return 0.0
+        if error.status in _REFUSALS:
+            why = f"{self._question}: {self._failure}"
             self._refusal = WatchRefusedError("the API server", why, hint_of(error), status=error.status)
             self._decided.set()
-        return isinstance(error, ApiException) and error.status == _READ_ANEW and not self._listed
-
-    def _hold(self, answer: Any) -> None:
-        with self._answering:
-            if self._stopping.is_set():
-                answer.close()
-                raise ApiException(reason="the watch is being stopped")
-            self._answer = answer
+        asked = (error.headers or {}).get("Retry-After", "")
+        return min(float(asked), _LONGEST_RETRY_AFTER_S) if asked.isdecimal() else 0.0
 
 
-def _told(list_call: Callable[..., Any], selection: dict[str, Any]) -> str:
-    """What is asked, for people: 'watch events in namespace default'."""
+def _question(list_call: Callable[..., Any], selection: dict[str, Any]) -> str:
+    """Return what is asked, as 'watch events in namespace default'."""
     found = _LIST_CALL.match(getattr(list_call, "__name__", ""))
     where = f" in namespace {selection['namespace']}" if "namespace" in selection else ""
     return f"watch {found['kind'].replace('_', ' ')}s{where}" if found else f"watch{where}"
-
-
-def _unusable(answer: Any, *, streaming: bool) -> ApiException:
-    """The error that makes SharedInformer do what helps after this answer.
-
-    It would ask again at once, and it understands only 410. A server restored
-    from a backup answers 504 for ever to a version it has not reached: reading
-    anew is the way out.
-    """
-    anew = answer.status in (400, 500, 504) or (streaming and answer.status in _DOES_NOT_STREAM)
-    body = answer.data.decode("utf-8", "replace")
-    status = _READ_ANEW if anew else answer.status
-    return ApiException(status=status, reason=answer.reason or "the watch cannot be resumed", body=body)
-
-
-def _cut(answer: Any) -> None:
-    """Wake whoever reads this answer, with its end."""
-    sock = getattr(getattr(answer, "connection", None), "sock", None)
-    if sock is not None:
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)

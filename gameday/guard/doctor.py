@@ -130,14 +130,16 @@ def _lease(run: ReadOnlyRun) -> Any | None:
 def _rights(run: ReadOnlyRun) -> Iterator[Check]:
     for right in needed(run.plan, run.profile.namespace):
         resource, _, subresource = right.resource.partition("/")
-        why_not = run.kubernetes.may(right.verb, right.group, resource, subresource, right.namespace, right.name)
+        why_not = run.kubernetes.why_forbidden(
+            right.verb, right.group, resource, subresource, right.namespace, right.name
+        )
         fix = "kubectl apply -f deploy/rbac, and run as gameday-runner" if why_not else ""
         yield Check("rights", str(right), why_not is None, why_not or "granted", fix)
 
 
 def _canaries(run: ReadOnlyRun) -> Iterator[Check]:
     """Whether admission takes the GPU pods that a run sends through the scheduler; the first comes after the fault."""
-    manifest = gpu_canary(run.record.object_name("canary"), run_id=run.id, node="any", probe=run.gpu_pod_template)
+    manifest = gpu_canary(run.record.object_name("canary"), run_id=run.id, node="any", template=run.gpu_pod_template)
     ok: bool | None = True
     detail, fix = f"PriorityClass {run.gpu_pod_template.priority_class}, image {run.gpu_pod_template.image}", ""
     try:
@@ -235,6 +237,8 @@ def _logs(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
     wanted = {*loki.selector_labels(), *([profile.loki_node_label] if profile.loki_node_label_kind == "index" else [])}
     missing = sorted(wanted - known)
     fix = "set loki_selector and loki_node_label in the cluster profile to what the shipper writes" if missing else ""
+    if profile.loki_node_label in missing:
+        fix = f"for lines shipped by OTLP (Konduktor's stack), set loki_node_label_kind: structured_metadata; {fix}"
     detail = f"no line carries {', '.join(missing)}" if missing else ", ".join(sorted(wanted))
     yield Check("logs", "labels exist", not missing, detail, fix)
     if targets and not missing:

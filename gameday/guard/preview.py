@@ -74,14 +74,14 @@ def _of_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
     asks = plan.expect.topology_manager_rejects
     if asks and run.nodes.free_gpus(node) >= asks.gpus:
         name, why = _name(run, "misaligned", target), "a pod that no NUMA node can serve alone: to be rejected"
-        manifest = misaligned_pod(name, run_id=run.id, node=node, probe=template, gpus=asks.gpus, cpus=asks.cpus)
+        manifest = misaligned_pod(name, run_id=run.id, node=node, template=template, gpus=asks.gpus, cpus=asks.cpus)
         yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
     if plan.expect.expects_quarantine:
         name, why = _name(run, "canary", target), "a GPU pod that the quarantine must keep off this node"
-        manifest = gpu_canary(name, run_id=run.id, node=node, probe=template)
+        manifest = gpu_canary(name, run_id=run.id, node=node, template=template)
         yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
         name, why = _name(run, "resubmit", target), "a GPU job that must run on a healthy node"
-        manifest = gpu_job(name, run_id=run.id, selector=pool_labels(run), probe=template)
+        manifest = gpu_job(name, run_id=run.id, selector=pool_labels(run), template=template)
         yield Act(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
     if plan.recover.remediation is not RemediationAction.NONE:
         yield from _repair(run, target)
@@ -121,7 +121,7 @@ def _return(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
     why = f"take off {what} if they came meanwhile"
     yield Act(Step.QA_NODE, "patch", f"node/{target.node}", why, target.node)
     name, why = _name(run, "return", target), "a GPU pod that must run there again"
-    manifest = gpu_canary(name, run_id=run.id, node=target.node, probe=run.gpu_pod_template)
+    manifest = gpu_canary(name, run_id=run.id, node=target.node, template=run.gpu_pod_template)
     yield Act(Step.QA_NODE, "create", f"pod/{name}", why, target.node, manifest)
 
 

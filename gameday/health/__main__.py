@@ -29,7 +29,7 @@ _USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
 def main() -> int:
     arguments = _arguments()
     logging.basicConfig(level=logging.WARNING, format="health: %(levelname)s %(message)s")
-    # The handshake's traceback of a refused tail is no news: the follower says what matters.
+    # A refused tail is no news, and its handshake's traceback less so: the follower logs what matters.
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     try:
@@ -72,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="gameday.health", description="taint nodes whose kernel log tells of a GPU fault"
+        prog="gameday.health", description="taint nodes whose kernel log shows a GPU fault"
     )
     parser.add_argument("--kubeconfig", type=Path, help="default: the pod's own service account")
     parser.add_argument("--loki-url", required=True)
@@ -85,7 +85,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--taint", default="trainy.konduktor.ai/faulty=true:NoSchedule")
     parser.add_argument("--log-selector", default='{k8s_daemonset_name="dmesg"}', help="LogQL stream selector")
     parser.add_argument("--node-label", default="k8s_node_name", help="the label that names a line's node")
-    parser.add_argument("--namespace", default="gameday", help="where the checkpoint's ConfigMap lives")
+    parser.add_argument("--namespace", default="gameday", help="namespace of the checkpoint's ConfigMap")
     return parser.parse_args()
 
 

@@ -1,14 +1,11 @@
-"""What the controller must know after it starts again, in one ConfigMap: how far the log is handled, and what for.
+"""The controller's memory across restarts, in one ConfigMap: how far each node's log is handled.
 
-It is kept here and not on the nodes, because a node that was returned has to
-be as it was before its quarantine. Nodes and ConfigMap cannot be written
-together, so the order is what makes a crash harmless at any point:
+It is not on the nodes, because a node that was returned has to be as it was before its quarantine. Nodes and ConfigMap
+cannot be written together, so the order makes a crash harmless at any point:
 
-* A fault is written to the node first, its taint and its reason at once; the
-  reason says which lines were acted upon. Only then it comes here. In between,
-  the node itself knows what this ConfigMap does not know yet.
-* When a quarantine ends, it is written here first, and the reason is taken off
-  the node only after that has succeeded.
+* A fault is written to the node first, its taint and its reason together; the reason says which lines were acted upon.
+  Only then it comes here. In between, the node itself has what this ConfigMap does not have yet.
+* When a quarantine ends, it is written here first, and the reason is taken off the node only after that has succeeded.
 * The cursor moves only while nothing waits to be written to a node.
 """
 
@@ -21,8 +18,9 @@ from collections.abc import Collection
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
-from gameday.health.api import MANAGER, MERGE_PATCH, Api, reason_of
-from gameday.health.model import Seen, read_seen
+from gameday.cluster.kube_errors import reason_of
+from gameday.health.api import MANAGER, MERGE_PATCH, Api
+from gameday.health.model import LogProgress, read_progress
 
 log = logging.getLogger(__name__)
 
@@ -32,38 +30,46 @@ _CURSOR = "handled_until_ns"
 # Half of what a ConfigMap may hold (1 MiB): etcd counts the keys once more, in managedFields. Room for 1,200 nodes
 # with sixteen lines each, or 3,500 with one.
 MOST_BYTES = 512 * 1024
-# How far back a first start reads, and the farthest a later one does: older faults need a person's judgement.
+# A first start reads this far back, and a later one at most: older faults need a person's judgement.
 _FIRST_LOOK_BACK_NS = 60 * 10**9
 LONGEST_LOOK_BACK_NS = 3600 * 10**9
-# How late one node's lines may reach the store and still be read after a start: the cursor is that of the fastest node.
-# What each node is done with is known of each (Seen).
+# A node's lines may reach the store this late and still be read after a start: the cursor is that of the fastest node.
+# Each node's own progress says what is done with.
 LATE_NS = 600 * 10**9
 _SAVE_EVERY_S = 10.0
 
 
 class Checkpoint:
-    """Bounded three ways: sixteen lines a node, `MOST_BYTES` in all, and nothing of nodes that `meet` or `keep_only`
-    find gone or booted anew."""
+    """The progress of every node, and the cursor of the log.
+
+    It is bounded three ways: sixteen lines a node, `MOST_BYTES` in all, and nothing of nodes that `drop_outdated` or
+    `keep_only` find gone or booted anew.
+    """
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._nodes: dict[str, str] = {}
-        """Seen as JSON by node; the node noted longest ago first."""
+        """LogProgress as JSON by node; the node recorded longest ago first."""
         self._size = 0
         self._unsaved: set[str] = set()
         self._saved_ns = 0
         self._save_at = 0.0
-        self._complained = False
+        self._warned = False
 
     def load(self) -> int:
-        """Where to begin reading the log, Unix ns. Raises ApiException and urllib3's HTTPError for what may pass."""
+        """Read the ConfigMap; return the Unix ns from which on the log is to be read.
+
+        Raises:
+            ApiException: The server refuses in a way that may pass.
+            urllib3.exceptions.HTTPError: The server does not answer.
+        """
         now = time.time_ns()
         try:
             found = self._api.request("GET", f"{self._path}/{_NAME}").get("data") or {}
-            nodes = {node: read_seen(text) for node, text in found.items() if node != _CURSOR}
+            nodes = {node: read_progress(text) for node, text in found.items() if node != _CURSOR}
             for node in sorted(nodes, key=lambda node: nodes[node].until_ns):
-                self.note(node, nodes[node])
+                self.record(node, nodes[node])
             self._unsaved = {node for node in nodes if found[node] != self._nodes.get(node)}
             self._saved_ns = int(found.get(_CURSOR, "0"))
         except ValueError:
@@ -72,21 +78,22 @@ class Checkpoint:
             if error.status not in (401, 403, 404):
                 raise
             if error.status != 404:
-                self._complain(error)
+                self._warn_once(error)
         if not self._saved_ns:
             return now - _FIRST_LOOK_BACK_NS
         return min(max(self._saved_ns - LATE_NS, now - LONGEST_LOOK_BACK_NS), now)
 
-    def seen(self, node: str) -> Seen:
-        return read_seen(self._nodes.get(node))
+    def progress(self, node: str) -> LogProgress:
+        """Return the recorded progress of a node."""
+        return read_progress(self._nodes.get(node))
 
-    def note(self, node: str, seen: Seen) -> None:
-        """To be saved. Where all together grows too large, the nodes noted longest ago are forgotten."""
-        text = seen.model_dump_json(exclude_defaults=True)
+    def record(self, node: str, progress: LogProgress) -> None:
+        """Record a node's progress for `save`; where all grows too large, drop the nodes recorded longest ago."""
+        text = progress.model_dump_json(exclude_defaults=True)
         if self._nodes.get(node) == text:
             return
         self.forget(node)
-        if seen == Seen():
+        if progress == LogProgress():
             return
         self._nodes[node] = text
         self._size += len(node) + len(text)
@@ -94,42 +101,49 @@ class Checkpoint:
         while self._size > MOST_BYTES - len(_CURSOR) - 20:
             self.forget(next(iter(self._nodes)))
 
-    def meet(self, node: str, boot: str) -> None:
-        """A node is seen under this boot; of an earlier boot nothing is needed once it is too old to be read again."""
+    def drop_outdated(self, node: str, boot: str) -> None:
+        """Drop a node's progress under an earlier boot than `boot`, once that is too old to be read again."""
         if node not in self._nodes:
             return
-        seen = self.seen(node)
-        if boot and seen.boot != boot and seen.until_ns < time.time_ns() - LONGEST_LOOK_BACK_NS:
+        known = self.progress(node)
+        if boot and known.boot != boot and known.until_ns < time.time_ns() - LONGEST_LOOK_BACK_NS:
             self.forget(node)
 
     def forget(self, node: str) -> None:
+        """Drop a node's progress."""
         text = self._nodes.pop(node, None)
         if text is not None:
             self._size -= len(node) + len(text)
             self._unsaved.add(node)
 
     def keep_only(self, nodes: Collection[str]) -> None:
+        """Drop the progress of all other nodes."""
         for node in [node for node in self._nodes if node not in nodes]:
             self.forget(node)
 
-    def save(self, handled_ns: int = 0, *, at_once: bool) -> bool:
-        """Whether all that was noted is in the API server; and that every line up to `handled_ns` is handled."""
+    def save(self, handled_ns: int = 0, *, immediately: bool) -> bool:
+        """Write what was recorded; return True once all of it is in the API server.
+
+        Args:
+            handled_ns: Every line up to this Unix time is handled.
+            immediately: Do not wait for others to come along.
+        """
         data: dict[str, str | None] = {node: self._nodes.get(node) for node in self._unsaved}
         if handled_ns > self._saved_ns:
             data[_CURSOR] = str(handled_ns)
         if not data:
             return True
-        if not at_once and time.monotonic() < self._save_at:
+        if not immediately and time.monotonic() < self._save_at:
             return False
         self._save_at = time.monotonic() + _SAVE_EVERY_S
         try:
             self._write(data)
         except (ApiException, urllib3.exceptions.HTTPError) as error:
-            self._complain(error)
+            self._warn_once(error)
             return False
         self._unsaved.clear()
         self._saved_ns = max(self._saved_ns, handled_ns)
-        self._complained = False
+        self._warned = False
         return True
 
     def _write(self, data: dict[str, str | None]) -> None:
@@ -143,8 +157,8 @@ class Checkpoint:
             body = {"metadata": {"name": _NAME}, "data": {**self._nodes, **cursor}}
             self._api.request("POST", self._path, body, query)
 
-    def _complain(self, error: Exception) -> None:
-        if not self._complained:
-            self._complained = True
-            what = "what a restart must know is not saved, and returned nodes keep their reason until it is"
-            log.warning("%s/%s cannot be used: %s; %s", self._path, _NAME, reason_of(error), what)
+    def _warn_once(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            loss = "a restart will not know how far the log is handled, and returned nodes keep their reason until then"
+            log.warning("%s/%s cannot be used: %s; %s", self._path, _NAME, reason_of(error), loss)

@@ -1,4 +1,4 @@
-"""Detections and node changes come in, one at a time, and go to the worker, which owns all state in one thread."""
+"""The controller: it passes detections and node changes, one at a time, to the worker, which owns all state."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import urllib3
 from kubernetes.client.exceptions import ApiException
-from kubernetes.informer import DELETED
 
+from gameday.cluster.kube_errors import reason_of
+from gameday.cluster.list_watch import DELETED
 from gameday.cluster.loki import LogStore
-from gameday.cluster.watch import Follower as NodeFollower
+from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError
-from gameday.health.api import Api, lighten, reason_of
+from gameday.health.api import Api
 from gameday.health.detect import Detection, Detector
 from gameday.health.metrics import Metrics
 from gameday.health.model import NodeView
@@ -26,12 +26,12 @@ from gameday.health.worker import RETRY_S, Options, Worker
 
 log = logging.getLogger(__name__)
 
-_WAITING = 10_000
+_MOST_WAITING = 10_000
 _IDLE_S = 5.0
 
 
 @dataclass(frozen=True)
-class _Gone:
+class _NodeDeleted:
     name: str
 
 
@@ -46,6 +46,8 @@ class _Stop:
 
 
 class Controller:
+    """The node-health controller of one cluster."""
+
     def __init__(
         self, api: Api, store: LogStore, options: Options, metrics: Metrics, on_ready: Callable[[], None]
     ) -> None:
@@ -54,19 +56,25 @@ class Controller:
         self._options = options
         self._metrics = metrics
         self._on_ready: Callable[[], None] | None = on_ready
-        self._inbox: queue.Queue[NodeView | _Gone | _AllNodesKnown | Detection | _Stop] = queue.Queue(_WAITING)
+        self._inbox: queue.Queue[NodeView | _NodeDeleted | _AllNodesKnown | Detection | _Stop] = queue.Queue(
+            _MOST_WAITING
+        )
         self._worker = Worker(api, options, metrics)
         self._stopping = threading.Event()
         self._detector: Detector | None = None
 
     def stop(self) -> None:
-        """From any thread or signal handler."""
+        """End `run`, from any thread or signal handler."""
         self._stopping.set()
         threading.Thread(target=self._inbox.put, args=(_Stop(),), daemon=True).start()
 
     def run(self) -> None:
-        """Until `stop`. Raises AdapterError for a log selector the store cannot parse."""
-        watch = NodeFollower(self._api.node_source(), self._node_changed)
+        """Follow nodes and log until `stop`.
+
+        Raises:
+            AdapterError: The log store cannot parse the selector.
+        """
+        watch = Follower(self._api.list_node, self._node_changed, NodeView.of)
         watch.__enter__()  # its thread is a daemon: the process does not wait for it at the end
         while not watch.wait_synced(0.2):
             if self._stopping.wait(0.2):
@@ -81,7 +89,7 @@ class Controller:
             self._work()
         finally:
             self._detector.stop()
-            self._worker.save(at_once=True)
+            self._worker.save(immediately=True)
 
     def _load_checkpoint(self) -> int:
         while not self._stopping.is_set():
@@ -92,9 +100,8 @@ class Controller:
                 self._stopping.wait(random.uniform(*RETRY_S) / 4)  # noqa: S311 - jitter
         return time.time_ns()
 
-    def _node_changed(self, kind: str, node: dict[str, Any]) -> None:
-        view = NodeView.of(lighten(node))
-        self._inbox.put(_Gone(view.name) if kind == DELETED else view)
+    def _node_changed(self, kind: str, node: NodeView) -> None:
+        self._inbox.put(_NodeDeleted(node.name) if kind == DELETED else node)
 
     def _follow(self, detector: Detector) -> None:
         try:
@@ -112,7 +119,7 @@ class Controller:
     def _work(self) -> None:
         while True:
             try:
-                item = self._inbox.get(timeout=min(_IDLE_S, self._worker.due_in()))
+                item = self._inbox.get(timeout=min(_IDLE_S, self._worker.seconds_until_due()))
             except queue.Empty:
                 item = None
             match item:
@@ -121,11 +128,11 @@ class Controller:
                         raise error
                     return
                 case Detection():
-                    self._worker.line(item)
+                    self._worker.handle_line(item)
                 case NodeView():
-                    self._worker.node(item)
-                case _Gone(name=name):
-                    self._worker.node_gone(name)
+                    self._worker.handle_node(item)
+                case _NodeDeleted(name=name):
+                    self._worker.handle_deleted_node(name)
                 case _AllNodesKnown():
                     self._worker.all_nodes_known()
-            self._worker.write()
+            self._worker.write_due()

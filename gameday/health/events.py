@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -12,13 +13,14 @@ from typing import Any
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
-from gameday.health.api import MANAGER, MERGE_PATCH, Api, reason_of
+from gameday.cluster.kube_errors import reason_of
+from gameday.health.api import MANAGER, MERGE_PATCH, Api
 
 log = logging.getLogger(__name__)
 
 # Events of objects without a namespace live here (client-go's EventSinkImpl does the same).
 _PATH = "/api/v1/namespaces/default/events"
-_APART_S = 60.0
+_BETWEEN_WRITES_S = 60.0
 _MOST_SERIES = 5000
 _LONGEST_MESSAGE = 1024  # the API's own limit on an Event's note
 
@@ -37,13 +39,14 @@ class _Series:
 
 
 class NodeEvents:
-    """Best effort: an Event that cannot be written now is written later, with its count, or never."""
+    """Events to be written, best effort: one that cannot be written now is written later, with its count, or never."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._series: OrderedDict[tuple[str, str], _Series] = OrderedDict()
 
     def add(self, node: str, uid: str, reason: str, message: str, at: datetime, *, warning: bool) -> None:
+        """Count one occurrence, with the message and time of the newest."""
         kind = "Warning" if warning else "Normal"
         series = self._series.setdefault((node, reason), _Series(uid, kind, message, at, first=at))
         series.unsent += 1
@@ -52,16 +55,17 @@ class NodeEvents:
         if len(self._series) > _MOST_SERIES:
             self._series.popitem(last=False)
 
-    def due_in(self) -> float | None:
-        """Seconds until `flush` has something to do; None: nothing waits."""
+    def seconds_until_due(self) -> float:
+        """Return the seconds until `flush` has something to do; infinity where nothing waits."""
         waiting = [series.not_before for series in self._series.values() if series.unsent]
-        return max(0.0, min(waiting) - time.monotonic()) if waiting else None
+        return max(0.0, min(waiting, default=math.inf) - time.monotonic())
 
     def flush(self) -> None:
+        """Write the Events that are due; the first failure ends it until the next call."""
         for (node, reason), series in list(self._series.items()):
             if not series.unsent or series.not_before > time.monotonic():
                 continue
-            series.not_before = time.monotonic() + _APART_S
+            series.not_before = time.monotonic() + _BETWEEN_WRITES_S
             try:
                 self._send(node, reason, series)
             except (ApiException, urllib3.exceptions.HTTPError) as error:

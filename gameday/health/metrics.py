@@ -10,12 +10,14 @@ from gameday.xid.lines import KernelEvent, Kind
 
 _PREFIX = "gameday_health"
 UNKNOWN_NODE = "unknown node"
-"""Why a line is ignored that is of no node of this cluster, as far as its label says."""
+"""The reason why a line is ignored whose label names no node of this cluster."""
 # From a tail's own latency to the 120 s NVSentinel's acceptance tests allow for a cordon (docs/sources.md, NVSentinel).
 _DECISION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class Metrics:
+    """The controller's metrics in one registry."""
+
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self.kernel_events = Counter(
@@ -67,7 +69,7 @@ class Metrics:
         )
         self._shown: dict[str, set[tuple[str, ...]]] = {}
 
-    def count(self, node: str, event: KernelEvent) -> None:
+    def count_event(self, node: str, event: KernelEvent) -> None:
         self.kernel_events.labels(node, event.kind, code_label(event.kind, event.code)).inc()
 
     def show_active(self, node: str, active: list[Fault]) -> None:
@@ -86,18 +88,18 @@ class Metrics:
             self._shown.pop(node, None)
 
     def forget(self, node: str) -> None:
-        """Of a node that is gone."""
+        """Remove the series of a node that is gone."""
         self.show_active(node, [])
         self.last_line.remove(node)
 
 
 def _kind_label(kind: Kind) -> str:
-    """A GPU that is lost without an Xid is the fault of Xid 79, and alerts as one."""
+    """Return the metrics' kind: a GPU that is lost without an Xid is the fault of Xid 79, and alerts as one."""
     return str(Kind.XID if kind is Kind.GPU_LOST else kind)
 
 
 def code_label(kind: Kind, code: int | None) -> str:
-    """The code, or `other` for one in no catalogue: a kernel log must not be able to grow the label without bound."""
+    """Return the code, or `other` for one in no catalogue: a kernel log must not grow the label without bound."""
     if code is None:
         return ""
     known = sxids() if kind is Kind.SXID else xids()

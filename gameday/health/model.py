@@ -1,4 +1,4 @@
-"""What the controller knows of a node: its faults, and how they are kept in the node's annotation."""
+"""The controller's knowledge of a node: its faults, its log's progress, and how both are kept in its annotation."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gameday.xid.catalogue import Remedy
 from gameday.xid.lines import Kind
 
 REASON = "gameday.dev/faulty-reason"
-"""Why the node is tainted; there as long as the taint is."""
+"""The annotation that says why the node is tainted; it stays as long as the taint."""
 
-# Everyone who watches nodes reads it. Eight lost GPUs and the lines that said so fit with room to spare.
+# Everyone who watches nodes reads it, so it is short: eight lost GPUs and their lines fit with room to spare.
 LONGEST_ANNOTATION = 2048
 _LONGEST_WHY = 160
 MOST_FAULTS = 64
@@ -30,12 +30,12 @@ _DIGEST_BYTES = 8
 _Digest = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * _DIGEST_BYTES}}}$")]
 
 
-class _Note(BaseModel):
+class _Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Seen(_Note):
-    """How far a node's kernel log is done with; a shipper that starts again ships all of it again."""
+class LogProgress(_Record):
+    """The part of a node's kernel log that is done with; a shipper that starts again ships all of it again."""
 
     boot: str = Field(default="", max_length=_LONGEST_BOOT)
     """The bootID under which the newest line was seen."""
@@ -46,20 +46,27 @@ class Seen(_Note):
     lines: tuple[_Digest, ...] = Field(default=(), max_length=MOST_SEEN_LINES)
     """Digests of the newest quarantining lines: by these, lines within DISORDER_S of the highest stamp are known."""
 
-    def past(self, boot: str, until_ns: int, uptime_s: float | None) -> Seen:
-        """After a line of this boot; `uptime_s` None where it bears no stamp, or one that may be another boot's."""
+    def advanced(self, boot: str, until_ns: int, uptime_s: float | None) -> LogProgress:
+        """Return the progress after one more line.
+
+        Args:
+            boot: The bootID under which the line was seen.
+            until_ns: The line's time in the log store, Unix ns.
+            uptime_s: The line's own stamp; None where it has none, or one that may be another boot's.
+        """
         boot = boot[:_LONGEST_BOOT]
         mark, lines = (self.until_uptime_s, self.lines) if boot == self.boot else (0.0, ())
         if uptime_s is not None and uptime_s > mark:
             lines = lines if uptime_s - DISORDER_S <= mark else ()
             mark = uptime_s
-        return Seen(boot=boot, until_ns=max(self.until_ns, until_ns), until_uptime_s=mark, lines=lines)
+        return LogProgress(boot=boot, until_ns=max(self.until_ns, until_ns), until_uptime_s=mark, lines=lines)
 
-    def plus(self, line: str) -> Seen:
+    def with_line(self, line: str) -> LogProgress:
+        """Return the progress with the digest of one more quarantining line."""
         return self.model_copy(update={"lines": (*self.lines, line)[-MOST_SEEN_LINES:]})
 
-    def merged(self, other: Seen) -> Seen:
-        """Both, where one was saved later than the other."""
+    def merged(self, other: LogProgress) -> LogProgress:
+        """Return the progress of two records of one node, one of which was saved later than the other."""
         newer, older = (self, other) if self.until_ns >= other.until_ns else (other, self)
         if newer.boot != older.boot:
             return newer
@@ -68,8 +75,8 @@ class Seen(_Note):
         return newer.model_copy(update={"until_uptime_s": mark, "lines": lines[-MOST_SEEN_LINES:]})
 
 
-class Fault(_Note):
-    """One quarantining fault of one device."""
+class Fault(_Record):
+    """A quarantining fault of a device."""
 
     kind: Kind
     code: int | None
@@ -82,12 +89,12 @@ class Fault(_Note):
     """When the remedy was seen; None: the fault is active."""
 
     def is_same(self, other: Fault) -> bool:
-        """Two lines about one mishap: the same code on the same device, or on a device one of them does not name."""
+        """Return True for two lines about one mishap: the same code, and not two different devices."""
         return self.code == other.code and (self.pci == other.pci or None in (self.pci, other.pci))
 
 
 class Reason(Fault):
-    """The annotation: the fault that led to the taint, and after it the others."""
+    """The annotation's content: the fault that led to the taint, and after it the others."""
 
     policy: str
     boot: str
@@ -96,23 +103,25 @@ class Reason(Fault):
     others: tuple[Fault, ...] = ()
     more: int = 0
     """Faults that did not fit."""
-    seen: Seen = Seen()
-    """Here too, because the checkpoint is written a moment after the node, or not at all if a crash comes between."""
+    seen: LogProgress = LogProgress()
+    """A copy of the checkpoint's, which is written a moment after the node, or not at all if a crash comes between."""
 
     def faults(self) -> tuple[Fault, ...]:
+        """Return all faults, the first one first."""
         first = Fault.model_validate(self.model_dump(include=set(Fault.model_fields)))
         return (first, *self.others)
 
 
 def digest(line: str) -> str:
+    """Return a short digest by which a line is known again."""
     return hashlib.blake2s(line.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def write_reason(faults: list[Fault], seen: Seen, policy: str, boot: str, decided: datetime) -> str:
-    """At most LONGEST_ANNOTATION bytes: what does not fit is counted."""
+def write_reason(faults: list[Fault], progress: LogProgress, policy: str, boot: str, decided: datetime) -> str:
+    """Return the annotation's JSON in at most LONGEST_ANNOTATION bytes; faults that do not fit are counted."""
     first, *others = faults
     head = first.model_dump() | {"why": first.why[:_LONGEST_WHY], "policy": policy, "boot": boot, "decided": decided}
-    head["seen"] = seen
+    head["seen"] = progress
     short = [fault.model_copy(update={"why": ""}) for fault in others]
     for fitting in range(len(short), -1, -1):
         reason = Reason.model_validate(head | {"others": tuple(short[:fitting]), "more": len(short) - fitting})
@@ -123,29 +132,32 @@ def write_reason(faults: list[Fault], seen: Seen, policy: str, boot: str, decide
 
 
 def read_reason(text: str | None) -> Reason | None:
-    """None also for what is not ours to read: anyone may edit an annotation."""
+    """Return the annotation's content; None also where it cannot be read: anyone may edit an annotation."""
     try:
         return Reason.model_validate_json(text) if text else None
     except ValidationError:
         return None
 
 
-def read_seen(text: str | None) -> Seen:
+def read_progress(text: str | None) -> LogProgress:
+    """Return a node's saved progress; none at all where it cannot be read."""
     try:
-        return Seen.model_validate_json(text) if text else Seen()
+        return LogProgress.model_validate_json(text) if text else LogProgress()
     except ValidationError:
-        return Seen()
+        return LogProgress()
 
 
 @dataclass(frozen=True, slots=True)
 class Taint:
+    """A taint as it is written on a node."""
+
     key: str
     value: str
     effect: str
 
     @classmethod
     def parse(cls, text: str) -> Taint:
-        """`key=value:Effect` or `key:Effect`; raises ValueError."""
+        """Read `key=value:Effect` or `key:Effect`. Raises ValueError."""
         pair, _, effect = text.rpartition(":")
         key, _, value = pair.partition("=")
         if not key or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
@@ -165,13 +177,14 @@ class NodeView:
     resource_version: str
     boot_id: str
     taints: tuple[tuple[tuple[str, str], ...], ...]
-    """Whole and in order, so that writing them back loses nothing."""
+    """All their fields, in their order, so that writing them back loses nothing."""
     reason: str | None
     has_gpus: bool
-    """By the label for which deploy/dmesg-shipper runs there."""
+    """It has the label for which deploy/dmesg-shipper runs there."""
 
     @classmethod
     def of(cls, node: dict[str, object]) -> NodeView:
+        """Return the view of a Node's JSON."""
         meta, spec, status = (_mapping(node.get(part)) for part in ("metadata", "spec", "status"))
         annotations = _mapping(meta.get("annotations"))
         taints = spec.get("taints") or []
@@ -186,6 +199,7 @@ class NodeView:
         )
 
     def taints_with(self, key: str) -> list[Taint]:
+        """Return the node's taints of that key, whatever their value and effect."""
         found = [dict(taint) for taint in self.taints]
         return [Taint(key, taint.get("value", ""), taint["effect"]) for taint in found if taint["key"] == key]
 
@@ -200,38 +214,42 @@ def _text(value: object) -> str | None:
 
 @dataclass
 class NodeState:
-    """One node, as the worker (and it alone) remembers it."""
+    """A node as the worker, and it alone, remembers it."""
 
     view: NodeView | None = None
     faults: list[Fault] = field(default_factory=list)
     """Oldest first; empty unless the node is, or is about to be, quarantined."""
-    seen: Seen = field(default_factory=Seen)
-    old_until_ns: int = 0
-    """Lines up to this were handled by an earlier process."""
-    mark_ns: int = 0
-    """The store's time of the line with the highest stamp, where this process read it."""
+    progress: LogProgress = field(default_factory=LogProgress)
+    handled_before_ns: int = 0
+    """An earlier process handled lines up to this; Unix ns."""
+    highest_stamp_ns: int = 0
+    """The store's time of the line with the highest stamp, if this process read it; Unix ns."""
     boot_known_ns: int = 0
-    """Since when the node is known under its boot; lines from before may be those of the boot before."""
-    boot_since: datetime | None = None
+    """The node is known under its boot since this; earlier lines may be those of the boot before. Unix ns."""
+    previous_boot_seen_at: datetime | None = None
     """The last moment the node was still known under its previous boot."""
-    past_unknown: bool = False
+    has_unknown_past: bool = False
     """Nothing is known of the lines that this boot had before this process saw the node."""
     history_until_s: float | None = None
     """Lines with stamps up to this are from before anything was known of the node."""
     quarantined_at: datetime | None = None
-    """When its present quarantine was decided."""
+    """The moment its present quarantine was decided."""
     last_seen_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    recent: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    recent_digests: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """Digests of the newest recognised lines of this boot."""
-    unwritten: bool = False
+    needs_write: bool = False
     """The node's annotation (and where there are faults, its taint) is behind `faults`."""
-    fresh: list[Fault] = field(default_factory=list)
+    unwritten_faults: list[Fault] = field(default_factory=list)
     """Faults whose taint is not written yet."""
     retry_at: float = 0.0
+    """No write before this; monotonic clock."""
     failures: int = 0
+    """Failed writes in a row."""
     written_version: str = ""
-    """resourceVersion of our last write, and when by the monotonic clock: what a watch says of before is stale."""
+    """resourceVersion of our last write: an older one that a watch brings is stale."""
     written_at: float = 0.0
+    """The time of our last write; monotonic clock."""
 
     def active(self) -> list[Fault]:
+        """Return the faults whose remedy was not seen yet."""
         return [fault for fault in self.faults if fault.remedied is None]

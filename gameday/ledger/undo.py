@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from gameday.agent.security import security_of
-from gameday.agent.task import AgentResult, InjectedNote, PriorNote, UndoTask
-from gameday.cluster.kubernetes import Kubernetes, snapshot
+from gameday.agent.task import AgentResult, InjectedNote, PriorNote, UndoTask, notes_in
+from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import agent_pod
+from gameday.cluster.nodes import snapshot
 from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault
@@ -31,7 +30,6 @@ _SECOND_AGENT_DEADLINE = timedelta(seconds=60)
 # As long as the first agent had to start (run/agents.py), for it may have to wait for its image as well.
 _SECOND_AGENT_WITHIN_S = 60.0
 _SECOND_AGENT_AFTER_SIGNAL_S = 10.0
-_NOTES: TypeAdapter[PriorNote | InjectedNote] = TypeAdapter(PriorNote | InjectedNote)
 
 
 @dataclass(frozen=True)
@@ -126,8 +124,8 @@ def _take_out(
     before = pods.seen(fault.pod)
     by_deadline = before is not None and before.reason == "DeadlineExceeded"
     word = termination_message(pods, fault.pod)
-    told = {} if word is not None or before is None or not before.ended else _told_before_death(kubernetes, fault.pod)
-    state = {**told, **fault.undo_state}
+    was_killed = word is None and before is not None and before.ended
+    state = (_undo_state_in_log(kubernetes, fault.pod) if was_killed else {}) | fault.undo_state
     if ledger and state != fault.undo_state:
         # The log goes with its pod: what it said has to stand where the next attempt finds it.
         ledger.update_undo(entry, fault.model_copy(update={"undo_state": state}))
@@ -147,15 +145,17 @@ def _take_out(
     return _second_agent(kubernetes, entry, fault, run_id, pods, state, why, within_s)
 
 
-def _told_before_death(kubernetes: Kubernetes, pod: str) -> dict[str, str]:
-    """What an agent that was killed had printed for whoever undoes in its place; its log goes with its pod."""
-    state: dict[str, str] = {}
+def _undo_state_in_log(kubernetes: Kubernetes, pod: str) -> dict[str, str]:
+    """Return what an agent that was killed had printed for the undo in its place; its log goes with its pod."""
     try:
-        for line in kubernetes.pod_log(pod).splitlines():
-            with suppress(ValueError):
-                state |= _NOTES.validate_json(line).undo_state
+        log = kubernetes.pod_log(pod)
     except KubernetesError:
         return {}
+    state: dict[str, str] = {}
+    for prior in notes_in(log, PriorNote):
+        state |= prior.undo_state
+    for injected in notes_in(log, InjectedNote):
+        state |= injected.undo_state
     return state
 
 

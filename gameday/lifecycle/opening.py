@@ -130,7 +130,7 @@ def _assemble(
     """Follow our own pods, reap, and put the run's parts together."""
     kubernetes, pod_states = servers.kubernetes, PodStates()
     pods = PodFollower(
-        kubernetes, record.id, partial(pod_states.of_run, profile.namespace), beside_others=record.member is None
+        kubernetes, record.id, partial(pod_states.of_run, profile.namespace), of_every_run=record.member is None
     )
     pods.__enter__()
     closing.add("stop following the pods", partial(pods.__exit__, None, None, None))
@@ -237,7 +237,7 @@ def _reap_first(record: RunRecord, kubernetes: Kubernetes, pods: PodFollower) ->
     Raises:
         RefusedError: It is not known whether everything is out.
     """
-    result = reap_under(kubernetes, record.id, pods=pods.others())
+    result = reap_under(kubernetes, record.id, pods=pods.pods_of_other_runs())
     for one in result.reaped:
         record.problem(
             f"run {one.run_id} left open: {one.entry.act} ({one.entry.object}); reaped, and found {one.cleanliness}"

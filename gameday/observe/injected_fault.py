@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from gameday.cluster.kubernetes import GpuPod
+from gameday.cluster.gpu_pods import GpuPod
 from gameday.observe.kernel_log import KernelLogTail
 from gameday.run.targets import ChosenTarget
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
-from gameday.cluster.loki import Follower, LogLine
+from gameday.cluster.loki import LogFollower, LogLine
 from gameday.errors import AdapterError
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.values.results import Hop
@@ -29,7 +29,7 @@ class KernelLogTail:
         self._run = run
         self._node = node
         self._arrived: list[tuple[datetime, str]] = []
-        self._follower: Follower = run.servers.loki.follow_node(node, since)
+        self._follower: LogFollower = run.servers.loki.follow_node(node, since)
         self._thread = threading.Thread(target=self._follow, name="kernel-log", daemon=True)
         self._thread.start()
 
@@ -48,7 +48,7 @@ class KernelLogTail:
 
     def _follow(self) -> None:
         try:
-            for line in self._follower.entries():
+            for line in self._follower.lines():
                 if len(self._arrived) < _KEPT:
                     self._arrived.append((datetime.now(UTC), line.text))
         except AdapterError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gameday.cluster.kubernetes import REASON_ANNOTATION, snapshot
+from gameday.cluster.nodes import REASON_ANNOTATION, snapshot
 from gameday.errors import AdapterError
 from gameday.history.events import NodeSeen
 from gameday.run.run import Run

@@ -10,7 +10,8 @@ from typing import Any
 
 from kubernetes import client
 
-from gameday.cluster.kubernetes import Kubernetes, decided_at, snapshot, taint_manager, taints_of, taints_written_at
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.nodes import decided_at, snapshot, taint_manager, taints_of, taints_written_at
 from gameday.cluster.prometheus import Prometheus, Series
 from gameday.history.events import Event, HopSeen, KubernetesEventSeen, NodeSeen, TaintSeen
 from gameday.post_mortem.alerts import between, episodes

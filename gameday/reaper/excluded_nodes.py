@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from gameday.cluster.kubernetes import Kubernetes, snapshot
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.nodes import snapshot
 from gameday.errors import RefusedError
 from gameday.ledger.entries import Entry, RestoreNode
 from gameday.ledger.ledger import ledger_name

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from gameday.cluster.kubernetes import Kubernetes, snapshot
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.nodes import snapshot
 from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError
 from gameday.ledger.entries import Entry, RestoreNode

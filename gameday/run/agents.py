@@ -16,6 +16,7 @@ from gameday.agent.task import (
     MarkTask,
     QaTask,
     RemediateTask,
+    notes_in,
 )
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodSeen
@@ -86,13 +87,7 @@ def forbids_reset(mark_log: str, leaving: Collection[str]) -> list[str]:
         mark_log: The mark agent's log.
         leaving: UIDs of the pods that leave before the reset. The persistence daemon lets go when it is asked to.
     """
-    notes = []
-    for line in mark_log.splitlines():
-        try:
-            notes.append(GpuUserNote.model_validate_json(line))
-        except ValueError:
-            continue
-    staying = [note.user for note in notes if note.user.pod not in leaving]
+    staying = [note.user for note in notes_in(mark_log, GpuUserNote) if note.user.pod not in leaving]
     return [f"{user.pid} {user.command}" for user in staying if PERSISTENCE_DAEMON not in user.command]
 
 
@@ -197,9 +192,7 @@ def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: s
 
 def _injected_note(run: Run, pod: str) -> InjectedNote:
     """Return the injector's note of what it wrote and when."""
-    for line in run.kubernetes.pod_log(pod).splitlines():
-        try:
-            return InjectedNote.model_validate_json(line)
-        except ValueError:
-            continue
-    raise StepFailedError(f"injector pod {pod} is Ready but its log does not say what it wrote")
+    note = next(iter(notes_in(run.kubernetes.pod_log(pod), InjectedNote)), None)
+    if note is None:
+        raise StepFailedError(f"injector pod {pod} is Ready but its log does not say what it wrote")
+    return note

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gameday.cluster.kubernetes import GpuPod, gpu_pod
+from gameday.cluster.gpu_pods import GpuPod, gpu_pod
 from gameday.faults.registry import takes_node_down
 from gameday.plan.expectations import TaintEffect
 from gameday.plan.models import Plan, RemediationAction

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from gameday.cluster.kubernetes import snapshot
+from gameday.cluster.nodes import snapshot
 from gameday.history.events import AllocatableSeen, ConditionSeen, CordonSeen, Event, KubernetesEventSeen, LabelSeen
 from gameday.values.nodes import NodeSnapshot
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from kubernetes.informer import ADDED, DELETED
-
-from gameday.cluster.kubernetes import GpuPod, Kubernetes, decided_at, gpu_pod, snapshot, taint_manager
+from gameday.cluster.gpu_pods import GpuPod, gpu_pod
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.list_watch import ADDED, DELETED
 from gameday.cluster.manifests import RUN_LABEL
+from gameday.cluster.nodes import decided_at, snapshot, taint_manager
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError
@@ -159,7 +160,7 @@ class NodeWatch:
         """Return the pods that hold GPUs of a followed node as last seen; those that have ended hold none."""
         found = [gpu_pod(pod) for pod in self._pods[node].objects()]
         if self._own_pods:
-            found += self._own_pods.on(node)
+            found += self._own_pods.gpu_pods_on(node)
         return [pod for pod in found if pod.holds_gpu and pod.phase not in ("Succeeded", "Failed")]
 
     def free_gpus(self, node: str) -> int:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from kubernetes.informer import DELETED
-
-from gameday.cluster.kubernetes import GpuPod, gpu_pod
+from gameday.cluster.gpu_pods import GpuPod, gpu_pod
+from gameday.cluster.list_watch import DELETED
 from gameday.cluster.pods import PodSeen
 
 GONE = "Deleted"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from gameday.cluster.kubernetes import REASON_ANNOTATION
+from gameday.cluster.nodes import REASON_ANNOTATION
 from gameday.history.events import CordonSeen, TaintSeen
 from gameday.ledger.entries import RestoreNode
 from gameday.run.detection_chain import DetectionChain

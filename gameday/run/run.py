@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.cluster.manifests import Probe
+from gameday.cluster.manifests import GpuPodTemplate
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
 from gameday.history.events import Event
@@ -61,10 +61,10 @@ class ReadOnlyRun:
         return tuple(dict.fromkeys((*expected, *self.profile.quarantine_taint_keys)))
 
     @property
-    def gpu_pod_template(self) -> Probe:
+    def gpu_pod_template(self) -> GpuPodTemplate:
         """The image, class and tolerations of our GPU pods; a taint that the run waits for keeps them off."""
         tolerates = tuple(key for key in self.profile.ordinary_taint_keys if key not in self.quarantine_keys)
-        return Probe(self.profile.canary_image, self.profile.canary_priority_class, tolerates)
+        return GpuPodTemplate(self.profile.canary_image, self.profile.canary_priority_class, tolerates)
 
     def note(self, event: Event) -> None:
         """Write an event into the history."""

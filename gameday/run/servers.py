@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gameday.cluster.alertmanager import Alertmanager
-from gameday.cluster.http import CallCounter
+from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.loki import Loki
 from gameday.cluster.profile import ClusterProfile

@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from gameday.checks.outcome import RunResult
-from gameday.cluster.kubernetes import Kubernetes, snapshot
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.nodes import snapshot
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AbortedError, AdapterError, KubernetesError, LeaseHeldError, RefusedError
 from gameday.ledger.lease import CLUSTER_LEASE, Leases

@@ -131,7 +131,8 @@ def _calls(*folders: str) -> set[tuple[str, str, str, str]]:
         sub = next((name for suffix, name in _SUFFIXES.items() if kind.endswith(suffix)), "")
         kind = kind.removesuffix(f"_{sub}") if sub else kind
         group, plural = _PLURALS.get(kind, ("", f"{kind}s"))
-        namespace = "gameday" if namespaced and not everywhere and sub != "eviction" else ""
+        own = "default" if kind == "event" else "gameday"  # Events about nodes are in `default`
+        namespace = own if namespaced and not everywhere and sub != "eviction" else ""
         found.add((namespace, group, f"{plural}/{sub}" if sub else plural, _VERBS.get(verb, verb)))
     return found
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gameday.cluster.kubernetes import gpu_pod
+from gameday.cluster.gpu_pods import gpu_pod
 from gameday.history.events import CanaryMeasured, QaChecked
 from tests.game_days.conftest import QUICK, Arena, changed
 from tests.rehearsal.processes import until

@@ -11,8 +11,9 @@ from typing import Any
 
 from kubernetes import client
 
-from gameday.cluster.http import CallCounter
-from gameday.cluster.kubernetes import Candidate, DisruptionBudget
+from gameday.cluster.call_counter import CallCounter
+from gameday.cluster.disruption_budgets import DisruptionBudget
+from gameday.cluster.kubernetes import Candidate
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.prometheus import ActiveAlert, AlertingRule, Sample
 from gameday.errors import AdapterError

@@ -238,7 +238,7 @@ def test_the_api_servers_failures_are_budgeted_once_there_are_enough(requests: i
     for _ in range(requests):
         run.kubernetes.counter.add("GET nodes", sent=1, received=1)
     for _ in range(failed):
-        run.kubernetes.counter.fail()
+        run.kubernetes.counter.add_failure()
     assert found(ApiErrors(), run) is ok
 
 

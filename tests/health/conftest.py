@@ -51,7 +51,7 @@ class Process:
 
 
 def eventually(read: Callable[[], Any], within_s: float = 20.0) -> Any:
-    """What `read` returns once it is neither None nor False; an AssertionError of its own counts as not yet."""
+    """Return the first reading that is neither None nor False; an AssertionError of `read` counts as not yet."""
     deadline = time.monotonic() + within_s
     while True:
         try:
@@ -75,7 +75,7 @@ class Servers:
         self.loki = f"http://127.0.0.1:{log_port}"
 
     def start(self) -> None:
-        """Whichever does not run."""
+        """Start every server that does not run."""
         for server in (self.apiserver, self.logs):
             if server.running is None:
                 server.start()
@@ -151,7 +151,7 @@ class Cluster:
         assert self.http.post(f"{self.loki}/loki/api/v1/push", json=body).status_code == 204
 
     def metric(self, name: str, **labels: str) -> float | None:
-        """The one series with these labels, or None."""
+        """Return the value of the one series with these labels, or None."""
         if "node" in labels:
             labels["node"] = self.named(labels["node"])
         text = self.http.get(self.health.ready["metrics"]).text
@@ -173,7 +173,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 @contextmanager
 def a_cluster(servers: Servers, *options: str) -> Iterator[Cluster]:
-    """Its controller is not started; at the end it is ended, and nothing of it is left on the servers."""
+    """Yield a cluster whose controller is not started; end it and leave nothing of it on the servers."""
     cluster = Cluster(servers, *options)
     try:
         yield cluster
@@ -203,7 +203,7 @@ def await_taint(cluster: Cluster, node: str = "n1") -> None:
 
 
 def await_handled(cluster: Cluster, node: str = "n2") -> None:
-    """Everything pushed before this call has been handled: a harmless line behind it has."""
+    """Wait until all lines pushed before this call have been handled: a harmless line behind them has been."""
     before = cluster.metric("kernel_events_total", node=node, code="13") or 0
     cluster.push(stamped(format_xid(13, "0000:01:00"), time.monotonic()), node)
     eventually(lambda: (cluster.metric("kernel_events_total", node=node, code="13") or 0) > before)

@@ -97,7 +97,7 @@ def test_a_restarted_controller_knows_what_it_knew(cluster: Cluster) -> None:
     assert cluster.health.stop() == 0
 
 
-def test_what_happened_while_it_was_away_is_seen(cluster: Cluster) -> None:
+def test_changes_from_while_it_was_away_are_seen(cluster: Cluster) -> None:
     cluster.push(stamped(LOST))
     await_taint(cluster)
     cluster.push(stamped(format_xid(74, PCI)), "n2")
@@ -113,23 +113,23 @@ def test_what_happened_while_it_was_away_is_seen(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "reason"),
     [(["--kubeconfig", "/nowhere", "--loki-url", "http://127.0.0.1:1"], "no usable Kubernetes configuration"),
      (["--kubeconfig", __file__, "--loki-url", "http://127.0.0.1:1"], "no usable Kubernetes configuration"),
      (["--loki-url", "http://127.0.0.1:1"], "the pod's service account: no usable Kubernetes configuration"),
      (["--loki-url", "ftp://x"], "write a base URL"),
      (["--loki-url", "http://127.0.0.1:1", "--taint", "nonsense"], "write it like trainy")],
 )  # fmt: skip
-def test_bad_options_are_told_in_one_line(
-    options: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_bad_options_are_reported_in_one_line(
+    options: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["gameday.health", *options])
     assert main() == 64
-    told = capsys.readouterr().err
-    assert said in told and "Traceback" not in told and told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert reason in message and "Traceback" not in message and message.count("\n") == 1
 
 
-def test_a_selector_that_does_not_parse_ends_it(make_cluster: Callable[..., Cluster]) -> None:
+def test_a_selector_that_does_not_parse_ends_the_controller(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     command = [*cluster.health.command, "--log-selector", "{"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)

@@ -1,4 +1,4 @@
-"""From a line in the log store to a tainted node, and back: one controller, and for each test nodes of its own."""
+"""The way of a line in the log store to a tainted node, and back: one controller, nodes of its own for each test."""
 
 import json
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def test_a_lost_gpu_quarantines_its_node(cluster: Cluster) -> None:
     eventually(lambda: cluster.metric("quarantined_nodes") == 1)
 
 
-def test_workload_errors_and_repetitions_do_not(cluster: Cluster) -> None:
+def test_workload_errors_and_repeated_lines_quarantine_nothing(cluster: Cluster) -> None:
     for uptime in (1, 2, 3):
         cluster.push(stamped(format_xid(13, PCI, Form.BARE), uptime))
     for at_ns in (None, None):  # a shipper that starts again ships the same stamped line with a new time
@@ -87,7 +87,7 @@ def test_workload_errors_and_repetitions_do_not(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("there", [{**TAINT, "value": "by-hand"}, {**TAINT, "effect": "NoExecute"}])
-def test_a_key_that_is_there_is_left_alone_and_told(cluster: Cluster, there: dict[str, str]) -> None:
+def test_a_foreign_taint_of_our_key_is_left_alone_and_reported(cluster: Cluster, there: dict[str, str]) -> None:
     cluster.patch_node("n1", {"spec": {"taints": [there]}})
     cluster.push(stamped(LOST))
     event = eventually(lambda: cluster.events("n1").get("TaintConflict"))
@@ -128,7 +128,7 @@ def test_remedies_end_faults_and_the_taint_stays_for_qa(cluster: Cluster) -> Non
     eventually(lambda: "GPUFaultEnded" in cluster.events("n1"))
 
 
-def test_removing_the_taint_clears_and_a_new_fault_begins_again(cluster: Cluster) -> None:
+def test_removing_the_taint_ends_the_quarantine_and_a_new_fault_begins_another(cluster: Cluster) -> None:
     before = cluster.annotations("n1")
     cluster.push(stamped(format_xid(74, PCI)))  # contact-support: only a person ends it
     await_taint(cluster)
@@ -145,7 +145,7 @@ def test_removing_the_taint_clears_and_a_new_fault_begins_again(cluster: Cluster
     await_taint(cluster)
 
 
-def test_two_writers_lose_nothing(cluster: Cluster) -> None:
+def test_two_writers_lose_neither_taint(cluster: Cluster) -> None:
     for number in range(5):
         cluster.push(stamped(format_xid(79, f"0000:0{number}:00"), number))
         cluster.patch_node("n1", {"metadata": {"annotations": {f"writer-{number}": "x"}}})

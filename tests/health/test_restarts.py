@@ -14,7 +14,7 @@ from gameday.cluster.loki import LogLine
 from gameday.health.checkpoint import LATE_NS, LONGEST_LOOK_BACK_NS, MOST_BYTES, Checkpoint
 from gameday.health.detect import Detection
 from gameday.health.metrics import Metrics
-from gameday.health.model import REASON, NodeView, Seen, Taint, digest, read_reason
+from gameday.health.model import REASON, LogProgress, NodeView, Taint, digest, read_reason
 from gameday.health.worker import Options, Worker
 from gameday.xid.decide import Policy
 from gameday.xid.lines import format_xid, recognise
@@ -25,11 +25,11 @@ LOST = f"[   12.500000] {format_xid(79, '0000:4e:00')}"
 
 
 class Crash(BaseException):
-    """Past every `except Exception`, as a kill is."""
+    """A crash that no `except Exception` catches, as a kill."""
 
 
 class DictApi:
-    """One node and one ConfigMap; dies, or refuses, before the write it is told to."""
+    """A node and a ConfigMap in memory, whose API crashes or refuses before a chosen write."""
 
     server = "memory"
 
@@ -86,12 +86,12 @@ class DictApi:
         assert taints in ([], [TAINT])
         return bool(taints)
 
-    def seen(self) -> Seen:
-        return Seen.model_validate_json((self.data or {}).get("n1", "{}"))
+    def progress(self) -> LogProgress:
+        return LogProgress.model_validate_json((self.data or {}).get("n1", "{}"))
 
 
 def merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
-    """RFC 7396."""
+    """Apply a merge patch (RFC 7396)."""
     for key, value in patch.items():
         if value is None:
             into.pop(key, None)
@@ -106,29 +106,29 @@ def detection(ns: int, text: str = LOST) -> Detection:
 
 
 def start(api: DictApi, *log: Detection, metrics: Metrics | None = None) -> Worker:
-    """A controller's start: what the log store still has from the cursor on is read again."""
+    """Start a controller, which reads the log store's lines from the cursor on again."""
     worker = Worker(api, OPTIONS, metrics or Metrics(CollectorRegistry()))  # type: ignore[arg-type]
     since = worker.load()
-    worker.node(NodeView.of(api.node))
+    worker.handle_node(NodeView.of(api.node))
     worker.all_nodes_known()
-    worker.write()
+    worker.write_due()
     for known in log:
         if known.line.ns >= since:
-            worker.line(known)
-            worker.write()
+            worker.handle_line(known)
+            worker.write_due()
     return worker
 
 
 def see_untainted(worker: Worker, api: DictApi) -> None:
     api.untaint()
-    worker.node(NodeView.of(api.node))
-    worker.write()
+    worker.handle_node(NodeView.of(api.node))
+    worker.write_due()
 
 
 def at_every_crash(
     run: Callable[[DictApi], object], prepare: Callable[[DictApi], object] = lambda _: None
 ) -> list[DictApi]:
-    """What is left behind by a crash before each of the writes that `run` makes."""
+    """Return the states that a crash before each of the writes of `run` leaves behind."""
     left: list[DictApi] = []
     while True:
         api = DictApi()
@@ -144,12 +144,12 @@ def at_every_crash(
 
 
 def replays_change_nothing(api: DictApi, worker: Worker) -> None:
-    worker.line(detection(time.time_ns()))  # a new shipper pod ships the old line anew
-    worker.write()
+    worker.handle_line(detection(time.time_ns()))  # a new shipper pod ships the old line anew
+    worker.write_due()
     assert not api.is_tainted()
     assert api.node["metadata"]["annotations"] == {"mine": "kept"}
     begun_again = start(api, detection(time.time_ns()))
-    begun_again.write()
+    begun_again.write_due()
     assert not api.is_tainted()
     assert api.node["metadata"]["annotations"] == {"mine": "kept"}
 
@@ -163,7 +163,7 @@ def test_a_crash_in_a_quarantine_loses_nothing() -> None:
         assert api.is_tainted()
         reason = read_reason(api.node["metadata"]["annotations"][REASON])
         assert reason is not None and [known.code for known in reason.faults()] == [79]
-        assert api.seen() == reason.seen and len(reason.seen.lines) == 1
+        assert api.progress() == reason.seen and len(reason.seen.lines) == 1
         see_untainted(worker, api)
         replays_change_nothing(api, worker)
 
@@ -171,11 +171,11 @@ def test_a_crash_in_a_quarantine_loses_nothing() -> None:
 def test_a_node_returned_after_a_crash_stays_returned() -> None:
     fault = detection(time.time_ns())
     for api in at_every_crash(lambda api: start(api, fault))[1:]:
-        assert api.is_tainted() and api.seen() == Seen()  # only the node knows
+        assert api.is_tainted() and api.progress() == LogProgress()  # only the node knows
         api.untaint()
         worker = start(api, fault)
         assert not api.is_tainted()
-        assert len(api.seen().lines) == 1
+        assert len(api.progress().lines) == 1
         replays_change_nothing(api, worker)
 
 
@@ -183,12 +183,12 @@ def test_a_crash_at_the_end_of_a_quarantine_begins_none() -> None:
     fault = detection(time.time_ns())
     left = at_every_crash(lambda api: see_untainted(start(api), api), lambda api: start(api, fault))
     assert [REASON in api.node["metadata"]["annotations"] for api in left] == [True, True]
-    assert [api.seen().until_ns > fault.line.ns for api in left] == [False, True]
+    assert [api.progress().until_ns > fault.line.ns for api in left] == [False, True]
     for api in left:
         worker = start(api, fault)
         replays_change_nothing(api, worker)
-        worker.line(detection(time.time_ns(), LOST.replace("12.5", "99.5")))
-        worker.write()
+        worker.handle_line(detection(time.time_ns(), LOST.replace("12.5", "99.5")))
+        worker.write_due()
         assert api.is_tainted()
 
 
@@ -201,18 +201,18 @@ def test_no_line_of_a_storm_taints_the_repaired_node_when_controller_and_shipper
     storm = [detection(time.time_ns() + number, xid_119(100 + 7 * number)) for number in range(5)]
     worker = start(api)
     for line in storm:
-        worker.line(line)
-        worker.write()
+        worker.handle_line(line)
+        worker.write_due()
     assert api.is_tainted()
     see_untainted(worker, api)
-    worker.save(at_once=True)
+    worker.save(immediately=True)
     again = start(api)
     for number, line in enumerate(storm):
-        again.line(detection(time.time_ns() + number, line.line.text))
-        again.write()
+        again.handle_line(detection(time.time_ns() + number, line.line.text))
+        again.write_due()
     assert not api.is_tainted()
-    again.line(detection(time.time_ns(), xid_119(135)))
-    again.write()
+    again.handle_line(detection(time.time_ns(), xid_119(135)))
+    again.write_due()
     assert api.is_tainted()
 
 
@@ -220,18 +220,18 @@ def test_lines_of_a_slow_node_are_read_after_a_start() -> None:
     api = DictApi()
     worker = start(api)
     newest = time.time_ns()
-    worker.line(Detection("n2", LogLine(newest, (), "[1.0] x"), None))  # a fast node's, which moves the cursor
-    worker.save(at_once=True)
+    worker.handle_line(Detection("n2", LogLine(newest, (), "[1.0] x"), None))  # a fast node's, which moves the cursor
+    worker.save(immediately=True)
     start(api, detection(newest - 300 * 10**9))
     assert api.is_tainted()
 
 
-def test_what_a_start_reads_again_is_not_counted_again() -> None:
+def test_a_line_that_a_start_reads_again_is_not_counted_again() -> None:
     api = DictApi()
-    told = detection(time.time_ns(), f"[   20.000000] {format_xid(13, '0000:4e:00')}")
-    start(api, told).save(at_once=True)
+    line = detection(time.time_ns(), f"[   20.000000] {format_xid(13, '0000:4e:00')}")
+    start(api, line).save(immediately=True)
     metrics = Metrics(CollectorRegistry())
-    start(api, told, metrics=metrics)
+    start(api, line, metrics=metrics)
     assert metrics.registry.get_sample_value("gameday_health_ignored_lines_total", {"why": "handled before"}) == 1
 
 
@@ -244,7 +244,7 @@ def test_a_reason_stays_until_the_checkpoint_is_saved(monkeypatch: pytest.Monkey
     see_untainted(worker, api)
     assert REASON in api.node["metadata"]["annotations"]
     api.refuses_configmap = 0
-    worker.write()
+    worker.write_due()
     replays_change_nothing(api, worker)
 
 
@@ -255,11 +255,11 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_an_empty_one() ->
         Checkpoint(api, "gameday").load()  # type: ignore[arg-type]
 
 
-def seen_at(ns: int, boot: str = "b1", lines: int = 16) -> Seen:
-    seen = Seen()
+def progress_at(ns: int, boot: str = "b1", lines: int = 16) -> LogProgress:
+    progress = LogProgress()
     for number in range(lines):
-        seen = seen.past(boot, ns, 12.5).plus(digest(f"{ns} {number}"))
-    return seen
+        progress = progress.advanced(boot, ns, 12.5).with_line(digest(f"{ns} {number}"))
+    return progress
 
 
 def test_the_checkpoint_is_bounded_and_forgets_the_oldest() -> None:
@@ -267,19 +267,19 @@ def test_the_checkpoint_is_bounded_and_forgets_the_oldest() -> None:
     checkpoint = Checkpoint(api, "gameday")  # type: ignore[arg-type]
     now = checkpoint.load()
     for number in range(5000):
-        checkpoint.note(f"node-{number}", seen_at(now + number))
+        checkpoint.record(f"node-{number}", progress_at(now + number))
         if number % 100 == 0:
-            assert checkpoint.save(now + number, at_once=True)
-    assert checkpoint.save(now + 5000, at_once=True)
+            assert checkpoint.save(now + number, immediately=True)
+    assert checkpoint.save(now + 5000, immediately=True)
     data = api.data or {}
     assert MOST_BYTES * 0.99 < sum(len(key) + len(value) for key, value in data.items()) <= MOST_BYTES
     kept = sorted(int(node.removeprefix("node-")) for node in data if node.startswith("node-"))
     assert kept == list(range(5000 - len(kept), 5000)) and len(kept) > 1000
     again = Checkpoint(api, "gameday")  # type: ignore[arg-type]
     assert again.load() == now + 5000 - LATE_NS
-    assert again.seen("node-4999") == seen_at(now + 4999)
+    assert again.progress("node-4999") == progress_at(now + 4999)
     api.writes_left = 0
-    assert again.save(at_once=True)  # what was just read needs no writing
+    assert again.save(immediately=True)  # what was just read needs no writing
 
 
 def test_the_checkpoint_forgets_nodes_that_are_gone_or_booted_long_ago() -> None:
@@ -288,28 +288,28 @@ def test_the_checkpoint_forgets_nodes_that_are_gone_or_booted_long_ago() -> None
     checkpoint.load()
     long_ago = time.time_ns() - LONGEST_LOOK_BACK_NS - 1
     for name, ns in {"gone": time.time_ns(), "kept": long_ago, "old": long_ago, "new": time.time_ns()}.items():
-        checkpoint.note(name, seen_at(ns))
-    checkpoint.save(at_once=True)
+        checkpoint.record(name, progress_at(ns))
+    checkpoint.save(immediately=True)
     checkpoint.keep_only({"kept", "old", "new"})
-    checkpoint.meet("kept", "b1")
-    checkpoint.meet("old", "b2")
-    checkpoint.meet("new", "b2")  # its old boot's lines can still be read again
-    checkpoint.save(at_once=True)
+    checkpoint.drop_outdated("kept", "b1")
+    checkpoint.drop_outdated("old", "b2")
+    checkpoint.drop_outdated("new", "b2")  # its old boot's lines can still be read again
+    checkpoint.save(immediately=True)
     assert set(api.data or {}) - {"handled_until_ns"} == {"kept", "new"}
 
 
-def test_a_checkpoint_anyone_wrote_is_no_trouble() -> None:
+def test_a_checkpoint_that_somebody_garbled_does_no_harm() -> None:
     api = DictApi()
     api.data = {"handled_until_ns": "soon", "n1": "[", "n2": json.dumps({"lines": ["x" * 1000]}), "n3": '{"lines": 5}'}
     checkpoint = Checkpoint(api, "gameday")  # type: ignore[arg-type]
     assert checkpoint.load() < time.time_ns()
-    assert checkpoint.seen("n1") == Seen()
-    assert checkpoint.save(5, at_once=True)
+    assert checkpoint.progress("n1") == LogProgress()
+    assert checkpoint.save(5, immediately=True)
     assert api.data == {"handled_until_ns": "5"}
 
 
 def test_a_start_forgets_nodes_that_are_gone() -> None:
     api = DictApi()
-    api.data = {name: seen_at(time.time_ns()).model_dump_json(exclude_defaults=True) for name in ("n1", "gone")}
+    api.data = {name: progress_at(time.time_ns()).model_dump_json(exclude_defaults=True) for name in ("n1", "gone")}
     start(api)
     assert api.data.keys() == {"n1"}

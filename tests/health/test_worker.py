@@ -1,4 +1,4 @@
-"""What the worker makes of lines: the brake, first sights of nodes, and the metrics that tell of silence."""
+"""The worker's handling of lines: the brake, first sights of nodes, and the metrics that show silence."""
 
 import time
 from typing import Any
@@ -55,15 +55,15 @@ def start(api: ManyNodes, metrics: Metrics | None = None) -> Worker:
     worker = Worker(api, OPTIONS, metrics or Metrics(CollectorRegistry()))  # type: ignore[arg-type]
     worker.load()
     for node in api.nodes.values():
-        worker.node(NodeView.of(node))
+        worker.handle_node(NodeView.of(node))
     worker.all_nodes_known()
     return worker
 
 
-def hear(worker: Worker, node: str, text: str, ns: int | None = None) -> None:
+def read_line(worker: Worker, node: str, text: str, ns: int | None = None) -> None:
     line = LogLine(ns or time.time_ns(), (), text)
-    worker.line(Detection(node, line, recognise(text), beat_uptime_s(text)))
-    worker.write()
+    worker.handle_line(Detection(node, line, recognise(text), beat_uptime_s(text)))
+    worker.write_due()
 
 
 def beat(uptime_s: float) -> str:
@@ -74,13 +74,13 @@ def lost(uptime_s: float) -> str:
     return f"[{uptime_s:12.6f}] {format_xid(79, '0000:4e:00')}"
 
 
-def test_half_of_the_cluster_is_quarantined_at_once_and_no_more() -> None:
+def test_no_more_than_half_of_the_cluster_is_quarantined_within_minutes() -> None:
     api = ManyNodes(*(f"n{number}" for number in range(10)))
     metrics = Metrics(CollectorRegistry())
     worker = start(api, metrics)
     for name in api.nodes:
-        hear(worker, name, lost(DAY_S))
-    hear(worker, "n0", lost(DAY_S + 9).replace("4e", "5e"))  # one more fault of a node that is out
+        read_line(worker, name, lost(DAY_S))
+    read_line(worker, "n0", lost(DAY_S + 9).replace("4e", "5e"))  # one more fault of a node that is out
     assert api.tainted == {"n0", "n1", "n2", "n3", "n4"}
     assert metrics.registry.get_sample_value("gameday_health_withheld_quarantines_total") == 5
     assert sum("NOT quarantined" in message for message in api.events) == 5
@@ -94,29 +94,29 @@ def test_a_small_cluster_may_lose_four_nodes() -> None:
     api = ManyNodes("n1", "n2", "n3", "n4")
     worker = start(api)
     for name in api.nodes:
-        hear(worker, name, lost(DAY_S))
+        read_line(worker, name, lost(DAY_S))
     assert len(api.tainted) == 4
 
 
 def test_the_ring_buffer_of_a_node_never_seen_before_taints_nothing() -> None:
     api = ManyNodes("n1")
     worker = start(api)
-    hear(worker, "n1", beat(DAY_S))
-    hear(worker, "n1", lost(100))
+    read_line(worker, "n1", beat(DAY_S))
+    read_line(worker, "n1", lost(100))
     assert api.tainted == set()
     assert ["recorded only" in message for message in api.events] == [True]
-    hear(worker, "n1", lost(DAY_S + 1))
+    read_line(worker, "n1", lost(DAY_S + 1))
     assert api.tainted == {"n1"}
 
 
-def test_all_that_a_node_says_counts_which_joins_while_the_controller_looks_on() -> None:
+def test_every_line_of_a_node_that_joins_under_the_controllers_eyes_counts() -> None:
     api = ManyNodes("n1")
     worker = start(api)
     node = {"metadata": {"name": "n2"}, "spec": {}, "status": {"nodeInfo": {"bootID": "b1"}}}
     api.nodes["n2"] = node
-    worker.node(NodeView.of(node))
-    hear(worker, "n2", beat(DAY_S))
-    hear(worker, "n2", lost(100))
+    worker.handle_node(NodeView.of(node))
+    read_line(worker, "n2", beat(DAY_S))
+    read_line(worker, "n2", lost(100))
     assert api.tainted == {"n2"}
 
 
@@ -124,17 +124,17 @@ def test_a_line_that_is_read_before_the_bootid_of_its_boot_is_kept_for_it() -> N
     api = ManyNodes("n1")
     metrics = Metrics(CollectorRegistry())
     worker = start(api, metrics)
-    hear(worker, "n1", f"[{DAY_S:12.6f}] {format_xid(13, '0000:4e:00')}")
-    hear(worker, "n1", lost(0.01), time.time_ns() + 10**9)
+    read_line(worker, "n1", f"[{DAY_S:12.6f}] {format_xid(13, '0000:4e:00')}")
+    read_line(worker, "n1", lost(0.01), time.time_ns() + 10**9)
     assert api.tainted == set()
     assert metrics.registry.get_sample_value("gameday_health_ignored_lines_total", {"why": "repeated"}) is None
     api.nodes["n1"]["status"]["nodeInfo"]["bootID"] = "b2"
-    worker.node(NodeView.of(api.nodes["n1"]))
-    worker.write()
+    worker.handle_node(NodeView.of(api.nodes["n1"]))
+    worker.write_due()
     assert api.tainted == {"n1"}
 
 
-def test_where_one_shipper_beats_every_gpu_node_is_awaited() -> None:
+def test_a_line_of_every_gpu_node_is_awaited_once_one_shipper_beats() -> None:
     api = ManyNodes("n1", "n2")
     metrics = Metrics(CollectorRegistry())
 
@@ -142,12 +142,12 @@ def test_where_one_shipper_beats_every_gpu_node_is_awaited() -> None:
         return metrics.registry.get_sample_value("gameday_health_last_line_timestamp_seconds", {"node": node})
 
     worker = start(api, metrics)
-    hear(worker, "n1", "[1.0] gameday: marker 0123abcd")
+    read_line(worker, "n1", "[1.0] gameday: marker 0123abcd")
     assert last_line("n1") is None, "of a shipper that does not beat nobody knows when it should speak"
-    hear(worker, "n1", beat(DAY_S), 5_000_000_000)
+    read_line(worker, "n1", beat(DAY_S), 5_000_000_000)
     assert last_line("n1") == 5.0
     assert (last_line("n2") or 0) > 5.0
-    worker.node_gone("n2")
+    worker.handle_deleted_node("n2")
     assert last_line("n2") is None
 
 
@@ -159,14 +159,14 @@ def test_a_line_of_no_known_node_is_counted_even_if_it_is_only_a_beat() -> None:
         return metrics.registry.get_sample_value("gameday_health_ignored_lines_total", {"why": "unknown node"})
 
     assert unknown() == 0
-    hear(worker, "", beat(DAY_S))
+    read_line(worker, "", beat(DAY_S))
     assert unknown() == 1
 
 
-def test_a_line_read_again_at_the_start_says_nothing_of_the_logs_lag() -> None:
+def test_a_line_read_again_at_the_start_does_not_count_for_the_logs_lag() -> None:
     metrics = Metrics(CollectorRegistry())
     worker = start(ManyNodes("n1"), metrics)
-    hear(worker, "n1", beat(DAY_S), time.time_ns() - 900 * 10**9)
+    read_line(worker, "n1", beat(DAY_S), time.time_ns() - 900 * 10**9)
     assert metrics.registry.get_sample_value("gameday_health_log_lag_seconds") == 0
-    hear(worker, "n1", beat(DAY_S))
+    read_line(worker, "n1", beat(DAY_S))
     assert 0 < (metrics.registry.get_sample_value("gameday_health_log_lag_seconds") or 0) < 60

@@ -19,7 +19,7 @@ from gameday.ledger.undo import undo_entry
 from gameday.run.agents import AGENT_STARTS_WITHIN
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
-from tests.support.world import NAMESPACE, PATIENCE_S, Kubelet, World, unique, word
+from tests.support.world import NAMESPACE, PATIENCE_S, Kubelet, World, termination_message, unique
 
 TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
@@ -222,7 +222,7 @@ def test_a_fault_that_is_not_out_keeps_no_node_that_is_not_quarantined_nor_anoth
 
 def test_the_injectors_own_word_is_enough(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
     world.add_pod("i", run, node="n1", role="inject")
-    with Kubelet(world, run, {"inject": word(Cleanliness.CLEAN, "read after: nothing")}) as kubelet:
+    with Kubelet(world, run, {"inject": termination_message(Cleanliness.CLEAN, "read after: nothing")}) as kubelet:
         done = undo_entry(reaper, entry(take_out("i")), run, pods)
     assert (done.cleanliness, done.evidence, done.by_deadline) == (Cleanliness.CLEAN, ("read after: nothing",), False)
     assert kubelet.ended == ["i"]
@@ -230,7 +230,7 @@ def test_the_injectors_own_word_is_enough(world: World, reaper: Kubernetes, pods
 
 def test_a_deadline_that_was_faster_is_named(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
     world.add_pod("i", run, node="n1", role="inject")
-    world.report("i", word(Cleanliness.CLEAN), "Failed", "DeadlineExceeded")
+    world.report("i", termination_message(Cleanliness.CLEAN), "Failed", "DeadlineExceeded")
     assert pods.wait(lambda: (seen := pods.seen("i")) is not None and seen.ended, PATIENCE_S)
     done = undo_entry(reaper, entry(take_out("i")), run, pods)
     assert (done.cleanliness, done.by_deadline) == (Cleanliness.CLEAN, True)
@@ -241,7 +241,7 @@ def test_without_a_readable_word_a_second_agent_undoes(
     world: World, reaper: Kubernetes, pods: PodFollower, run: str, said: str | None
 ) -> None:
     world.add_pod("i", run, node="n1", role="inject")
-    words = {"inject": said, "undo": word(Cleanliness.CLEAN, "read after: nothing", role="undo")}
+    words = {"inject": said, "undo": termination_message(Cleanliness.CLEAN, "read after: nothing", role="undo")}
     with Kubelet(world, run, words) as kubelet:
         done = undo_entry(reaper, entry(take_out("i")), run, pods)
     assert done.cleanliness is Cleanliness.CLEAN
@@ -255,8 +255,8 @@ def test_an_injector_that_says_dirty_is_followed_by_a_second_agent(
 ) -> None:
     world.add_pod("i", run, node="n1", role="inject")
     words: dict[str, str | None] = {
-        "inject": word(Cleanliness.DIRTY, error="cannot write"),
-        "undo": word(Cleanliness.DIRTY, "still there", role="undo"),
+        "inject": termination_message(Cleanliness.DIRTY, error="cannot write"),
+        "undo": termination_message(Cleanliness.DIRTY, "still there", role="undo"),
     }
     with Kubelet(world, run, words):
         done = undo_entry(reaper, entry(take_out("i")), run, pods)
@@ -314,7 +314,7 @@ def test_a_second_agent_is_told_what_the_first_printed_before_it_was_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     killed(world, reaper, pods, run, monkeypatch)
-    with Kubelet(world, run, {"undo": word(Cleanliness.CLEAN, "650 W again", role="undo")}):
+    with Kubelet(world, run, {"undo": termination_message(Cleanliness.CLEAN, "650 W again", role="undo")}):
         done = undo_entry(reaper, entry(take_out("k")), run, pods)
     assert told(sent[0]) == {"watts": "650"}
     assert done.cleanliness is Cleanliness.CLEAN
@@ -375,7 +375,7 @@ def test_a_second_agent_has_as_long_to_start_as_the_first_had_but_for_a_signal(
 ) -> None:
     monkeypatch.setattr(undo, "_SECOND_AGENT_AFTER_SIGNAL_S", 0.0)
     monkeypatch.setattr(undo, "_GONE_WITHIN_S", 0.05)
-    with Kubelet(world, run, {"undo": word(Cleanliness.CLEAN, "out", role="undo")}):
+    with Kubelet(world, run, {"undo": termination_message(Cleanliness.CLEAN, "out", role="undo")}):
         assert undo_entry(reaper, entry(take_out("i")), run, pods).cleanliness is Cleanliness.CLEAN
     hurried = undo_entry(reaper, entry(take_out("j")), run, pods, after_signal=True)
     assert hurried.evidence[-1] == "a second agent gave no answer"
@@ -385,16 +385,16 @@ def test_a_second_agent_has_as_long_to_start_as_the_first_had_but_for_a_signal(
 def test_a_second_attempt_does_not_believe_the_first_ones_agent(
     world: World, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:
-    with Kubelet(world, run, {"undo": word(Cleanliness.UNKNOWN, "host away", role="undo")}):
+    with Kubelet(world, run, {"undo": termination_message(Cleanliness.UNKNOWN, "host away", role="undo")}):
         first = undo_entry(reaper, entry(take_out("i")), run, pods)
-    with Kubelet(world, run, {"undo": word(Cleanliness.CLEAN, "out", role="undo")}):
+    with Kubelet(world, run, {"undo": termination_message(Cleanliness.CLEAN, "out", role="undo")}):
         second = undo_entry(reaper, entry(take_out("i")), run, pods)
     assert (first.cleanliness, second.cleanliness) == (Cleanliness.UNKNOWN, Cleanliness.CLEAN)
 
 
 def test_another_reapers_agent_is_believed(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
     world.add_pod("i-undo", run, node="n1", role="undo")
-    with Kubelet(world, run, {"undo": word(Cleanliness.CLEAN, "theirs", role="undo")}):
+    with Kubelet(world, run, {"undo": termination_message(Cleanliness.CLEAN, "theirs", role="undo")}):
         done = undo_entry(reaper, entry(take_out("i")), run, pods)
     assert (done.cleanliness, done.evidence[-1]) == (Cleanliness.CLEAN, "theirs")
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from gameday.cluster.kubernetes import snapshot
+from gameday.cluster.nodes import snapshot
 from gameday.errors import AbortedError, KubernetesError, StepFailedError
 from gameday.history.events import Aborted, FaultUndone, NodeSeen, Problem, RunEnded, StepEnded, TargetsChosen
 from gameday.ledger import lease

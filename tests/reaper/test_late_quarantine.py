@@ -23,7 +23,7 @@ from gameday.values.nodes import Target
 from gameday.values.results import Cleanliness, Step
 from tests.support.opened import LONG, OpenedRun
 from tests.support.runs import follow_as_target, quick_plan, with_plan
-from tests.support.world import NAMESPACE, Kubelet, World, word
+from tests.support.world import NAMESPACE, Kubelet, World, termination_message
 
 pytestmark = pytest.mark.timeout(60)
 TAINT = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}
@@ -87,7 +87,7 @@ class Stopped:
                 run.note(_injected(self.node))
             raise stop
 
-        words = {"inject": said, "undo": word(Cleanliness.CLEAN, "out", role="undo")}
+        words = {"inject": said, "undo": termination_message(Cleanliness.CLEAN, "out", role="undo")}
         with Kubelet(self.world, self.opened.id, words):
             self.opened.play(stops, loaded or expecting())
         return self
@@ -133,7 +133,7 @@ def stopped(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
     ids=["operator", "guard", "failed"],
 )
 def test_the_detectors_late_taint_is_waited_for_and_taken_off(stopped: Stopped, stop: StopRunError) -> None:
-    stopped.play(stop, said=word(Cleanliness.CLEAN, "out"))
+    stopped.play(stop, said=termination_message(Cleanliness.CLEAN, "out"))
     assert stopped.node_is_as_before
     assert stopped.opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
     assert stopped.opened.is_as_if_it_never_was()
@@ -164,19 +164,21 @@ def test_where_no_fault_went_in_nothing_is_waited_for(stopped: Stopped, said: st
 def test_an_expected_cordon_is_waited_for_like_a_taint(stopped: Stopped) -> None:
     stopped.strikes = {"unschedulable": True}
     loaded = expecting(taints=(), cordoned=ExpectedCordon(within=LONG))
-    stopped.play(AbortedError("guard", "enough"), loaded, said=word(Cleanliness.CLEAN, "out"))
+    stopped.play(AbortedError("guard", "enough"), loaded, said=termination_message(Cleanliness.CLEAN, "out"))
     assert len(stopped.waits) == 1
     assert stopped.node_is_as_before
 
 
 def test_a_second_signal_ends_the_wait_and_what_may_come_is_told(stopped: Stopped) -> None:
-    stopped.play(AbortedError("operator", "SIGINT"), said=word(Cleanliness.CLEAN, "out"), second_signal=True)
+    stopped.play(
+        AbortedError("operator", "SIGINT"), said=termination_message(Cleanliness.CLEAN, "out"), second_signal=True
+    )
     assert any("a taint that comes later stays" in problem.what for problem in stopped.opened.history.of(Problem))
     assert stopped.opened.is_as_if_it_never_was()
 
 
 def test_every_fault_is_out_before_a_quarantine_is_waited_for(stopped: Stopped) -> None:
-    stopped.play(AbortedError("guard", "enough"), said=word(Cleanliness.CLEAN, "out"))
+    stopped.play(AbortedError("guard", "enough"), said=termination_message(Cleanliness.CLEAN, "out"))
     events = [record.event for record in stopped.opened.history.records]
     waited = events.index(stopped.waits[0])
     undone = [event.intent for event in events[:waited] if isinstance(event, FaultUndone)]
@@ -198,7 +200,7 @@ def test_a_node_whose_fault_is_not_provably_out_keeps_its_quarantine(
         ),
     )
     try:
-        stopped.play(AbortedError("guard", "enough"), said=word(Cleanliness.CLEAN, "out"))
+        stopped.play(AbortedError("guard", "enough"), said=termination_message(Cleanliness.CLEAN, "out"))
         assert stopped.world.taints(stopped.node) == [tuple(TAINT.values())]
         ended = {one.intent: one.cleanliness for one in stopped.opened.history.of(FaultUndone)}
         assert ended == {"mark": Cleanliness.CLEAN, "inject": fault, "quarantine": fault}

@@ -12,7 +12,7 @@ from gameday.cluster.manifests import agent_pod
 from gameday.host.privileges import PodSecurity
 from gameday.reaper.reap import reap
 from gameday.values.results import Cleanliness
-from tests.support.world import Kubelet, World, unique, word
+from tests.support.world import Kubelet, World, termination_message, unique
 
 CAP = {"type": "power_cap", "watts": 300}
 
@@ -37,7 +37,7 @@ def stray(world: World, runner: Kubernetes) -> str:
 
 
 def test_a_stray_injector_that_took_its_fault_out_is_clean(world: World, reaper: Kubernetes, stray: str) -> None:
-    with Kubelet(world, stray, {"inject": word(Cleanliness.CLEAN)}) as kubelet:
+    with Kubelet(world, stray, {"inject": termination_message(Cleanliness.CLEAN)}) as kubelet:
         (reaped,) = reap(reaper).reaped
     assert reaped.cleanliness is Cleanliness.CLEAN
     assert kubelet.ended == [f"gd-{stray}-inject"]
@@ -47,7 +47,7 @@ def test_a_stray_injector_that_took_its_fault_out_is_clean(world: World, reaper:
 def test_a_stray_injector_without_a_word_is_followed_by_a_second_agent(
     world: World, reaper: Kubernetes, stray: str
 ) -> None:
-    words = {"inject": None, "undo": word(Cleanliness.DIRTY, "the power limit is still 300 W")}
+    words = {"inject": None, "undo": termination_message(Cleanliness.DIRTY, "the power limit is still 300 W")}
     with Kubelet(world, stray, words) as kubelet:
         result = reap(reaper)
     assert kubelet.ended == [f"gd-{stray}-inject", f"gd-{stray}-inject-undo"]

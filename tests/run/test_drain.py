@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from gameday.cluster.kubernetes import gpu_pod
+from gameday.cluster.gpu_pods import gpu_pod
 from gameday.run.drain import pods_to_drain
 from tests.guard.observations import FakeRun, node, plan, pod, profile
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kubernetes import client
 
-from gameday.cluster.kubernetes import snapshot
+from gameday.cluster.nodes import snapshot
 from gameday.history.events import AllocatableSeen, ConditionSeen, CordonSeen, LabelSeen
 from gameday.run.node_changes import NodeEvents, changes, view_before, view_of
 

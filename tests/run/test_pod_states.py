@@ -15,8 +15,8 @@ from kubernetes.client import (
     V1PodStatus,
     V1ResourceRequirements,
 )
-from kubernetes.informer import ADDED, DELETED, MODIFIED
 
+from gameday.cluster.list_watch import ADDED, DELETED, MODIFIED
 from gameday.cluster.pods import PodSeen, pod_seen
 from gameday.run.pod_states import PodStates
 

@@ -115,7 +115,7 @@ def test_a_pools_own_taint_is_ordinary_where_the_profile_says_so_and_our_pods_to
     assert "carries sku=gpu:NoSchedule" in refused(new_run(selector=group)).why
     run = new_run(profile={"ordinary_taint_keys": ("sku", FAULTY["key"])}, selector=group)
     assert choose_targets(run, {})[0].node == node
-    assert run.gpu_pod_template.tolerates == ("sku",), "what quarantines a node must keep our pods off"
+    assert run.gpu_pod_template.tolerated_taint_keys == ("sku",), "what quarantines a node must keep our pods off"
 
 
 def test_a_resubmitted_job_may_run_in_the_whole_pool_of_which_few_nodes_opted_in(new_run: NewRun) -> None:

@@ -1,4 +1,4 @@
-"""A real embedded API server under the RBAC of a real cluster, and a kubelet that says what a test tells it to."""
+"""An embedded API server under the RBAC of a real cluster, and a kubelet that reports as its test asks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE_S = 20.0
 
 
 class Process:
-    """One of the rehearsal's programs, from its ready line to its end."""
+    """A program of the rehearsal, from its ready line to its end."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         argv = [sys.executable, "-m", module, *arguments]
@@ -79,7 +79,7 @@ class World:
         return self.folder / f"{account}.kubeconfig"
 
     def profile(self, kubeconfig: Path) -> ClusterProfile:
-        """Observability is not there: whoever asks it learns so at once."""
+        """Return a profile without servers for observability: a request to one is refused immediately."""
         nowhere: Any = {"url": "http://127.0.0.1:9"}
         return ClusterProfile(
             name="test", kubeconfig=kubeconfig, prometheus=nowhere, alertmanager=nowhere, loki=nowhere
@@ -102,7 +102,7 @@ class World:
         ready: str = "True",
         annotations: dict[str, str] | None = None,
     ) -> str:
-        """A node of eight GPUs under a name of its own."""
+        """Add a node of eight GPUs; return its name, which no other has."""
         name = unique("node")
         metadata = {"name": name, "labels": {**OPT_IN, **(labels or {})}, "annotations": annotations or {}}
         self.core.create_node({"metadata": metadata, "spec": {}})
@@ -120,7 +120,7 @@ class World:
         return [(t.key, t.value or "", t.effect) for t in self.core.read_node(node).spec.taints or []]
 
     def add_pod(self, name: str, run: str, node: str | None = None, role: str = "test", gpus: int = 0) -> str:
-        """A pod of a run; its uid."""
+        """Add a pod of a run; return its uid."""
         limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
         container = {"name": "main", "image": "busybox:1", "resources": {"limits": limits}}
         pod = {
@@ -131,7 +131,7 @@ class World:
         return uid
 
     def add_job(self, name: str, run: str, node: str) -> None:
-        """A job and the pod its controller would make for it."""
+        """Add a job and the pod that its controller would make for it."""
         labels = {RUN_LABEL: run, ROLE_LABEL: name}
         containers = [{"name": "main", "image": "busybox:1"}]
         template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", "containers": containers}}
@@ -142,7 +142,7 @@ class World:
         self.core.create_namespaced_pod(NAMESPACE, pod)
 
     def report(self, pod: str, message: str | None, phase: str = "Succeeded", reason: str | None = None) -> None:
-        """What a kubelet writes about a pod that has ended."""
+        """Write the status of a pod that has ended, as a kubelet does."""
         ended = {"exitCode": 0, "message": message}
         container = {"name": "main", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
         statuses = [{**container, "state": {"terminated": ended}}] if message is not None else []
@@ -177,26 +177,39 @@ class World:
             self.coordination.delete_namespaced_lease(name, NAMESPACE)
 
 
+@contextmanager
+def plain_adapter(folder: Path, url: str) -> Iterator[Kubernetes]:
+    """Yield an adapter for a server without TLS, and without servers for observability."""
+    path = folder / "kubeconfig"
+    entry = {"name": "x", "cluster": {"server": url}, "context": {"cluster": "x", "user": "x"}, "user": {"token": "t"}}
+    path.write_text(json.dumps({"current-context": "x", "clusters": [entry], "contexts": [entry], "users": [entry]}))
+    nowhere: Any = {"url": "http://127.0.0.1:1"}
+    found = Kubernetes(ClusterProfile(kubeconfig=path, prometheus=nowhere, alertmanager=nowhere, loki=nowhere))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
 def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
-def word(cleanliness: Cleanliness, *evidence: str, role: str = "inject", error: str = "") -> str:
-    """An agent's termination message."""
-    return AgentResult(
-        role=role, ok=not error, cleanliness=cleanliness, evidence=evidence, error=error
-    ).model_dump_json()
+def termination_message(cleanliness: Cleanliness, *evidence: str, role: str = "inject", error: str = "") -> str:
+    """Return an agent's termination message."""
+    result = AgentResult(role=role, ok=not error, cleanliness=cleanliness, evidence=evidence, error=error)
+    return result.model_dump_json()
 
 
 class Kubelet:
-    """Ends the pods of a run, by watch: those that are deleted, and at once those of the role `undo`.
+    """A kubelet that ends the pods of a run: those that are deleted, and immediately those of the role `undo`.
 
-    `words` maps a pod's role to the termination message it leaves; None leaves none.
+    `messages` maps a pod's role to the termination message it leaves; None leaves none.
     """
 
-    def __init__(self, world: World, run: str, words: dict[str, str | None]) -> None:
+    def __init__(self, world: World, run: str, messages: dict[str, str | None]) -> None:
         self._world = world
-        self._words = words
+        self._messages = messages
         self.ended: list[str] = []
         self._follower = Follower(
             world.core.list_namespaced_pod, self._event, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}"
@@ -215,7 +228,7 @@ class Kubelet:
         deleted, running = pod.metadata.deletion_timestamp is not None, name not in self.ended
         if kind != "DELETED" and running and (deleted or role == "undo"):
             self.ended.append(name)
-            self._world.report(name, self._words.get(role))
+            self._world.report(name, self._messages.get(role))
         if kind != "DELETED" and deleted:
             with _gone_is_fine():
                 self._world.remove_pod(name)
@@ -231,6 +244,6 @@ def _gone_is_fine() -> Iterator[None]:
 
 
 def until(follower: Follower, condition: Callable[[], bool]) -> bool:
-    """Whether a follower's changes make the condition true in time."""
+    """Wait until a follower's changes make the condition true; return False when the time is up."""
     with follower.changed:
         return follower.changed.wait_for(condition, PATIENCE_S)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from kubernetes.client import V1Pod
-from kubernetes.informer import ADDED, DELETED
 
-from gameday.cluster.kubernetes import gpu_pod
+from gameday.cluster.gpu_pods import gpu_pod
+from gameday.cluster.list_watch import ADDED, DELETED
 from gameday.history.events import WorkloadSeen
 from gameday.run.pod_states import PodStates
 from gameday.tasks.running_pods import note_running_pods, pods_before_fault

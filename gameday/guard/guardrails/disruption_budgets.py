@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from gameday.cluster.kubernetes import gpu_pod
+from gameday.cluster.gpu_pods import gpu_pod
 from gameday.guard.base import Finding, Guardrail
 from gameday.guard.observation import Observation, few
 from gameday.run.drain import empties_node, is_bound_to_node, moves_pods

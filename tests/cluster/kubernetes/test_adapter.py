@@ -15,7 +15,8 @@ from ruamel.yaml import YAML
 
 from gameday.cluster import kube_transport, kubernetes
 from gameday.cluster.kube_transport import call_name
-from gameday.cluster.kubernetes import Kubernetes, decided_at, snapshot, taint_manager
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.nodes import REASON_ANNOTATION, decided_at, snapshot, taint_manager
 from gameday.cluster.pods import PodFollower
 from gameday.errors import AdapterError, KubernetesError
 from gameday.values.nodes import Taint
@@ -93,13 +94,13 @@ def test_candidates_are_the_first_page_by_name(
     assert runner.counter.cost().requests == 1
 
 
-def test_no_candidates(runner: Kubernetes) -> None:
+def test_labels_that_no_node_carries_yield_no_candidate(runner: Kubernetes) -> None:
     assert runner.candidates({"test.example/group": "nobody"}) == []
 
 
 def test_a_snapshot_holds_what_a_game_day_may_change(world: World, runner: Kubernetes) -> None:
     decided = "2026-01-02T03:04:05+00:00"
-    note = {kubernetes.REASON_ANNOTATION: json.dumps({"decided": decided})}
+    note = {REASON_ANNOTATION: json.dumps({"decided": decided})}
     name = world.add_node(taints=[OURS], unschedulable=True, annotations=note, labels={"a": "b"})
     world.core.patch_node_status(name, {"status": {"nodeInfo": node_info("boot-7")}})
     node = runner.node(name)
@@ -118,8 +119,8 @@ def node_info(boot: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", "{}", '{"decided": 5}', '{"decided": "2026-01-02T03:04:05"}'])
-def test_a_reason_that_says_no_moment_is_none(world: World, runner: Kubernetes, text: str) -> None:
-    name = world.add_node(annotations={kubernetes.REASON_ANNOTATION: text})
+def test_a_reason_without_a_moment_has_no_decision_time(world: World, runner: Kubernetes, text: str) -> None:
+    name = world.add_node(annotations={REASON_ANNOTATION: text})
     assert decided_at(runner.node(name)) is None
 
 
@@ -152,7 +153,7 @@ def test_a_writer_in_between_loses_nothing(world: World, runner: Kubernetes) -> 
     assert taint_manager(world.core.read_node(name)) == "gameday"
 
 
-def test_who_always_loses_gives_up_and_says_so(world: World, runner: Kubernetes) -> None:
+def test_a_writer_that_always_loses_the_race_gives_up(world: World, runner: Kubernetes) -> None:
     name = world.add_node()
     asked: list[int] = []
 
@@ -175,7 +176,7 @@ def test_nothing_to_change_is_not_written(world: World, runner: Kubernetes) -> N
     assert runner.counter.cost().by_call == {"GET nodes": 1}
 
 
-def test_restore_takes_off_exactly_ours(world: World, runner: Kubernetes) -> None:
+def test_restoring_a_node_removes_exactly_our_taint(world: World, runner: Kubernetes) -> None:
     other_value, other_effect = {**OURS, "value": "mine"}, {**OURS, "effect": "NoExecute"}
     name = world.add_node(taints=[FOREIGN, OURS, other_effect], unschedulable=True)
     before, after = runner.restore_node(name, lambda one: one == taint(OURS), unschedulable=False)
@@ -188,20 +189,20 @@ def test_restore_takes_off_exactly_ours(world: World, runner: Kubernetes) -> Non
     assert world.taints(name) == [flat(other_value)]
 
 
-def test_restore_keeps_a_cordon_that_was_there_before(world: World, runner: Kubernetes) -> None:
+def test_restoring_a_node_keeps_a_cordon_from_before(world: World, runner: Kubernetes) -> None:
     name = world.add_node()
     runner.restore_node(name, lambda one: False, unschedulable=True)
     assert world.core.read_node(name).spec.unschedulable is True
 
 
-def test_cordon_touches_nothing_else(world: World, runner: Kubernetes) -> None:
+def test_a_cordon_changes_nothing_else(world: World, runner: Kubernetes) -> None:
     name = world.add_node(taints=[FOREIGN])
     runner.cordon(name)
     assert world.core.read_node(name).spec.unschedulable is True
     assert flat(FOREIGN) in world.taints(name)
 
 
-def test_eviction_asks_the_budget(world: World, runner: Kubernetes) -> None:
+def test_an_eviction_obeys_the_budget(world: World, runner: Kubernetes) -> None:
     name, labels = unique("trainer"), {"app": unique("app")}
     pod = {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     world.core.create_namespaced_pod("training", pod)
@@ -222,7 +223,7 @@ def allow(world: World, budget: str, disruptions: int) -> None:
     world.policy.patch_namespaced_pod_disruption_budget_status(budget, "training", status)
 
 
-def test_deleting_a_pod_tells_which_one_it_was(world: World, runner: Kubernetes) -> None:
+def test_deleting_a_pod_returns_its_uid(world: World, runner: Kubernetes) -> None:
     run = unique("run")
     uid = world.add_pod(unique("pod"), run)
     name = world.pods(run)[0]
@@ -230,7 +231,7 @@ def test_deleting_a_pod_tells_which_one_it_was(world: World, runner: Kubernetes)
     assert runner.delete_pod(name) is None
 
 
-def test_the_server_says_who_it_is(world: World, runner: Kubernetes) -> None:
+def test_the_identity_is_that_of_the_server(world: World, runner: Kubernetes) -> None:
     found = runner.identity()
     assert found.server == world.url
     assert found.version.startswith("v1.")
@@ -250,7 +251,7 @@ def test_an_error_names_server_act_cause_and_hint(world: World, runner: Kubernet
     assert "namespace of the cluster profile" in error.hint
 
 
-def test_what_rbac_forbids_says_who_may_not_do_what(world: World, reaper: Kubernetes) -> None:
+def test_a_forbidden_request_names_the_account_and_the_right(world: World, reaper: Kubernetes) -> None:
     with pytest.raises(KubernetesError) as caught:
         reaper.candidates(OPT_IN)
     assert caught.value.status == 403
@@ -259,7 +260,7 @@ def test_what_rbac_forbids_says_who_may_not_do_what(world: World, reaper: Kubern
     assert "deploy/rbac" in caught.value.hint
 
 
-def test_a_wrong_token_is_told_and_not_shown(world: World, tmp_path: Path) -> None:
+def test_a_wrong_token_is_reported_and_not_shown(world: World, tmp_path: Path) -> None:
     secret = "eyJ-not-a-real-token"
     with adapter(world, changed_kubeconfig(world, tmp_path, token=secret)) as stranger:
         with pytest.raises(KubernetesError) as caught:
@@ -280,7 +281,9 @@ def test_no_error_shows_the_runners_token(world: World, runner: Kubernetes) -> N
         assert "\n" not in str(error)
 
 
-def test_a_server_that_is_not_there(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_is_named_with_a_hint(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kube_transport, "_RETRIES", urllib3.Retry(connect=1, backoff_factor=0, redirect=0))
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -295,7 +298,7 @@ def test_a_server_that_is_not_there(world: World, tmp_path: Path, monkeypatch: p
     assert token_of(world) not in str(caught.value)
 
 
-def test_an_untrusted_certificate_is_told(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_untrusted_certificate_is_reported(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube_transport, "_RETRIES", urllib3.Retry(0))
     path = changed_kubeconfig(world, tmp_path)
     yaml = YAML(typ="safe", pure=True)
@@ -308,7 +311,7 @@ def test_an_untrusted_certificate_is_told(world: World, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "kind: Config", "- a\n- b\n"])
-def test_a_kubeconfig_that_is_none(world: World, tmp_path: Path, content: str | None) -> None:
+def test_a_file_that_is_no_kubeconfig_is_refused(world: World, tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "kubeconfig"
     if content is not None:
         path.write_text(content)
@@ -342,7 +345,7 @@ def test_calls_are_named_by_verb_and_resource(method: str, path: str, name: str)
     assert call_name(method, f"https://127.0.0.1:6443{path}") == name
 
 
-def test_a_watch_counts_once_and_its_bytes_as_they_come(world: World, runner: Kubernetes) -> None:
+def test_a_watch_is_one_request_and_its_bytes_count_as_they_come(world: World, runner: Kubernetes) -> None:
     run = unique("run")
     with PodFollower(runner, run) as pods:
         assert pods.wait_synced(PATIENCE_S)
@@ -358,7 +361,7 @@ def test_a_watch_counts_once_and_its_bytes_as_they_come(world: World, runner: Ku
     assert after.bytes_received - before.bytes_received > sent / 2
 
 
-def test_bodies_count_both_ways(world: World, runner: Kubernetes) -> None:
+def test_bodies_count_in_both_directions(world: World, runner: Kubernetes) -> None:
     node = world.add_node(annotations={"example.com/large": "x" * 5_000})
     runner.change_node(node, lambda _: {"metadata": {"annotations": {"example.com/other": "y" * 3_000}}})
     cost = runner.counter.cost()

@@ -1,9 +1,10 @@
-"""Watches that outlive their server, wake who waits, and end when told to."""
+"""Followers that outlive their server, wake waiting threads, and end on request."""
 
 from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from gameday.cluster import list_watch
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.cluster.pods import PodFollower, PodSeen
 from gameday.cluster.watch import Follower
 from gameday.errors import WatchRefusedError
 from gameday.values.results import Cleanliness
-from tests.support.world import NAMESPACE, PATIENCE_S, World, unique, until, word
+from tests.support.world import NAMESPACE, PATIENCE_S, World, termination_message, unique, until
 
 
 @pytest.fixture
@@ -32,49 +34,49 @@ def pods(runner: Kubernetes, run: str) -> Iterator[PodFollower]:
         yield following
 
 
-def test_a_follower_knows_what_was_there_and_what_comes(world: World, runner: Kubernetes) -> None:
+def test_a_follower_knows_old_objects_and_sees_new_ones(world: World, runner: Kubernetes) -> None:
     group = {"test.example/group": unique("g")}
     first = world.add_node(labels=group)
-    told: list[tuple[str, str]] = []
+    notices: list[tuple[str, str]] = []
     selector = ",".join(f"{key}={value}" for key, value in group.items())
     with Follower(
-        runner.core.list_node, lambda kind, node: told.append((kind, node.metadata.name)), label_selector=selector
+        runner.core.list_node, lambda kind, node: notices.append((kind, node.metadata.name)), label_selector=selector
     ) as nodes:
         assert nodes.wait_synced(PATIENCE_S)
         assert nodes.named(first) is not None
         world.add_node()
         second = world.add_node(labels=group)
-        assert until(nodes, lambda: ("ADDED", second) in told)
+        assert until(nodes, lambda: ("ADDED", second) in notices)
         assert nodes.named(second) is not None
         world.core.delete_node(first)
-        # The store forgets it before the observer is told.
-        assert until(nodes, lambda: ("DELETED", first) in told)
+        # The store forgets it before the callback is called.
+        assert until(nodes, lambda: ("DELETED", first) in notices)
         assert nodes.named(first) is None
-    assert told[0] == ("ADDED", first)
-    assert told[-1] == ("DELETED", first)
-    assert {name for _, name in told} == {first, second}
+    assert notices[0] == ("ADDED", first)
+    assert notices[-1] == ("DELETED", first)
+    assert {name for _, name in notices} == {first, second}
     assert runner.counter.cost().by_call == {"WATCH nodes": 1}
 
 
-def test_an_observer_that_fails_keeps_nobody_waiting(world: World, runner: Kubernetes, run: str) -> None:
-    told: list[str] = []
+def test_a_callback_that_fails_still_wakes_waiting_threads(world: World, runner: Kubernetes, run: str) -> None:
+    called: list[str] = []
 
-    def observer(_: str, pod: Any) -> None:
-        told.append(pod.metadata.name)
+    def fail(_: str, pod: Any) -> None:
+        called.append(pod.metadata.name)
         raise ValueError("a bug of ours")
 
     with Follower(
-        runner.core.list_namespaced_pod, observer, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}"
+        runner.core.list_namespaced_pod, fail, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}"
     ) as pods:
         assert pods.wait_synced(PATIENCE_S)
         name = unique("pod")
         with pods.changed:
             world.add_pod(name, run)
             assert pods.changed.wait(PATIENCE_S)
-        assert told == [name]
+        assert called == [name]
 
 
-def test_a_change_wakes_who_waits(world: World, pods: PodFollower, run: str) -> None:
+def test_a_change_wakes_waiting_threads(world: World, pods: PodFollower, run: str) -> None:
     name = unique("pod")
     asked: list[bool] = []
 
@@ -97,7 +99,9 @@ def test_waits_time_out(world: World, pods: PodFollower, run: str) -> None:
     assert not pods.wait_gone(name, None, 0)
 
 
-def test_gone_is_what_the_watch_has_seen_go(world: World, pods: PodFollower, runner: Kubernetes, run: str) -> None:
+def test_a_pod_is_gone_once_the_watch_has_seen_it_go(
+    world: World, pods: PodFollower, runner: Kubernetes, run: str
+) -> None:
     name = unique("pod")
     assert pods.wait_gone(name, None, 0), "the server knows of no such pod, and neither does the watch"
     assert not pods.wait_gone(name, "a-uid-the-server-named", 0), "the watch has not met it yet"
@@ -110,16 +114,16 @@ def test_gone_is_what_the_watch_has_seen_go(world: World, pods: PodFollower, run
     assert pods.wait_gone(name, second, PATIENCE_S)
 
 
-def test_the_last_word_outlives_the_pod(world: World, pods: PodFollower, run: str) -> None:
-    name, said = unique("pod"), word(Cleanliness.CLEAN, "read after: nothing")
+def test_a_termination_message_outlives_its_pod(world: World, pods: PodFollower, run: str) -> None:
+    name, message = unique("pod"), termination_message(Cleanliness.CLEAN, "read after: nothing")
     world.add_pod(name, run, node="somewhere", role="inject")
-    world.report(name, said)
+    world.report(name, message)
     world.remove_pod(name)
     assert pods.wait_gone(name, None, 0) or pods.wait(lambda: gone(pods, name), PATIENCE_S)
     assert pods.wait(lambda: gone(pods, name), PATIENCE_S)
     seen = pods.seen(name)
     assert seen is not None
-    assert (seen.role, seen.node, seen.termination, seen.ended) == ("inject", "somewhere", said, True)
+    assert (seen.role, seen.node, seen.termination, seen.ended) == ("inject", "somewhere", message, True)
     assert pods.present() == []
 
 
@@ -128,12 +132,14 @@ def gone(pods: PodFollower, name: str) -> bool:
     return seen is not None and seen.gone
 
 
-def test_a_later_pod_of_the_same_name_inherits_no_word(world: World, pods: PodFollower, run: str) -> None:
+def test_a_later_pod_of_the_same_name_inherits_no_termination_message(
+    world: World, pods: PodFollower, run: str
+) -> None:
     name = unique("pod")
-    for said in ("first", None):
+    for message in ("first", None):
         uid = world.add_pod(name, run, node="somewhere")
-        if said:
-            world.report(name, said)
+        if message:
+            world.report(name, message)
         world.remove_pod(name)
         assert pods.wait_gone(name, uid, PATIENCE_S)
     seen = pods.seen(name)
@@ -141,10 +147,10 @@ def test_a_later_pod_of_the_same_name_inherits_no_word(world: World, pods: PodFo
     assert seen.termination is None
 
 
-def test_what_a_pod_shows(world: World, runner: Kubernetes, run: str) -> None:
-    told: list[PodSeen] = []
+def test_the_status_of_a_pod_is_seen(world: World, runner: Kubernetes, run: str) -> None:
+    changes: list[PodSeen] = []
     name = unique("pod")
-    with PodFollower(runner, run, told.append) as pods:
+    with PodFollower(runner, run, changes.append) as pods:
         world.add_pod(name, run, role="canary")
         unfit = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/8 nodes"}
         world.core.patch_namespaced_pod_status(name, NAMESPACE, {"status": {"conditions": [unfit]}})
@@ -154,8 +160,8 @@ def test_what_a_pod_shows(world: World, runner: Kubernetes, run: str) -> None:
         assert pods.wait(lambda: (seen := pods.seen(name)) is not None and seen.ready, PATIENCE_S)
         world.report(name, None, "Failed", "DeadlineExceeded")
         assert pods.wait(lambda: (seen := pods.seen(name)) is not None and seen.ended, PATIENCE_S)
-    assert any(seen.unschedulable == "0/8 nodes" and not seen.ready for seen in told)
-    last = told[-1]
+    assert any(seen.unschedulable == "0/8 nodes" and not seen.ready for seen in changes)
+    last = changes[-1]
     assert (last.phase, last.reason, last.unschedulable, last.termination) == ("Failed", "DeadlineExceeded", None, None)
 
 
@@ -164,7 +170,7 @@ def test_the_pods_of_a_job_name_their_job(world: World, pods: PodFollower, run: 
     assert pods.wait(lambda: [seen.owner_job for seen in pods.present()] == ["resubmitted"], PATIENCE_S)
 
 
-def test_an_expired_watch_reads_anew(world: World, runner: Kubernetes, run: str) -> None:
+def test_an_expired_watch_reads_the_state_anew(world: World, runner: Kubernetes, run: str) -> None:
     before, between, after = unique("before"), unique("between"), unique("after")
     world.add_pod(before, run)
     with Follower(
@@ -184,7 +190,7 @@ def test_a_server_that_does_not_stream_lists_is_listed(world: World, runner: Kub
 
     @functools.wraps(runner.core.list_namespaced_pod)
     def old(*arguments: Any, **options: Any) -> Any:
-        # A real server's word, 422, is what the embedded one says to any other match.
+        # A real server answers 422, as the embedded one does to any other match.
         if options.get("send_initial_events"):
             options["resource_version_match"] = "Exact"
         return runner.core.list_namespaced_pod(*arguments, **options)
@@ -199,7 +205,9 @@ def test_a_server_that_does_not_stream_lists_is_listed(world: World, runner: Kub
     assert runner.counter.cost().by_call == {"LIST pods": 1, "WATCH pods": 2}
 
 
-def test_a_state_that_breaks_off_half_way_is_not_taken_for_all(world: World, runner: Kubernetes, run: str) -> None:
+def test_a_state_that_breaks_off_half_way_is_not_taken_for_the_whole(
+    world: World, runner: Kubernetes, run: str
+) -> None:
     names = [unique("pod") for _ in range(3)]
     for name in names:
         world.add_pod(name, run)
@@ -233,8 +241,8 @@ def test_a_state_that_breaks_off_half_way_is_not_taken_for_all(world: World, run
 
 
 @pytest.mark.timeout(20)
-def test_a_refused_watch_is_told_at_once_and_by_name(runner: Kubernetes) -> None:
-    """Nobody but the health controller may follow secrets: the runner's account least of all."""
+def test_a_refused_watch_is_reported_immediately_and_by_name(runner: Kubernetes) -> None:
+    """The runner's account may not follow secrets."""
     with Follower(runner.core.list_namespaced_secret, namespace="kube-system") as secrets:
         with pytest.raises(WatchRefusedError) as caught:
             secrets.require_synced(PATIENCE_S)
@@ -251,7 +259,7 @@ def churn(world: World, run: str, gone: str, new: str) -> None:
 
 
 def expiring_once(list_call: Callable[..., Any], missed: Callable[[], None]) -> Callable[..., Any]:
-    """A list call whose first watch is told 410, after something happened that it will never be told of."""
+    """Return a list call whose first watch is answered 410, after something happened that no watch will bring."""
     watched: list[int] = []
 
     @functools.wraps(list_call)
@@ -275,29 +283,63 @@ def test_a_watch_survives_its_servers_restart(tmp_path: Path) -> None:
             world.restart()
             world.add_pod("after", "run")
             assert pods.wait(lambda: pods.seen("after") is not None, PATIENCE_S)
-            world.report("before", "said after the restart")
+            world.report("before", "written after the restart")
             uid = runner.delete_pod("before")
             assert pods.wait_gone("before", uid, PATIENCE_S)
             seen = pods.seen("before")
             assert seen is not None
-            assert seen.termination == "said after the restart"
+            assert seen.termination == "written after the restart"
     finally:
         world.end()
 
 
 @pytest.mark.timeout(30)
-def test_a_silent_watch_ends_when_told(runner: Kubernetes, run: str) -> None:
+def test_a_silent_watch_ends_on_request(runner: Kubernetes, run: str) -> None:
     follower = PodFollower(runner, run)
     with follower:
         assert follower.wait_synced(PATIENCE_S)
-    assert not any(thread.name == "SharedInformer" for thread in threading.enumerate())
+        assert watching(), "the check below would see a thread"
+    assert not watching()
+
+
+def watching() -> list[str]:
+    """Return the names of the threads that follow pods."""
+    return [thread.name for thread in threading.enumerate() if thread.name == f"watch pods in namespace {NAMESPACE}"]
+
+
+def test_a_watch_that_falls_silent_goes_on_over_a_new_connection(
+    world: World, runner: Kubernetes, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load balancer can forget a connection: the server's bookmarks then come no more."""
+    monkeypatch.setattr(list_watch, "_TIMEOUTS_S", (5.0, 1.0))  # the embedded server sends a bookmark every 5 s
+    asked: list[dict[str, Any]] = []
+
+    @functools.wraps(runner.core.list_namespaced_pod)
+    def call(**options: Any) -> Any:
+        asked.append(options)
+        return runner.core.list_namespaced_pod(**options)
+
+    with Follower(call, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}") as pods:
+        pods.require_synced(PATIENCE_S)
+        world.add_pod(unique("pod"), run)
+        assert until(pods, lambda: len(pods.objects()) == 1)
+        known = pods.objects()[0].metadata.resource_version
+        deadline = time.monotonic() + PATIENCE_S
+        while len(asked) < 3:
+            assert time.monotonic() < deadline, pods.trouble()
+            time.sleep(0.05)
+        later = unique("pod")
+        world.add_pod(later, run)
+        assert until(pods, lambda: pods.named(later) is not None)
+    assert asked[1]["resource_version"] == known
+    assert "send_initial_events" not in asked[1]
 
 
 # The embedded server lets a silent watch go after 15 s, a real one after minutes: a thread that waits for that hangs.
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_watch_that_is_just_being_opened_ends_when_told(runner: Kubernetes, run: str, answered: bool) -> None:
-    """Stopped before the server has answered, or after that and before the informer has been given the answer."""
+def test_a_watch_that_is_just_being_opened_ends_on_request(runner: Kubernetes, run: str, answered: bool) -> None:
+    """Stop it before the server has answered, and after that but before the answer has reached the follower."""
     opening = threading.Event()
 
     @functools.wraps(runner.core.list_namespaced_pod)
@@ -314,7 +356,7 @@ def test_a_watch_that_is_just_being_opened_ends_when_told(runner: Kubernetes, ru
 
 
 @pytest.mark.timeout(30)
-def test_a_server_that_is_away_keeps_nobody_from_stopping(world: World, run: str) -> None:
+def test_a_follower_of_a_server_that_is_away_ends_on_request(world: World, run: str) -> None:
     def away(*_: Any, **__: Any) -> Any:
         raise ApiException(status=503, reason="away")
 

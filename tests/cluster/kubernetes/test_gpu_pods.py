@@ -1,4 +1,4 @@
-"""What a pod holds of a node's GPUs, and what its status says of its end."""
+"""The GPUs that a pod holds, and the reasons in its status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from kubernetes import client
 
-from gameday.cluster.kubernetes import gpu_pod
+from gameday.cluster.gpu_pods import gpu_pod
 from gameday.cluster.pods import pod_seen
 
 
@@ -39,13 +39,13 @@ def test_gpus_are_counted_as_the_scheduler_counts(
     assert (found.gpus, found.holds_gpu) == (gpus, gpus > 0)
 
 
-def test_a_pod_with_a_resource_claim_is_taken_for_one_with_gpus() -> None:
+def test_a_pod_with_a_resource_claim_counts_as_one_with_gpus() -> None:
     claim = client.V1PodResourceClaim(name="gpu", resource_claim_name="one-gpu")
     found = gpu_pod(pod(client.V1PodSpec(containers=[container(0)], resource_claims=[claim])))
     assert (found.gpus, found.holds_gpu) == (0, True)
 
 
-def test_who_ended_a_pod_is_read_off_its_status() -> None:
+def test_the_reason_of_a_disruption_is_read_from_the_status() -> None:
     disrupted = client.V1PodCondition(type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI")
     evicted = pod(client.V1PodSpec(containers=[]), client.V1PodStatus(phase="Running", conditions=[disrupted]))
     evicted.spec.termination_grace_period_seconds = 600
@@ -56,7 +56,7 @@ def test_who_ended_a_pod_is_read_off_its_status() -> None:
     assert (calm.terminating, calm.disruption, calm.grace_s) == (False, "", 30)
 
 
-def test_a_pod_that_was_placed_and_does_not_start_says_why() -> None:
+def test_a_pod_that_was_placed_and_does_not_start_has_a_reason() -> None:
     waiting = client.V1ContainerState(
         waiting=client.V1ContainerStateWaiting(reason="ImagePullBackOff", message="Back-off pulling image")
     )

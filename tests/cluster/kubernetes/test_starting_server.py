@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.cluster.profile import ClusterProfile
 from gameday.errors import KubernetesError
+from tests.support.world import plain_adapter
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-1"}}
 FORBIDDEN = {"kind": "Status", "reason": "Forbidden", "message": "no RBAC policy matched", "code": 403}
 
 
 class Starting(ThreadingHTTPServer):
-    """Not ready for its first `unready` /readyz; `asked` lists the paths in order."""
+    """A server that is not ready for its first `unready` /readyz; `asked` lists the paths in order."""
 
-    def __init__(self, unready: int, means_it: bool) -> None:
+    def __init__(self, unready: int, forbids: bool) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.unready = unready
-        self.means_it = means_it
+        self.forbids = forbids
         self.asked: list[str] = []
 
 
@@ -36,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/readyz":
             self.server.unready -= 1
             self._answer(500 if self.server.unready >= 0 else 200, {})
-        elif self.server.unready >= 0 or self.server.means_it:
+        elif self.server.unready >= 0 or self.server.forbids:
             self._answer(403, FORBIDDEN)
         else:
             self._answer(200, NODE)
@@ -66,25 +66,19 @@ def server(request: pytest.FixtureRequest) -> Iterator[Starting]:
 
 @pytest.fixture
 def kubernetes(server: Starting, tmp_path: Path) -> Iterator[Kubernetes]:
-    path = tmp_path / "kubeconfig"
-    url = f"http://127.0.0.1:{server.server_port}"
-    one = {"name": "x", "cluster": {"server": url}, "context": {"cluster": "x", "user": "x"}, "user": {"token": "t"}}
-    path.write_text(json.dumps({"current-context": "x", "clusters": [one], "contexts": [one], "users": [one]}))
-    endpoint = {"url": "http://127.0.0.1:1"}
-    found = Kubernetes(ClusterProfile(kubeconfig=path, prometheus=endpoint, alertmanager=endpoint, loki=endpoint))  # type: ignore[arg-type]
-    yield found
-    found.close()
+    with plain_adapter(tmp_path, f"http://127.0.0.1:{server.server_port}") as found:
+        yield found
 
 
 @pytest.mark.parametrize("server", [(2, False)], indirect=True)
-def test_what_it_forbids_is_asked_again_when_it_is_ready(server: Starting, kubernetes: Kubernetes) -> None:
+def test_a_forbidden_request_is_sent_again_once_the_server_is_ready(server: Starting, kubernetes: Kubernetes) -> None:
     assert kubernetes.node("gpu-1").metadata.name == "gpu-1"
     assert server.asked == ["/api/v1/nodes/gpu-1", "/readyz", "/readyz", "/readyz", "/api/v1/nodes/gpu-1"]
     assert kubernetes.counter.cost().requests == len(server.asked)
 
 
 @pytest.mark.parametrize("server", [(0, True)], indirect=True)
-def test_what_a_ready_server_forbids_is_forbidden(server: Starting, kubernetes: Kubernetes) -> None:
+def test_a_ready_server_is_believed_when_it_forbids(server: Starting, kubernetes: Kubernetes) -> None:
     with pytest.raises(KubernetesError, match="no RBAC policy matched") as caught:
         kubernetes.node("gpu-1")
     assert caught.value.status == 403

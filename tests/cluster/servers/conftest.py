@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -40,7 +41,7 @@ groups:
 
 
 def eventually(read: Callable[[], T], wanted: Callable[[T], bool], within_s: float = 30) -> T:
-    """The first reading that is as wanted; fails with the last one when there is none in time."""
+    """Return the first reading that is as wanted; fail with the last one when there is none in time."""
     end = time.monotonic() + within_s
     while True:
         value = read()
@@ -52,16 +53,19 @@ def eventually(read: Callable[[], T], wanted: Callable[[T], bool], within_s: flo
 
 @dataclass
 class Answer:
-    """What the stub server says: status, body and headers; `delay` is waited for before the head."""
+    """An answer of the stub server."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     delay: threading.Event | None = None
+    """Waited for before the head is sent."""
+    hangs_up: bool = False
+    """The connection ends after `body`, whatever Content-Length `headers` promised."""
 
 
 class Stub:
-    """A server that gives the queued answers in turn, the last of them for ever, and keeps what it was asked."""
+    """A server that gives the queued answers in turn, the last of them for ever, and records the requests."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = [Answer()]
@@ -79,9 +83,12 @@ class Stub:
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(answer.body)))
+                if "Content-Length" not in answer.headers:
+                    self.send_header("Content-Length", str(len(answer.body)))
                 self.end_headers()
-                self.wfile.write(answer.body)
+                with suppress(BrokenPipeError):  # a test may have given up on it
+                    self.wfile.write(answer.body)
+                self.close_connection = answer.hangs_up
 
             do_POST = do_GET
 
@@ -109,7 +116,7 @@ def stub() -> Iterator[Stub]:
 
 @pytest.fixture(scope="module")
 def exporter() -> Iterator[Stub]:
-    """What it answers is what Prometheus scrapes."""
+    """The server that Prometheus scrapes."""
     server = Stub()
     yield server
     server.close()

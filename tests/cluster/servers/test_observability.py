@@ -1,4 +1,4 @@
-"""Finding the programs, and the pace the rehearsal's Prometheus is given."""
+"""The search for the programs, and the pace of the rehearsal's Prometheus."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_hint_fits_the_system(tmp_path: Path, os_release: str, hint: str) ->
     assert hint in install_hint("prometheus", file)
 
 
-def test_an_installed_package_sends_nobody_to_a_makefile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_of_an_installed_package_names_no_makefile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(programs, "TOOLS", tmp_path)
     monkeypatch.setattr(programs, "checkout", lambda: None)
@@ -51,18 +51,18 @@ def test_an_installed_package_sends_nobody_to_a_makefile(tmp_path: Path, monkeyp
     assert "make" not in str(caught.value)
 
 
-def test_the_hint_without_os_release(tmp_path: Path) -> None:
+def test_the_hint_without_os_release_names_the_package_manager(tmp_path: Path) -> None:
     assert "package manager" in install_hint("chromium", tmp_path / "none")
 
 
-def test_pace_slows_down_with_the_cluster() -> None:
+def test_the_pace_slows_down_with_the_size_of_the_cluster() -> None:
     assert (pace(1).scrape_s, pace(32).scrape_s, pace(1000).scrape_s, pace(5000).scrape_s) == (1, 1, 15, 15)
     paces = [pace(nodes).scrape_s for nodes in range(1, 1200)]
     assert paces == sorted(paces)
     assert all(pace(nodes).health_s <= 1 for nodes in (1, 100, 1000)), "the detector's metrics are never read slowly"
 
 
-def test_jobs_keep_their_own_pace(tmp_path: Path) -> None:
+def test_each_scrape_job_has_its_own_pace(tmp_path: Path) -> None:
     jobs = scrape_jobs(1000, dcgm_address="127.0.0.1:1", health_address="127.0.0.1:2")
     program = prometheus_program(tmp_path, port=3, nodes=1000, jobs=jobs, alertmanager_port=4)
     config = YAML(typ="safe", pure=True).load((tmp_path / "prometheus.yml").read_text())

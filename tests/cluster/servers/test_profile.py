@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_file_with_defaults(file: Path) -> None:
+def test_a_file_is_completed_by_defaults(file: Path) -> None:
     profile = load_profile(file)
     assert profile.name == "lab"
     assert profile.prometheus.url == "http://127.0.0.1:9090"
@@ -36,7 +36,7 @@ def test_file_with_defaults(file: Path) -> None:
     assert profile.alert_node_label == "node"
 
 
-def test_environment_wins_key_by_key(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_wins_key_by_key(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GAMEDAY_LOKI__URL", "http://127.0.0.1:4000")
     monkeypatch.setenv("GAMEDAY_NAMESPACE", "chaos")
     profile = load_profile(file)
@@ -44,7 +44,7 @@ def test_environment_wins_key_by_key(file: Path, monkeypatch: pytest.MonkeyPatch
     assert profile.loki == Endpoint(url="http://127.0.0.1:4000", bearer_token_env="LOKI_TOKEN", tenant="gpu")
 
 
-def test_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_alone_can_be_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     for server in ("PROMETHEUS", "ALERTMANAGER", "LOKI"):
         monkeypatch.setenv(f"GAMEDAY_{server}__URL", f"http://{server.lower()}:80")
     # another part of the project has GAMEDAY_ variables of its own
@@ -65,14 +65,14 @@ def test_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         (FILE + "in_cluster: true\ncontext: c\n", ["in_cluster excludes"]),
     ],
 )
-def test_bad_file_says_where_and_what_to_do(file: Path, text: str, words: list[str]) -> None:
+def test_a_bad_file_is_refused_with_the_place_and_the_remedy(file: Path, text: str, words: list[str]) -> None:
     file.write_text(text)
     with pytest.raises(ProfileError) as raised:
         load_profile(file)
     assert all(word in str(raised.value) for word in [str(file), *words]), str(raised.value)
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match=r"none\.yaml: No such file"):
         load_profile(tmp_path / "none.yaml")
 
@@ -94,13 +94,13 @@ def test_a_bad_variable_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) ->
         {"url": "https://p?token=hunter2"},
     ],
 )
-def test_secrets_and_contradictions_are_refused_unseen(extra: dict[str, str]) -> None:
+def test_secrets_and_contradictions_are_refused_without_showing_them(extra: dict[str, str]) -> None:
     with pytest.raises(ValidationError) as raised:
         Endpoint.model_validate(extra)
     assert "hunter2" not in str(raised.value)
 
 
-def test_no_secret_in_repr_or_dump(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_is_in_repr_or_dump(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOKI_TOKEN", "hunter2")
     profile = load_profile(file)
     assert "hunter2" not in repr(profile) + profile.model_dump_json()

@@ -1,4 +1,4 @@
-"""The page on the cluster profile is what its classes say, and its example can be used."""
+"""The page on the cluster profile agrees with its classes, and its example can be used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_published_page_is_current() -> None:
 
 
 @pytest.mark.parametrize("model", [ClusterProfile, Endpoint, ClusterGuardrails, TimeWindow, Freeze, Approval])
-def test_every_key_says_what_it_means(model: type[ClusterProfile]) -> None:
+def test_every_key_is_described_on_the_page(model: type[ClusterProfile]) -> None:
     for key, of in model.model_fields.items():
         assert of.description, f"{model.__name__}.{key} has no docstring"
         assert f"| `{key}` | " in page()

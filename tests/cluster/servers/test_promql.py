@@ -1,4 +1,4 @@
-"""Which series an expression needs, as Prometheus prints expressions, and what it does well without."""
+"""The series that an expression needs, as Prometheus prints expressions."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ def test_an_alternative_is_kept_apart() -> None:
 
 
 @given(st.text(alphabet="xyor an(){}[]\"'`,=~5m\\", max_size=60))
-def test_what_no_server_prints_is_survived(expression: str) -> None:
+def test_a_text_that_no_server_prints_does_no_harm(expression: str) -> None:
     needs(expression)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gameday.cluster.alertmanager import Alertmanager, Matcher
-from gameday.cluster.http import CallCounter
+from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError
@@ -37,7 +37,9 @@ def expose(exporter: Stub, **broken: float | str) -> None:
     exporter.answers = [Answer(body="".join(lines).encode(), headers={"Content-Type": "text/plain; version=0.0.4"})]
 
 
-def test_an_alert_from_pending_to_resolved(exporter: Stub, prometheus: Prometheus, alertmanager: Alertmanager) -> None:
+def test_an_alert_is_followed_from_pending_to_resolved(
+    exporter: Stub, prometheus: Prometheus, alertmanager: Alertmanager
+) -> None:
     expose(exporter, n1=0)
     eventually(lambda: prometheus.query("broken"), bool)
     quiet = prometheus.rule("Broken")
@@ -100,7 +102,7 @@ def _silence(alertmanager: Alertmanager) -> None:
     httpx.post(url, json=body, trust_env=False).raise_for_status()
 
 
-def test_range_to_frame(exporter: Stub, prometheus: Prometheus) -> None:
+def test_a_range_becomes_a_frame_without_nan(exporter: Stub, prometheus: Prometheus) -> None:
     expose(exporter, n2=7, n3="NaN")
     eventually(lambda: prometheus.query('broken{Hostname="n3"}'), bool)
     now = datetime.now(UTC)
@@ -133,7 +135,7 @@ def test_samples_are_read_as_they_are_stored_and_resampled_only_where_there_are_
             (name, gpu) for name in ("power", "heat") for gpu in "01"
         }
         counted = {round(sample.value) for sample in prometheus.query('count_over_time(heat{Hostname="n4"}[2s])', end)}
-        assert {len(one.points) for one in found.series} == counted, "no scrape is told twice"
+        assert {len(one.points) for one in found.series} == counted, "no scrape comes twice"
         samples = sum(len(one.points) for one in found.series)
 
         monkeypatch.setattr(observe_stored, "MOST_SAMPLES", samples // 2)
@@ -143,7 +145,7 @@ def test_samples_are_read_as_they_are_stored_and_resampled_only_where_there_are_
         assert sum(len(one.points) for one in fewer.series) < samples
 
 
-def test_instant_queries(exporter: Stub, prometheus: Prometheus) -> None:
+def test_instant_queries_return_scalars_vectors_and_errors(exporter: Stub, prometheus: Prometheus) -> None:
     (scalar,) = prometheus.query("scalar(vector(4))")
     assert (scalar.value, scalar.labels) == (4.0, {})
     (infinite,) = prometheus.query("vector(1) / 0", at=datetime(2024, 5, 1, tzinfo=UTC))
@@ -154,12 +156,12 @@ def test_instant_queries(exporter: Stub, prometheus: Prometheus) -> None:
     assert raised.value.status == 400
 
 
-def test_the_servers_say_their_versions(prometheus: Prometheus, alertmanager: Alertmanager) -> None:
+def test_the_versions_of_the_servers_are_read(prometheus: Prometheus, alertmanager: Alertmanager) -> None:
     assert prometheus.build_info().version[0].isdigit()
     assert alertmanager.status().version_info.version[0].isdigit()
 
 
-def test_calls_are_counted(observability: Observability) -> None:
+def test_every_call_is_counted_by_its_name(observability: Observability) -> None:
     counter = CallCounter()
     with Prometheus(Endpoint(url=observability.prometheus_url), counter) as client:
         client.query("vector(1)")

@@ -146,7 +146,7 @@ def test_what_is_built_is_built_again_only_after_a_change(tmp_path: Path) -> Non
 def _fresh_clone(folder: Path) -> Path:
     """What the script reads, and no tool folder."""
     files = [*ROOT.glob("lab/*/*"), *ROOT.glob("gameday/rehearsal/lab/*.py"), *ROOT.glob("gameday/rehearsal/*.py")]
-    files += [ROOT / "gameday/__init__.py", ROOT / "gameday/shipped.py", ROOT / "scripts/build_lab.py"]
+    files += [*ROOT.glob("gameday/*.py"), *ROOT.glob("kubesim/*.py"), ROOT / "scripts/build_lab.py"]
     clone = folder / "clone"
     for file in files:
         copy = clone / file.relative_to(ROOT)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gameday.cluster.loki import Follower, LogLine, LogStore, Loki, nanoseconds
+from gameday.cluster.loki import LogFollower, LogLine, LogStore, Loki, nanoseconds
 from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.errors import AdapterError
 from tests.rehearsal.logstore.conftest import Store
@@ -24,7 +24,7 @@ class Following:
         self.lines: queue.Queue[LogLine] = queue.Queue()
         self.connected = threading.Event()
         self.lost = threading.Event()
-        self.follower = Follower(store, DMESG, since_ns, on_connected=self._state, **options)
+        self.follower = LogFollower(store, DMESG, since_ns, on_connected=self._state, **options)
         self.thread = threading.Thread(target=self._run)
 
     def _state(self, connected: bool) -> None:
@@ -32,7 +32,7 @@ class Following:
         (self.lost if connected else self.connected).clear()
 
     def _run(self) -> None:
-        for line in self.follower.entries():
+        for line in self.follower.lines():
             self.lines.put(line)
 
     def take(self, count: int) -> list[str]:
@@ -93,7 +93,7 @@ def test_a_store_that_is_down_is_named(store: Store) -> None:
 def test_a_query_that_does_not_parse_is_not_tried_for_ever(store: Store) -> None:
     client = store.client()
     with pytest.raises(AdapterError, match="parse error") as caught:
-        list(Follower(client, "{", 0).entries())
+        list(LogFollower(client, "{", 0).lines())
     assert caught.value.status == 400
     client.close()
 
@@ -136,3 +136,27 @@ def test_a_tail_that_falls_silent_is_rechecked(store: Store, monkeypatch: pytest
         assert seen.connected.wait(5)
         store.push([(time.time_ns(), "only in the range")])
         assert seen.take(1) == ["only in the range"]
+
+
+class DoesNotWait(threading.Event):
+    """An event whose waits return at once."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set()
+
+
+def test_a_store_that_is_away_for_hours_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, asked = LogStore(Endpoint(url="http://127.0.0.1:9")), []
+    follower = LogFollower(client, DMESG, 0)
+    follower._stopping = DoesNotWait()
+
+    def away(*_: object) -> None:
+        asked.append(1)
+        if len(asked) == 2000:  # at 5 s each, more than two hours
+            follower.stop()
+        raise AdapterError("the log store", "away")
+
+    monkeypatch.setattr(client, "open_tail", away)
+    assert list(follower.lines()) == []
+    assert len(asked) == 2000
+    client.close()

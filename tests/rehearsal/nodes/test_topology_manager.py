@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from gameday.cluster.manifests import Probe, misaligned_pod
+from gameday.cluster.manifests import GpuPodTemplate, misaligned_pod
 from gameday.errors import PodRejectedError
 from gameday.rehearsal.nodes.devices import GpuDevices, GpuHolder
 from gameday.rehearsal.nodes.numa import POLICY_ANNOTATION, exclusive_cpus
 from tests.rehearsal.nodes.conftest import Cluster, eventually
 
 NODE = "gpu-node-1"
-PROBE = Probe(image="pause:1", priority_class="", tolerates=())
+TEMPLATE = GpuPodTemplate(image="pause:1", priority_class="", tolerated_taint_keys=())
 HOLDER = GpuHolder("uid", "ns", "p", "gpu")
 CPUS_OF_ONE_NODE = 112
 
@@ -50,7 +50,9 @@ def spec(limits: dict[str, str], requests: dict[str, str] | None = None) -> dict
 
 def test_only_whole_cpus_of_a_guaranteed_pod_are_exclusive() -> None:
     memory = {"memory": "1Gi"}
-    assert exclusive_cpus(misaligned_pod("p", run_id="r", node=NODE, probe=PROBE, gpus=1, cpus=3)["spec"]) == {"gpu": 3}
+    assert exclusive_cpus(misaligned_pod("p", run_id="r", node=NODE, template=TEMPLATE, gpus=1, cpus=3)["spec"]) == {
+        "gpu": 3
+    }
     assert exclusive_cpus(spec({"cpu": "3", **memory})) == {"gpu": 3}
     assert exclusive_cpus(spec({"cpu": "1500m", **memory})) == {}
     assert exclusive_cpus(spec({"cpu": "3", **memory}, {"cpu": "2"})) == {}
@@ -63,7 +65,7 @@ def test_the_annotated_node_rejects_the_pod_and_another_runs_it(cluster: Cluster
     cluster.http.patch(f"/api/v1/nodes/{NODE}", json=annotated, headers=headers).raise_for_status()
 
     def status(node: str) -> dict[str, Any]:
-        pod = misaligned_pod("misaligned", run_id="r", node=node, probe=PROBE, gpus=3, cpus=1)
+        pod = misaligned_pod("misaligned", run_id="r", node=node, template=TEMPLATE, gpus=3, cpus=1)
         pod["spec"]["nodeName"] = node
         cluster.create(pod)
         found = eventually(

@@ -1,6 +1,7 @@
-"""What is known of a node, without a cluster."""
+"""A node's state and its transitions, without a cluster."""
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gameday.cluster.loki import LogLine, nanoseconds
-from gameday.health import nodes
+from gameday.health import transitions
 from gameday.health.events import NodeEvents
 from gameday.health.metrics import code_label
 from gameday.health.model import (
     LONGEST_ANNOTATION,
     REASON,
     Fault,
+    LogProgress,
     NodeState,
     NodeView,
-    Seen,
     Taint,
     digest,
+    read_progress,
     read_reason,
-    read_seen,
     write_reason,
 )
 from gameday.xid.catalogue import Remedy
@@ -50,22 +51,22 @@ def fault(code: int = 79, pci: str | None = "0000:4e:00", **changes: Any) -> Fau
 
 
 def feed(state: NodeState, text: str, at: datetime = NOW) -> str | None:
-    """Why the line was ignored; None when it was accepted."""
+    """Take in a line; return why it was ignored, or None."""
     event = recognise(text)
     assert event is not None
     line = LogLine(nanoseconds(at), (), text)
-    ignored = nodes.why_ignored(state, line, event)
+    ignored = transitions.ignore_reason(state, line, event)
     if ignored is None:
-        nodes.remember(state, line, event)
-        nodes.accept(state, line, event, decide(event), at)
+        transitions.record_line(state, line, event)
+        transitions.add_fault(state, line, event, decide(event), at)
     return ignored
 
 
 def test_a_reason_survives_its_annotation_and_fits_it() -> None:
     faults = [fault(code, f"0000:{code:02x}:00", why="é" * 500) for code in range(60)]
-    seen = Seen()
+    seen = LogProgress()
     for number in range(20):
-        seen = seen.past("b1", nanoseconds(NOW), None).plus(digest(str(number)))
+        seen = seen.advanced("b1", nanoseconds(NOW), None).with_line(digest(str(number)))
     text = write_reason(faults, seen, "catalogue", "b1", NOW)
     assert len(text.encode()) <= LONGEST_ANNOTATION
     reason = read_reason(text)
@@ -80,14 +81,14 @@ def test_a_reason_survives_its_annotation_and_fits_it() -> None:
 @given(
     st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5).map(json.dumps))
 )
-def test_an_annotation_anyone_wrote_is_no_trouble(text: str) -> None:
-    state = nodes.first_seen(view(tainted=True, reason=text), read_seen(text), KEY, NOW)
+def test_an_annotation_that_somebody_garbled_does_no_harm(text: str) -> None:
+    state = transitions.initial_state(view(tainted=True, reason=text), read_progress(text), KEY, NOW)
     assert state.faults == []
-    assert state.seen == Seen()
+    assert state.progress == LogProgress()
 
 
-def test_a_lost_gpu_is_one_fault_however_often_it_is_said() -> None:
-    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+def test_a_lost_gpu_is_one_fault_however_many_lines_report_it() -> None:
+    state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
     for uptime, text in enumerate(
         [format_xid(79, "0000:4e:00"), "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.",
          "NVRM: fallen off the bus and is not responding to commands.", format_xid(79, "0000:4e:00")]
@@ -99,9 +100,9 @@ def test_a_lost_gpu_is_one_fault_however_often_it_is_said() -> None:
 
 
 def test_lines_from_before_the_boot_are_ignored() -> None:
-    state = nodes.first_seen(view("b1"), Seen(), KEY, NOW)
-    nodes.seen_again(state, view("b1"), KEY, NOW + timedelta(seconds=10))
-    nodes.seen_again(state, view("b2"), KEY, NOW + timedelta(seconds=60))
+    state = transitions.initial_state(view("b1"), LogProgress(), KEY, NOW)
+    transitions.update_view(state, view("b1"), KEY, NOW + timedelta(seconds=10))
+    transitions.update_view(state, view("b2"), KEY, NOW + timedelta(seconds=60))
     assert feed(state, format_xid(79, "0000:4e:00"), NOW + timedelta(seconds=5)) == "before boot"
     # Between the last sight of the old boot and the first of the new one nobody knows: better quarantined.
     assert feed(state, format_xid(79, "0000:4e:00"), NOW + timedelta(seconds=30)) is None
@@ -116,7 +117,7 @@ def s(seconds: float) -> datetime:
 
 
 def test_a_shipper_that_starts_again_repeats_every_line_however_many_there_were() -> None:
-    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+    state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
     lines = [stamped(100), stamped(107), *(stamped(200 + number, 45) for number in range(300))]
     assert {feed(state, line, s(number)) for number, line in enumerate(lines)} == {None}
     assert {feed(state, line, s(1000 + number)) for number, line in enumerate(lines)} == {"repeated"}
@@ -124,88 +125,91 @@ def test_a_shipper_that_starts_again_repeats_every_line_however_many_there_were(
 
 
 def test_a_line_that_only_reaches_the_store_late_is_acted_upon() -> None:
-    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+    state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
     assert feed(state, stamped(130, 45), s(30)) is None
     assert feed(state, stamped(110), s(10)) is None
     assert feed(state, stamped(110), s(60)) == "repeated"
 
 
 def test_lines_of_two_cpus_may_change_places() -> None:
-    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+    state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
     assert feed(state, stamped(100.000009, pci="0000:4e:00"), s(1)) is None
     assert feed(state, stamped(100.000009, pci="0000:5e:00"), s(1.1)) is None
     assert feed(state, stamped(100.000003, pci="0000:6e:00"), s(1.2)) is None
     assert len(state.faults) == 3
 
 
-def test_of_more_lines_in_an_instant_than_digests_none_is_taken_for_new_after_a_start() -> None:
-    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+def test_no_line_is_taken_for_new_after_a_start_even_with_more_lines_than_digests() -> None:
+    state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
     lines = [stamped(100, pci=f"0000:{number:02x}:00") for number in range(40)]
     for line in lines:
         feed(state, line, s(1))
-    again = nodes.first_seen(view(), state.seen, KEY, s(50))
+    again = transitions.initial_state(view(), state.progress, KEY, s(50))
     assert {feed(again, line, s(60)) for line in lines} == {"repeated"}
 
 
 def test_a_line_of_a_machine_just_booted_waits_for_its_boot_id() -> None:
-    state = nodes.first_seen(view("b1"), Seen(), KEY, NOW)
+    state = transitions.initial_state(view("b1"), LogProgress(), KEY, NOW)
     feed(state, stamped(90_000), s(1))
     early = LogLine(nanoseconds(s(300)), (), stamped(20))
     event = recognise(early.text)
     assert event is not None
-    assert nodes.may_be_of_next_boot(state, early, event)
-    nodes.seen_again(state, view("b2"), KEY, s(310))
-    assert not nodes.may_be_of_next_boot(state, early, event)
-    assert nodes.why_ignored(state, early, event) is None
-    known = nodes.first_seen(view("b1"), Seen(), KEY, NOW)
+    assert transitions.may_be_of_next_boot(state, early, event)
+    transitions.update_view(state, view("b2"), KEY, s(310))
+    assert not transitions.may_be_of_next_boot(state, early, event)
+    assert transitions.ignore_reason(state, early, event) is None
+    known = transitions.initial_state(view("b1"), LogProgress(), KEY, NOW)
     feed(known, stamped(90_000), s(1))
-    nodes.seen_again(known, view("b1"), KEY, s(310))
-    assert not nodes.may_be_of_next_boot(known, early, event)
-    assert nodes.why_ignored(known, early, event) == "repeated"
+    transitions.update_view(known, view("b1"), KEY, s(310))
+    assert not transitions.may_be_of_next_boot(known, early, event)
+    assert transitions.ignore_reason(known, early, event) == "repeated"
 
 
 def test_a_late_line_of_the_old_boot_does_not_silence_the_new_one() -> None:
-    state = nodes.first_seen(view("b1"), Seen(), KEY, NOW)
-    nodes.seen_again(state, view("b2"), KEY, s(60))
+    state = transitions.initial_state(view("b1"), LogProgress(), KEY, NOW)
+    transitions.update_view(state, view("b2"), KEY, s(60))
     assert feed(state, stamped(900_000), s(30)) is None
     assert feed(state, stamped(40, 79), s(90)) is None
     assert feed(state, stamped(50, 74), s(91)) is None
 
 
-def test_what_happened_before_anything_was_known_of_a_node_is_history() -> None:
-    state = nodes.first_seen(view(), Seen(), KEY, NOW)
-    state.past_unknown = True
-    nodes.beat(state, 90_000)
+def test_lines_from_before_anything_was_known_of_a_node_are_history() -> None:
+    state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
+    state.has_unknown_past = True
+    transitions.apply_beat(state, 90_000)
     old, new = recognise(stamped(5_000)), recognise(stamped(89_900))
     assert old and new
-    assert nodes.is_history(state, old) and not nodes.is_history(state, new)
-    nodes.beat(state, 99_000)
-    assert not nodes.is_history(state, new)
-    nodes.seen_again(state, view("b2"), KEY, s(1))
-    assert not nodes.is_history(state, old)
+    assert transitions.is_history(state, old) and not transitions.is_history(state, new)
+    transitions.apply_beat(state, 99_000)
+    assert not transitions.is_history(state, new)
+    transitions.update_view(state, view("b2"), KEY, s(1))
+    assert not transitions.is_history(state, old)
 
 
 def test_an_annotation_silences_no_line_yet_to_come() -> None:
-    reason = write_reason([fault()], Seen(boot="b1", until_ns=1, until_uptime_s=1e9), "catalogue", "b1", NOW)
-    state = nodes.first_seen(view(tainted=True, reason=reason), Seen(), KEY, NOW)
+    reason = write_reason([fault()], LogProgress(boot="b1", until_ns=1, until_uptime_s=1e9), "catalogue", "b1", NOW)
+    state = transitions.initial_state(view(tainted=True, reason=reason), LogProgress(), KEY, NOW)
     assert feed(state, stamped(100), s(1)) is None
 
 
 def test_memory_per_node_is_bounded() -> None:
-    state = nodes.first_seen(view(), Seen(), KEY, NOW)
+    state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
     for number in range(2000):
         feed(state, f"[{number}.000001] " + format_xid(79, f"{number:04x}:4e:00"))
-    assert len(state.recent) <= 256
+    assert len(state.recent_digests) <= 256
     assert len(state.faults) <= 64
-    assert len(state.seen.lines) <= 16
+    assert len(state.progress.lines) <= 16
 
 
 def test_a_fault_not_yet_written_survives_the_removal_of_an_older_taint() -> None:
-    state = nodes.first_seen(
-        view(tainted=True, reason=write_reason([fault(74)], Seen(), "catalogue", "b1", NOW)), Seen(), KEY, NOW
+    state = transitions.initial_state(
+        view(tainted=True, reason=write_reason([fault(74)], LogProgress(), "catalogue", "b1", NOW)),
+        LogProgress(),
+        KEY,
+        NOW,
     )
     feed(state, format_xid(79, "0000:4e:00"))
-    ended = nodes.seen_again(state, view(), KEY, NOW)
+    ended = transitions.update_view(state, view(), KEY, NOW)
     assert [gone.code for gone in ended] == [74]
     assert [left.code for left in state.faults] == [79]
 
@@ -232,7 +236,7 @@ class RecordingApi:
         return {}
 
 
-def test_events_are_never_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_events_are_counted_instead_of_written(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
     monkeypatch.setattr("gameday.health.events.time.monotonic", lambda: clock[0])
     api = RecordingApi()
@@ -243,8 +247,8 @@ def test_events_are_never_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
     events.add("n1", "u", "GPUXid79", "x", NOW, warning=True)
     events.flush()
     assert api.sent == [("POST", 1), ("POST", 1)]
-    assert events.due_in() == 60.0
+    assert events.seconds_until_due() == 60.0
     clock[0] += 60
     events.flush()
     assert api.sent[2:] == [("PATCH", 500)]
-    assert events.due_in() is None
+    assert events.seconds_until_due() == math.inf

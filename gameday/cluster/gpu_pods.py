@@ -1,0 +1,81 @@
+"""Pods that hold GPUs of a node, and how many."""
+
+from __future__ import annotations
+
+from kubernetes import client
+from pydantic import BaseModel, ConfigDict
+
+from gameday.cluster.nodes import GPU_RESOURCE
+
+# The device plugin's names for shares of time (nvidia.com/gpu.shared) and, under the mixed strategy, for MIG slices.
+_PARTIAL_GPU_RESOURCES = (f"{GPU_RESOURCE}.", "nvidia.com/mig-")
+# The API server's default terminationGracePeriodSeconds.
+_DEFAULT_GRACE_S = 30
+
+
+class GpuPod(BaseModel):
+    """A pod and the GPUs that it holds of its node."""
+
+    model_config = ConfigDict(frozen=True)
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    gpus: int
+    """Whole GPUs: what the node's allocatable nvidia.com/gpu counts."""
+    partial: bool
+    """True if it has MIG slices or shares of GPUs, which are resources of other names."""
+    claims: bool
+    """True if it has ResourceClaims: with dynamic resource allocation GPUs are no resource of its containers."""
+    run: str | None
+    """The run that made it; None for a pod of nobody's game-day."""
+    grace_s: int
+    """terminationGracePeriodSeconds."""
+    terminating: bool
+    disruption: str
+    """The reason of its condition DisruptionTarget: evicted, preempted, or deleted for a taint; empty without."""
+
+    @property
+    def holds_gpu(self) -> bool:
+        """The pod may hold a GPU. A ResourceClaim counts as one: only the claim itself says which device it is for."""
+        return bool(self.gpus or self.partial or self.claims)
+
+
+def gpu_pod(pod: client.V1Pod) -> GpuPod:
+    """Return what a pod holds, and the state that decides how it can be moved."""
+    conditions = (pod.status.conditions if pod.status else None) or []
+    disrupted = [found.reason for found in conditions if found.type == "DisruptionTarget" and found.status == "True"]
+    grace_s = pod.spec.termination_grace_period_seconds
+    return GpuPod(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        phase=(pod.status.phase if pod.status else None) or "Unknown",
+        gpus=_whole_gpus(pod.spec),
+        partial=any(map(_asks_for_parts, [*pod.spec.containers, *(pod.spec.init_containers or [])])),
+        claims=bool(pod.spec.resource_claims),
+        run=(pod.metadata.labels or {}).get("gameday.dev/run"),
+        grace_s=_DEFAULT_GRACE_S if grace_s is None else grace_s,
+        terminating=pod.metadata.deletion_timestamp is not None,
+        disruption=(disrupted[0] or "DisruptionTarget") if disrupted else "",
+    )
+
+
+def _whole_gpus(spec: client.V1PodSpec) -> int:
+    """Count as the scheduler does: init containers run one after the other, before the rest; sidecars beside it."""
+    first = spec.init_containers or []
+    sidecars = [container for container in first if container.restart_policy == "Always"]
+    return max(sum(map(_gpu_limit, [*spec.containers, *sidecars])), *map(_gpu_limit, first), 0)
+
+
+def _gpu_limit(container: client.V1Container) -> int:
+    return int(_limits(container).get(GPU_RESOURCE, 0))
+
+
+def _asks_for_parts(container: client.V1Container) -> bool:
+    return any(name.startswith(_PARTIAL_GPU_RESOURCES) for name in _limits(container))
+
+
+def _limits(container: client.V1Container) -> dict[str, str]:
+    return (container.resources.limits if container.resources else None) or {}

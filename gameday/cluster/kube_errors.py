@@ -1,0 +1,39 @@
+"""Failures of requests to the API server in words a person can act on."""
+
+from __future__ import annotations
+
+import json
+
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+from gameday.text import printable
+
+# The API server's longest messages list every invalid field of an object; the first dozen are enough to mend it.
+_MESSAGE_CHARACTERS = 1000
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a request failed, on one line and without headers, which may hold credentials."""
+    if isinstance(error, HTTPError):
+        return printable(str(getattr(error, "reason", None) or error), _MESSAGE_CHARACTERS)
+    if not isinstance(error, ApiException):
+        return printable(f"{type(error).__name__}: {error}", _MESSAGE_CHARACTERS)
+    try:
+        message = json.loads(error.body or "").get("message", "")
+    except (ValueError, AttributeError, TypeError):
+        message = ""
+    text = f"{error.status or ''} {message or error.reason or 'no reason given'}"
+    return printable(" ".join(text.split()), _MESSAGE_CHARACTERS)
+
+
+def hint_of(error: ApiException) -> str:
+    """Return what a person can do about a refusal; empty where that is not known."""
+    hints = {
+        401: "check the credentials in the kubeconfig",
+        403: "grant it with `kubectl apply -f deploy/rbac` (runner.yaml for a run), or ask `kubectl auth can-i` as "
+        "this account",
+        404: "does it exist, and is the namespace of the cluster profile created?",
+        409: "somebody else has it; see who",
+    }
+    return hints.get(error.status or 0, "")

@@ -1,0 +1,80 @@
+"""Nodes as a game-day reads them: what it may change, or may be blamed for changing, and who wrote it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from kubernetes import client
+
+from gameday.values.nodes import NodeSnapshot, Taint
+
+GPU_RESOURCE = "nvidia.com/gpu"
+"""The device plugin's name for whole GPUs, in a node's allocatable and in a container's limits."""
+REASON_ANNOTATION = "gameday.dev/faulty-reason"
+"""The annotation in which our node-health controller says why and when it quarantined a node."""
+
+
+def snapshot(node: client.V1Node) -> NodeSnapshot:
+    """Return the parts of a Node that a game-day may change, or may be blamed for changing."""
+    gpus = (node.status.allocatable or {}).get(GPU_RESOURCE)
+    return NodeSnapshot(
+        node=node.metadata.name,
+        resource_version=node.metadata.resource_version or "",
+        unschedulable=bool(node.spec.unschedulable),
+        taints=taints_of(node),
+        labels=node.metadata.labels or {},
+        annotations=node.metadata.annotations or {},
+        conditions={condition.type: condition.status for condition in node.status.conditions or []},
+        boot_id=node.status.node_info.boot_id if node.status.node_info else "",
+        allocatable_gpus=int(gpus) if gpus is not None else None,
+    )
+
+
+def taints_of(node: client.V1Node) -> tuple[Taint, ...]:
+    """Return a node's taints in their order."""
+    return tuple(map(to_taint, node.spec.taints or []))
+
+
+def to_taint(taint: client.V1Taint) -> Taint:
+    """Return the client's taint as ours; an absent value is an empty one, as for the API server."""
+    return Taint(key=taint.key, value=taint.value or "", effect=taint.effect)
+
+
+def taint_manager(node: client.V1Node) -> str | None:
+    """Return the field manager that last wrote spec.taints; None where managedFields name none.
+
+    The API server owns spec.taints as one field (it is an atomic list), so this names the last writer of the whole
+    list.
+    """
+    write = _last_taint_write(node)
+    return write.manager if write else None
+
+
+def taints_written_at(node: client.V1Node) -> datetime | None:
+    """Return the second at which spec.taints was last written; None where managedFields name none."""
+    write = _last_taint_write(node)
+    return write.time if write else None
+
+
+def _last_taint_write(node: client.V1Node) -> client.V1ManagedFieldsEntry | None:
+    owners = [
+        entry
+        for entry in node.metadata.managed_fields or []
+        if "f:taints" in ((entry.fields_v1 or {}).get("f:spec") or {})
+    ]
+    owners.sort(key=lambda entry: (entry.time is not None, entry.time))
+    return owners[-1] if owners else None
+
+
+def decided_at(node: client.V1Node) -> datetime | None:
+    """Return the moment at which our node-health controller decided to quarantine the node.
+
+    None for other detectors, which leave no such annotation, and for one that cannot be read.
+    """
+    try:
+        reason = json.loads((node.metadata.annotations or {})[REASON_ANNOTATION])
+        decided = datetime.fromisoformat(reason["decided"])
+    except (KeyError, ValueError, TypeError):
+        return None
+    return decided if decided.tzinfo else None

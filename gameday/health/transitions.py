@@ -1,0 +1,205 @@
+"""Changes of a node's state by nodes and lines that are seen. Pure: no client, and time is an argument."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from gameday.cluster.loki import LogLine, nanoseconds
+from gameday.health.model import (
+    DISORDER_S,
+    MOST_FAULTS,
+    MOST_SEEN_LINES,
+    Fault,
+    LogProgress,
+    NodeState,
+    NodeView,
+    Reason,
+    digest,
+    read_reason,
+)
+from gameday.xid.catalogue import Remedy
+from gameday.xid.decide import Decision
+from gameday.xid.lines import KernelEvent
+
+_MOST_RECENT_LINES = 256
+_BY_BOOT = frozenset({Remedy.REBOOT, Remedy.GPU_RESET})
+# A line may be this much older than the first beat of a node of which nothing is known, and still quarantine it: it
+# came while the controller was being installed or started. Ample for the drift of a kernel's stamps against its uptime,
+# which the beat carries: printk's clock follows no time server.
+_HISTORY_AFTER_S = 600.0
+
+
+def initial_state(view: NodeView, noted: LogProgress, key: str, now: datetime) -> NodeState:
+    """Return the state of a node that this controller sees for the first time since either of them started.
+
+    Args:
+        view: The node.
+        noted: Its progress by the checkpoint.
+        key: The key of our taint.
+        now: The present moment.
+    """
+    reason = read_reason(view.reason)
+    progress = noted.merged(_progress_by(reason, tainted=bool(view.taints_with(key)), now=now)) if reason else noted
+    now_ns = nanoseconds(now)
+    # Not beyond now, if the node's clock was ahead: it may be right again.
+    state = NodeState(
+        view,
+        progress=progress,
+        handled_before_ns=min(progress.until_ns, now_ns),
+        boot_known_ns=now_ns,
+        last_seen_at=now,
+    )
+    if progress.boot == view.boot_id and progress.until_uptime_s:
+        state.boot_known_ns = state.handled_before_ns
+    if view.reason is None:
+        return state
+    if not view.taints_with(key):
+        state.needs_write = True  # the taint was removed while nobody looked: the annotation is to follow
+        return state
+    if reason:
+        state.faults, state.quarantined_at = list(reason.faults()), reason.decided
+        state.needs_write = progress != noted  # a crash came between the node and the checkpoint
+        if reason.boot != view.boot_id:
+            # Lines of the new boot may wait to be read, so the progress must not move to now as it does below.
+            _set_remedied(state, [fault for fault in state.active() if fault.remedy in _BY_BOOT], now)
+            state.needs_write = True
+    return state
+
+
+def _progress_by(reason: Reason, *, tainted: bool, now: datetime) -> LogProgress:
+    """Return the progress that a reason shows; once its quarantine has ended, all lines before it are done with."""
+    until_ns = reason.seen.until_ns if tainted else max(reason.seen.until_ns, nanoseconds(reason.decided))
+    # Anyone may edit an annotation: it must not silence lines yet to come.
+    return reason.seen.model_copy(update={"until_ns": min(until_ns, nanoseconds(now)), "until_uptime_s": 0.0})
+
+
+def update_view(state: NodeState, view: NodeView, key: str, now: datetime) -> list[Fault]:
+    """Take in a newer view of the node; return the faults it ended, by a boot or by the taint's removal."""
+    before, state.view = state.view, view
+    ended: list[Fault] = []
+    if before and before.boot_id and view.boot_id and before.boot_id != view.boot_id:
+        state.previous_boot_seen_at, state.boot_known_ns = state.last_seen_at, nanoseconds(now)
+        state.has_unknown_past, state.history_until_s = False, None
+        state.recent_digests.clear()
+        ended += _end_faults(state, [fault for fault in state.active() if fault.remedy in _BY_BOOT], now)
+    if before and before.taints_with(key) and not view.taints_with(key):
+        ended += [fault for fault in state.active() if fault not in state.unwritten_faults]
+        _drop_faults(state, now)
+    state.last_seen_at = now
+    return ended
+
+
+def apply_gpu_reset(state: NodeState, pci: str | None, at: datetime, now: datetime) -> list[Fault]:
+    """End the faults that a successful reset of this GPU at `at` remedies, and return them."""
+    return _end_faults(
+        state,
+        [f for f in state.active() if f.remedy is Remedy.GPU_RESET and f.pci == pci and f.at <= at],
+        now,
+    )
+
+
+def apply_beat(state: NodeState, uptime_s: float) -> None:
+    """Take in a beat of the shipper, its first act when it starts: lines from before the first beat are history."""
+    if state.has_unknown_past:
+        state.has_unknown_past, state.history_until_s = False, uptime_s - _HISTORY_AFTER_S
+
+
+def is_history(state: NodeState, event: KernelEvent) -> bool:
+    """Return True for a line from before anything was known of its node, which may have been repaired since then."""
+    if event.uptime_s is None or state.history_until_s is None:
+        return False
+    return event.uptime_s <= state.history_until_s
+
+
+def may_be_of_next_boot(state: NodeState, line: LogLine, event: KernelEvent) -> bool:
+    """Return True if the node's next bootID will decide whether a line is a new boot's, or an old one shipped again."""
+    if event.uptime_s is None or not _is_shipped_again(state, line, event.uptime_s):
+        return False
+    return line.at - timedelta(seconds=event.uptime_s) > state.last_seen_at
+
+
+def ignore_reason(state: NodeState, line: LogLine, event: KernelEvent) -> str | None:
+    """Return why a line is not to be acted upon, or None. It is recorded, so that its repetition is recognised."""
+    key = _key(line, event)
+    if line.ns <= state.handled_before_ns:
+        return "handled before"
+    if state.previous_boot_seen_at and line.at < state.previous_boot_seen_at:
+        return "before boot"
+    if key in state.recent_digests or key in state.progress.lines:
+        return "repeated"
+    if event.uptime_s is not None and _is_shipped_again(state, line, event.uptime_s):
+        return "repeated"
+    state.recent_digests[key] = None
+    if len(state.recent_digests) > _MOST_RECENT_LINES:
+        state.recent_digests.popitem(last=False)
+    _advance(state, line, event.uptime_s)
+    return None
+
+
+def _key(line: LogLine, event: KernelEvent) -> str:
+    """Return the line's identity: the line itself if it has a stamp, else together with its time in the store."""
+    return digest(event.line if event.uptime_s is not None else f"{line.ns} {event.line}")
+
+
+def _is_shipped_again(state: NodeState, line: LogLine, uptime_s: float) -> bool:
+    """Compare both its times: a line that only reached the store late is behind the newest in the store's time, too."""
+    progress = state.progress
+    if not state.view or progress.boot != state.view.boot_id or line.ns <= state.highest_stamp_ns:
+        return False
+    # Where there were more lines than digests, a line too many is better missed than a repaired node tainted.
+    allowed_s = DISORDER_S if len(progress.lines) < MOST_SEEN_LINES else 0.0
+    return uptime_s <= progress.until_uptime_s - allowed_s
+
+
+def _advance(state: NodeState, line: LogLine, uptime_s: float | None) -> None:
+    boot = state.view.boot_id if state.view else ""
+    # A stamp of the boot before would be a mark that this boot reaches only after days.
+    is_sure = line.ns >= max(state.boot_known_ns, state.highest_stamp_ns)
+    before = state.progress
+    state.progress = before.advanced(boot, line.ns, uptime_s if is_sure else None)
+    if is_sure and state.progress.until_uptime_s > (before.until_uptime_s if before.boot == boot else 0.0):
+        state.highest_stamp_ns = line.ns
+
+
+def record_line(state: NodeState, line: LogLine, event: KernelEvent) -> None:
+    """Record a quarantining line, whatever is done about it: shipped again, it is no new one."""
+    state.progress = state.progress.with_line(_key(line, event))
+
+
+def add_fault(state: NodeState, line: LogLine, event: KernelEvent, decision: Decision, now: datetime) -> bool:
+    """Add a quarantining fault; return False where it is already known."""
+    fault = Fault(
+        kind=event.kind, code=event.code, pci=event.pci, at=line.at, remedy=decision.remedy, why=decision.reason
+    )
+    if any(fault.is_same(known) for known in state.active()) or len(state.active()) >= MOST_FAULTS:
+        return False
+    if not state.faults:
+        state.quarantined_at = now
+    remedied = [known for known in state.faults if known.remedied and not fault.is_same(known)]
+    state.faults = [*state.active(), fault, *remedied][:MOST_FAULTS]
+    state.unwritten_faults.append(fault)
+    state.needs_write = True
+    return True
+
+
+def _end_faults(state: NodeState, ended: list[Fault], now: datetime) -> list[Fault]:
+    if ended:
+        _set_remedied(state, ended, now)
+        _mark_handled(state, now)
+    return ended
+
+
+def _set_remedied(state: NodeState, ended: list[Fault], now: datetime) -> None:
+    state.faults = [f.model_copy(update={"remedied": now}) if f in ended else f for f in state.faults]
+
+
+def _drop_faults(state: NodeState, now: datetime) -> None:
+    """Drop the faults of a node whose taint is gone; those not written yet happened after it, and stay."""
+    state.faults = list(state.unwritten_faults)
+    _mark_handled(state, now)
+
+
+def _mark_handled(state: NodeState, now: datetime) -> None:
+    """Set the progress to this moment, so that after a restart no earlier line begins the quarantine again."""
+    state.progress = state.progress.model_copy(update={"until_ns": max(state.progress.until_ns, nanoseconds(now))})
+    state.needs_write = True

@@ -1,0 +1,39 @@
+"""`gameday doctor` on labels that no line of the log store carries: the fix names the profile's keys."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gameday.cluster.profile import ClusterProfile
+from gameday.guard import doctor
+
+NOWHERE: Any = {"url": "http://127.0.0.1:9"}
+SELECTOR = "set loki_selector and loki_node_label in the cluster profile to what the shipper writes"
+OTLP = "for lines shipped by OTLP (Konduktor's stack), set loki_node_label_kind: structured_metadata"
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "detail", "fix"),
+    [
+        ("index", {"app"}, "no line carries k8s_node_name", f"{OTLP}; {SELECTOR}"),
+        ("index", {"k8s_node_name"}, "no line carries app", SELECTOR),
+        ("index", {"app", "k8s_node_name"}, "app, k8s_node_name", ""),
+        ("structured_metadata", {"app"}, "app", ""),
+        ("structured_metadata", set(), "no line carries app", SELECTOR),
+    ],
+)
+def test_a_missing_node_label_may_be_structured_metadata(kind: Any, labels: set[str], detail: str, fix: str) -> None:
+    profile = ClusterProfile(
+        prometheus=NOWHERE,
+        alertmanager=NOWHERE,
+        loki=NOWHERE,
+        loki_selector='{app="dmesg"}',
+        loki_node_label_kind=kind,
+    )
+    loki = SimpleNamespace(labels=lambda: labels, selector_labels=lambda: {"app"})
+    run: Any = SimpleNamespace(profile=profile, servers=SimpleNamespace(loki=loki))
+    (check,) = [found for found in doctor._logs(run, ()) if found.name == "labels exist"]
+    assert (check.ok, check.detail, check.fix) == (not fix, detail, fix)
