@@ -5,11 +5,11 @@ Plans, logs, metrics and pod output are hostile input. Imports nothing, so that 
 
 from __future__ import annotations
 
-_VALUE_MAX = 80
-_TEXT_MAX = 400
+_VALUE_MAX_CHARACTERS = 80
+_TEXT_MAX_CHARACTERS = 400
 
 
-def printable(text: str, limit: int = _TEXT_MAX) -> str:
+def printable(text: str, limit: int = _TEXT_MAX_CHARACTERS) -> str:
     """Return `text` on one line, with unprintable characters as escapes, cut to `limit` characters."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
@@ -32,6 +32,6 @@ def shown(value: object) -> str:
         case bool():
             return str(value).lower()
         case str():
-            # Cut before repr: its cost and its quotes then stay with what is shown.
-            return repr(value) if len(value) <= _VALUE_MAX else f"{value[: _VALUE_MAX - 1]!r}…"
-    return printable(str(value), _VALUE_MAX)
+            # Cut before repr, whose cost grows with the text and which would lose its closing quote to the cut.
+            return repr(value) if len(value) <= _VALUE_MAX_CHARACTERS else f"{value[: _VALUE_MAX_CHARACTERS - 1]!r}…"
+    return printable(str(value), _VALUE_MAX_CHARACTERS)

@@ -12,7 +12,7 @@ from gameday.observe.alerts import active_alerts, note_active_alerts, note_misse
 from gameday.observe.chain import note_rule_hops
 from gameday.observe.deadline import first_seen, judge
 from gameday.observe.injected_fault import InjectedFault
-from gameday.plan.models import ExpectedAlert
+from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.tasks import step_task

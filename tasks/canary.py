@@ -24,7 +24,7 @@ def canary_before(run: Run, target: ChosenTarget) -> None:
     expected = run.plan.expect.canary
     if expected is None:
         return
-    gpus = 0 if expected.measure.pings else max(0, run.nodes.free_gpus(target.node))
+    gpus = 0 if expected.measure.uses_ping else max(0, run.nodes.free_gpus(target.node))
     note = _measure(run, expected, target, "before", gpus)
     run.note(_event(expected, target, "before", note, gpus, "", True if note.value is not None else None))
 
@@ -40,8 +40,8 @@ def canary_during(run: Run, result: StepResult, target: ChosenTarget) -> None:
         result.mark_unknown(f"{expected.measure} on {target.node} has no baseline: {why}")
         return
     note = _measure(run, expected, target, "during", before.gpus, before.peer)
-    ok = None if note.value is None else expected.during(note.value, before.value)
-    run.note(_event(expected, target, "during", note, before.gpus, expected.bound(before.value), ok))
+    ok = None if note.value is None else expected.holds_during(note.value, before.value)
+    run.note(_event(expected, target, "during", note, before.gpus, expected.bound_during(before.value), ok))
     if note.value is None:
         result.mark_unknown(f"{expected.measure} on {target.node} could not be measured: {note.detail}")
     elif not ok:
@@ -55,7 +55,7 @@ def canary_after(run: Run, target: ChosenTarget) -> QaChecked | None:
     if expected is None or before is None or before.value is None:
         return None
     note = _measure(run, expected, target, "after", before.gpus, before.peer)
-    ok = None if note.value is None else expected.after(note.value, before.value)
+    ok = None if note.value is None else expected.holds_after(note.value, before.value)
     bound = expected.bound_after(before.value)
     run.note(_event(expected, target, "after", note, before.gpus, bound, ok))
     unit = expected.measure.unit
@@ -71,7 +71,7 @@ def _measure(
 ) -> CanaryNote:
     """Send a canary; whatever goes wrong in the cluster or the agent becomes the note's detail."""
     free = run.nodes.free_gpus(target.node)
-    if not expected.measure.pings and (gpus < 1 or free < gpus):
+    if not expected.measure.uses_ping and (gpus < 1 or free < gpus):
         wanted = f"{gpus} were measured before" if gpus else "a canary needs one at least, an all-reduce two"
         return CanaryNote(value=None, detail=f"{max(0, free)} GPU(s) of {target.node} are free; {wanted}")
     name = run.record.object_name(f"canary-{phase}", target.index)

@@ -17,7 +17,8 @@ from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.observe.alerts import note_active_alerts
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.signals import await_cleared
-from gameday.plan.models import ExpectedAlert, RemediationAction
+from gameday.plan.expectations import ExpectedAlert
+from gameday.plan.models import RemediationAction
 from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, inject_fault, intent_id, run_agent
 from gameday.run.drain import pods_to_drain
 from gameday.run.repair import Repair

@@ -10,7 +10,7 @@ from gameday.cluster.pods import PodSeen
 from gameday.errors import KubernetesError
 from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeletePod
-from gameday.plan.models import MisalignedPod
+from gameday.plan.expectations import MisalignedPod
 from gameday.run.agents import AGENT_STARTS_WITHIN
 from gameday.run.run import Run
 from gameday.run.steps import StepResult

@@ -43,7 +43,7 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
             quarantined = _await_quarantine(run, result, fault)
             if expect.stays_schedulable_for:
                 _check_stays_schedulable(run, result, expect.stays_schedulable_for, fault)
-            elif expect.quarantine and quarantined:
+            elif expect.expects_quarantine and quarantined:
                 canary, job = _intend_workloads(run, fault.target)
                 _check_canary_is_kept_off(run, result, fault.target, canary)
                 _check_resubmitted_job(run, result, job, nodes)

@@ -1,6 +1,6 @@
-"""What runs in a pod on the GPU node: inject, hold, undo, remediate, sample NVML, QA.
+"""The agent, a program in a pod on the GPU node: inject, hold, undo, remediate, sample NVML, QA.
 
-It needs no Kubernetes API access: its task comes in as JSON, readiness and the
-termination message are its only words to the cluster, so that the fault leaves
-by itself when everybody else is dead.
+It has no access to the Kubernetes API. Its task comes in as JSON, and it
+answers by its readiness, its log and its termination message. It can therefore
+take a fault out when nothing else is alive.
 """

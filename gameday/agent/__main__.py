@@ -1,6 +1,6 @@
 """`python -m gameday.agent`: the container's process 1.
 
-Signals are caught before anything heavy is imported: the kernel drops a
+Signals are caught before any large module is imported: the kernel drops a
 SIGTERM to a process 1 that has no handler, and the pod would then hang until
 it is killed. The task runs in a second thread, so that the handler never
 interrupts the code that waits for it.
@@ -15,10 +15,11 @@ import threading
 
 
 def main() -> int:
+    """Run the agent, and return its exit status."""
     early: list[int] = []
     for caught in (signal.SIGTERM, signal.SIGINT):
         signal.signal(caught, lambda number, _: early.append(number))
-    # No plug-in of an image's other packages may run inside the privileged agent, nor cost its start.
+    # Pydantic must not load plug-ins of an image's other packages into the privileged agent, nor spend time on them.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from gameday.agent.context import Ending  # noqa: PLC0415
     from gameday.agent.run import run_agent  # noqa: PLC0415

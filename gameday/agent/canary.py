@@ -1,7 +1,7 @@
-"""Role canary: one measurement of what work reaches on this node, with the programs that are on it.
+"""Role canary: measure once what work achieves on this node, with the node's own programs.
 
-It changes nothing. What could not be measured is said, and is no failure of
-the role: a canary that failed without a word would look like a fault.
+It changes nothing. A measurement that is not possible is reported with its
+reason, so that it is not taken for a fault.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gameday.agent.context import Context
-from gameday.agent.task import CanaryNote, CanaryTask, Outcome
+from gameday.agent.task import AgentResult, CanaryNote, CanaryTask
 from gameday.errors import HostError
 from gameday.faults.network import ask
 from gameday.faults.numa import NumaParameters, alignment
@@ -21,17 +21,18 @@ ALL_REDUCE = "all_reduce_perf"
 _BYTES = "1G"
 """Large enough that latency does not count (NCCL reaches its bandwidth from 256 MiB on), small enough for any GPU."""
 _WARMUPS, _ITERATIONS = 5, 20
-"""nccl-tests' own defaults."""
-_REDUCED_WITHIN_S = 90.0
+"""The defaults of nccl-tests."""
+_ALL_REDUCE_TIMEOUT_S = 90.0
 """NCCL's start takes up to half a minute without persistence mode; a hang must end before the pod's deadline."""
-_SMALLEST_RING = 2
+_MIN_GPUS = 2
 _OVER_NETWORK = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
-_PINGS, _EVERY_S = 100, 0.02
-"""Two seconds, and enough of them that one lost in twenty shows."""
-_ANSWER_WITHIN_S = 1
-_PINGED_WITHIN_S = 20.0
+_PINGS, _PING_EVERY_S = 100, 0.02
+"""They take two seconds, and are enough to show a loss of one in twenty."""
+_ANSWER_TIMEOUT_S = 1
+_PING_TIMEOUT_S = 20.0
 _NOT_FOUND = 127
-_SAID_CHARACTERS = 300
+"""The exit status of `env` for a program that is not on PATH."""
+_MAX_DETAIL_CHARACTERS = 300
 _GPU = re.compile(r"(GPU|MIG)-[0-9A-Fa-f-]{8,80}")
 _BANDWIDTH = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.]+)", re.MULTILINE)
 _NCCL_FAILED = re.compile(r"NCCL WARN.*|Test NCCL failure.*")
@@ -39,73 +40,82 @@ _ANSWERED = re.compile(r"(\d+) packets transmitted, (\d+) received")
 _AVERAGE = re.compile(r"(?:rtt|round-trip) min/avg/max/\S+ = [0-9.]+/([0-9.]+)/")
 
 
-def canary(task: CanaryTask, context: Context, gpus: str) -> Outcome:
-    """`gpus`: the pod's NVIDIA_VISIBLE_DEVICES, as the device plugin set it. Never raises HostError."""
+def canary(task: CanaryTask, context: Context, gpus: str) -> AgentResult:
+    """Measure, and print the value or the reason why there is none. Never raises HostError.
+
+    Args:
+        task: What to measure.
+        context: The host, and the pod's log.
+        gpus: The pod's NVIDIA_VISIBLE_DEVICES, as the device plugin set it.
+    """
     try:
         note = _measure(task, context.host, tuple(filter(_GPU.fullmatch, gpus.split(","))))
     except HostError as error:
-        note = CanaryNote(value=None, detail=str(error)[:_SAID_CHARACTERS])
-    context.say(note)
-    told = f"{task.measure}: {'not measured' if note.value is None else f'{note.value:g} {task.measure.unit}'}"
-    return Outcome(
+        note = CanaryNote(value=None, detail=str(error)[:_MAX_DETAIL_CHARACTERS])
+    context.print_note(note)
+    value = "not measured" if note.value is None else f"{note.value:g} {task.measure.unit}"
+    return AgentResult(
         role=task.role,
         ok=note.value is not None,
         cleanliness=Cleanliness.CLEAN,
         error="" if note.value is not None else note.detail,
-        evidence=(told, note.detail),
+        evidence=(f"{task.measure}: {value}", note.detail),
     )
 
 
 def _measure(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
-    """Raises HostError."""
-    if task.measure.pings:
+    """Measure what the task asks for. Raises HostError."""
+    if task.measure.uses_ping:
         return _ping(task, host)
     if not gpus:
-        raise HostError(
-            "the pod holds no GPU that NVIDIA_VISIBLE_DEVICES would name: is the NVIDIA device plugin there?"
-        )
+        raise HostError("NVIDIA_VISIBLE_DEVICES names no GPU of this pod: does the node run NVIDIA's device plugin?")
     return _copy(task, host, gpus) if task.measure is Measure.COPY else _all_reduce(task, host, gpus)
 
 
 def _all_reduce(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
-    """A job that NCCL itself gives up has no bandwidth at all: 0. What else goes wrong is not measured."""
-    if len(gpus) < _SMALLEST_RING:
+    """Return the bus bandwidth; 0 for a job that NCCL itself gives up.
+
+    Raises:
+        HostError: The job fails for another reason, so that nothing is measured.
+    """
+    if len(gpus) < _MIN_GPUS:
         raise HostError("an all-reduce needs two free GPUs, and this pod holds one")
     environment = (_OVER_NETWORK if task.over_network else {}) | task.environment
-    given = [f"{name}={value}" for name, value in environment.items()]
+    variables = [f"{name}={value}" for name, value in environment.items()]
     argv = (
         "env",
         f"CUDA_VISIBLE_DEVICES={','.join(gpus)}",
         "NCCL_DEBUG=WARN",
-        *given,
+        *variables,
         *(ALL_REDUCE, "-b", _BYTES, "-e", _BYTES, "-g", str(len(gpus))),
         *("-w", str(_WARMUPS), "-n", str(_ITERATIONS)),
     )
-    done = host.run(argv, _REDUCED_WITHIN_S)
+    done = host.run(argv, _ALL_REDUCE_TIMEOUT_S)
     if done.exit_status == _NOT_FOUND:
         raise HostError(f"there is no {ALL_REDUCE} on the node's PATH: install nccl-tests there")
-    how = " ".join((f"{len(gpus)} GPUs", *given))
-    failed = _NCCL_FAILED.search(done.stdout + done.stderr) if done.exit_status else None
-    if failed:
-        return CanaryNote(value=0.0, detail=f"{how}: the job failed: {failed[0][:_SAID_CHARACTERS]}")
-    return CanaryNote(value=_bandwidth(done), detail=how)
+    setup = " ".join((f"{len(gpus)} GPUs", *variables))
+    failure = _NCCL_FAILED.search(done.stdout + done.stderr) if done.exit_status else None
+    if failure:
+        return CanaryNote(value=0.0, detail=f"{setup}: the job failed: {failure[0][:_MAX_DETAIL_CHARACTERS]}")
+    return CanaryNote(value=_bandwidth(done), detail=setup)
 
 
 def _bandwidth(done: ProgramResult) -> float:
-    """GB/s. Raises HostError."""
+    """Return the job's average bus bandwidth, GB/s. Raises HostError where it printed none."""
     found = _BANDWIDTH.search(done.stdout)
     if done.exit_status or found is None:
-        said = " ".join((done.stderr or done.stdout[-_SAID_CHARACTERS:]).split())[:_SAID_CHARACTERS]
-        raise HostError(f"{ALL_REDUCE}: exit {done.exit_status}, no bandwidth: {said}")
+        output = " ".join((done.stderr or done.stdout[-_MAX_DETAIL_CHARACTERS:]).split())[:_MAX_DETAIL_CHARACTERS]
+        raise HostError(f"{ALL_REDUCE}: exit {done.exit_status}, no bandwidth: {output}")
     return float(found[1])
 
 
 def _copy(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
-    """Raises HostError."""
-    known = {sample.uuid: sample.index for sample in host.gpus()}
-    idle = [known[uuid] for uuid in gpus if uuid in known and not host.work_runs(known[uuid])]
+    """Return the rate of a copy to the pod's first idle GPU. Raises HostError."""
+    index_by_uuid = {sample.uuid: sample.index for sample in host.gpus()}
+    indexes = [index_by_uuid[uuid] for uuid in gpus if uuid in index_by_uuid]
+    idle = [index for index in indexes if not host.has_work(index)]
     if not idle:
-        raise HostError("every GPU of this pod has work of a fault already")
+        raise HostError("a fault's work runs on every GPU of this pod")
     place = alignment(NumaParameters(), idle[0], host)
     node, cpus = (place.far_node, place.far_cpus) if task.far_from_gpu else (place.gpu_node, place.near_cpus)
     try:
@@ -118,31 +128,31 @@ def _copy(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
 
 
 def _ping(task: CanaryTask, host: Host) -> CanaryNote:
-    """Raises HostError."""
+    """Return the share of pings that were answered, or their average round-trip time. Raises HostError."""
     interface = task.interface or ""
     peer = task.peer or _neighbour(host, interface)
-    rate = ("-c", str(_PINGS), "-i", str(_EVERY_S), "-W", str(_ANSWER_WITHIN_S))
+    rate = ("-c", str(_PINGS), "-i", str(_PING_EVERY_S), "-W", str(_ANSWER_TIMEOUT_S))
     argv = ("ping", "-n", "-q", *rate, "-s", str(task.payload), "-I", interface, peer)
-    done = host.run(argv, _PINGED_WITHIN_S)
-    counted, average = _ANSWERED.search(done.stdout), _AVERAGE.search(done.stdout)
-    if counted is None and "unreachable" in done.stdout + done.stderr:
-        sent, back, how = _PINGS, 0, "network is unreachable"
-    elif counted is None:
-        said = " ".join((done.stderr or done.stdout).split())[:_SAID_CHARACTERS]
-        raise HostError(f"ping through {interface} to {peer}: exit {done.exit_status}: {said}")
+    done = host.run(argv, _PING_TIMEOUT_S)
+    counts, average = _ANSWERED.search(done.stdout), _AVERAGE.search(done.stdout)
+    if counts is None and "unreachable" in done.stdout + done.stderr:
+        sent, answered, summary = _PINGS, 0, "network is unreachable"
+    elif counts is None:
+        output = " ".join((done.stderr or done.stdout).split())[:_MAX_DETAIL_CHARACTERS]
+        raise HostError(f"ping through {interface} to {peer}: exit {done.exit_status}: {output}")
     else:
-        sent, back, how = int(counted[1]), int(counted[2]), f"{counted[2]} of {counted[1]} came back"
-    detail = f"{interface} to {peer}: {how}"
+        sent, answered, summary = int(counts[1]), int(counts[2]), f"{counts[2]} of {counts[1]} came back"
+    detail = f"{interface} to {peer}: {summary}"
     if task.measure is Measure.ANSWERED:
-        return CanaryNote(value=100 * back / sent, detail=detail, peer=peer)
+        return CanaryNote(value=100 * answered / sent, detail=detail, peer=peer)
     if average is None:
         return CanaryNote(value=None, detail=f"{detail}: no time; measure answered pings instead", peer=peer)
     return CanaryNote(value=float(average[1]), detail=detail, peer=peer)
 
 
 def _neighbour(host: Host, interface: str) -> str:
-    """Raises HostError where the interface knows nobody."""
-    for one in ask(host, "ip", "-j", "-4", "neigh", "show", "dev", interface):
-        if {"REACHABLE", "STALE", "DELAY", "PROBE", "PERMANENT"} & set(one.get("state", ())):
-            return str(one["dst"])
+    """Return the address of a neighbour. Raises HostError where the interface knows none."""
+    for neighbour in ask(host, "ip", "-j", "-4", "neigh", "show", "dev", interface):
+        if {"REACHABLE", "STALE", "DELAY", "PROBE", "PERMANENT"} & set(neighbour.get("state", ())):
+            return str(neighbour["dst"])
     raise HostError(f"{interface} knows no neighbour that could answer: name one in expect.canary.peer")

@@ -1,4 +1,4 @@
-"""What every role is given: the host, when to end, and the agent's few words to the outside."""
+"""The context of every role: the host, the reason to end, and the agent's outputs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from gameday.agent.outcome import write
-from gameday.agent.task import Outcome
+from gameday.agent.task import AgentMessage, AgentResult
+from gameday.agent.termination_message import write
 from gameday.errors import TaskError
 from gameday.host.base import Host
 
 
 def task_error(error: ValueError) -> TaskError:
-    """Return the error for a task that cannot be read, without the input that pydantic would quote."""
+    """Return a TaskError for an invalid task, without the input that pydantic would quote."""
     if not isinstance(error, ValidationError):
         return TaskError(str(error))
     first = error.errors(include_input=False, include_url=False)[0]
@@ -25,10 +25,10 @@ def task_error(error: ValueError) -> TaskError:
 
 
 class Ending:
-    """Why and when a role has to end; set by a signal or by the hold running out, whichever is first.
+    """The reason why a role has to end, and an event for it: a signal, or the end of the hold if that comes first.
 
     A signal handler may only call `by_signal`, and only while its thread is not
-    itself inside `event`: the agent works in a second thread for that reason.
+    inside `event`. The agent works in a second thread for that reason.
     """
 
     def __init__(self) -> None:
@@ -37,13 +37,14 @@ class Ending:
         self._signalled = False
 
     def by_signal(self, *_: object) -> None:
-        # A second signal may arrive inside this very handler, where Event.set() would wait for itself.
+        """End for a signal; the handler of SIGTERM and SIGINT."""
+        # A second signal may interrupt this handler, and Event.set() would then wait for itself.
         if not self._signalled:
             self._signalled = True
             self._end("sigterm")
 
     def after(self, seconds: float) -> threading.Timer:
-        """End for `hold` in `seconds`; the caller cancels the timer."""
+        """Start a timer that ends the role because its hold is over; the caller cancels it."""
         timer = threading.Timer(seconds, self._end, args=("hold",))
         timer.daemon = True
         timer.start()
@@ -57,23 +58,28 @@ class Ending:
 
 @dataclass(frozen=True)
 class Context:
+    """The host, the reason to end, and the agent's outputs."""
+
     host: Host
     ending: Ending
     state_dir: Path
+    """A folder that outlives a restart of the container, but not the pod."""
     termination_log: Path
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def say(self, note: BaseModel) -> None:
-        """One JSON line on stdout, flushed: the pod's log."""
+    def print_note(self, note: AgentMessage) -> None:
+        """Print a note to the pod's log, as one line of JSON."""
         with self._lock:
             print(note.model_dump_json(), flush=True)
 
     def become_ready(self) -> None:
-        """What the pod's readiness probe looks for."""
+        """Make the pod Ready: its readiness probe looks for this file."""
         (self.state_dir / "ready").touch()
 
-    def leave_ready(self) -> None:
+    def end_ready(self) -> None:
+        """Make the pod not Ready."""
         (self.state_dir / "ready").unlink(missing_ok=True)
 
-    def write_outcome(self, outcome: Outcome) -> None:
-        write(outcome, self.termination_log)
+    def write_result(self, result: AgentResult) -> None:
+        """Write the termination message. Raises OSError."""
+        write(result, self.termination_log)

@@ -1,4 +1,4 @@
-"""Roles inject and undo: a fault goes in once, and comes out whatever happens in between."""
+"""Roles inject and undo: put a fault in once, and take it out whatever happens in between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from gameday.agent.context import Context, task_error
-from gameday.agent.task import InjectedNote, InjectTask, Outcome, PriorNote, UndoTask
+from gameday.agent.task import AgentResult, InjectedNote, InjectTask, PriorNote, UndoTask
 from gameday.errors import HostError
 from gameday.faults.base import Fault
 from gameday.faults.registry import fault_for, parse_parameters
@@ -20,11 +20,11 @@ from gameday.plan.models import FaultParameters
 from gameday.values.results import Cleanliness
 
 _PAUSES_S = (0.2, 1.0)
-"""Between the three attempts to undo; short, because the kubelet's grace period is running."""
+"""Pauses between the three attempts to undo; short, because the kubelet's grace period is running."""
 
 
 class InjectedState(BaseModel):
-    """Kept in the state folder, so that an agent restarted in the same pod takes the fault out, not in again."""
+    """The agent's memory in its state folder: restarted in the same pod, it takes the fault out, and not in again."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,10 +33,19 @@ class InjectedState(BaseModel):
 
 
 class Injection:
-    """One fault with its parameters, aimed at one GPU of one host."""
+    """A fault with its parameters, for one GPU of one host."""
 
     def __init__(self, fault: dict[str, Any], gpu: int, host: Host) -> None:
-        """Raises TaskError for parameters that are none."""
+        """Read the fault's parameters.
+
+        Args:
+            fault: The parameters as plain data, `type` included.
+            gpu: Index of the GPU, as NVML counts.
+            host: The host.
+
+        Raises:
+            TaskError: The parameters are not valid.
+        """
         try:
             self.parameters: FaultParameters = parse_parameters(fault)
         except ValueError as error:
@@ -45,8 +54,8 @@ class Injection:
         self.gpu = gpu
         self.host = host
 
-    def take_out(self, undo_state: dict[str, str]) -> Outcome:
-        """Undo and read back, three times if need be. Never raises: what a fault raises becomes evidence."""
+    def take_out(self, undo_state: dict[str, str]) -> AgentResult:
+        """Undo and read back, up to three times. Never raises: an exception of the fault becomes evidence."""
         lines: list[str] = []
         cleanliness = Cleanliness.UNKNOWN
         for attempt in range(1, len(_PAUSES_S) + 2):
@@ -54,21 +63,20 @@ class Injection:
             try:
                 lines += self.fault.undo(self.parameters, self.gpu, self.host, undo_state).lines
                 undone = True
-            except Exception as error:  # the fault must come out, even past a bug in it
-                lines.append(f"undo, attempt {attempt}: {_told(error)}")
+            except Exception as error:  # the fault must come out, even where it has a bug
+                lines.append(f"undo, attempt {attempt}: {_cause(error)}")
             cleanliness = self._read_back(undo_state, lines)
             if undone and cleanliness is Cleanliness.CLEAN:
                 break
             if attempt <= len(_PAUSES_S):
                 time.sleep(_PAUSES_S[attempt - 1])
         clean = cleanliness is Cleanliness.CLEAN
-        return Outcome(
+        state = "still in" if cleanliness is Cleanliness.DIRTY else "perhaps still in"
+        return AgentResult(
             role="undo",
             ok=clean,
             cleanliness=cleanliness,
-            error=""
-            if clean
-            else f"the fault is {'still in' if cleanliness is Cleanliness.DIRTY else 'perhaps in'}: {lines[-1]}",
+            error="" if clean else f"the fault is {state}: {lines[-1]}",
             attempts=attempt,
             evidence=tuple(lines),
         )
@@ -77,55 +85,63 @@ class Injection:
         try:
             clean = self.fault.verify_undone(self.parameters, self.gpu, self.host, undo_state)
         except Exception as error:  # see take_out
-            lines.append(f"could not read back: {_told(error)}")
+            lines.append(f"could not read back: {_cause(error)}")
             return Cleanliness.UNKNOWN
         lines.append(f"read back: {'the fault is out' if clean else 'the fault is still in'}")
         return Cleanliness.CLEAN if clean else Cleanliness.DIRTY
 
 
-def inject(task: InjectTask, context: Context) -> Outcome:
-    """Put the fault in, be ready, hold, take it out. Raises TaskError for parameters that are none."""
+def inject(task: InjectTask, context: Context) -> AgentResult:
+    """Put the fault in, become ready, hold, and take it out.
+
+    Raises:
+        TaskError: The fault's parameters are not valid.
+    """
     injection = Injection(task.fault, task.gpu, context.host)
-    state = context.state_dir / "injected.json"
-    if context.ending.event.is_set() and not state.exists():
-        return _untouched("stopped before the fault went in", "sigterm")
+    state_file = context.state_dir / "injected.json"
+    if context.ending.event.is_set() and not state_file.exists():
+        return _not_injected("stopped before the fault went in", "sigterm")
     try:
-        # The claim comes before the fault: killed in between, the next agent still knows to undo.
-        _create(state, InjectedState())
+        # Written before the fault goes in: if this agent is killed in between, the next one undoes.
+        _create(state_file, InjectedState())
     except FileExistsError:
-        return _restarted(injection, state)
+        return _undo_after_restart(injection, state_file)
     except OSError as error:
-        return _untouched(f"cannot write {state}: {error.strerror}; nothing was injected", "error")
-    return _inject(task, context, injection, state)
+        return _not_injected(f"cannot write {state_file}: {error.strerror}; nothing was injected", "error")
+    return _inject(task, context, injection, state_file)
 
 
-def undo(task: UndoTask, context: Context) -> Outcome:
-    """Raises TaskError for parameters that are none."""
+def undo(task: UndoTask, context: Context) -> AgentResult:
+    """Take the fault out by its undo state alone.
+
+    Raises:
+        TaskError: The fault's parameters are not valid.
+    """
     return Injection(task.fault, task.gpu, context.host).take_out(task.undo_state)
 
 
-def _inject(task: InjectTask, context: Context, injection: Injection, state: Path) -> Outcome:
+def _inject(task: InjectTask, context: Context, injection: Injection, state_file: Path) -> AgentResult:
     problem = ""
     evidence: tuple[str, ...] = ()
     try:
         undo_state = injection.fault.prior(injection.parameters, task.gpu, context.host)
-        _replace(state, InjectedState(undo_state=undo_state))
+        _replace(state_file, InjectedState(undo_state=undo_state))
         if undo_state:
-            context.say(PriorNote(undo_state=undo_state))
+            context.print_note(PriorNote(undo_state=undo_state))
     except Exception as error:  # reading changes nothing, so there is nothing to take out
-        return _untouched(_told(error), "error")
+        return _not_injected(_cause(error), "error")
     written_at = datetime.now(UTC)
     timer = context.ending.after(task.hold_s)
     try:
-        found = injection.fault.inject(injection.parameters, task.gpu, context.host)
-        written_at, evidence = found.written_at or written_at, found.lines
-        undo_state = undo_state | found.undo_state
-        _replace(state, InjectedState(written_at=written_at, undo_state=undo_state))
-        context.say(InjectedNote(written_at=written_at, evidence=evidence, undo_state=undo_state))
+        injected = injection.fault.inject(injection.parameters, task.gpu, context.host)
+        written_at, evidence = injected.written_at or written_at, injected.lines
+        undo_state = undo_state | injected.undo_state
+        _replace(state_file, InjectedState(written_at=written_at, undo_state=undo_state))
+        context.print_note(InjectedNote(written_at=written_at, evidence=evidence, undo_state=undo_state))
         context.become_ready()
         evidence += injection.fault.hold(injection.parameters, task.gpu, context.host, context.ending.event) or ()
-    except Exception as error:  # whatever went wrong, the fault comes out
-        problem = _told(error)
+    except Exception as error:  # the fault comes out, whatever went wrong
+        problem = _cause(error)
     timer.cancel()
     undone = injection.take_out(undo_state)
     return undone.model_copy(
@@ -141,27 +157,27 @@ def _inject(task: InjectTask, context: Context, injection: Injection, state: Pat
     )
 
 
-def _restarted(injection: Injection, state: Path) -> Outcome:
+def _undo_after_restart(injection: Injection, state_file: Path) -> AgentResult:
     try:
-        known = InjectedState.model_validate_json(state.read_bytes())
+        state = InjectedState.model_validate_json(state_file.read_bytes())
     except (OSError, ValidationError):
-        known = InjectedState()
-    undone = injection.take_out(known.undo_state)
-    told = "the agent was restarted with the fault in, and took it out instead of putting it in again"
+        state = InjectedState()
+    undone = injection.take_out(state.undo_state)
+    why = "the agent restarted while the fault was in; it took the fault out and did not put it in again"
     return undone.model_copy(
         update={
             "role": "inject",
             "ok": False,
-            "written_at": known.written_at,
+            "written_at": state.written_at,
             "ended_by": "error",
-            "error": "; ".join(filter(None, (told, undone.error))),
-            "undo_state": known.undo_state,
+            "error": "; ".join(filter(None, (why, undone.error))),
+            "undo_state": state.undo_state,
         }
     )
 
 
-def _untouched(why: str, ended_by: str) -> Outcome:
-    return Outcome.model_validate(
+def _not_injected(why: str, ended_by: str) -> AgentResult:
+    return AgentResult.model_validate(
         {"role": "inject", "ok": False, "cleanliness": Cleanliness.CLEAN, "error": why, "ended_by": ended_by}
     )
 
@@ -180,6 +196,6 @@ def _replace(path: Path, state: InjectedState) -> None:
     new.replace(path)
 
 
-def _told(error: Exception) -> str:
-    """A host's refusal in its own words; anything else is a bug, and named as what it is."""
+def _cause(error: Exception) -> str:
+    """Return a host's own message; every other exception is a bug, and keeps its type's name."""
     return str(error) if isinstance(error, (HostError, OSError)) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Roles mark and sample: what the agent does without touching anything."""
+"""Roles mark and sample: read the host, and write at most a harmless line to its kernel log."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import time
 from datetime import UTC, datetime
 
 from gameday.agent.context import Context
-from gameday.agent.task import GpuUserNote, MarkTask, Outcome, SampledNote, SampleTask
+from gameday.agent.task import AgentResult, GpuUserNote, MarkTask, SampledNote, SampleTask
 from gameday.faults.gpu import answering, smi
 from gameday.values.results import Cleanliness
 
 _PRIORITY = "<6>"
-"""Informational: no detector's pattern and no severity filter may take it for a fault."""
+"""Priority informational, so that no severity filter takes the line for a fault."""
 
 
 def marker_line(marker: str) -> str:
+    """Return the text of a run's marker in the kernel log."""
     return f"gameday: marker {marker}"
 
 
-def mark(task: MarkTask, context: Context) -> Outcome:
-    """Write `gameday: marker ID` to the kernel log and read it back; look at the GPU to be reset. Raises HostError."""
+def mark(task: MarkTask, context: Context) -> AgentResult:
+    """Write the run's marker to the kernel log and read it back; print the users of a GPU that is to be reset.
+
+    Raises:
+        HostError: The kernel log cannot be written or read, or nvidia-smi does not answer for the GPU.
+    """
     text = marker_line(task.marker)
     written_at = datetime.now(UTC)
     context.host.write_kernel_log(_PRIORITY + text)
@@ -27,33 +32,37 @@ def mark(task: MarkTask, context: Context) -> Outcome:
     if task.reset_gpu is not None:
         smi(context.host, answering(task.reset_gpu, context.host), "--query-gpu=uuid", "--format=csv,noheader")
         for user in context.host.gpu_users(task.reset_gpu):
-            context.say(GpuUserNote(user=user))
-    return Outcome(
+            context.print_note(GpuUserNote(user=user))
+    return AgentResult(
         role=task.role,
         ok=found,
         cleanliness=Cleanliness.CLEAN,
         written_at=written_at,
-        error="" if found else "the marker was written and is not in the kernel log on reading back",
+        error="" if found else "the marker was written, but the kernel log does not hold it",
         evidence=(f"written: {_PRIORITY}{text}", f"read back: {'found' if found else 'not found'}"),
     )
 
 
-def sample(task: SampleTask, context: Context) -> Outcome:
-    """A line per GPU each `interval_s`, by the clock and not by the pause. Raises HostError."""
+def sample(task: SampleTask, context: Context) -> AgentResult:
+    """Print a line for each GPU every `interval_s`, at fixed times.
+
+    Raises:
+        HostError: NVML cannot be read.
+    """
     timer = context.ending.after(task.duration_s)
     start, readings = time.monotonic(), 0
     while True:
         at = datetime.now(UTC)
         for gpu in context.host.gpus():
-            context.say(SampledNote(at=at, gpu=gpu))
+            context.print_note(SampledNote(at=at, gpu=gpu))
         readings += 1
         if readings == 1:
             context.become_ready()
-        behind = (time.monotonic() - start) % task.interval_s
-        if context.ending.event.wait(task.interval_s - behind):
+        elapsed_s = (time.monotonic() - start) % task.interval_s
+        if context.ending.event.wait(task.interval_s - elapsed_s):
             break
     timer.cancel()
-    return Outcome(
+    return AgentResult(
         role=task.role,
         ok=True,
         cleanliness=Cleanliness.CLEAN,

@@ -1,4 +1,4 @@
-"""From GAMEDAY_TASK to a termination message and an exit status, whatever the task says."""
+"""Run the task in GAMEDAY_TASK, and always end with a termination message and an exit status."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gameday.agent.context import Context, Ending, task_error
-from gameday.agent.outcome import write
 from gameday.agent.task import (
     TASK,
+    AgentResult,
     CanaryTask,
     InjectTask,
     MarkTask,
-    Outcome,
     QaTask,
     RemediateTask,
     SampleTask,
     Task,
     UndoTask,
 )
+from gameday.agent.termination_message import write
 from gameday.errors import HostError, TaskError
 from gameday.host import open_host
 from gameday.values.results import Cleanliness
@@ -32,41 +32,51 @@ STATE_DIR_VARIABLE = "GAMEDAY_STATE_DIR"
 TERMINATION_LOG_VARIABLE = "GAMEDAY_TERMINATION_LOG"
 GPUS_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 """Set by the device plugin: the UUIDs of the GPUs that the pod holds."""
-BAD_TASK = 2
+_FAILED = 1
+_BAD_TASK = 2
+"""Exit statuses; 0 is done and clean."""
 
 
 def run_agent(environment: Mapping[str, str], ending: Ending) -> int:
-    """Do the task and write its outcome; the exit status: 0 done and clean, 1 not so, 2 a task that is none."""
+    """Carry out the task and write its result.
+
+    Args:
+        environment: The container's environment, which holds the task.
+        ending: The reason to end, set by a signal.
+
+    Returns:
+        The exit status: 0 done and clean, 1 failed or not clean, 2 a task that cannot be read.
+    """
     log = Path(environment.get(TERMINATION_LOG_VARIABLE) or "/dev/termination-log")
     state_dir = Path(environment.get(STATE_DIR_VARIABLE) or "/run/gameday")
-    role, failed = "unknown", 1
+    role, exit_status_if_failed = "unknown", _FAILED
     try:
-        task = _task(environment)
+        task = _read_task(environment)
         role = task.role
         state_dir.mkdir(parents=True, exist_ok=True)
         context = Context(open_host(environment), ending, state_dir, log)
-        outcome = _do(task, context, environment.get(GPUS_VARIABLE, ""))
-        context.leave_ready()
+        result = _carry_out(task, context, environment.get(GPUS_VARIABLE, ""))
+        context.end_ready()
     except (HostError, OSError) as error:
-        outcome = _failed(role, str(error))
+        result = _failure(role, str(error))
     except TaskError as error:
-        outcome, failed = _failed(role, f"{TASK_VARIABLE} is no task: {error}"), BAD_TASK
-    except Exception as error:  # a bug of ours still owes the cluster an answer
-        outcome = _failed(role, f"internal error: {type(error).__name__}: {error}").model_copy(
+        result, exit_status_if_failed = _failure(role, f"{TASK_VARIABLE} is not a valid task: {error}"), _BAD_TASK
+    except Exception as error:  # a bug of ours must not end without a termination message
+        result = _failure(role, f"internal error: {type(error).__name__}: {error}").model_copy(
             update={"cleanliness": Cleanliness.UNKNOWN}
         )
-    return _end(outcome, log, failed)
+    return _end(result, log, exit_status_if_failed)
 
 
-def _task(environment: Mapping[str, str]) -> Task:
+def _read_task(environment: Mapping[str, str]) -> Task:
     try:
         return TASK.validate_json(os.fsencode(environment.get(TASK_VARIABLE, "")))
     except ValidationError as error:
         raise task_error(error) from None
 
 
-def _do(task: Task, context: Context, gpus: str) -> Outcome:  # noqa: PLR0911 - one line a role
-    """Imports by role: an injector needs no QA, and starts the sooner for it."""
+def _carry_out(task: Task, context: Context, gpus: str) -> AgentResult:  # noqa: PLR0911 - one line for each role
+    """Carry out the task; only its role's module is imported, so that the agent starts faster."""
     match task:
         case InjectTask():
             from gameday.agent.inject import inject  # noqa: PLC0415
@@ -98,21 +108,21 @@ def _do(task: Task, context: Context, gpus: str) -> Outcome:  # noqa: PLR0911 - 
             return qa(task, context)
 
 
-def _failed(role: str, error: str) -> Outcome:
-    # Of an undo that could not be tried, nobody knows whether the fault is still in.
+def _failure(role: str, error: str) -> AgentResult:
+    # After an undo that could not start, the fault may still be in.
     cleanliness = Cleanliness.UNKNOWN if role == "undo" else Cleanliness.CLEAN
-    return Outcome(role=role, ok=False, cleanliness=cleanliness, ended_by="error", error=error)
+    return AgentResult(role=role, ok=False, cleanliness=cleanliness, ended_by="error", error=error)
 
 
-def _end(outcome: Outcome, log: Path, failed: int) -> int:
-    if outcome.error:
+def _end(result: AgentResult, log: Path, exit_status_if_failed: int) -> int:
+    if result.error:
         print(
-            f"gameday agent: {outcome.role}: {outcome.error}".encode("ascii", "backslashreplace").decode(),
+            f"gameday agent: {result.role}: {result.error}".encode("ascii", "backslashreplace").decode(),
             file=sys.stderr,
         )
     try:
-        write(outcome, log)
+        write(result, log)
     except OSError as error:
         print(f"gameday agent: cannot write {log}: {error.strerror}", file=sys.stderr)
-        return failed
-    return 0 if outcome.ok and outcome.cleanliness is Cleanliness.CLEAN else failed
+        return exit_status_if_failed
+    return 0 if result.ok and result.cleanliness is Cleanliness.CLEAN else exit_status_if_failed

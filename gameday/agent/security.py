@@ -1,4 +1,4 @@
-"""Which rights over its node an agent's pod needs for its order: the fault's own, or the role's."""
+"""The rights over its node that an agent's pod needs for its task: those of the fault, or of the role."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ _PINGS = PodSecurity(
 
 
 def security_of(task: Task) -> PodSecurity:
-    """Raises ValueError for an order whose fault is none."""
+    """Return the rights that a task needs.
+
+    Raises:
+        ValueError: The task's fault is not valid.
+    """
     match task:
         case InjectTask() | UndoTask():
             parameters = parse_parameters(task.fault)
@@ -25,7 +29,7 @@ def security_of(task: Task) -> PodSecurity:
         case QaTask():
             return GPU_WORK
         case CanaryTask(measure=measure):
-            return _PINGS if measure.pings else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
+            return _PINGS if measure.uses_ping else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
         case MarkTask(reset_gpu=int()):
             return GPU_PROGRAMS
         case MarkTask() | SampleTask():

@@ -1,10 +1,10 @@
-"""The agent's order and its answer, as JSON: the contract between the orchestrator and the pod.
+"""The agent's tasks, notes and results as JSON: the contract between the orchestrator and the pod.
 
-The order arrives in the environment variable GAMEDAY_TASK. The answer is the
+The task arrives in the environment variable GAMEDAY_TASK. The result is the
 pod's termination message (at most 4096 bytes, the kubelet's limit), written to
-the path in GAMEDAY_TERMINATION_LOG. QA results are too many for it: they go to
-stdout, one `QaResult` JSON line each, read from the pod's log. Exit status: 0
-clean and done, 1 dirty, unknown or failed, 2 an order the agent cannot read.
+the path in GAMEDAY_TERMINATION_LOG. Notes and QA results are lines of JSON on
+stdout, read from the pod's log. Exit status: 0 done and clean; 1 failed, dirty
+or unknown; 2 a task that cannot be read.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
-from gameday.plan.models import QaFloors, RemediationAction
+from gameday.plan.models import RemediationAction
+from gameday.plan.qa import QaFloors
 from gameday.values.results import Cleanliness
 
 
-class _Model(BaseModel):
+class AgentMessage(BaseModel):
+    """Base of everything that goes to the agent and comes back from it; frozen, and takes no unknown keys."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class InjectTask(_Model):
-    """Inject, become ready, hold until SIGTERM or `hold_s`, undo, verify, end."""
+class InjectTask(AgentMessage):
+    """A task to inject, become ready, hold until SIGTERM or `hold_s`, undo and verify."""
 
     role: Literal["inject"] = "inject"
     run_id: str
@@ -33,11 +36,11 @@ class InjectTask(_Model):
     fault: dict[str, Any] = Field(
         description="the fault's parameters as plain data; validated by the fault's own model"
     )
-    hold_s: float = Field(gt=0, le=86_400, description="seconds; the dead-man's switch, so it has an end: a day")
+    hold_s: float = Field(gt=0, le=86_400, description="after so many seconds the fault comes out by itself")
 
 
-class UndoTask(_Model):
-    """Only undo: sent by the reaper when an injector was killed before it could."""
+class UndoTask(AgentMessage):
+    """A task to undo and verify, sent when an injector was killed before it could."""
 
     role: Literal["undo"] = "undo"
     run_id: str
@@ -47,22 +50,24 @@ class UndoTask(_Model):
     undo_state: dict[str, str] = {}
 
 
-Marker = Annotated[str, Field(pattern=r"^[a-z0-9-]{8,64}$", description="tells this run's line from all others")]
+Marker = Annotated[str, Field(pattern=r"^[a-z0-9-]{8,64}$", description="distinguishes this run's line from others")]
 
 
-class MarkTask(_Model):
-    """Write a harmless line to the kernel log, so that its way to the log store can be timed."""
+class MarkTask(AgentMessage):
+    """A task to write a harmless line to the kernel log, so that its way to the log store can be timed."""
 
     role: Literal["mark"] = "mark"
     run_id: str
     node: str
     marker: Marker
     reset_gpu: int | None = Field(
-        default=None, description="a GPU that is to be reset: also ask nvidia-smi of it, and tell who has it open"
+        default=None, description="a GPU to be reset: also query nvidia-smi for it, and print its users"
     )
 
 
-class RemediateTask(_Model):
+class RemediateTask(AgentMessage):
+    """A task to reset a GPU, restart the driver or reboot the node."""
+
     role: Literal["remediate"] = "remediate"
     run_id: str
     node: str
@@ -70,8 +75,8 @@ class RemediateTask(_Model):
     action: RemediationAction
 
 
-class QaTask(_Model):
-    """QA judges the kernel log from the marker's line on: what stood there before is not this run's doing."""
+class QaTask(AgentMessage):
+    """A task to prove the node good; of the kernel log, only lines from the marker's on are judged."""
 
     role: Literal["qa"] = "qa"
     run_id: str
@@ -81,15 +86,15 @@ class QaTask(_Model):
     expected_gpus: int | None = None
 
 
-class CanaryTask(_Model):
-    """One measurement of what work reaches here; the answer is a `CanaryNote` line."""
+class CanaryTask(AgentMessage):
+    """A task to measure once what work achieves on the node; the answer is a `CanaryNote`."""
 
     role: Literal["canary"] = "canary"
     run_id: str
     node: str
     measure: Measure
-    gpus: int = Field(default=0, ge=0, le=64, description="how many the pod asks for")
-    environment: dict[str, str] = Field(default={}, description="of the all-reduce; NCCL variables")
+    gpus: int = Field(default=0, ge=0, le=64, description="number of GPUs that the pod asks for")
+    environment: dict[str, str] = Field(default={}, description="NCCL variables of the all-reduce")
     over_network: bool = Field(default=False, description="all-reduce: neither peer to peer nor shared memory")
     far_from_gpu: bool = Field(default=False, description="copy: from the far NUMA node")
     interface: str | None = Field(default=None, pattern=INTERFACE_NAME, description="pings leave through it")
@@ -97,8 +102,8 @@ class CanaryTask(_Model):
     payload: int = Field(default=1400, ge=16, le=65_000, description="bytes of a ping")
 
 
-class SampleTask(_Model):
-    """Print every GPU's NVML reading, a `SampledNote` line each, until SIGTERM or `duration_s`."""
+class SampleTask(AgentMessage):
+    """A task to print every GPU's NVML reading as a `SampledNote`, until SIGTERM or `duration_s`."""
 
     role: Literal["sample"] = "sample"
     run_id: str
@@ -113,8 +118,8 @@ Task = Annotated[
 TASK: TypeAdapter[Task] = TypeAdapter(Task)
 
 
-class InjectedNote(_Model):
-    """Printed to stdout, as one JSON line, the moment the fault is in (before readiness)."""
+class InjectedNote(AgentMessage):
+    """The note that the fault is in, printed right before the pod becomes Ready."""
 
     note: Literal["injected"] = "injected"
     written_at: AwareDatetime
@@ -122,70 +127,66 @@ class InjectedNote(_Model):
     undo_state: dict[str, str]
 
 
-class GpuUserNote(_Model):
-    """A process that has the GPU open which is to be reset, printed as a JSON line."""
+class GpuUserNote(AgentMessage):
+    """The note of a process that has open the GPU that is to be reset."""
 
     note: Literal["gpu-user"] = "gpu-user"
     user: GpuUser
 
 
-class PriorNote(_Model):
-    """Printed right before the fault goes in: the one memory that outlives an agent killed before anybody heard it."""
+class PriorNote(AgentMessage):
+    """The note of the values before the fault, printed right before it goes in, for an agent that is then killed."""
 
     note: Literal["prior"] = "prior"
     undo_state: dict[str, str]
 
 
-class CanaryNote(_Model):
-    """What the canary measured, printed as a JSON line; None where it could not, and `detail` says why."""
+class CanaryNote(AgentMessage):
+    """The note of a canary's measurement; `value` is None where there is none, and `detail` has the reason."""
 
     note: Literal["canary"] = "canary"
     value: float | None = Field(description="in the measure's unit")
     detail: str = ""
-    peer: str = Field(default="", description="who answered the pings")
+    peer: str = Field(default="", description="address that answered the pings")
 
 
-class SampledNote(_Model):
-    """One GPU at one moment, printed as a JSON line."""
+class SampledNote(AgentMessage):
+    """The note of a GPU's NVML reading at one moment."""
 
     note: Literal["sampled"] = "sampled"
     at: AwareDatetime
     gpu: GpuSample
 
 
-class Outcome(_Model):
-    """The termination message. Evidence is cut, oldest line first kept, to fit 4096 bytes.
-
-    `cleanliness` tells whether anything that we put in is still there; whether
-    the role reached its aim is `ok`.
-    """
+class AgentResult(AgentMessage):
+    """The result of a task, which the agent writes as its pod's termination message."""
 
     role: str
-    ok: bool
-    cleanliness: Cleanliness
+    ok: bool = Field(description="whether the role reached its aim")
+    cleanliness: Cleanliness = Field(description="whether everything that the agent put in is out again")
     written_at: AwareDatetime | None = Field(
         default=None, description="when the fault or marker was written; host clock"
     )
     ended_by: Literal["done", "sigterm", "hold", "error"] = "done"
     error: str = ""
-    attempts: int = Field(default=1, description="how often undo was tried, where the role undoes")
-    evidence: tuple[str, ...] = ()
+    attempts: int = Field(default=1, description="number of attempts to undo, for a role that undoes")
+    evidence: tuple[str, ...] = Field(default=(), description="cut from its end, to fit the termination message")
     undo_state: dict[str, str] = {}
 
     @classmethod
-    def parse(cls, termination_message: str) -> Outcome | None:
-        """The outcome a pod left, or None: a pod's words are hostile input."""
+    def parse(cls, termination_message: str) -> AgentResult | None:
+        """Return the result in a pod's termination message, which is hostile input; None where it holds none."""
         try:
             return cls.model_validate_json(termination_message)
         except ValidationError:
             return None
 
 
-class QaResult(_Model):
-    """One check of one GPU (`gpu` None: of the node), printed as a JSON line on stdout."""
+class QaResult(AgentMessage):
+    """The result of a QA check, printed as a line of JSON."""
 
     check: str
-    gpu: int | None
+    gpu: int | None = Field(description="None: the check is of the node")
     value: float | str | None
     unit: str = ""
     bound: str
@@ -194,19 +195,19 @@ class QaResult(_Model):
     detail: str = ""
 
 
-Note = TypeVar("Note", bound=BaseModel)
+Note = TypeVar("Note", bound=AgentMessage)
 
 
-def notes_in(log: str, shape: type[Note]) -> list[Note]:
-    """Return the lines of an agent's log that are notes of one shape, in order; every other line is left out.
+def notes_in(log: str, model: type[Note]) -> list[Note]:
+    """Return the notes of one model in an agent's log, in order; every other line is left out.
 
-    A pod's words are hostile input. Lines end at a newline only: str.splitlines would cut a note at the line
-    separators of Unicode, which JSON leaves as they are, and a process may have one in its name.
+    A pod's log is hostile input. Lines end at a newline only: str.splitlines would cut a note at Unicode's line
+    separators, which JSON leaves as they are, and which may be in a process's name.
     """
     notes = []
     for line in log.split("\n"):
         try:
-            notes.append(shape.model_validate_json(line))
+            notes.append(model.model_validate_json(line))
         except ValidationError:
             continue
     return notes

@@ -11,7 +11,8 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AlertSeen, Record, RunEnded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.models import ExpectedAlert, Plan
+from gameday.plan.expectations import ExpectedAlert
+from gameday.plan.models import Plan
 from gameday.values.results import Step
 
 ORDER = 30

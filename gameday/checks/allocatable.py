@@ -9,7 +9,8 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AllocatableSeen
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.models import ExpectedAllocatable, Plan
+from gameday.plan.expectations import ExpectedAllocatable
+from gameday.plan.models import Plan
 
 ORDER = 56
 

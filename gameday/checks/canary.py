@@ -42,11 +42,11 @@ def _of(expected: ExpectedCanary, history: History, node: str | None) -> Verdict
     elif during.value is None:
         status, why = Status.UNKNOWN, during.detail
     else:
-        held = expected.during(during.value, before.value)
+        held = expected.holds_during(during.value, before.value)
         status, why = (Status.HELD, "") if held else (Status.BROKEN, during.detail)
         measured = f"{during.value:.4g} {during.unit}, before {before.value:.4g}"
     if before is not None and before.value is not None:
-        bound = expected.bound(before.value)
+        bound = expected.bound_during(before.value)
     return Verdict(
         check="canary",
         expectation=f"On {node or 'the target'}, {expected.expectation}",

@@ -8,7 +8,8 @@ from gameday.checks.verdict import Verdict
 from gameday.history.events import ConditionSeen
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.models import ExpectedCondition, Plan
+from gameday.plan.expectations import ExpectedCondition
+from gameday.plan.models import Plan
 
 ORDER = 52
 

@@ -8,7 +8,8 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import KubernetesEventSeen, SignalUnwatched
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.models import ExpectedEvent, Plan
+from gameday.plan.expectations import ExpectedEvent
+from gameday.plan.models import Plan
 
 ORDER = 54
 

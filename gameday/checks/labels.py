@@ -8,7 +8,8 @@ from gameday.checks.verdict import Verdict
 from gameday.history.events import LabelSeen
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.models import ExpectedLabel, Plan
+from gameday.plan.expectations import ExpectedLabel
+from gameday.plan.models import Plan
 
 ORDER = 53
 

@@ -8,7 +8,8 @@ from gameday.checks.verdict import Verdict
 from gameday.history.events import TaintSeen
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.models import ExpectedTaint, Plan
+from gameday.plan.expectations import ExpectedTaint
+from gameday.plan.models import Plan
 from gameday.values.nodes import Taint
 
 ORDER = 50

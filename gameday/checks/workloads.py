@@ -25,7 +25,7 @@ Seen = tuple[Record, WorkloadSeen]
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     wanted = plan.expect.workloads
     verdicts = []
-    if plan.expect.quarantine:
+    if plan.expect.expects_quarantine:
         verdicts += [
             _judge(
                 history,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 
 from gameday.cluster.profile import ClusterProfile
-from gameday.plan.schema import AsWritten
-from gameday.plan.schema_words import key_table
+from gameday.documents.key_table import key_table
+from gameday.documents.schema import DocumentSchema
 
 EXAMPLE = """\
 name: prod-eu-1
@@ -78,14 +78,14 @@ _SECTIONS = {
 
 def page() -> str:
     """Return the whole page; the same bytes for the same classes."""
-    schema = ClusterProfile.model_json_schema(schema_generator=AsWritten)
+    schema = ClusterProfile.model_json_schema(schema_generator=DocumentSchema)
     definitions = schema["$defs"]
-    known = {name: takes for name, (_, takes) in _SECTIONS.items()}
+    references = {name: takes for name, (_, takes) in _SECTIONS.items()}
     lines = [_HEAD, "```yaml", f"{EXAMPLE}```\n", "## Keys\n"]
-    lines += key_table(schema, definitions, title="key", known=known)
+    lines += key_table(schema, definitions, title="key", references=references)
     for name, (heading, _) in _SECTIONS.items():
         lines += [f"\n## {heading}\n", " ".join(definitions[name]["description"].split()) + "\n"]
-        lines += key_table(definitions[name], definitions, title="key", known=known)
+        lines += key_table(definitions[name], definitions, title="key", references=references)
     return "\n".join(lines) + "\n"
 
 

@@ -145,7 +145,7 @@ def _canary(window: Window) -> Seen:
             continue
         if seen.phase != "during" or seen.value is None:
             continue
-        if plan.expect.canary.during(seen.value, before) is canary_tells(plan):
+        if plan.expect.canary.holds_during(seen.value, before) is canary_tells(plan):
             yield seen.at, f"{seen.measure} {before:.3g} → {seen.value:.3g} {seen.unit}"
 
 

@@ -19,14 +19,14 @@ from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
 from gameday.plan.models import FaultParameters
 from gameday.xid.catalogue import Action, xids
-from gameday.xid.decide import Outcome, decide
+from gameday.xid.decide import Response, decide
 from gameday.xid.lines import Form, KernelEvent, Kind, Severity, format_xid, recognise
 
 E = TypeVar("E")
 # Any GPU's: which one it is makes no difference to what a line says.
 _SOME_PCI = "0000:00:00"
 
-_DECISIONS = frozenset(map(str, Outcome))
+_DECISIONS = frozenset(map(str, Response))
 _ACTIONS = frozenset([*map(str, Action), None])
 DERIVED: Mapping[str, Mapping[str, frozenset[str | None]]] = {
     "xid": {"decision": _DECISIONS, "nvidia_action": _ACTIONS},
@@ -54,7 +54,7 @@ def facts(fault: FaultParameters) -> dict[str, Fact]:
 
 def facts_of(event: KernelEvent) -> dict[str, Fact]:
     """The facts of a recognised line; those the line does not tell are left out."""
-    decision = str(decide(event).outcome)
+    decision = str(decide(event).response)
     if event.kind in (Kind.XID, Kind.GPU_LOST):
         return {"xid": event.code, "form": _form(event), "nvidia_action": _action(event.code), "decision": decision}
     severity = None if event.severity is None else "Fatal" if event.severity is Severity.FATAL else "Non-fatal"

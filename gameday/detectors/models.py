@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, Stri
 
 from gameday.documents.fields import PLAN_NAME, Duration, LabelKey, conflict
 from gameday.faults.base import Layer
-from gameday.plan.models import (
+from gameday.plan.expectations import (
     ExpectedAllocatable,
     ExpectedCondition,
     ExpectedCordon,

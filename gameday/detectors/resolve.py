@@ -14,17 +14,16 @@ from gameday.detectors.load import load_detector
 from gameday.detectors.models import PLACEHOLDER, DetectorProfile, Fact, Rule
 from gameday.documents.source import parse
 from gameday.errors import DocumentError, DocumentProblem
-from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, load_plan
-from gameday.plan.models import (
+from gameday.plan.expectations import (
     ExpectedAllocatable,
     ExpectedCondition,
     ExpectedCordon,
     ExpectedEvent,
     ExpectedLabel,
     ExpectedTaint,
-    FaultParameters,
-    Plan,
 )
+from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, load_plan
+from gameday.plan.models import FaultParameters, Plan
 from gameday.text import shown
 
 M = TypeVar("M", bound=BaseModel)
@@ -119,7 +118,7 @@ def _taken(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
     taken = {name: value for name, value in found.items() if name not in expect.model_fields_set}
     if expect.stays_schedulable_for:
         taken = {name: value for name, value in taken.items() if name not in ("taints", "cordoned")}
-    if expect.quarantine:
+    if expect.expects_quarantine:
         taken.pop("stays_schedulable_for", None)
     return taken
 

@@ -50,7 +50,7 @@ def expected_signals(plan: Plan, detector: DetectorProfile) -> Mapping[Signal, b
         Signal.METRIC: bool(expect.alerts) or any(map(_A_SERIES.search, fault.seen_by)),
         Signal.ALERT: bool(expect.alerts),
         Signal.CONDITION: bool(expect.conditions or (rule and rule.conditions)),
-        Signal.TAINT: not quiet and bool(expect.quarantine or (rule and rule.quarantines)),
+        Signal.TAINT: not quiet and bool(expect.expects_quarantine or (rule and rule.quarantines)),
         Signal.EVENT: bool(expect.events or (rule and rule.events)),
         Signal.ALLOCATABLE: bool(expect.allocatable_falls or (rule and rule.allocatable_falls)),
         Signal.CANARY: any(map(_A_CANARY.search, fault.seen_by)),

@@ -1,1 +1,1 @@
-"""YAML files read into pydantic models; every problem has a line and a suggestion."""
+"""YAML files read into pydantic models; every problem has a line and, if possible, a suggestion."""

@@ -1,4 +1,4 @@
-"""Turn pydantic's errors about a document into problems: the line, the value, what is wrong and what was meant."""
+"""Turn pydantic's errors about a document into problems with a line, a value, a message and a suggestion."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NEARLY_A_DURATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """A base model of which the key `type` chooses the subclass, such as a fault's parameters."""
+    """A base model whose key `type` selects the subclass, such as a fault's parameters."""
 
     base: type[BaseModel]
     by_type: Mapping[str, type[BaseModel]]
@@ -59,14 +59,14 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The model of a file and the file's data, which chooses the tagged models inside it."""
+    """The model of a document, and the document's data, which select the tagged models inside it."""
 
     root: type[BaseModel]
     data: Any
     tagged: Tagged | None
 
     def model(self, annotation: Any, path: Path) -> Any:
-        """Return the annotation of the value at `path` without `| None`; of a tagged model the one of its `type`."""
+        """Return the annotation of the value at `path` without `| None`; for a tagged model, that of its `type`."""
         if get_origin(annotation) in (Union, UnionType):
             annotation = next(arg for arg in get_args(annotation) if arg is not NoneType)
         bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
@@ -77,7 +77,7 @@ class _Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class _Explained:
+class _Explanation:
     message: str
     suggestion: str | None = None
 
@@ -88,11 +88,11 @@ def explain(
     """Yield one problem for each of pydantic's errors.
 
     Args:
-        error: What pydantic said of `source`.
-        source: The file as it was parsed, with the place of every key.
+        error: Pydantic's errors about `source`.
+        source: The document as it was parsed, with the place of every key.
         file: The file's name, for the messages.
-        root: The model that the file was held against.
-        tagged: The models inside `root` that a key `type` chooses.
+        root: The model that the document was validated against.
+        tagged: The models inside `root` that a key `type` selects; None where there are none.
     """
     shape = _Shape(root, source.data, tagged)
     for detail in error.errors(include_url=False):
@@ -105,16 +105,23 @@ def explain(
             missing or detail["type"] == "extra_forbidden" or "[key]" in detail["loc"] or where not in source.places
         )
         line, column = place.key if on_key else place.value
-        known, value = (False, None) if missing else _lookup(source.data, path)
+        is_present, value = (False, None) if missing else _lookup(source.data, path)
         if "[key]" in detail["loc"]:
             value = path[-1]
-        said = _say(detail, path, value, shape)
+        explanation = _explanation(detail, path, value, shape)
         yield DocumentProblem(
-            file, line, column, dotted(where), shown(value) if known else None, said.message, said.suggestion
+            file,
+            line,
+            column,
+            dotted(where),
+            shown(value) if is_present else None,
+            explanation.message,
+            explanation.suggestion,
         )
 
 
 def _lookup(data: Any, path: Path) -> tuple[bool, Any]:
+    """Return whether there is a value at `path`, and the value."""
     for step in path:
         try:
             data = data[step]
@@ -123,21 +130,21 @@ def _lookup(data: Any, path: Path) -> tuple[bool, Any]:
     return True, data
 
 
-def _say(detail: ErrorDetails, path: Path, value: Any, shape: _Shape) -> _Explained:
+def _explanation(detail: ErrorDetails, path: Path, value: Any, shape: _Shape) -> _Explanation:
     kind, context, message = detail["type"], detail.get("ctx", {}), detail["msg"]
     suggestion = None
     match kind:
         case "extra_forbidden":
-            message, suggestion = "this key is not known here", _meant_key(path, shape)
+            message, suggestion = "this key is not known here", _suggest_key(path, shape)
         case "missing":
-            message, suggestion = f"`{path[-1]}` is missing", _how_to_add(path, shape)
+            message, suggestion = f"`{path[-1]}` is missing", _suggest_addition(path, shape)
         case "enum" | "literal_error":
             choices = _QUOTED.findall(context["expected"])
-            message, suggestion = f"must be one of: {', '.join(choices)}", _close(value, choices)
+            message, suggestion = f"must be one of: {', '.join(choices)}", _suggest_nearest(value, choices)
         case "fault_type":
-            suggestion = _close(value, context["known"].split(", "))
+            suggestion = _suggest_nearest(value, context["known"].split(", "))
         case "duration":
-            suggestion = _duration(value)
+            suggestion = _suggest_duration(value)
         case "string_pattern_mismatch":
             message = _PATTERNS.get(context["pattern"], f"must match {context['pattern']}")
         case "conflict" | "value_error":
@@ -148,11 +155,11 @@ def _say(detail: ErrorDetails, path: Path, value: Any, shape: _Shape) -> _Explai
             message = _EXPECTED.get(
                 kind, message.replace("Input should be", "must be").replace("String should", "must")
             )
-            suggestion = _retype(kind, value)
-    return _Explained(message, suggestion)
+            suggestion = _suggest_other_type(kind, value)
+    return _Explanation(message, suggestion)
 
 
-def _retype(kind: str, value: Any) -> str | None:
+def _suggest_other_type(kind: str, value: Any) -> str | None:
     if value is None:
         return "give the key a value, or take it out"
     if kind == "string_type" and isinstance(value, bool | int | float):
@@ -162,61 +169,63 @@ def _retype(kind: str, value: Any) -> str | None:
     return None
 
 
-def _meant_key(path: Path, shape: _Shape) -> str | None:
+def _suggest_key(path: Path, shape: _Shape) -> str | None:
     model = _model_at(path[:-1], shape)
     fields = list(model.model_fields) if model else []
     elsewhere = [dotted(found) for found in _paths(shape.root, shape) if found[-1] == path[-1]]
-    if near := _close(path[-1], fields):
+    if near := _suggest_nearest(path[-1], fields):
         return near
     if elsewhere:
         return f"it belongs at `{elsewhere[0]}`"
     return f"known here: {', '.join(fields)}" if fields else None
 
 
-def _close(value: object, choices: list[str]) -> str | None:
+def _suggest_nearest(value: object, choices: list[str]) -> str | None:
     by_folded = {choice.lower().replace("_", "-"): choice for choice in choices}
-    # Cut: the matcher's cost grows with the product of the lengths.
+    # The value is cut because the matcher's cost grows with the product of the lengths.
     folded = str(value)[:64].lower().replace("_", "-")
     near = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
     return f"did you mean `{by_folded[near[0]]}`?" if near else None
 
 
-def _duration(value: object) -> str | None:
+def _suggest_duration(value: object) -> str | None:
     if isinstance(value, bool) or not (found := _NEARLY_A_DURATION.fullmatch(str(value)[:64])):
         return None
     unit = (found["unit"] or "s").lower()
     return f"write `{found['number']}{'ms' if unit[:2] in ('ms', 'mi') and unit[:3] != 'min' else unit[0]}`"
 
 
-def _how_to_add(path: Path, shape: _Shape) -> str:
+def _suggest_addition(path: Path, shape: _Shape) -> str:
     model = _model_at(path[:-1], shape)
-    about = (model.model_fields[str(path[-1])].description or "") if model else ""
-    return f"add `{path[-1]}:`" + (f" ({' '.join(about.split())})" if about else "")
+    description = (model.model_fields[str(path[-1])].description or "") if model else ""
+    return f"add `{path[-1]}:`" + (f" ({' '.join(description.split())})" if description else "")
 
 
 def _model_at(path: Path, shape: _Shape) -> type[BaseModel] | None:
+    """Return the model of the part at `path`; None where the document's model has no such part."""
     current: Any = shape.root
-    for number, step in enumerate(path, start=1):
+    for depth, step in enumerate(path, start=1):
         if isinstance(step, int):
-            current = shape.model(next(iter(get_args(current)), None), path[:number])
+            current = shape.model(next(iter(get_args(current)), None), path[:depth])
         elif _is_model(current) and step in current.model_fields:
-            current = shape.model(current.model_fields[step].annotation, path[:number])
+            current = shape.model(current.model_fields[step].annotation, path[:depth])
         else:
             return None
     return current if _is_model(current) else None
 
 
 def _paths(model: type[BaseModel], shape: _Shape, prefix: Path = ()) -> Iterator[Path]:
+    """Yield the path of every key that a document may have; a list is represented by its first item."""
     for name, field in model.model_fields.items():
         path: Path = (*prefix, name)
         yield path
-        inside = shape.model(field.annotation, path)
-        item = shape.model(next(iter(get_args(inside)), None), (*path, 0))
-        if _is_model(inside):
-            yield from _paths(inside, shape, path)
+        annotation = shape.model(field.annotation, path)
+        item = shape.model(next(iter(get_args(annotation)), None), (*path, 0))
+        if _is_model(annotation):
+            yield from _paths(annotation, shape, path)
         elif _is_model(item):
             yield from _paths(item, shape, (*path, 0))
 
 
-def _is_model(found: object) -> TypeGuard[type[BaseModel]]:
-    return isinstance(found, type) and issubclass(found, BaseModel)
+def _is_model(annotation: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -1,6 +1,6 @@
 """Value types of plans, cluster profiles, detector profiles and notes, and the base of their models.
 
-A value that does not fit is refused in words that say how to write it.
+An error about a value says how to write it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ _DURATION_MAX_CHARACTERS = 24
 
 
 def parse_duration(value: object) -> object:
-    """`90s`, `1m30s`, `500ms` -> timedelta; anything else is a ValueError that says how to write it."""
+    """Return `90s`, `1m30s` or `500ms` as a timedelta; a timedelta is returned as it is.
+
+    Raises:
+        PydanticCustomError: The value is no duration; a ValueError whose message says how to write one.
+    """
     if isinstance(value, timedelta):
         return value
-    written = value if isinstance(value, str) and len(value) <= _DURATION_MAX_CHARACTERS else ""
-    parts = list(_DURATION.finditer(written))
-    if not parts or "".join(part.group() for part in parts) != written:
+    text = value if isinstance(value, str) and len(value) <= _DURATION_MAX_CHARACTERS else ""
+    parts = list(_DURATION.finditer(text))
+    if not parts or "".join(part.group() for part in parts) != text:
         raise PydanticCustomError("duration", "a duration is written with its unit, like 60s, 5m or 1m30s")
     try:
         return sum((timedelta(**{_UNITS[part["unit"]]: float(part["number"])}) for part in parts), timedelta())
@@ -33,7 +37,7 @@ def parse_duration(value: object) -> object:
 
 
 def format_duration(value: timedelta) -> str:
-    """The shortest spelling `parse_duration` reads back, in seconds: `90s`, `0.5s`."""
+    """Return a duration in seconds, as short as `parse_duration` can read back: `90s`, `0.5s`."""
     return f"{value.total_seconds():.6f}".rstrip("0").rstrip(".") + "s"
 
 
@@ -54,7 +58,7 @@ Duration = Annotated[
 
 
 Bound = Annotated[Duration, Field(gt=timedelta())]
-"""A duration something must happen within: within 0s nothing ever does."""
+"""The longest time that something may take; above 0s, because nothing happens within 0s."""
 
 PLAN_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 NODE_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
@@ -68,26 +72,31 @@ LabelKey = Annotated[str, Field(pattern=LABEL_KEY, max_length=317)]
 LabelValue = Annotated[str, Field(pattern=LABEL_VALUE, max_length=63)]
 NodeName = Annotated[str, Field(pattern=NODE_NAME, max_length=253)]
 
-# As the API server validates a condition's type, which is a label key, and an Event's reason (at most 128 characters).
+# The API server's own limits: a condition's type is a label key, and an Event's reason has at most 128 characters.
 ConditionType = Annotated[str, Field(pattern=LABEL_KEY, max_length=316)]
 REASON = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
 Reason = Annotated[str, Field(pattern=REASON, max_length=128)]
 
 
-def _truth(value: object) -> object:
-    """YAML reads a bare True as a boolean; a condition's status is the word."""
+def _boolean_as_text(value: object) -> object:
+    """Return a boolean as text: YAML reads a bare `True` as a boolean, while a condition's status is text."""
     return str(value) if isinstance(value, bool) else value
 
 
-ConditionStatus = Annotated[Literal["True", "False", "Unknown"], BeforeValidator(_truth)]
+ConditionStatus = Annotated[Literal["True", "False", "Unknown"], BeforeValidator(_boolean_as_text)]
 
 
 def conflict(at: tuple[str | int, ...], reason: str) -> PydanticCustomError:
-    """An error about two fields that do not fit; `at` is the path, from the model that raises, of the one to change."""
+    """Return an error about two fields that do not fit together, to be raised by a model's validator.
+
+    Args:
+        at: Path of the field to change, from the model that raises the error.
+        reason: The message: what does not fit, and what to do.
+    """
     return PydanticCustomError("conflict", "{reason}", {"reason": reason, "at": at})
 
 
 class DocumentModel(BaseModel):
-    """Base of every part of a document: frozen and closed, documented by the texts under its fields."""
+    """Base of every part of a document. It is frozen, takes no unknown keys, and its field docstrings describe it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -1,8 +1,6 @@
-"""What is wrong with a plan, in a form a person can act on and a terminal can show.
+"""The path of a key in a document, as a message shows it.
 
-Plans are hostile input: everything taken from one is made printable and cut
-before it becomes part of a message. Imports no pydantic, so that the command
-line can catch a DocumentError without paying for it.
+Documents are hostile input: a key from one is made printable and cut.
 """
 
 from __future__ import annotations
@@ -11,20 +9,17 @@ from collections.abc import Iterable
 
 from gameday.text import printable, shown
 
-_VALUE_MAX = 80
-_TEXT_MAX = 400
-_PROBLEMS_MAX = 20
-"""What a person mends in one go; a file that is no plan at all has hundreds."""
+_KEY_MAX_CHARACTERS = 80
 
 
 def dotted(path: Iterable[str | int]) -> str:
-    """('expect', 'alerts', 0, 'within') -> expect.alerts[0].within; odd keys are quoted."""
+    """Return a path as people write it: ('expect', 'alerts', 0) becomes `expect.alerts[0]`; odd keys are quoted."""
     out = ""
     for step in path:
         if isinstance(step, int):
             out += f"[{step}]"
         elif step.replace("_", "").replace("-", "").isalnum() and step.isascii():
-            out += f".{printable(step, _VALUE_MAX)}"
+            out += f".{printable(step, _KEY_MAX_CHARACTERS)}"
         else:
             out += f"[{shown(step)}]"
     return out.removeprefix(".")

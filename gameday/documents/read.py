@@ -1,4 +1,4 @@
-"""Read a document's bytes and text, and refuse what is no document."""
+"""Read a document's bytes and text, and refuse files that cannot be a document."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from gameday.errors import DocumentError, DocumentProblem
 
 
 def read(path: Path) -> bytes:
-    """Return a file's bytes, at most one more than a plan may have; raises DocumentError for what cannot be read."""
+    """Return a file's bytes, at most one more than a document may have.
+
+    Raises:
+        DocumentError: The path is no regular file, or the file cannot be read.
+    """
     try:
-        # A device or a pipe could be read for ever.
+        # A read from a device or a pipe may never end.
         if path.exists() and not path.is_file():
             raise DocumentError([_unreadable(str(path), "not a regular file")])
         with path.open("rb") as file:
@@ -23,9 +27,17 @@ def read(path: Path) -> bytes:
 
 
 def decode(source: bytes, file: str) -> str:
-    """The text of a file; raises DocumentError where it is too large or not UTF-8."""
+    """Return a document's text.
+
+    Args:
+        source: The file's bytes, with or without a byte order mark.
+        file: The file's name, for the messages.
+
+    Raises:
+        DocumentError: The file is too large, or not UTF-8.
+    """
     if len(source) > MAX_BYTES:
-        raise DocumentError([_unreadable(file, f"larger than {MAX_BYTES // 1024} KiB, which no such file is")])
+        raise DocumentError([_unreadable(file, f"larger than {MAX_BYTES // 1024} KiB, the most a document may have")])
     try:
         return source.decode("utf-8-sig")
     except UnicodeDecodeError as error:

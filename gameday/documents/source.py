@@ -1,9 +1,9 @@
-"""YAML bytes to plain data, remembering where every key and value stands.
+"""Parse YAML text into plain data, and keep the line and column of every key and value.
 
-Built on the parser's events rather than on its loader: an event carries its
-line, and whatever a plan has no use for (tags, documents, directives, deep
-nesting, aliases that multiply) is refused while it is met, before anything is
-built from it.
+Built on the parser's events instead of its loader. An event carries its line,
+and everything that a document has no use for (tags, directives, a second
+document, deep nesting, aliases that multiply) is refused as it is read, before
+anything is built from it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from gameday.errors import DocumentError, DocumentProblem
 from gameday.text import shown
 
 MAX_BYTES = 256 * 1024
-"""A hundred times the largest shipped plan."""
+"""A hundred times the size of the largest shipped plan."""
 _MAX_DEPTH = 16
-"""Plans nest five deep; the rest is room for faults' own parameters."""
+"""Shipped plans nest five levels deep; the rest leaves room for faults' own parameters."""
 _MAX_VALUES = 10_000
 """Counted after aliases are expanded, so that an alias of aliases cannot multiply."""
-# Control characters but tab and newline, lone surrogates, and the marks that turn text around in a terminal.
+# Control characters except tab and newline, lone surrogates, and the marks that reverse text in a terminal.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 Path = tuple[str | int, ...]
@@ -44,26 +44,37 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an entry's key (for a list's item: the item) and its value start; (line, column) from 1."""
+    """The start of an entry's key and of its value, each as (line, column) counted from 1."""
 
     key: tuple[int, int]
+    """For an item of a list: the start of the item."""
     value: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
+    """A parsed document: its data, and the place of every entry by its path."""
+
     data: dict[str, Any]
     places: dict[Path, Place]
 
     def place(self, path: Path) -> Place:
-        """The entry's place, or that of the nearest parent that stands in the file."""
+        """Return the entry's place, or that of its nearest parent that the file has."""
         while path not in self.places:
             path = path[:-1]
         return self.places[path]
 
 
 def parse(text: str, file: str) -> Source:
-    """One YAML mapping. Raises DocumentError, and nothing else, for whatever stands in `text`."""
+    """Parse text that holds one YAML mapping.
+
+    Args:
+        text: The document's text; hostile input.
+        file: The file's name, for the messages.
+
+    Raises:
+        DocumentError: The text is anything else. No other exception is raised.
+    """
     builder = _Builder(file)
     try:
         built = builder.document(text)
@@ -72,7 +83,7 @@ def parse(text: str, file: str) -> Source:
     except YAMLError as error:
         builder.problems.append(_syntax_problem(error, text, file))
     except (ValueError, OverflowError, LookupError, AssertionError, AttributeError, TypeError) as error:
-        # The parser lets some bad escapes, directives and numbers out as bare built-in errors, without a place.
+        # For some bad escapes, directives and numbers the parser raises built-in errors, which carry no place.
         builder.problems.append(DocumentProblem(file, 1, 1, "", None, f"this cannot be read as YAML: {error}"))
     if builder.problems:
         raise DocumentError(builder.problems)
@@ -80,6 +91,8 @@ def parse(text: str, file: str) -> Source:
 
 
 class _Stop(Exception):
+    """A problem after which reading the document makes no sense."""
+
     def __init__(self, problem: DocumentProblem) -> None:
         super().__init__(problem.message)
         self.problem = problem
@@ -87,10 +100,12 @@ class _Stop(Exception):
 
 @dataclass(slots=True)
 class _Built:
+    """A value with everything inside it."""
+
     data: Any
     values: int = 1
     places: dict[Path, Place] = field(default_factory=dict)
-    """Relative to the value itself, so that an alias can use them again under another path."""
+    """Keyed by the path from this value, so that an alias can use the places again under another path."""
 
     def adopt(self, step: str | int, key: tuple[int, int], value: tuple[int, int], child: _Built) -> None:
         self.values += child.values
@@ -111,18 +126,20 @@ class _Builder:
         next(events)  # StreamStart
         start = next(events)
         if not isinstance(start, DocumentStartEvent):
-            raise self._stop((1, 1), (), "the file is empty", "start from one of the shipped plans: gameday plans")
+            raise self._stop(
+                (1, 1), (), "the file is empty", "copy a shipped one: `gameday plans` and `gameday detectors` list them"
+            )
         if start.version or start.tags:
-            raise self._stop((1, 1), (), "YAML directives (%YAML, %TAG) are not used in plans", "take the % line out")
+            raise self._stop((1, 1), (), "YAML directives (%YAML, %TAG) are not allowed", "remove the % line")
         first = next(events)
         built = self._value(first, events, ())
         if not isinstance(built.data, dict):
-            raise self._stop(_at(first), (), "a plan is a mapping of keys to values", None, built.data)
+            raise self._stop(_at(first), (), "a document is a mapping of keys to values", None, built.data)
         built.places[()] = Place(_at(first), _at(first))
         next(events)  # DocumentEnd
         after = next(events)
         if isinstance(after, DocumentStartEvent):
-            raise self._stop(_at(after), (), "a second YAML document starts here", "one plan a file")
+            raise self._stop(_at(after), (), "a second YAML document starts here", "keep one document in each file")
         return built
 
     def _value(self, event: Any, events: Iterator[Any], path: Path) -> _Built:
@@ -149,12 +166,12 @@ class _Builder:
 
     def _alias(self, event: Any, path: Path) -> _Built:
         if event.anchor not in self._anchors:
-            raise self._stop(_at(event), path, f"alias *{event.anchor} stands before or inside its anchor")
+            raise self._stop(_at(event), path, f"alias *{event.anchor} comes before or inside its anchor")
         return self._anchors[event.anchor]
 
     def _refuse_tag(self, event: Any, path: Path) -> None:
         if event.tag is not None:
-            raise self._stop(_at(event), path, f"YAML tags such as {event.tag} are not used in plans", "take it out")
+            raise self._stop(_at(event), path, f"YAML tags such as {event.tag} are not allowed", "remove the tag")
 
     def _sequence(self, start: Any, events: Iterator[Any], path: Path) -> _Built:
         built = self._count(_Built([]), start, path)
@@ -187,19 +204,19 @@ class _Builder:
 
     def _key(self, event: Any, path: Path) -> str:
         if not isinstance(event, ScalarEvent):
-            raise self._stop(_at(event), path, "a key is plain text, not a list, a mapping or an alias")
+            raise self._stop(_at(event), path, "a key must be plain text, not a list, a mapping or an alias")
         self._refuse_tag(event, path)
         key = self._scalar(event, path)
         if event.value == "<<" and event.implicit[0]:
-            raise self._stop(_at(event), path, "merge keys (<<) are not used in plans", "write the keys out")
+            raise self._stop(_at(event), path, "merge keys (<<) are not allowed", "write the keys out")
         if not isinstance(key, str):
-            raise self._stop(_at(event), path, "a key is text", f"put it in quotes: '{event.value}'", key)
+            raise self._stop(_at(event), path, "a key must be text", f"put it in quotes: '{event.value}'", key)
         return key
 
     def _scalar(self, event: Any, path: Path) -> Any:
         if unsafe := _UNSAFE.search(event.value):
             raise self._stop(
-                _at(event), path, f"the text holds the unprintable character U+{ord(unsafe.group()):04X}", "take it out"
+                _at(event), path, f"the text holds the unprintable character U+{ord(unsafe.group()):04X}", "remove it"
             )
         if not event.implicit[0]:
             return event.value
@@ -247,11 +264,12 @@ def _syntax_problem(error: YAMLError, text: str, file: str) -> DocumentProblem:
         )
     if not isinstance(error, MarkedYAMLError):
         return DocumentProblem(file, 1, 1, "", None, "this cannot be read as YAML")
-    ended = "unexpected end of stream" in (error.problem or "")  # what was opened is to blame, not the file's end
+    # Where the file ends too early, the mistake is where the unfinished part began.
+    ended = "unexpected end of stream" in (error.problem or "")
     mark = (error.context_mark if ended else None) or error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    said = ": ".join(part for part in (error.context, error.problem) if part)
-    return DocumentProblem(file, line, column, "", None, f"not YAML: {said}", _syntax_suggestion(error.problem or ""))
+    cause = ": ".join(part for part in (error.context, error.problem) if part)
+    return DocumentProblem(file, line, column, "", None, f"not YAML: {cause}", _syntax_suggestion(error.problem or ""))
 
 
 def _syntax_suggestion(problem: str) -> str | None:

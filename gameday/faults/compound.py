@@ -16,7 +16,7 @@ from gameday.errors import HostError
 from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
 from gameday.faults.registry import fault_for
 from gameday.host.base import Host
-from gameday.host.privileges import PodSecurity, together
+from gameday.host.privileges import PodSecurity, combined
 from gameday.plan.models import AnyFault, FaultParameters
 
 _FEWEST, _MOST = 2, 4
@@ -88,7 +88,7 @@ class CompoundFault(Fault[CompoundParameters]):
         return tuple(claim for _, part, fault in _parts(parameters) for claim in fault.claims(part))
 
     def security_of(self, parameters: CompoundParameters) -> PodSecurity:
-        return together(fault.security_of(part) for _, part, fault in _parts(parameters))
+        return combined(fault.security_of(part) for _, part, fault in _parts(parameters))
 
     def canary_job(self, parameters: CompoundParameters) -> CanaryJob:
         jobs = [fault.canary_job(part) for _, part, fault in _parts(parameters)]

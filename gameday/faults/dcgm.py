@@ -71,7 +71,7 @@ def read(host: Host, gpu: int, field: int) -> str | None:
     for row in _ROW.finditer(done.stdout):
         if int(row["gpu"]) == gpu:
             return None if row["value"] == "N/A" else row["value"]
-    raise HostError(f"`{_line(done)}` shows no row for GPU {gpu}: {done.said}")
+    raise HostError(f"`{_line(done)}` shows no row for GPU {gpu}: {done.output_line}")
 
 
 def collection_paused(host: Host) -> bool:
@@ -82,7 +82,7 @@ def collection_paused(host: Host) -> bool:
     try:
         state = json.loads(done.stdout)["body"]["Core"]["children"]["State"]["value"]
     except (ValueError, KeyError, TypeError):
-        raise HostError(f"`{_line(done)}` does not tell the state of the Core module: {done.said}") from None
+        raise HostError(f"`{_line(done)}` does not tell the state of the Core module: {done.output_line}") from None
     return str(state) == "Paused"
 
 
@@ -99,19 +99,19 @@ def _switch(host: Host, option: str) -> str:
     done = _dcgmi(host, "test", option)
     if done.exit_status:
         raise _refused(done)
-    return done.said
+    return done.output_line
 
 
 def _dcgmi(host: Host, *arguments: str) -> ProgramResult:
     done = host.run(["dcgmi", *arguments], _WITHIN_S)
-    if done.exit_status != _NOT_FOUND and not _unreachable(done.said):
+    if done.exit_status != _NOT_FOUND and not _unreachable(done.output_line):
         return done
     if container := _engine_in_a_pod(host):
         return host.run(["crictl", "exec", container.id, "dcgmi", *arguments], _WITHIN_S)
     if done.exit_status == _NOT_FOUND:
         raise HostError(
-            f"no dcgmi on this node ({done.said or 'not found'}), and no pod of a host engine that would have it: "
-            "install DCGM's package (datacenter-gpu-manager) on the host"
+            f"no dcgmi on this node ({done.output_line or 'not found'}), and no pod of a host engine that would have "
+            "it: install DCGM's package (datacenter-gpu-manager) on the host"
         )
     return done
 
@@ -129,7 +129,7 @@ def _unreachable(said: str) -> bool:
 
 
 def _refused(done: ProgramResult) -> HostError:
-    said = done.said
+    said = done.output_line
     if _unreachable(said):
         return HostError(f"dcgmi cannot reach the node's host engine: is nvidia-dcgm running? {said}")
     return HostError(f"`{_line(done)}`: exit {done.exit_status}: {said or 'no word'}")

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gameday.documents.key_table import key_table
 from gameday.faults.base import Fault
 from gameday.faults.registry import known_faults, parameter_models
 from gameday.plan.models import FaultParameters
 from gameday.plan.schema import plan_schema
-from gameday.plan.schema_words import key_table
 
 _HEAD = """\
 # The faults
@@ -67,7 +67,7 @@ def _section(name: str, fault: Fault[Any], schema: Mapping[str, Any]) -> str:
 def _pod(fault: Fault[Any]) -> str:
     """What the pod is given; a fault made of others is given what they need."""
     own = "security_of" not in vars(type(fault))
-    return fault.security.shown() if own else "what the faults in it need"
+    return fault.security.describe() if own else "what the faults in it need"
 
 
 def _prose(fault: Fault[Any]) -> str:

@@ -55,7 +55,7 @@ def again(parameters: GpuParameters, gpu: int, host: Host, undo_state: dict[str,
 def smi(host: Host, gpu: GpuSample, *arguments: str) -> str:
     """What `nvidia-smi -i UUID …` printed. Raises HostError, in the tool's own words, when it refuses."""
     done = host.run(["nvidia-smi", "-i", gpu.uuid, *arguments], SMI_WITHIN_S)
-    said = done.said
+    said = done.output_line
     if done.exit_status:
         raise HostError(f"nvidia-smi {' '.join(arguments)} on GPU {gpu.index}: exit {done.exit_status}: {said}")
     return said

@@ -126,7 +126,7 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
         return end(host, index_of(parameters, gpu), _figures)
 
     def verify_undone(self, parameters: GpuBurnParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return not host.work_runs(index_of(parameters, gpu))
+        return not host.has_work(index_of(parameters, gpu))
 
 
 def _temperature(sample: GpuSample) -> float:

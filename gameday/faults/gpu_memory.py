@@ -97,7 +97,7 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
         return end(host, index_of(parameters, gpu), _figures)
 
     def verify_undone(self, parameters: GpuMemoryParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return not host.work_runs(index_of(parameters, gpu))
+        return not host.has_work(index_of(parameters, gpu))
 
 
 def _used(sample: GpuSample) -> int:

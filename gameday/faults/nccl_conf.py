@@ -10,7 +10,7 @@ from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.nccl import NcclParameters
 from gameday.host.base import Host
-from gameday.host.privileges import DAEMONS, HOST_FILES, PodSecurity, together
+from gameday.host.privileges import DAEMONS, HOST_FILES, PodSecurity, combined
 from gameday.plan.models import FaultParameters
 
 PATH = "/etc/nccl.conf"
@@ -37,7 +37,7 @@ class NcclConfFault(Fault[NcclConfParameters]):
 
     parameters: ClassVar[type[FaultParameters]] = NcclConfParameters
     layer: ClassVar[Layer] = Layer.NETWORK
-    security: ClassVar[PodSecurity] = together((HOST_FILES, DAEMONS))
+    security: ClassVar[PodSecurity] = combined((HOST_FILES, DAEMONS))
     summary: ClassVar[str] = "Puts wrong NCCL variables into the node's /etc/nccl.conf"
     does_not_reach: ClassVar[str] = (
         "jobs that run already; jobs with the variable in their own environment, which is stronger; containers that do "

@@ -95,7 +95,7 @@ class NumaFault(Fault[NumaParameters]):
         return end(host, index_of(parameters, gpu), lambda report: f"{report.copy_gbs} GB/s at last")
 
     def verify_undone(self, parameters: NumaParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return not host.work_runs(index_of(parameters, gpu))
+        return not host.has_work(index_of(parameters, gpu))
 
 
 def alignment(parameters: NumaParameters, gpu: int, host: Host) -> Alignment:

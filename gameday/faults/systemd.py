@@ -113,7 +113,7 @@ def _run(host: Host, *argv: str) -> ProgramResult:
     """Raises HostError, in the program's own words, when it says no."""
     done = host.run(argv, _WITHIN_S)
     if done.exit_status == _NOT_FOUND:
-        raise HostError(f"no {argv[0]} on this node ({done.said or 'not found'}): its units are not systemd's")
+        raise HostError(f"no {argv[0]} on this node ({done.output_line or 'not found'}): its units are not systemd's")
     if done.exit_status:
-        raise HostError(f"`{' '.join(argv)}`: exit {done.exit_status}: {done.said or 'no word'}")
+        raise HostError(f"`{' '.join(argv)}`: exit {done.exit_status}: {done.output_line or 'no word'}")
     return done

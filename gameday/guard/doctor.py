@@ -25,7 +25,7 @@ from gameday.guard.rule_series import CanFire, RuleSeries
 from gameday.ledger.lease import CLUSTER_LEASE, holder_of, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.ledger.undo import termination_message
-from gameday.plan.models import ExpectedAlert
+from gameday.plan.expectations import ExpectedAlert
 from gameday.reaper.excluded_nodes import node_only
 from gameday.run.agents import AGENT_STARTS_WITHIN, RESET_FIX, forbids_reset, mark_task
 from gameday.run.drain import pods_to_drain

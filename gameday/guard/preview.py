@@ -76,7 +76,7 @@ def _of_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
         name, why = _name(run, "misaligned", target), "a pod that no NUMA node can serve alone: to be rejected"
         manifest = misaligned_pod(name, run_id=run.id, node=node, template=template, gpus=asks.gpus, cpus=asks.cpus)
         yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
-    if plan.expect.quarantine:
+    if plan.expect.expects_quarantine:
         name, why = _name(run, "canary", target), "a GPU pod that the quarantine must keep off this node"
         manifest = gpu_canary(name, run_id=run.id, node=node, template=template)
         yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
@@ -93,8 +93,8 @@ def _of_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
 def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget) -> Iterator[Act]:
     """Yield the canary's pod; where it needs GPUs and none is free, none is sent."""
     expected = run.plan.expect.canary
-    gpus = 0 if expected is None or expected.measure.pings else run.nodes.free_gpus(target.node)
-    if expected and (expected.measure.pings or gpus > 0):
+    gpus = 0 if expected is None or expected.measure.uses_ping else run.nodes.free_gpus(target.node)
+    if expected and (expected.measure.uses_ping or gpus > 0):
         task, why = canary_task(run, expected, target.node, phase, gpus), f"measure {expected.measure} {phase}"
         yield _agent(run, step, f"canary-{phase}", target, task, MEASURED_WITHIN, why)
 

@@ -70,5 +70,5 @@ def _of_plan(plan: Plan, namespace: str) -> Iterator[Right]:
         yield from _MOVES_PODS
     if plan.recover.remediation is not RemediationAction.NONE:
         yield from _DRAINS
-    if plan.expect.quarantine:
+    if plan.expect.expects_quarantine:
         yield from _job(namespace)

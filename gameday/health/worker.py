@@ -26,7 +26,7 @@ from gameday.health.events import NodeEvents
 from gameday.health.metrics import UNKNOWN_NODE, Metrics
 from gameday.health.model import Fault, LogProgress, NodeState, NodeView, Taint
 from gameday.health.quarantine import Quarantine, Written
-from gameday.xid.decide import Decision, Outcome, Policy, decide
+from gameday.xid.decide import Decision, Policy, Response, decide
 from gameday.xid.lines import KernelEvent, Kind
 
 log = logging.getLogger(__name__)
@@ -189,14 +189,14 @@ class Worker:
         self._act_on(detection, event, state, decide(event, self._options.policy))
 
     def _act_on(self, detection: Detection, event: KernelEvent, state: NodeState, decision: Decision) -> None:
-        match decision.outcome:
-            case Outcome.NOTHING:
+        match decision.response:
+            case Response.NOTHING:
                 return
-            case Outcome.QUARANTINE:
+            case Response.QUARANTINE:
                 act = self._quarantine_node(detection, event, state, decision)
-            case Outcome.WORKLOAD:
+            case Response.WORKLOAD:
                 act = "the workload's own error, node kept"
-            case Outcome.EVENT:
+            case Response.EVENT:
                 act = "recorded only"
         where = f" on {event.pci}" if event.pci else ""
         self._add_event(
@@ -205,7 +205,7 @@ class Worker:
             event_reason(event),
             f"{decision.reason}{where}: {act} (policy {self._options.policy}). {event.text}",
             detection.line.at,
-            warning=decision.outcome is not Outcome.WORKLOAD,
+            warning=decision.response is not Response.WORKLOAD,
         )
 
     def _quarantine_node(self, detection: Detection, event: KernelEvent, state: NodeState, decision: Decision) -> str:

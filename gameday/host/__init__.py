@@ -2,8 +2,8 @@
 
 `RealHost` is a GPU node; `VirtualHost` reaches the model of one in a
 rehearsal. Everything above this boundary is the same program in both. The
-imports below are lazy because the agent starts once per pod, and the virtual
-host needs neither NVML nor CuPy.
+imports below are lazy because the agent starts once in each pod, and the
+virtual host needs neither NVML nor CuPy.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ VIRTUAL_HOST_VARIABLE = "GAMEDAY_VIRTUAL_HOST"
 
 
 def open_host(environment: Mapping[str, str]) -> Host:
-    """The virtual host named by GAMEDAY_VIRTUAL_HOST, else the machine this runs on.
+    """Return the virtual host that GAMEDAY_VIRTUAL_HOST names, else the machine that this process runs on.
 
-    Raises HostError when the variable is set to something that is no http URL.
+    Raises:
+        HostError: The variable is set, but not to an http URL.
     """
     url = environment.get(VIRTUAL_HOST_VARIABLE, "")
     if url:

@@ -1,8 +1,8 @@
-"""What the agent may ask of a host: write the kernel log, run a program, read and write files, NVML, load, work.
+"""The host's interface: kernel log, programs, files, NVML, load and work.
 
-A load is measured and over. Work goes on: it runs in a process of its own that
-dies with the agent that began it, so that whatever it held on the GPU is free
-again when everything else has failed.
+A load is measured and then over. Work goes on: it runs in a process of its own
+that dies with the agent that started it, so that everything it held on the GPU
+is free again even when everything else has failed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,14 @@ from typing import Annotated, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 
-class ProgramResult(BaseModel):
+class HostModel(BaseModel):
+    """Base of the values that a host takes and returns; frozen."""
+
     model_config = ConfigDict(frozen=True)
+
+
+class ProgramResult(HostModel):
+    """The end of a program: its exit status and its output."""
 
     argv: tuple[str, ...]
     exit_status: int
@@ -22,15 +28,13 @@ class ProgramResult(BaseModel):
     stderr: str
 
     @property
-    def said(self) -> str:
-        """What it wrote, in one line for an error's text: at most 300 characters; empty where it wrote nothing."""
+    def output_line(self) -> str:
+        """Both outputs on one line for an error's text, at most 300 characters; empty where there is no output."""
         return " ".join(f"{self.stdout} {self.stderr}".split())[:300]
 
 
-class GpuSample(BaseModel):
-    """One GPU as NVML shows it at one moment. None: NVML does not support or could not read the field."""
-
-    model_config = ConfigDict(frozen=True)
+class GpuSample(HostModel):
+    """A GPU as NVML shows it at one moment. A field is None where NVML does not support it or cannot read it."""
 
     index: int
     uuid: str
@@ -41,7 +45,7 @@ class GpuSample(BaseModel):
     memory_temperature_c: float | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
-    power_limit_default_w: float | None = Field(default=None, description="what the board is built for")
+    power_limit_default_w: float | None = Field(default=None, description="the board's own limit")
     sm_clock_mhz: float | None = None
     sm_clock_max_mhz: float | None = None
     memory_clock_mhz: float | None = None
@@ -50,7 +54,7 @@ class GpuSample(BaseModel):
     memory_total_bytes: int | None = None
     clocks_event_reasons: int | None = Field(default=None, description="NVML bit mask")
     ecc_mode: bool | None = None
-    ecc_mode_pending: bool | None = Field(default=None, description="what the next reset of the GPU makes of it")
+    ecc_mode_pending: bool | None = Field(default=None, description="the mode after the GPU's next reset")
     ecc_dbe_volatile: int | None = None
     ecc_sbe_volatile: int | None = None
     remapped_rows_correctable: int | None = None
@@ -68,10 +72,8 @@ class GpuSample(BaseModel):
     cpu_affinity: str | None = Field(default=None, description="CPUs next to the GPU, as a list: 0-55,112-167")
 
 
-class LoadResult(BaseModel):
-    """A measured burst of work on one GPU; None where it could not be run, and `detail` says why."""
-
-    model_config = ConfigDict(frozen=True)
+class LoadResult(HostModel):
+    """A measured burst of work on one GPU. Its figures are None where it could not run; `detail` has the reason."""
 
     gpu: int
     gemm_tflops: float | None
@@ -80,12 +82,14 @@ class LoadResult(BaseModel):
     detail: str = ""
 
 
-class _Order(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _Order(HostModel):
+    """Base of the orders for work: they take no unknown keys."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class Burn(_Order):
-    """GEMM after GEMM, a product of each tenth of a second checked element by element."""
+    """An order to multiply matrices without pause; one product in each tenth of a second is checked."""
 
     kind: Literal["burn"] = "burn"
     precision: Literal["half", "single"] = Field(
@@ -95,10 +99,11 @@ class Burn(_Order):
 
 
 class HoldMemory(_Order):
-    """Take the GPU's memory, all but `leave_bytes`, and keep it; `block_bytes`: then cut it up, every other one freed.
+    """An order to take all of the GPU's free memory but `leave_bytes`, and to hold it.
 
-    What is freed goes back to the allocator of the process that holds it, as
-    a training framework's does, and not to the GPU.
+    With `block_bytes` the memory is then cut into blocks of that size, and every
+    other block is freed. Freed blocks go back to the allocator of the process
+    that holds them, as in a training framework, and not to the GPU.
     """
 
     kind: Literal["memory"] = "memory"
@@ -107,7 +112,7 @@ class HoldMemory(_Order):
 
 
 class CopyToGpu(_Order):
-    """Copy from pinned host memory to the GPU, from these CPUs and the memory next to them."""
+    """An order to copy from pinned host memory to the GPU, on these CPUs and from the memory next to them."""
 
     kind: Literal["copy"] = "copy"
     cpus: tuple[int, ...] = Field(min_length=1)
@@ -117,41 +122,46 @@ WorkOrder = Annotated[Burn | HoldMemory | CopyToGpu, Field(discriminator="kind")
 WORK_ORDER: TypeAdapter[WorkOrder] = TypeAdapter(WorkOrder)
 
 
-class WorkReport(BaseModel):
-    """How the work goes, each half second; None: no such figure for this kind. `error`: it ended by itself, and why."""
-
-    model_config = ConfigDict(frozen=True)
+class WorkReport(HostModel):
+    """The state of work on a GPU, sent each half second. A figure is None where this kind of work has none."""
 
     seconds: float = Field(description="since the work began")
     tflops: float | None = None
     products: int = Field(default=0, description="GEMM products compared with the reference")
-    wrong_results: int = Field(default=0, description="elements of those that differ from it")
+    wrong_results: int = Field(default=0, description="elements of those products that differ from the reference")
     copy_gbs: float | None = None
     held_bytes: int | None = Field(default=None, description="taken from the GPU")
     free_bytes: int | None = Field(default=None, description="left on the GPU for everybody else")
-    unused_bytes: int | None = Field(default=None, description="of those held, not in use: the allocator's own")
+    unused_bytes: int | None = Field(default=None, description="of the bytes held, those that the allocator keeps")
     largest_block_bytes: int | None = Field(default=None, description="the largest piece that can still be allocated")
-    error: str = ""
+    error: str = Field(default="", description="why the work ended by itself; empty while it runs")
 
 
-class GpuUser(BaseModel):
+class GpuUser(HostModel):
     """A process that has the GPU's device open."""
-
-    model_config = ConfigDict(frozen=True)
 
     pid: int
     command: str
-    pod: str = Field(default="", description="UID of its pod; empty: of the host's own processes")
+    pod: str = Field(default="", description="UID of its pod; empty for the host's own processes")
 
 
 class Host(Protocol):
-    """Every method raises HostError, and nothing else, when the host says no."""
+    """A machine with GPUs, as the agent reaches it.
+
+    Every method raises HostError, and nothing else, when the host refuses or
+    cannot be reached. `gpu` is a GPU's index as NVML counts.
+    """
 
     def write_kernel_log(self, record: str) -> None:
-        """One record, `<N>` priority prefix included; at most 976 bytes (docs/sources.md, printk and /dev/kmsg)."""
+        """Write one record to the kernel log.
+
+        Args:
+            record: The record with its `<N>` priority prefix, at most 976 bytes (docs/sources.md, printk and
+                /dev/kmsg).
+        """
 
     def read_kernel_log(self) -> list[str]:
-        """The ring buffer's messages, oldest first, each with its `[seconds.micros] ` stamp as dmesg prints it."""
+        """Return the ring buffer's messages, oldest first, each with its `[seconds.micros] ` stamp as in dmesg."""
 
     def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
         """Run a host program without a shell. A non-zero exit is a result, not an error."""
@@ -163,25 +173,33 @@ class Host(Protocol):
     def boot_id(self) -> str: ...
 
     def gpus(self) -> list[GpuSample]:
-        """All GPUs the driver knows, lost ones included, ordered by index."""
+        """Return all GPUs that the driver knows, lost ones included, ordered by index."""
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
-        """BF16 GEMM and device-to-device copy for about `seconds` in all."""
+        """Run and measure BF16 GEMM and device-to-device copy, for about `seconds` together."""
 
     def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
-        """Begin, and return the first report. At most one work a GPU; a lack of CuPy or of memory is a HostError."""
+        """Start work on a GPU and return its first report.
+
+        Raises:
+            HostError: The GPU has work already, CuPy is missing, or the GPU lacks memory.
+        """
 
     def steer_work(self, gpu: int, utilization: float) -> None:
-        """Give a burn its share of the time, 0 to 1, anew: one that is told nothing for ten seconds ends."""
+        """Set the share of the time, 0 to 1, for which a burn runs. A burn that is not steered for 10 s ends itself."""
 
     def work_report(self, gpu: int) -> WorkReport | None:
-        """The latest report; None where this host began no work."""
+        """Return the latest report; None where this agent started no work on the GPU."""
 
     def end_work(self, gpu: int) -> WorkReport | None:
-        """End our work on the GPU, also what another agent began; the last report of our own. Idempotent."""
+        """End our work on the GPU, including work that another agent started. Idempotent.
 
-    def work_runs(self, gpu: int) -> bool:
-        """Whether work of ours runs on the GPU, whoever began it."""
+        Returns:
+            The last report; None where this agent started no work on the GPU.
+        """
+
+    def has_work(self, gpu: int) -> bool:
+        """Return whether work of ours runs on the GPU, started by this agent or by another one."""
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
-        """Every process that has the GPU open, monitors and daemons included."""
+        """Return every process that has the GPU open, monitors and daemons included."""

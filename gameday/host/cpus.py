@@ -1,4 +1,4 @@
-"""CPU lists as sysfs and cpuset write them: `0-55,112-167`."""
+"""Lists of CPUs in the format of sysfs and cpuset: `0-55,112-167`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Iterable
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """The CPUs of a list, in order; an empty list is none. Raises ValueError for what is no list."""
+    """Return the CPUs of a list in the list's order; none for an empty text.
+
+    Raises:
+        ValueError: The text is no list of CPUs.
+    """
     cpus: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -15,7 +19,7 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 
 
 def format_cpus(cpus: Iterable[int]) -> str:
-    """The shortest list; the inverse of `parse_cpus` for CPUs in order."""
+    """Return the shortest list of these CPUs; the inverse of `parse_cpus` for CPUs in ascending order."""
     runs: list[list[int]] = []
     for cpu in cpus:
         if runs and cpu == runs[-1][1] + 1:

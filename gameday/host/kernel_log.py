@@ -1,6 +1,6 @@
-"""The bytes of /dev/kmsg: what may be written as one record, and how a record that is read is shown.
+"""The record format of /dev/kmsg: encode a record to write, and render a record that was read.
 
-Format: the kernel's Documentation/ABI/testing/dev-kmsg, summed up in
+The format is in the kernel's Documentation/ABI/testing/dev-kmsg, summarised in
 docs/sources.md, printk and /dev/kmsg.
 """
 
@@ -11,17 +11,18 @@ import re
 from gameday.errors import HostError
 
 MAX_RECORD_BYTES = 976
-"""PRINTKRB_RECORD_MAX (1024) less the 48 bytes an older kernel keeps for its own prefix."""
+"""PRINTKRB_RECORD_MAX (1024) less the 48 bytes that older kernels keep for their own prefix."""
 
 _PRIORITY = re.compile(r"<\d{1,3}>")
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 def encode_record(record: str) -> bytes:
-    """One record, ready for one write().
+    """Return a record's bytes, for one write().
 
-    Raises HostError for what the kernel would refuse, cut or spread over
-    several lines: no `<N>` prefix, more than 976 bytes, control characters.
+    Raises:
+        HostError: The kernel would refuse the record, cut it or spread it over several lines: it has no `<N>` prefix,
+            more than 976 bytes, or control characters.
     """
     if not _PRIORITY.match(record):
         raise HostError(f"kernel-log record {record[:40]!r} has no priority; begin it with <N>, like <3> for an error")
@@ -38,9 +39,13 @@ def encode_record(record: str) -> bytes:
 
 
 def render_record(raw: bytes) -> str:
-    """`prio,seq,usec,flags;text` as `dmesg` prints it: `[seconds.micros] text`; dictionary lines are dropped.
+    """Return a record as `dmesg` prints it: `[seconds.micros] text`.
 
-    Raises ValueError for bytes that are no such record.
+    Args:
+        raw: The record as read: `prio,seq,usec,flags;text`, then lines of a dictionary, which are left out.
+
+    Raises:
+        ValueError: The bytes are no such record.
     """
     prefix, separator, rest = raw.partition(b";")
     fields = prefix.split(b",")
@@ -48,7 +53,7 @@ def render_record(raw: bytes) -> str:
         raise ValueError(f"not a kernel-log record: {raw[:60]!r}")
     microseconds = int(fields[2])
     escaped = rest.split(b"\n", 1)[0]
-    # The kernel escapes every byte outside printable ASCII, so the text is UTF-8 again only once unescaped.
+    # The kernel escapes every byte outside printable ASCII; only the unescaped text is UTF-8.
     text = _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), escaped).decode("utf-8", "replace")
     shown = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
     return f"[{microseconds // 1_000_000:5d}.{microseconds % 1_000_000:06d}] {shown}"

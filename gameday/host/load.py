@@ -1,8 +1,9 @@
-"""A burst of GEMM and of device-to-device copy on one GPU, with every result checked.
+"""Measure a burst of GEMM and of device-to-device copy on one GPU, and check every result.
 
 CuPy is the optional extra `gpu`: cuBLAS from Python, no compiler on the node.
-The GEMM runs in FP16: CuPy has no BF16 type, and the tensor cores of every GPU
-since A100 do both at one rate, so the figure stands against BF16 floors.
+The GEMM runs in FP16, because CuPy has no BF16 type. The tensor cores of every
+GPU since A100 run both at the same rate, so the figure can be compared with
+BF16 floors.
 """
 
 from __future__ import annotations
@@ -17,20 +18,27 @@ from typing import Any
 from gameday.host.base import LoadResult
 
 _SIZE = 8192
-"""Rows and columns: 1.1 TFLOP a product, enough to fill a B200; 128 MiB a matrix."""
+"""Rows and columns of a matrix. A product takes 1.1 TFLOP, enough to fill a B200; a matrix takes 128 MiB."""
 _COPY_BYTES = 1 << 30
-"""Far beyond any L2 cache, so that the copy is the memory's."""
+"""Far more than any L2 cache holds, so that the memory's bandwidth is measured."""
 
 
 def measure_load(
     gpu: int, seconds: float, cupy: ModuleType | None = None, size: int = _SIZE, copy_bytes: int = _COPY_BYTES
 ) -> LoadResult:
-    """Half of `seconds` GEMM, half copy. `cupy`: the module, or what stands in for it.
+    """Run GEMM for half of the time and copy for the other half, and return the rates.
 
-    Never raises for what the GPU or CuPy does: a result of None and `detail` say it.
+    An error of the GPU or of CuPy is not raised: the rates are then None, and `detail` has the error.
+
+    Args:
+        gpu: Index of the GPU, as NVML counts.
+        seconds: Duration of both parts together.
+        cupy: The CuPy module; None imports it. Tests give another one.
+        size: Rows and columns of the matrices.
+        copy_bytes: Bytes of one copy.
     """
     if cupy is None:
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML counts; CUDA's own order is by speed
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order; CUDA's own default is by speed
         try:
             cupy = import_module("cupy")  # the optional extra
         except ImportError as error:
@@ -40,7 +48,7 @@ def measure_load(
             tflops, wrong = _gemm(cupy, seconds / 2, size)
             bandwidth = _copy(cupy, seconds / 2, copy_bytes)
             return LoadResult(gpu=gpu, gemm_tflops=tflops, memory_bandwidth_gbs=bandwidth, wrong_results=wrong)
-    except Exception as error:  # CuPy raises a family of its own for CUDA, cuBLAS and memory
+    except Exception as error:  # CuPy has error types of its own for CUDA, cuBLAS and memory
         return _not_run(gpu, f"{type(error).__name__}: {error}"[:500])
 
 
@@ -49,11 +57,12 @@ def _not_run(gpu: int, why: str) -> LoadResult:
 
 
 class Gemm:
-    """One product again and again, against a reference.
+    """A matrix product that is computed repeatedly and compared with a reference.
 
     The factors hold only -1 and 1, so every partial sum is a whole number
-    below FP16's exact limit of 2048 (22 standard deviations at 8192), and the
-    product must match the FP32 reference to the bit whatever order it is summed in.
+    below FP16's exact limit of 2048 (22 standard deviations at 8192). The
+    product therefore matches the FP32 reference to the bit, in any order of
+    summation.
     """
 
     def __init__(self, cupy: ModuleType, size: int, dtype: Any) -> None:
@@ -66,16 +75,16 @@ class Gemm:
         self._product = left @ right  # warms cuBLAS up
 
     def multiply(self) -> float:
-        """Seconds it took."""
+        """Compute the product once, and return the seconds that it took."""
         return timed(self._cupy, lambda: self._cupy.matmul(*self._factors, out=self._product))
 
     def wrong(self) -> int:
-        """Elements of the last product that differ from the reference."""
+        """Return the number of elements of the last product that differ from the reference."""
         return int(self._cupy.count_nonzero(self._product != self._reference))
 
 
 def _gemm(cupy: ModuleType, seconds: float, size: int) -> tuple[float, int]:
-    """(TFLOP/s, elements that differ from the reference in any product)."""
+    """Return TFLOP/s, and the number of elements in all products that differ from the reference."""
     gemm = Gemm(cupy, size, cupy.float16)
     busy, products, wrong = 0.0, 0, gemm.wrong()
     while busy < seconds:
@@ -86,7 +95,10 @@ def _gemm(cupy: ModuleType, seconds: float, size: int) -> tuple[float, int]:
 
 
 def _copy(cupy: ModuleType, seconds: float, size: int) -> float:
-    """GB/s; every byte counts twice, read and written, as in the published figures (docs/sources.md, H100 figures)."""
+    """Copy for some seconds, and return GB/s.
+
+    Every byte counts twice, read and written, as in published figures (docs/sources.md, H100 figures).
+    """
     source = cupy.zeros(size, dtype=cupy.uint8)
     target = cupy.empty_like(source)
     busy, copies = 0.0, 0
@@ -97,7 +109,7 @@ def _copy(cupy: ModuleType, seconds: float, size: int) -> float:
 
 
 def timed(cupy: ModuleType, work: Callable[[], Any]) -> float:
-    """Seconds of `work` on the GPU."""
+    """Run `work`, and return the seconds that it took on the GPU."""
     cupy.cuda.Stream.null.synchronize()
     start = time.perf_counter()
     work()

@@ -1,7 +1,7 @@
-"""One NVML reading of every GPU, field by field, so that one broken field or GPU costs nothing but itself.
+"""Read every GPU by NVML, field by field, so that a field or GPU that cannot be read costs no other.
 
-NVML is opened and shut for each reading: an open NVML client counts as a user
-of the GPU, and would make `nvidia-smi --gpu-reset` refuse.
+NVML is opened and closed for each reading: an open NVML client counts as a
+user of the GPU, and would make `nvidia-smi --gpu-reset` refuse.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from gameday.errors import HostError
 from gameday.host.base import GpuSample
 from gameday.host.cpus import format_cpus
 
-Read = Callable[[ModuleType, Any], dict[str, Any]]
+FieldReader = Callable[[ModuleType, Any], dict[str, Any]]
 """(pynvml, device handle) -> fields of GpuSample, in its units."""
 
 _AFFINITY_WORDS = 64
-"""Of 64 CPUs each: 4096, the most a distribution's kernel is built for (NR_CPUS 8192 exists, machines do not)."""
+"""Words of 64 CPUs each: 4096 CPUs. Kernels can be built for 8192 (NR_CPUS), but no such machine exists."""
 _HINTS = {
     "NVMLError_LibraryNotFound": "is the NVIDIA driver installed, and its libraries mounted into this container?",
     "NVMLError_DriverNotLoaded": "the nvidia kernel module is not loaded; see `dmesg` and `lsmod` on the host",
@@ -29,11 +29,15 @@ _HINTS = {
 
 
 def read_gpus(nvml: ModuleType | None = None) -> list[GpuSample]:
-    """Every GPU the driver counts, by index, lost ones included. `nvml`: pynvml, or what stands in for it.
+    """Return every GPU that the driver counts, by index, lost ones included.
 
-    Raises HostError when NVML as a whole cannot be opened or counted.
+    Args:
+        nvml: The pynvml module; None imports it. Tests give another one.
+
+    Raises:
+        HostError: NVML cannot be opened, or does not count the GPUs.
     """
-    nvml = nvml or import_module("pynvml")  # only here, as 8,000 lines load for the real host alone
+    nvml = nvml or import_module("pynvml")  # 8,000 lines that only the real host needs
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -60,10 +64,10 @@ def _sample(nvml: ModuleType, index: int) -> GpuSample:
     except nvml.NVMLError_NoPermission:
         raise
     except nvml.NVMLError:
-        # Whatever else the reason, no handle means that nothing can be done with this GPU.
+        # For every other reason, too, a GPU without a handle cannot be used.
         return GpuSample(index=index, lost=True, **fields)
     lost = False
-    for read in _READS:
+    for read in _FIELD_READERS:
         try:
             fields.update(read(nvml, handle))
         except nvml.NVMLError_GpuIsLost:
@@ -99,7 +103,7 @@ def _ecc_mode(nvml: ModuleType, handle: Any) -> dict[str, Any]:
 
 def _cpu_affinity(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     words = nvml.nvmlDeviceGetCpuAffinity(handle, _AFFINITY_WORDS)
-    cpus = [64 * number + bit for number, word in enumerate(words) for bit in range(64) if word >> bit & 1]
+    cpus = [64 * index + bit for index, word in enumerate(words) for bit in range(64) if word >> bit & 1]
     return {"cpu_affinity": format_cpus(cpus)} if cpus else {}
 
 
@@ -116,12 +120,12 @@ def _memory_temperature(nvml: ModuleType, handle: Any) -> dict[str, Any]:
 def _clocks_event_reasons(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     try:
         mask = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-    except nvml.NVMLError_FunctionNotFound:  # drivers before 535 know it by its old name only
+    except nvml.NVMLError_FunctionNotFound:  # the function's name in drivers before 535
         mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
     return {"clocks_event_reasons": mask}
 
 
-def _ecc(kind: str, field: str) -> Read:
+def _ecc(kind: str, field: str) -> FieldReader:
     def read(nvml: ModuleType, handle: Any) -> dict[str, Any]:
         error_type = getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{kind}")
         return {field: nvml.nvmlDeviceGetTotalEccErrors(handle, error_type, nvml.NVML_VOLATILE_ECC)}
@@ -151,8 +155,14 @@ def _nvlinks(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     return {"nvlinks_active": sum(map(bool, states)), "nvlinks_supported": len(states)} if states else {}
 
 
-def _plain(field: str, getter: str, *constants: str) -> Read:
-    """A getter that returns the field as it is, given the handle and the named pynvml constants."""
+def _plain(field: str, getter: str, *constants: str) -> FieldReader:
+    """Return a reader for a field that NVML's getter returns in the sample's unit.
+
+    Args:
+        field: Name of the GpuSample's field.
+        getter: Name of pynvml's function.
+        constants: Names of the pynvml constants that the function takes after the handle.
+    """
 
     def read(nvml: ModuleType, handle: Any) -> dict[str, Any]:
         return {field: getattr(nvml, getter)(handle, *(getattr(nvml, name) for name in constants))}
@@ -160,7 +170,7 @@ def _plain(field: str, getter: str, *constants: str) -> Read:
     return read
 
 
-_READS: tuple[Read, ...] = (
+_FIELD_READERS: tuple[FieldReader, ...] = (
     _plain("uuid", "nvmlDeviceGetUUID"),
     _plain("name", "nvmlDeviceGetName"),
     _pci,

@@ -1,9 +1,9 @@
-"""What a container has to be given so that the host boundary works from inside it: as little as each use allows.
+"""The least privileges with which a container can reach its host, for each kind of use.
 
-Kubernetes grants no single device: whatever opens /dev/kmsg or /dev/nvidia*
-without being the owner of a GPU needs `privileged`, because a container's
-device cgroup allows nothing else. What only enters the host's namespaces and
-speaks to a daemon there needs three capabilities (setns(2), and the ptrace
+Kubernetes grants no single device: a container that opens /dev/kmsg, or
+/dev/nvidia* without owning a GPU, needs `privileged`, because its device
+cgroup allows nothing else. A container that only enters the host's namespaces
+and calls a daemon there needs three capabilities (setns(2), and the ptrace
 access check of namespaces(7)), and no device.
 """
 
@@ -11,78 +11,80 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
+
+from gameday.host.base import HostModel
 
 
-class PodSecurity(BaseModel):
-    """One pod's rights over its node."""
+class PodSecurity(HostModel):
+    """The rights of a pod over its node."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid")
 
     privileged: bool = False
-    """Every device, every capability, no seccomp or AppArmor profile."""
+    """The pod has every device and every capability, and no seccomp or AppArmor profile."""
     host_pid: bool = False
-    """Sees the host's processes; the way into their namespaces leads through /proc."""
+    """The pod sees the host's processes, and can enter their namespaces through /proc."""
     capabilities: tuple[str, ...] = ()
-    """Linux capabilities that are kept, all others dropped; without meaning where `privileged`."""
+    """Linux capabilities that the pod keeps; all others are dropped. Without effect where `privileged`."""
     why: str
-    """For the one who has to allow it."""
+    """The reason, for the person who has to allow it."""
 
-    def shown(self) -> str:
-        """In one line, for documents."""
+    def describe(self) -> str:
+        """Return the rights and their reason in one line, for the documentation."""
         parts = ["privileged"] if self.privileged else []
         parts += [f"capabilities {', '.join(self.capabilities)}"] if self.capabilities else []
         parts += ["hostPID"] if self.host_pid else []
         return f"{' and '.join(parts) or 'nothing beyond a plain pod'}: {self.why}"
 
 
-# setns(2) into process 1's namespaces: CAP_SYS_ADMIN for each of them, CAP_SYS_CHROOT for the mount namespace; the
-# links under /proc/1/ns open only with CAP_SYS_PTRACE.
-_ENTER_THE_HOST = ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")
+# setns(2) into process 1's namespaces needs CAP_SYS_ADMIN for each of them, and CAP_SYS_CHROOT for the mount namespace;
+# the links under /proc/1/ns open only with CAP_SYS_PTRACE.
+_ENTER_HOST_NAMESPACES = ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")
 
 KERNEL_LOG = PodSecurity(privileged=True, why="it opens /dev/kmsg, and Kubernetes grants no single device")
-"""Kernel log and NVML, by devices alone."""
+"""For the kernel log and NVML, which need devices only."""
 DAEMONS = PodSecurity(
     host_pid=True,
-    capabilities=_ENTER_THE_HOST,
-    why="it runs a program in the host's namespaces that speaks to a daemon there, and opens no device",
+    capabilities=_ENTER_HOST_NAMESPACES,
+    why="it runs a program in the host's namespaces that calls a daemon there, and opens no device",
 )
-"""dcgmi to the host engine, systemctl to systemd."""
+"""For dcgmi, which calls the host engine, and systemctl, which calls systemd."""
 HOST_NETWORK = PodSecurity(
     host_pid=True,
-    capabilities=("NET_ADMIN", *_ENTER_THE_HOST),
+    capabilities=("NET_ADMIN", *_ENTER_HOST_NAMESPACES),
     why="it changes the host's network interfaces with the host's own programs",
 )
-"""tc and ip."""
+"""For tc and ip."""
 HOST_FILES = PodSecurity(
-    host_pid=True, capabilities=("SYS_PTRACE",), why="it writes a file of the host's, which it sees through process 1"
+    host_pid=True, capabilities=("SYS_PTRACE",), why="it writes a file of the host, which it sees through process 1"
 )
-"""A plain file of the host's /etc."""
+"""For a plain file in the host's /etc."""
 GPU_PROGRAMS = PodSecurity(
     privileged=True, host_pid=True, why="it runs nvidia-smi in the host's namespaces, which opens the GPUs' devices"
 )
-"""nvidia-smi, and whatever else opens a GPU's device from the host's namespaces."""
+"""For nvidia-smi, and every other program that opens a GPU's device from the host's namespaces."""
 GPU_WORK = PodSecurity(
     privileged=True,
     host_pid=True,
-    why="it opens the GPU's devices without owning a GPU, and whoever undoes it has to find its processes",
+    why="it opens the GPU's devices without owning a GPU, and the pod that undoes it has to find its processes",
 )
-"""Work on a GPU that the scheduler did not give us."""
+"""For work on a GPU that the scheduler did not assign to the pod."""
 HOST_SYSFS = PodSecurity(
     privileged=True, host_pid=True, why="it writes the host's sysfs, which other containers see read-only"
 )
-"""PCI devices, the real-time clock's alarm."""
-UNSTATED = PodSecurity(privileged=True, host_pid=True, why="it does not say what it needs, and so is given everything")
-"""A test finds every fault that leaves it at this."""
+"""For PCI devices, cgroups and the alarm of the real-time clock."""
+UNSTATED = PodSecurity(privileged=True, host_pid=True, why="it does not state what it needs, so it gets everything")
+"""The default of faults; a test finds every fault that does not state its own."""
 
 
-def together(parts: Iterable[PodSecurity]) -> PodSecurity:
-    """What a pod needs that does all of these."""
-    wanted = tuple(dict.fromkeys(parts))
-    privileged = any(part.privileged for part in wanted)
+def combined(parts: Iterable[PodSecurity]) -> PodSecurity:
+    """Return the rights of a pod that needs all of these."""
+    distinct = tuple(dict.fromkeys(parts))
+    privileged = any(part.privileged for part in distinct)
     return PodSecurity(
         privileged=privileged,
-        host_pid=any(part.host_pid for part in wanted),
-        capabilities=() if privileged else tuple(sorted({name for part in wanted for name in part.capabilities})),
-        why="; ".join(part.why for part in wanted),
+        host_pid=any(part.host_pid for part in distinct),
+        capabilities=() if privileged else tuple(sorted({name for part in distinct for name in part.capabilities})),
+        why="; ".join(part.why for part in distinct),
     )

@@ -1,4 +1,4 @@
-"""Processes of a real node that have to do with GPUs, as /proc shows them: our workers, and who has a device open.
+"""The GPU processes of a real node, read from /proc: our workers, and the users of a GPU's device.
 
 The agent's pod has hostPID, so its /proc is the node's.
 """
@@ -18,23 +18,27 @@ from gameday.host.base import GpuUser, WorkOrder
 from gameday.host.work import Work
 
 _MODULE = "gameday.host.worker"
-_GONE_WITHIN_S = 10.0
+_KILL_TIMEOUT_S = 10.0
 """A killed process is gone once the driver has freed its memory: 80 GiB take about a second."""
 _COMMAND_CHARACTERS = 100
 _POD = re.compile(r"[-/]pod([0-9a-f][0-9a-f_-]{31,35})\b")
-"""In a cgroup's path, by either cgroup driver; systemd's writes `_` for `-`. A static pod's UID has no dashes."""
+"""A pod's UID in a cgroup's path. The systemd cgroup driver writes `_` for `-`; a static pod's UID has no dashes."""
 _MINOR = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
 
 
-def begin_work(gpu: int, order: WorkOrder) -> Work:
-    """Start a worker. Raises HostError where this machine cannot."""
+def start_worker(gpu: int, order: WorkOrder) -> Work:
+    """Start a worker process and give it its order.
+
+    Raises:
+        HostError: The process cannot be started.
+    """
     try:
         process = subprocess.Popen(
             [sys.executable, "-m", _MODULE, f"--gpu={gpu}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},  # as NVML counts; CUDA's own order is by speed
+            env={**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},  # NVML's order; CUDA's own default is by speed
         )
     except OSError as error:
         raise HostError(f"cannot start {_MODULE}: {error.strerror}") from None
@@ -58,35 +62,49 @@ def begin_work(gpu: int, order: WorkOrder) -> Work:
 
 
 def workers(proc: Path, gpu: int) -> list[int]:
-    """Process ids of all our workers on this GPU, whoever started them."""
+    """Return the process ids of all our workers on this GPU, those of other agents included."""
     return [pid for pid, argv in _processes(proc) if argv[1:4] == ["-m", _MODULE, f"--gpu={gpu}"]]
 
 
 def end_workers(proc: Path, gpu: int) -> None:
-    """Kill them, and return once they are gone. Raises HostError when one stays."""
-    deadline = time.monotonic() + _GONE_WITHIN_S
-    while left := workers(proc, gpu):
+    """Kill all our workers on this GPU, and return once they are gone.
+
+    Raises:
+        HostError: A worker belongs to another user, or does not go.
+    """
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    while pids := workers(proc, gpu):
         if time.monotonic() > deadline:
-            raise HostError(f"worker {left[0]} of GPU {gpu} was killed and stays: is the GPU hung? See the kernel log")
-        for pid in left:
+            raise HostError(
+                f"worker {pids[0]} of GPU {gpu} was killed and does not end: is the GPU hung? See the kernel log"
+            )
+        for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
             except PermissionError:
-                raise HostError(f"worker {pid} of GPU {gpu} is another user's; run the agent as root") from None
+                raise HostError(f"worker {pid} of GPU {gpu} belongs to another user; run the agent as root") from None
         time.sleep(0.05)
 
 
 def device_users(proc: Path, pci: str) -> tuple[GpuUser, ...]:
-    """Who has /dev/nvidiaN of the GPU at this address open. Raises HostError where that cannot be known."""
+    """Return the processes that have the GPU's /dev/nvidiaN open.
+
+    Args:
+        proc: The node's /proc.
+        pci: Address of the GPU, like 0000:4e:00.
+
+    Raises:
+        HostError: The driver does not show the GPU, or a process's open files cannot be read.
+    """
     information = proc / "driver/nvidia/gpus" / f"{pci}.0" / "information"
     try:
         minor = _MINOR.search(information.read_text())
     except OSError as error:
         raise HostError(f"cannot read {information}: {error.strerror}; is the nvidia module loaded?") from None
     if minor is None:
-        raise HostError(f"{information} names no `Device Minor`, so nobody knows who uses the GPU")
+        raise HostError(f"{information} names no `Device Minor`, so the GPU's users cannot be found")
     device = f"/dev/nvidia{minor[1]}"
     return tuple(
         GpuUser(pid=pid, command=" ".join(argv)[:_COMMAND_CHARACTERS], pod=_pod_of(proc / str(pid)))
@@ -99,21 +117,21 @@ def _pod_of(process: Path) -> str:
     try:
         found = _POD.search((process / "cgroup").read_text())
     except OSError:
-        return ""  # it ended meanwhile
+        return ""  # the process has ended
     return found[1].replace("_", "-") if found else ""
 
 
 def _has_open(descriptors: Path, device: str) -> bool:
     try:
         return any(str(link.readlink()) == device for link in descriptors.iterdir())
-    except (FileNotFoundError, ProcessLookupError):  # it ended, or closed the file, meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # the process has ended, or closed the file
         return False
     except PermissionError:
-        raise HostError(f"cannot look into {descriptors}: run the agent as root, privileged and with hostPID") from None
+        raise HostError(f"cannot read {descriptors}: run the agent as root, privileged and with hostPID") from None
 
 
 def _processes(proc: Path) -> list[tuple[int, list[str]]]:
-    """(pid, argv) of every process; a zombie and a kernel thread have no argv."""
+    """Return (pid, argv) of every process; a zombie and a kernel thread have an empty argv."""
     found: list[tuple[int, list[str]]] = []
     for folder in proc.iterdir():
         if not folder.name.isdecimal():
@@ -121,6 +139,6 @@ def _processes(proc: Path) -> list[tuple[int, list[str]]]:
         try:
             raw = (folder / "cmdline").read_bytes()
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended
         found.append((int(folder.name), raw.decode("utf-8", "replace").rstrip("\0").split("\0")))
     return found

@@ -1,4 +1,4 @@
-"""Run one program without a shell, with its output and its time bounded."""
+"""Run a program without a shell, with a limit on its output and its time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from gameday.errors import HostError
 from gameday.host.base import ProgramResult
 
 MAX_OUTPUT_BYTES = 64 * 1024
-"""Of each of stdout and stderr; the rest is read and dropped, so that the program never blocks on a full pipe."""
+"""The most that is kept of stdout and of stderr. The rest is read and dropped, so that the program never blocks."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = {"PATH": _PATH, "LC_ALL": "C.UTF-8"}
-"""Nothing of ours: the agent's environment holds its task and may hold secrets."""
+"""The program gets nothing of the agent's environment, which holds its task and may hold secrets."""
 
 
 def run_program(argv: Sequence[str], timeout_s: float, shown: Sequence[str] | None = None) -> ProgramResult:
-    """Run `argv`; `shown` is what the result and errors call it, where `argv` has a wrapper in front.
+    """Run a program to its end, and then kill what is left of its process group.
 
-    Raises HostError when it cannot be started, or runs past `timeout_s`
-    seconds: its whole process group is then killed.
+    Args:
+        argv: The program and its arguments.
+        timeout_s: Seconds after which the program is killed with its process group.
+        shown: The command as the result and errors show it, where `argv` has a wrapper in front; None: `argv`.
+
+    Raises:
+        HostError: The program cannot be started, or does not end in time.
     """
     shown = tuple(shown or argv)
     try:
@@ -45,7 +50,7 @@ def run_program(argv: Sequence[str], timeout_s: float, shown: Sequence[str] | No
         except subprocess.TimeoutExpired:
             raise HostError(f"{' '.join(shown)!r} did not end within {timeout_s:g} s and was killed") from None
         finally:
-            # Also after a good end: a child that outlives the program is nobody's business any more.
+            # Also after a good end: nothing may outlive the program.
             _kill_group(process.pid)
     return ProgramResult(
         argv=shown,
@@ -56,15 +61,15 @@ def run_program(argv: Sequence[str], timeout_s: float, shown: Sequence[str] | No
 
 
 def _drain(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
-    """Both outputs up to their end or the deadline, each bounded."""
+    """Return both outputs up to their end or the deadline, each cut to MAX_OUTPUT_BYTES."""
     assert process.stdout
     assert process.stderr
     kept = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
     with selectors.DefaultSelector() as selector:
         for descriptor in kept:
             selector.register(descriptor, selectors.EVENT_READ)
-        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
-            for key, _ in selector.select(left):
+        while selector.get_map() and (remaining_s := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(remaining_s):
                 chunk = os.read(key.fd, 65536)
                 if not chunk:
                     selector.unregister(key.fd)

@@ -1,8 +1,8 @@
-"""A GPU node as it is: /dev/kmsg, sysfs, host programs, NVML.
+"""A real GPU node, reached by /dev/kmsg, sysfs, host programs and NVML.
 
-The agent runs in a privileged pod with hostPID. The kernel log, sysfs and
-procfs are the host's own there; programs are not, and are reached by entering
-the namespaces of the host's process 1.
+The agent runs in a privileged pod with hostPID. There the kernel log, sysfs
+and procfs are the host's own. Programs are not; the agent runs them in the
+namespaces of the host's process 1.
 """
 
 from __future__ import annotations
@@ -16,34 +16,35 @@ from pathlib import Path
 from gameday.errors import HostError
 from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.host.kernel_log import encode_record, render_record
-from gameday.host.work import Works
+from gameday.host.work import WorkByGpu
 
-_READ_LOG_WITHIN_S = 10.0
-"""A log that grows faster than it is read must not keep the agent for ever."""
+_READ_LOG_TIMEOUT_S = 10.0
+"""Bounds the reading of a log that grows faster than it is read."""
 _MAX_KMSG_RECORD = 8192
-"""CONSOLE_EXT_LOG_MAX of older kernels: a read() with less room fails with EINVAL."""
+"""CONSOLE_EXT_LOG_MAX of older kernels, in bytes: a read() with a smaller buffer fails with EINVAL."""
 _MAX_FILE_BYTES = 1024 * 1024
 _FOLDERS = ("sys", "proc/sys")
 _PLAIN_FILES = ("/etc/nccl.conf",)
-"""All that faults may read and write: kernel settings, and NCCL's host-wide configuration."""
+"""The allow-list of what faults may read and write: kernel settings, and NCCL's host-wide configuration."""
 _DRIVER = "/run/nvidia/driver"
-"""Where the GPU operator mounts the root of its driver container, which then holds nvidia-smi and the host does not."""
+"""The root of the GPU operator's driver container, which has nvidia-smi where the host has none."""
 _NAMESPACES = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pid", "--")
 
 
 class RealHost:
-    """`root` stands for `/` in every path below; tests give a folder of their own."""
+    """The machine that this process runs on, or whose pod it runs in."""
 
     def __init__(self, root: Path = Path("/")) -> None:
+        """Use the machine whose file system is at `root`; tests give a folder."""
         self._root = root
-        self._works = Works()
+        self._works = WorkByGpu()
 
     def write_kernel_log(self, record: str) -> None:
         raw = encode_record(record)
-        self._refuse_swallowed_writes()
+        self._require_kept_writes()
         device = self._root / "dev/kmsg"
         try:
-            # One open per record: printk's rate limit (10 in 5 s) counts per open file.
+            # The device is opened for each record: printk's rate limit (10 in 5 s) is for each open file.
             descriptor = os.open(device, os.O_WRONLY | os.O_CLOEXEC)
             try:
                 written = os.write(descriptor, raw)
@@ -54,14 +55,14 @@ class RealHost:
         if written != len(raw):
             raise HostError(f"{device} took {written} of {len(raw)} bytes of the record")
 
-    def _refuse_swallowed_writes(self) -> None:
-        switch = self._root / "proc/sys/kernel/printk_devkmsg"
+    def _require_kept_writes(self) -> None:
+        setting = self._root / "proc/sys/kernel/printk_devkmsg"
         try:
-            policy = switch.read_text().strip()
+            policy = setting.read_text().strip()
         except OSError:
-            return  # kernels before 4.9 have no such switch, and take every write
+            return  # kernels before 4.9 have no such setting, and keep every write
         if policy == "off":
-            raise HostError(f"{switch} is `off`: the kernel drops what is written to /dev/kmsg; set it to `ratelimit`")
+            raise HostError(f"{setting} is `off`: the kernel drops every write to /dev/kmsg; set it to `ratelimit`")
 
     def read_kernel_log(self) -> list[str]:
         device = self._root / "dev/kmsg"
@@ -79,7 +80,7 @@ class RealHost:
     def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
         from gameday.host.program import run_program  # noqa: PLC0415 - few roles run programs
 
-        return run_program([*self._way_in(argv[0]), *argv], timeout_s, shown=argv)
+        return run_program([*self._host_prefix(argv[0]), *argv], timeout_s, shown=argv)
 
     def read_file(self, path: str) -> str:
         descriptor = self._open(path, os.O_RDONLY)
@@ -95,7 +96,7 @@ class RealHost:
         raw = content.encode()
         descriptor = self._open(path, os.O_WRONLY | os.O_TRUNC | (os.O_CREAT if path in _PLAIN_FILES else 0))
         try:
-            # sysfs takes a value in one write() or not at all.
+            # sysfs takes a value only in one write().
             written = os.write(descriptor, raw)
         except OSError as error:
             raise HostError(f"cannot write {content[:60]!r} to {path}: {error.strerror}") from None
@@ -112,7 +113,7 @@ class RealHost:
             raise HostError(f"cannot read {path}: {error.strerror}") from None
 
     def gpus(self) -> list[GpuSample]:
-        from gameday.host.nvml import read_gpus  # noqa: PLC0415 - heavy, and needed by few roles
+        from gameday.host.nvml import read_gpus  # noqa: PLC0415 - large, and few roles need it
 
         return read_gpus()
 
@@ -122,9 +123,9 @@ class RealHost:
         return measure_load(gpu, seconds)
 
     def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
-        from gameday.host.processes import begin_work  # noqa: PLC0415 - few roles do work
+        from gameday.host.processes import start_worker  # noqa: PLC0415 - few roles do work
 
-        return self._works.start(gpu, lambda: begin_work(gpu, order))
+        return self._works.start(gpu, lambda: start_worker(gpu, order))
 
     def steer_work(self, gpu: int, utilization: float) -> None:
         self._works.steer(gpu, utilization)
@@ -139,7 +140,7 @@ class RealHost:
         end_workers(self._root / "proc", gpu)
         return last
 
-    def work_runs(self, gpu: int) -> bool:
+    def has_work(self, gpu: int) -> bool:
         from gameday.host.processes import workers  # noqa: PLC0415
 
         return bool(workers(self._root / "proc", gpu))
@@ -149,31 +150,31 @@ class RealHost:
 
         pci = next((sample.pci_bus_id for sample in self.gpus() if sample.index == gpu), "")
         if not pci:
-            raise HostError(f"no GPU {gpu} whose PCI address NVML tells, so nobody knows who uses it")
+            raise HostError(f"NVML shows no PCI address of a GPU {gpu}, so the GPU's users cannot be found")
         return device_users(self._root / "proc", pci)
 
-    def _way_in(self, program: str) -> tuple[str, ...]:
-        """What stands before a program's name so that it is the host's, or the driver container's."""
-        if not self._in_container():
+    def _host_prefix(self, program: str) -> tuple[str, ...]:
+        """Return the arguments before a program's name that run it on the host, or in the driver's container."""
+        if not self._is_in_container():
             return ()
         in_driver = program == "nvidia-smi" and (self._root / f"proc/1/root{_DRIVER}/usr/bin/nvidia-smi").exists()
         return (*_NAMESPACES, "chroot", _DRIVER) if in_driver else _NAMESPACES
 
-    def _in_container(self) -> bool:
-        """Whether process 1 lives in another mount namespace: then it is the host's init, seen through hostPID."""
+    def _is_in_container(self) -> bool:
+        """Return whether process 1 has another mount namespace: it is then the host's init, seen through hostPID."""
         try:
             return (self._root / "proc/1/ns/mnt").readlink() != (self._root / "proc/self/ns/mnt").readlink()
         except OSError as error:
             raise HostError(
-                f"cannot tell whether this is a container ({error.strerror}: /proc/1/ns/mnt); run the agent as root, "
-                "privileged and with hostPID"
+                f"cannot find out whether this is a container ({error.strerror}: /proc/1/ns/mnt); run the agent as "
+                "root, privileged and with hostPID"
             ) from None
 
     def _open(self, path: str, flags: int) -> int:
-        """Open a file of the allow-list; the path that counts is the one after every link is followed."""
+        """Open a file of the allow-list, which is compared with the path after every link is followed."""
         if path in _PLAIN_FILES:
-            # The container's own /etc is not the host's; process 1 sees the host's.
-            root = self._root / "proc/1/root" if self._in_container() else self._root
+            # The container has an /etc of its own; process 1 sees the host's.
+            root = self._root / "proc/1/root" if self._is_in_container() else self._root
             target, flags = root / path.lstrip("/"), flags | os.O_NOFOLLOW
         else:
             target = self._resolve(path)
@@ -187,25 +188,25 @@ class RealHost:
         try:
             target = (root / path.lstrip("/")).resolve()
             allowed = path.startswith("/") and any(target.is_relative_to(root / folder) for folder in _FOLDERS)
-        except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links
+        except (OSError, ValueError, RuntimeError):  # a path that is too long, a NUL, a loop of links
             allowed = False
         if not allowed:
             folders = (f"/{folder}" for folder in _FOLDERS)
-            raise HostError(f"{path!r} is outside what the agent may touch: {', '.join((*folders, *_PLAIN_FILES))}")
+            raise HostError(f"the agent may not open {path!r}; allowed are {', '.join((*folders, *_PLAIN_FILES))}")
         return target
 
 
 def _read_records(descriptor: int) -> list[str]:
-    """Every record up to now. Raises OSError, and ValueError for a record of unknown form."""
+    """Return every record up to now. Raises OSError, and ValueError for a record of unknown form."""
     lines: list[str] = []
-    deadline = time.monotonic() + _READ_LOG_WITHIN_S
+    deadline = time.monotonic() + _READ_LOG_TIMEOUT_S
     while time.monotonic() < deadline:
         try:
             raw = os.read(descriptor, _MAX_KMSG_RECORD)
         except BlockingIOError:
             break
         except OSError as error:
-            if error.errno == errno.EPIPE:  # overwritten while we read; the next read goes on with the oldest left
+            if error.errno == errno.EPIPE:  # overwritten meanwhile; the next read returns the oldest record left
                 continue
             raise
         if not raw:

@@ -1,7 +1,7 @@
-"""The rehearsal's host, reached by HTTP: the same agent, acting on a model of eight GPUs.
+"""The rehearsal's host: a model of a GPU node, reached by HTTP.
 
-Only the standard library's http.client: a rehearsal starts one agent process
-per pod, and a richer client would cost more than the agent itself.
+Uses only the standard library's http.client: a rehearsal starts an agent
+process for each pod, and a larger client would cost more than the agent.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pydantic import BaseModel, ValidationError
 from gameday.errors import HostError
 from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.host.kernel_log import encode_record
-from gameday.host.work import FIRST_REPORT_WITHIN_S, Work, Works
+from gameday.host.work import FIRST_REPORT_TIMEOUT_S, Work, WorkByGpu
 
-_ANSWER_WITHIN_S = 10.0
-"""A model of a host answers at once; more than this is a dead rehearsal."""
+_ANSWER_TIMEOUT_S = 10.0
+"""A model of a host answers immediately; one that takes longer belongs to a dead rehearsal."""
 _MAX_BODY_BYTES = 32 * 1024 * 1024
-"""A ring buffer of 16 MiB, the kernel's largest default, twice over for JSON's quoting."""
+"""A ring buffer of 16 MiB, the kernel's largest default, and as much again for JSON's quoting."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -54,9 +54,9 @@ class _Runs(BaseModel):
 
 
 class VirtualHost:
-    """A client of one virtual host; safe to use from several threads, as every call is a connection of its own.
+    """A client of one virtual host. Every call has a connection of its own, so several threads may call.
 
-    Work is an answer that goes on: it ends with its connection, and so with the agent.
+    Work is an answer that goes on. It ends with its connection, and so with the agent.
     """
 
     def __init__(self, url: str) -> None:
@@ -66,7 +66,7 @@ class VirtualHost:
         self._host = parts.hostname
         self._port = parts.port
         self._path = parts.path.rstrip("/")
-        self._works = Works()
+        self._works = WorkByGpu()
 
     def write_kernel_log(self, record: str) -> None:
         self._call("POST", "/kernel-log", {"record": encode_record(record).decode()})
@@ -94,7 +94,7 @@ class VirtualHost:
         return self._read(LoadResult, "POST", "/load", {"gpu": gpu, "seconds": seconds}, seconds)
 
     def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
-        return self._works.start(gpu, lambda: self._begin(gpu, order))
+        return self._works.start(gpu, lambda: self._start(gpu, order))
 
     def steer_work(self, gpu: int, utilization: float) -> None:
         self._works.steer(gpu, utilization)
@@ -107,28 +107,28 @@ class VirtualHost:
         self._call("DELETE", f"/work?gpu={gpu}")
         return last
 
-    def work_runs(self, gpu: int) -> bool:
+    def has_work(self, gpu: int) -> bool:
         return self._read(_Runs, "GET", f"/work?gpu={gpu}").runs
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         return self._read(_Users, "GET", f"/gpu-users?gpu={gpu}").users
 
-    def _begin(self, gpu: int, order: WorkOrder) -> Work:
-        """Raises HostError."""
-        connection = HTTPConnection(self._host, self._port, timeout=FIRST_REPORT_WITHIN_S)
+    def _start(self, gpu: int, order: WorkOrder) -> Work:
+        """Start work on a GPU. Raises HostError."""
+        connection = HTTPConnection(self._host, self._port, timeout=FIRST_REPORT_TIMEOUT_S)
         try:
             connection.connect()
         except OSError as error:
             raise self._unreachable("POST", "/work", error) from None
-        wire = connection.sock
-        answer = self._ask(connection, "POST", "/work", {"gpu": gpu, "order": order.model_dump()})
+        connected_socket = connection.sock
+        answer = self._request(connection, "POST", "/work", {"gpu": gpu, "order": order.model_dump()})
         if answer.status >= 400:
             raise HostError(f"virtual host POST /work: HTTP {answer.status}: {_reason(answer.read(_MAX_BODY_BYTES))}")
 
         def cut_off() -> None:
-            # close() would take the answer from under the thread that reads it.
+            # close() would break the thread that is reading the answer.
             with suppress(OSError):
-                wire.shutdown(socket.SHUT_RDWR)
+                connected_socket.shutdown(socket.SHUT_RDWR)
 
         def steer(utilization: float) -> None:
             self._call("PUT", "/work", {"gpu": gpu, "utilization": utilization})
@@ -143,10 +143,10 @@ class VirtualHost:
             raise HostError(f"virtual host {method} {path}: unexpected answer: {error.errors()[0]['msg']}") from None
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None, work_s: float = 0) -> bytes:
-        """The body of a 2xx answer. `work_s`: seconds the host itself may need before it answers."""
-        connection = HTTPConnection(self._host, self._port, timeout=work_s + _ANSWER_WITHIN_S)
+        """Return the body of a 2xx answer; `work_s` is the time that the host may need before it answers, seconds."""
+        connection = HTTPConnection(self._host, self._port, timeout=work_s + _ANSWER_TIMEOUT_S)
         try:
-            answer = self._ask(connection, method, path, body)
+            answer = self._request(connection, method, path, body)
             raw = answer.read(_MAX_BODY_BYTES)
         except (OSError, HTTPException) as error:
             raise self._unreachable(method, path, error) from None
@@ -156,10 +156,10 @@ class VirtualHost:
             raise HostError(f"virtual host {method} {path}: HTTP {answer.status}: {_reason(raw)}")
         return raw
 
-    def _ask(
+    def _request(
         self, connection: HTTPConnection, method: str, path: str, body: dict[str, Any] | None = None
     ) -> HTTPResponse:
-        """The answer, its body unread. Raises HostError."""
+        """Return the answer with its body unread. Raises HostError."""
         try:
             connection.request(
                 method,
@@ -177,7 +177,7 @@ class VirtualHost:
 
 
 def _lines(connection: HTTPConnection, answer: HTTPResponse) -> Iterator[bytes]:
-    """Raises OSError, and ValueError for an answer that breaks off within a chunk."""
+    """Yield the answer's lines. Raises OSError, and ValueError for an answer that breaks off within a chunk."""
     try:
         yield from answer
     except HTTPException as error:
@@ -187,7 +187,7 @@ def _lines(connection: HTTPConnection, answer: HTTPResponse) -> Iterator[bytes]:
 
 
 def _reason(raw: bytes) -> str:
-    """The `error` of a JSON error body, or the body itself, bounded."""
+    """Return the `error` of a JSON error body, or the body itself, at most 500 characters."""
     try:
         return str(json.loads(raw)["error"])[:500]
     except (ValueError, KeyError, TypeError):

@@ -1,10 +1,10 @@
-"""`python -m gameday.host.worker --gpu=N`: the process that holds a GPU while a fault is in.
+"""`python -m gameday.host.worker --gpu=N`: the process that works on a GPU while a fault is in.
 
-The order is the first line on standard input, as JSON; later lines give a
-burn's share of the time, each time anew: a burn that nobody watches any more
-ends. Reports are lines on standard output. When standard input ends, the agent
-is dead or wants an end, and the process leaves at once, in the middle of a
-kernel if need be: the driver then frees whatever it held.
+The first line on standard input is the order, as JSON. Every later line is the
+share of the time for which a burn runs; a burn that gets no such line any more
+ends itself. Every line on standard output is a report. When standard input
+ends, the agent is dead or ends the work. The process then exits immediately,
+even while a kernel runs: the driver frees everything that it held.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ from typing import Any, BinaryIO
 from gameday.host.base import WORK_ORDER, Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
 from gameday.host.cpus import format_cpus
 from gameday.host.load import Gemm, timed
-from gameday.host.work import UNWATCHED_FOR_S
+from gameday.host.work import STEERING_TIMEOUT_S
 
 REPORT_EVERY_S = 0.5
 _SLICE_S = 0.1
-"""A burn's share of the time is kept within each slice: NVML's utilisation averages over longer (1/6 s to 1 s)."""
+"""A burn keeps its share of the time within each slice. NVML's utilisation averages over longer (1/6 s to 1 s)."""
 _SIZE = 8192
+"""Rows and columns of a matrix, as in gameday.host.load."""
 _COPY_BYTES = 256 << 20
-"""Many times what a last-level cache holds of a write-combined buffer, short enough for some hundred a second."""
-_GRAIN_BYTES = 1 << 20
-_MOMENT_S = 0.5
+"""Many times the size of a last-level cache, and small enough for some hundred copies a second."""
+_MIB = 1 << 20
+_CHECK_EVERY_S = 0.5
 
 
 class Worker:
-    """`utilization` and `watched_at` are set from outside, by whoever reads standard input."""
+    """Work on one GPU, which runs in the calling thread; another thread may steer it."""
 
     def __init__(self, cupy: ModuleType, gpu: int, order: WorkOrder, out: BinaryIO) -> None:
+        """Prepare the work; reports go to `out` as lines of JSON."""
         self.utilization = order.utilization if isinstance(order, Burn) else 1.0
-        self.watched_at, self.burning = 0.0, False
+        self.steered_at, self.is_burning = 0.0, False
         self.ended = threading.Event()
         self._cupy = cupy
         self._gpu = gpu
@@ -48,7 +50,7 @@ class Worker:
         self._began = time.monotonic()
 
     def run(self) -> None:
-        """Until `ended`; raises whatever CuPy raises."""
+        """Work until `ended` is set. Raises CuPy's own errors, OSError and MemoryError."""
         with self._cupy.cuda.Device(self._gpu):
             match self._order:
                 case Burn():
@@ -58,7 +60,13 @@ class Worker:
                 case CopyToGpu():
                     self._copy(self._order)
 
+    def steer(self, utilization: float) -> None:
+        """Set the share of the time for which a burn runs, 0 to 1."""
+        self.utilization = min(1.0, max(0.0, utilization))
+        self.steered_at = time.monotonic()
+
     def report(self, **figures: Any) -> None:
+        """Write a report with these fields of WorkReport."""
         line = WorkReport(seconds=round(time.monotonic() - self._began, 3), **figures).model_dump_json(
             exclude_defaults=True
         )
@@ -67,8 +75,8 @@ class Worker:
 
     def _burn(self, order: Burn, size: int = _SIZE) -> None:
         gemm = Gemm(self._cupy, size, self._cupy.float16 if order.precision == "half" else self._cupy.float32)
-        self.watched_at, self.burning = time.monotonic(), True  # nobody watches before the first report
-        products, wrong, told = 1, gemm.wrong(), 0.0
+        self.steered_at, self.is_burning = time.monotonic(), True  # the agent steers only after the first report
+        products, wrong, reported_at = 1, gemm.wrong(), 0.0
         while not self.ended.is_set():
             until = time.monotonic() + _SLICE_S
             busy, multiplied = 0.0, 0
@@ -77,8 +85,8 @@ class Worker:
                 multiplied += 1
             if multiplied:
                 products, wrong = products + 1, wrong + gemm.wrong()
-            if time.monotonic() - told >= REPORT_EVERY_S:
-                told = time.monotonic()
+            if time.monotonic() - reported_at >= REPORT_EVERY_S:
+                reported_at = time.monotonic()
                 rate = gemm.flop * multiplied / busy / 1e12 if busy else 0.0
                 self.report(tflops=rate, products=products, wrong_results=wrong)
             self.ended.wait(max(0.0, until - time.monotonic()))
@@ -86,7 +94,7 @@ class Worker:
     def _hold(self, order: HoldMemory) -> None:
         pool = self._cupy.cuda.MemoryPool()
         kept = take_memory(self._cupy, pool, order)
-        largest = largest_block(self._cupy, pool)  # once: each probe takes for a moment what others may want
+        largest = largest_block(self._cupy, pool)  # only once: a probe briefly takes memory that others may need
         while not self.ended.is_set():
             self.report(
                 held_bytes=pool.total_bytes(),
@@ -99,7 +107,7 @@ class Worker:
 
     def _copy(self, order: CopyToGpu, size: int = _COPY_BYTES) -> None:
         try:
-            # Before the buffer: pinned pages are taken from the node of the thread that asks for them.
+            # Before the buffer: pinned pages come from the NUMA node of the thread that allocates them.
             os.sched_setaffinity(0, order.cpus)
         except OSError:
             raise OSError(
@@ -112,7 +120,7 @@ class Worker:
         def copy() -> None:
             target.copy_from_host_async(pinned, size, self._cupy.cuda.Stream.null)
 
-        timed(self._cupy, copy)  # the first touch
+        timed(self._cupy, copy)  # the first copy is slower
         while not self.ended.is_set():
             busy, copies = 0.0, 0
             while busy < REPORT_EVERY_S and not self.ended.is_set():
@@ -123,20 +131,30 @@ class Worker:
 
 
 def take_memory(cupy: ModuleType, pool: Any, order: HoldMemory) -> list[Any]:
-    """All that is free but `leave_bytes`, as one piece; cut into blocks and every other one freed, where asked for.
+    """Take the memory that the order asks for.
 
-    Raises CuPy's OutOfMemoryError, MemoryError where nothing is left to take.
+    Args:
+        cupy: The CuPy module.
+        pool: The memory pool to take it from.
+        order: The bytes to leave free, and the size of blocks.
+
+    Returns:
+        One piece of memory; or, with blocks, every other block of it.
+
+    Raises:
+        MemoryError: Too little is free.
+        OutOfMemoryError: CuPy's own error: another process was faster.
     """
     free, _ = cupy.cuda.runtime.memGetInfo()
     size = free - order.leave_bytes
-    if size < (order.block_bytes or _GRAIN_BYTES) * 4:
+    if size < (order.block_bytes or _MIB) * 4:
         raise MemoryError(
             f"{free >> 20} MiB are free and {order.leave_bytes >> 20} MiB are to be left: nothing to take"
         )
     whole = pool.malloc(size)
     if order.block_bytes is None:
         return [whole]
-    # Freed into the pool, the one piece is split for every block asked for, and cannot go back to the GPU any more.
+    # The piece goes back to the pool, which splits it for the blocks. A split piece cannot go back to the GPU.
     del whole
     blocks = [pool.malloc(order.block_bytes) for _ in range(size // order.block_bytes)]
     del blocks[::2]
@@ -144,35 +162,36 @@ def take_memory(cupy: ModuleType, pool: Any, order: HoldMemory) -> list[Any]:
 
 
 def largest_block(cupy: ModuleType, pool: Any) -> int:
-    """Bytes of the largest allocation that succeeds now, to a mebibyte."""
-    low, high = 0, (cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()) // _GRAIN_BYTES
+    """Return the bytes of the largest allocation that succeeds now, rounded down to a mebibyte."""
+    low, high = 0, (cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()) // _MIB
     while low < high:
         middle = (low + high + 1) // 2
         try:
-            pool.malloc(middle * _GRAIN_BYTES)
+            pool.malloc(middle * _MIB)
             low = middle
         except cupy.cuda.memory.OutOfMemoryError:
             high = middle - 1
-        pool.free_all_blocks()  # what only the probe took goes back to the GPU
-    return low * _GRAIN_BYTES
+        pool.free_all_blocks()  # gives the probe's memory back to the GPU
+    return low * _MIB
 
 
-def _obey(worker: Worker, lines: BinaryIO) -> None:
+def _follow_input(worker: Worker, lines: BinaryIO) -> None:
+    """Steer the worker by the lines, and end the process when they end."""
     for line in lines:
-        worker.utilization = min(1.0, max(0.0, float(line)))
-        worker.watched_at = time.monotonic()
+        worker.steer(float(line))
     os._exit(0)
 
 
-def _require_watch(worker: Worker) -> None:
-    """Beside the burn, so that it also ends one whose kernel hangs."""
-    while time.monotonic() - worker.watched_at < UNWATCHED_FOR_S or not worker.burning:
-        time.sleep(_MOMENT_S)
-    _refuse(f"nobody has watched the temperature for {UNWATCHED_FOR_S:g} s: the load was ended")
+def _end_unsteered_burn(worker: Worker) -> None:
+    """End the process when a burn is not steered in time; in a thread of its own, for a burn whose kernel hangs."""
+    while time.monotonic() - worker.steered_at < STEERING_TIMEOUT_S or not worker.is_burning:
+        time.sleep(_CHECK_EVERY_S)
+    _report_error(f"nobody has watched the temperature for {STEERING_TIMEOUT_S:g} s, so the load has ended")
     os._exit(1)
 
 
 def main() -> int:
+    """Do the work that standard input orders, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", type=int, required=True)
     gpu = parser.parse_args().gpu
@@ -180,18 +199,18 @@ def main() -> int:
     try:
         cupy = import_module("cupy")  # the optional extra
     except ImportError as error:
-        return _refuse(f"CuPy cannot be imported ({error}); install gpu-gameday[gpu] in the agent's image")
+        return _report_error(f"CuPy cannot be imported ({error}); install gpu-gameday[gpu] in the agent's image")
     worker = Worker(cupy, gpu, order, sys.stdout.buffer)
-    threading.Thread(target=_obey, args=(worker, sys.stdin.buffer), daemon=True).start()
-    threading.Thread(target=_require_watch, args=(worker,), daemon=True).start()
+    threading.Thread(target=_follow_input, args=(worker, sys.stdin.buffer), daemon=True).start()
+    threading.Thread(target=_end_unsteered_burn, args=(worker,), daemon=True).start()
     try:
         worker.run()
-    except Exception as error:  # CuPy raises a family of its own for CUDA, cuBLAS and memory
-        return _refuse(f"{type(error).__name__}: {error}"[:500])
+    except Exception as error:  # CuPy has error types of its own for CUDA, cuBLAS and memory
+        return _report_error(f"{type(error).__name__}: {error}"[:500])
     return 0
 
 
-def _refuse(why: str) -> int:
+def _report_error(why: str) -> int:
     sys.stdout.buffer.write(WorkReport(seconds=0, error=why).model_dump_json(exclude_defaults=True).encode() + b"\n")
     sys.stdout.buffer.flush()
     return 1

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gameday.agent.security import security_of
-from gameday.agent.task import InjectedNote, Outcome, PriorNote, UndoTask, notes_in
+from gameday.agent.task import AgentResult, InjectedNote, PriorNote, UndoTask, notes_in
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.nodes import snapshot
@@ -88,10 +88,10 @@ def _delete_job(kubernetes: Kubernetes, name: str, pods: PodFollower) -> Undone:
     return _verified(gone, f"job {name} and its pods deleted", f"pods of job {name} end for over {_GONE_WITHIN_S:g} s")
 
 
-def termination_message(pods: PodFollower, name: str) -> Outcome | None:
+def termination_message(pods: PodFollower, name: str) -> AgentResult | None:
     """What the agent in the pod said when it ended; None where it said nothing that can be read."""
     seen = pods.seen(name)
-    return Outcome.parse(seen.termination) if seen and seen.termination else None
+    return AgentResult.parse(seen.termination) if seen and seen.termination else None
 
 
 def went_in(pods: PodFollower, injector: str) -> datetime | None:

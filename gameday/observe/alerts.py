@@ -11,7 +11,7 @@ from gameday.cluster.alertmanager import Matcher
 from gameday.cluster.prometheus import ActiveAlert, Series
 from gameday.history.events import AlertSeen, FaultInjected
 from gameday.history.journal import History
-from gameday.plan.models import ExpectedAlert
+from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.values.results import Hop
 

@@ -14,7 +14,7 @@ from gameday.history.events import SignalUnwatched
 from gameday.history.journal import History
 from gameday.observe.deadline import await_within
 from gameday.observe.injected_fault import InjectedFault
-from gameday.plan.models import ExpectedCondition
+from gameday.plan.expectations import ExpectedCondition
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget

@@ -1,9 +1,9 @@
-"""What a plan expects of a canary job: the signal of faults that slow work down and break nothing.
+"""The expectation of a canary job, for faults that slow work down and break nothing.
 
-No metric and no log line tells of a wrong NCCL variable or a slow interface
-(docs/sources.md, Who notices what by default): only work does. The canary
-is that work, measured before, during and after the fault; its bounds are
-shares of what it measured before, so that one plan fits every machine.
+No metric and no log line shows a wrong NCCL variable or a slow interface
+(docs/sources.md, Who notices what by default); only work does. The canary is
+that work, measured before, during and after the fault. Its bounds are shares
+of the value before, so that one plan fits every machine.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import re
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 from pydantic.functional_validators import AfterValidator
 from pydantic_core import PydanticCustomError
 
+from gameday.documents.fields import DocumentModel, conflict
+
 INTERFACE_NAME = r"^[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,14}$"
-"""The kernel takes up to 15 bytes; what begins with `-` would be an option to every tool."""
+"""The kernel takes up to 15 bytes; a name that begins with `-` would be an option to every tool."""
 _PERCENT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%")
 
 
 def _parse_percent(value: object) -> object:
-    """`50%` -> 0.5; anything else is an error that says how to write it."""
+    """Return `50%` as 0.5; every other text is an error that says how to write a share."""
     if isinstance(value, float):  # a share already: read back from JSON, or given in Python
         return value
     found = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -33,7 +35,7 @@ def _parse_percent(value: object) -> object:
 
 
 def format_percent(share: float) -> str:
-    """The shortest spelling that `Percent` reads back: `50%`, `0.5%`."""
+    """Return a share as `50%` or `0.5%`, as short as `Percent` can read back."""
     return f"{share * 100:.6f}".rstrip("0").rstrip(".") + "%"
 
 
@@ -44,20 +46,22 @@ Percent = Annotated[
     PlainSerializer(format_percent, return_type=str),
     WithJsonSchema({"type": "string", "pattern": r"^[0-9]{1,6}(\.[0-9]{1,6})?\s*%$", "examples": ["50%", "0.5%"]}),
 ]
-"""A share, written `50%` and kept as 0.5."""
+"""A share, written `50%` and kept as 0.5; it may be above 100%."""
 
 
-def _a_part(value: float) -> float:
+def _at_most_all(value: float) -> float:
     if value > 1:
         raise PydanticCustomError("percent", "must be at most 100%")
     return value
 
 
-PartPercent = Annotated[Percent, AfterValidator(_a_part)]
-"""A share of something that there is no more of than all."""
+PartPercent = Annotated[Percent, AfterValidator(_at_most_all)]
+"""A share of at most 100%."""
 
 
 class Measure(StrEnum):
+    """The quantities that a canary can measure."""
+
     ALL_REDUCE = "all-reduce bus bandwidth"
     COPY = "copy to the GPU"
     ROUND_TRIP = "round-trip time"
@@ -65,103 +69,103 @@ class Measure(StrEnum):
 
     @property
     def unit(self) -> str:
+        """The unit of the values."""
         return _UNITS[self]
 
     @property
-    def pings(self) -> bool:
+    def uses_ping(self) -> bool:
+        """Return whether the canary sends pings, and needs no GPU."""
         return self in (Measure.ROUND_TRIP, Measure.ANSWERED)
 
 
 _UNITS = {Measure.ALL_REDUCE: "GB/s", Measure.COPY: "GB/s", Measure.ROUND_TRIP: "ms", Measure.ANSWERED: "%"}
 
 
-def _an_address(value: str) -> str:
-    return str(ipaddress.ip_address(value))  # raises ValueError that quotes it
+def _address(value: str) -> str:
+    return str(ipaddress.ip_address(value))  # raises a ValueError that quotes the value
 
 
-class ExpectedCanary(BaseModel):
-    """What a canary on the target must measure while the fault is in, against what it measured before."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class ExpectedCanary(DocumentModel):
+    """The value that a canary on the target must measure while the fault is in, compared with the value before."""
 
     measure: Measure = Measure.ALL_REDUCE
-    """All-reduce bus bandwidth (nccl-tests' all_reduce_perf on the node) and copy to the GPU need free GPUs there;
-    round-trip time and answered pings need a neighbour on the interface."""
+    """Quantity to measure. All-reduce bus bandwidth (nccl-tests' all_reduce_perf on the node) and copy to the GPU need
+    free GPUs there; round-trip time and answered pings need a neighbour on the interface."""
     falls_below: Percent | None = None
     """Share of the baseline that the value must fall below."""
     stays_above: Percent | None = None
     """Share of the baseline that the value must stay above: the fault must cost no more."""
     rises_above: Percent | None = None
-    """For a round-trip time: share of the baseline, above 100%, that it must exceed."""
+    """For a round-trip time: share of the baseline, above 100%, that the value must exceed."""
     stays_below: Percent | None = None
-    """For a round-trip time: share of the baseline that it must not exceed."""
+    """For a round-trip time: share of the baseline that the value must not exceed."""
     tolerance: Percent = Field(default=0.1, le=100)
-    """How much worse than the baseline QA lets it be once the fault is out."""
+    """Share of the baseline by which the value may still be worse in QA, once the fault is out."""
     path: Literal["best", "network"] = "best"
-    """All-reduce: network sends it through the adapters although the GPUs share a node (NCCL_P2P_DISABLE=1 and
-    NCCL_SHM_DISABLE=1, as Azure's loopback test does), because NVLink hides every fault of the network."""
+    """For an all-reduce: `network` sends it through the adapters although the GPUs share a node (NCCL_P2P_DISABLE=1
+    and NCCL_SHM_DISABLE=1, as Azure's loopback test does), because NVLink hides every fault of the network."""
     interface: str | None = Field(default=None, pattern=INTERFACE_NAME)
-    """Pings: the interface they leave through."""
-    peer: Annotated[str, AfterValidator(_an_address)] | None = None
-    """Pings: who is to answer; none: a neighbour that the interface knows."""
+    """For pings: the interface that they leave through."""
+    peer: Annotated[str, AfterValidator(_address)] | None = None
+    """For pings: the IP address that must answer; null: a neighbour that the interface knows."""
     payload: int = Field(default=1400, ge=16, le=65_000)
-    """Pings: bytes of each; 50 a second are sent, so 60000 ask for 24 Mbit/s."""
+    """For pings: bytes of each. 50 are sent each second, so that 60000 take 24 Mbit/s."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        given = {name: getattr(self, name) for name in ("falls_below", "stays_above", "rises_above", "stays_below")}
-        bounds = [name for name, share in given.items() if share is not None]
-        if len(bounds) != 1:
-            raise _conflict((), f"give exactly one of {', '.join(given)}")
-        right = ("rises_above", "stays_below") if self.measure is Measure.ROUND_TRIP else ("falls_below", "stays_above")
-        if bounds[0] not in right:
-            raise _conflict((bounds[0],), f"{self.measure} is judged by {' or '.join(right)}")
-        if self.measure.pings and self.interface is None:
-            raise _conflict((), f"{self.measure} needs the interface that it is measured through")
+    def _check_conflicts(self) -> Self:
+        shares = {name: getattr(self, name) for name in ("falls_below", "stays_above", "rises_above", "stays_below")}
+        given = [name for name, share in shares.items() if share is not None]
+        if len(given) != 1:
+            raise conflict((), f"give exactly one of {', '.join(shares)}")
+        fitting = ("falls_below", "stays_above")
+        if self.measure is Measure.ROUND_TRIP:
+            fitting = ("rises_above", "stays_below")
+        if given[0] not in fitting:
+            raise conflict((given[0],), f"{self.measure} is judged by {' or '.join(fitting)}")
+        if self.measure.uses_ping and self.interface is None:
+            raise conflict((), f"{self.measure} needs the interface that the pings leave through")
         return self
 
-    def bound(self, before: float) -> str:
-        """The bound during the fault, as shown to people, in the measure's unit."""
-        sign, share, _ = self._limit()
+    def bound_during(self, before: float) -> str:
+        """Return the bound during the fault as people read it, in the measure's unit."""
+        sign, share, _ = self._bound()
         return f"{sign} {share * before:.4g} {self.measure.unit} ({format_percent(share)} of {before:.4g})"
 
-    def during(self, value: float, before: float) -> bool:
-        """Whether a value during the fault is as expected."""
-        sign, share, _ = self._limit()
+    def holds_during(self, value: float, before: float) -> bool:
+        """Return whether a value during the fault is as expected, for the value before."""
+        sign, share, _ = self._bound()
         return value < share * before if sign == "<" else value > share * before
 
     def bound_after(self, before: float) -> str:
-        return f"{'<=' if self._falling_is_good else '>='} {self._worst_after(before):.4g}"
+        """Return the bound after the undo as people read it, in the measure's unit."""
+        return f"{'<=' if self._is_lower_better else '>='} {self._worst_after(before):.4g}"
 
-    def after(self, value: float, before: float) -> bool:
-        """Whether a value after the undo is as good as before, within the tolerance."""
+    def holds_after(self, value: float, before: float) -> bool:
+        """Return whether a value after the undo is as good as before, within the tolerance."""
         worst = self._worst_after(before)
-        return value <= worst if self._falling_is_good else value >= worst
+        return value <= worst if self._is_lower_better else value >= worst
 
     @property
     def expectation(self) -> str:
-        """In words, without the node: `all-reduce bus bandwidth falls below 50% of its baseline`."""
-        _, share, word = self._limit()
-        return f"{self.measure} {word} {format_percent(share)} of its baseline"
+        """The expectation without the node, such as `all-reduce bus bandwidth falls below 50% of its baseline`."""
+        _, share, verb = self._bound()
+        return f"{self.measure} {verb} {format_percent(share)} of its baseline"
 
     @property
-    def _falling_is_good(self) -> bool:
+    def _is_lower_better(self) -> bool:
         return self.measure is Measure.ROUND_TRIP
 
     def _worst_after(self, before: float) -> float:
-        return before * (1 + self.tolerance if self._falling_is_good else 1 - self.tolerance)
+        return before * (1 + self.tolerance if self._is_lower_better else 1 - self.tolerance)
 
-    def _limit(self) -> tuple[str, float, str]:
-        for share, sign, word in (
+    def _bound(self) -> tuple[str, float, str]:
+        """Return the bound's sign, its share of the baseline, and its verb."""
+        for share, sign, verb in (
             (self.falls_below, "<", "falls below"),
             (self.stays_above, ">", "stays above"),
             (self.rises_above, ">", "rises above"),
             (self.stays_below, "<", "stays below"),
         ):
             if share is not None:
-                return sign, share, word
-        raise AssertionError("the model lets no such expectation through")
-
-
-def _conflict(at: tuple[str, ...], reason: str) -> PydanticCustomError:
-    return PydanticCustomError("conflict", "{reason}", {"reason": reason, "at": at})
+                return sign, share, verb
+        raise AssertionError("the validator refuses an expectation without a bound")

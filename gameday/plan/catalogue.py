@@ -1,4 +1,4 @@
-"""The shipped plans, and finding a plan by its name or its path."""
+"""The shipped plans, and the search for a plan by its name or its path."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ from gameday.shipped import shipped
 
 
 def shipped_plans() -> dict[str, Path]:
-    """Every shipped plan's file by its name, in the order of the names; raises IncompleteInstallationError."""
+    """Return every shipped plan's file by the plan's name, in the order of the names.
+
+    Raises:
+        IncompleteInstallationError: The folder of the shipped plans is missing.
+    """
     return {path.stem: path for path in sorted(shipped("plans").glob("*.yaml"), key=lambda path: path.stem)}
 
 
 def find_plan(name_or_path: str) -> Path:
-    """The file of a shipped plan's name, or the path itself; raises DocumentError for a name nobody ships."""
+    """Return the file of a shipped plan, or the path as it is.
+
+    Raises:
+        DocumentError: The text is neither a path nor the name of a shipped plan.
+    """
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1 or path.is_file():
         return path
@@ -26,12 +34,18 @@ def find_plan(name_or_path: str) -> Path:
     if name_or_path in plans:
         return plans[name_or_path]
     near = difflib.get_close_matches(name_or_path[:64], plans, n=1, cutoff=0.5)
-    suggestion = f"did you mean {near[0]}?" if near else f"shipped are: {', '.join(plans) or 'none'}"
-    raise DocumentError(
-        [DocumentProblem(name_or_path, None, None, "", None, "no file, and no shipped plan", suggestion)]
-    )
+    suggestion = f"did you mean {near[0]}?" if near else f"shipped plans: {', '.join(plans) or 'none'}"
+    message = "there is no such file, and no shipped plan of this name"
+    raise DocumentError([DocumentProblem(name_or_path, None, None, "", None, message, suggestion)])
 
 
 def load_shipped(faults: Mapping[str, type[FaultParameters]]) -> list[LoadedPlan]:
-    """All shipped plans; raises DocumentError when one is broken."""
+    """Return all shipped plans, in the order of their names.
+
+    Args:
+        faults: The known faults' parameter models, by their `type`.
+
+    Raises:
+        DocumentError: A shipped plan is not valid.
+    """
     return [load_plan(path, faults) for path in shipped_plans().values()]

@@ -1,4 +1,4 @@
-"""Read a plan file: bytes in, a validated plan with the hash of those bytes out, or every problem at once."""
+"""Read a plan file into a validated plan with the hash of its bytes, or report every problem in it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from gameday.plan.models import FaultParameters, Plan
 
 @dataclass(frozen=True, slots=True)
 class FromDetector:
-    """What a plan took from the profile of the detector it names; told in the report."""
+    """The part of a plan's expectations that comes from a detector's profile; the report shows it."""
 
     detector: str
+    """Name of the profile."""
     title: str
     source: str
-    """Where the profile's word on this fault stands."""
+    """The document that supports the profile's statement about this fault."""
     sees: bool | None
-    """None: the profile says nothing about this fault."""
+    """Whether the detector sees the fault; None: the profile does not mention it."""
     why: str
-    """Why it cannot see the fault, or what else is to be known."""
+    """The reason why it cannot see the fault, or a note about it."""
     filled: tuple[str, ...]
     """Names of the plan's `expect` keys that come from the profile."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetectorWarning:
-    """Harm that the plan's fault does to a detector, for the person who is about to run it."""
+    """The harm that the plan's fault does to a detector, for the person who is about to run the plan."""
 
     detector: str
     what: str
@@ -45,28 +46,43 @@ class DetectorWarning:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPlan:
+    """A validated plan with the file that it was read from."""
+
     plan: Plan
     source: bytes
-    """The file as it was read; kept beside the history as plan.yaml."""
+    """The file as it was read; a run keeps it beside its history as plan.yaml."""
     sha256: str
-    """Of `source`, in hexadecimal."""
+    """Hash of `source`, in hexadecimal."""
     from_detector: FromDetector | None = None
     """None where the plan names no detector."""
     detector_warnings: tuple[DetectorWarning, ...] = ()
-    """Of the detector that the plan names, and of the one that watches the cluster where that is known."""
+    """Warnings about the detector that the plan names, and about the one that watches the cluster if it is known."""
 
 
 def load_plan(path: Path, faults: Mapping[str, type[FaultParameters]]) -> LoadedPlan:
-    """Read and validate one plan. `faults` are the parameter models known, by their `type`.
+    """Read and validate a plan.
 
-    Raises DocumentError, and nothing else, whatever the path is and whatever the
-    file holds.
+    Args:
+        path: The plan's file.
+        faults: The known faults' parameter models, by their `type`.
+
+    Raises:
+        DocumentError: The file cannot be read, or is no valid plan. No other exception is raised.
     """
     return parse_plan(read(path), str(path), faults)
 
 
 def parse_plan(source: bytes, file: str, faults: Mapping[str, type[FaultParameters]]) -> LoadedPlan:
-    """As `load_plan`, for bytes already read; `file` is only named in problems."""
+    """Validate a plan whose bytes have been read.
+
+    Args:
+        source: The file's bytes.
+        file: The file's name, for the messages.
+        faults: The known faults' parameter models, by their `type`.
+
+    Raises:
+        DocumentError: The bytes are no valid plan. No other exception is raised.
+    """
     parsed = parse(decode(source, file), file)
     try:
         plan = Plan.model_validate(parsed.data, context={"faults": faults})

@@ -1,4 +1,4 @@
-"""Why a game-day is held, and under whose change: read by people alone, judged by nothing."""
+"""The purpose of a game-day: for the people who read the report. Nothing is judged by it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Line = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class Goal(StrEnum):
-    """Gremlin's kinds of game-day, by its public API."""
+    """The kinds of game-day, as in Gremlin's public API."""
 
     EXPLORE = "explore"
     TRAIN = "train"
@@ -23,16 +23,16 @@ class Goal(StrEnum):
 
 
 class Purpose(DocumentModel):
-    """Shown in the report as it stands here; an address is linked where it begins with http:// or https://."""
+    """Texts for the report; one that begins with http:// or https:// becomes a link."""
 
     goal: Goal | None = None
-    """What the game-day is for: explore, train people, validate that a past outage would be caught now, or tune
-    what watches."""
+    """Goal of the game-day: explore, train people, validate that a past outage would be noticed now, or tune the
+    observability."""
     incident: _Line | None = None
-    """The outage it is modelled on: its ticket, or the address of its post-mortem."""
+    """The outage that it is modelled on: its ticket, or the address of its post-mortem."""
     change: _Line | None = None
     """The change or ticket under which it is allowed to run."""
     environment: _Line | None = None
-    """What the cluster is: staging, production, one rack of it."""
+    """The kind of cluster: staging, production, one rack of it."""
     contact: _Line | None = None
-    """Whom to call when it goes wrong."""
+    """The person to call if something goes wrong."""

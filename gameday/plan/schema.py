@@ -1,43 +1,33 @@
-"""The plan's JSON schema, for editors: the models' own, with the known faults as alternatives told apart by `type`.
+"""The plan's JSON schema, for editors: the models' own, with the known faults as alternatives by their `type`.
 
-It says all that a schema can: what needs two fields at once (see
-`Plan._fits_together`) only `gameday validate` finds.
+A schema cannot express conflicts between keys (see `Plan._check_conflicts`);
+`gameday validate` finds them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from pydantic.json_schema import models_json_schema
 
-from gameday.documents.fields import format_duration
+from gameday.documents.schema import DocumentSchema
 from gameday.plan.models import FaultParameters, Plan
 
 SCHEMA_ID = "urn:gameday:v1:plan"
 
 
-class AsWritten(GenerateJsonSchema):
-    """A model's schema without made-up titles, and with durations as people write them."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def encode_default(self, dft: Any) -> Any:
-        return format_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
-
-
 def plan_schema(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str]) -> dict[str, Any]:
-    """The schema as data (JSON Schema 2020-12).
+    """Return the schema as data (JSON Schema 2020-12).
 
-    `faults` are the parameter models by their `type`; `summaries` says, by the
-    same names, what each fault does.
+    Args:
+        faults: The known faults' parameter models, by their `type`.
+        summaries: By the same names, one line about each fault.
     """
     models: list[type[BaseModel]] = [Plan, *(faults[name] for name in sorted(faults))]
-    refs, schema = models_json_schema([(model, "validation") for model in models], schema_generator=AsWritten)
+    refs, schema = models_json_schema([(model, "validation") for model in models], schema_generator=DocumentSchema)
     definitions: dict[str, Any] = schema["$defs"]
     plan = definitions.pop(Plan.__name__)
     alternatives = {name: refs[(faults[name], "validation")]["$ref"] for name in sorted(faults)}
@@ -48,22 +38,27 @@ def plan_schema(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[
         "discriminator": {"propertyName": "type", "mapping": alternatives},
     }
     plan["properties"]["fault"] = {"description": plan["properties"]["fault"].get("description", ""), **any_fault}
-    # Where else a fault stands: within another, and in the recovery.
+    # The model of any fault is also used inside another fault, and in the recovery.
     definitions[FaultParameters.__name__] = any_fault
     for model in (plan, *definitions.values()):
         for field in model.get("properties", {}).values():
             if "$ref" in field and isinstance(field.get("default"), dict):
-                del field["default"]  # the sub-model's own fields say theirs
+                del field["default"]  # the sub-model's own fields have theirs
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **plan, "$defs": definitions}
 
 
 def _name_by_type(fault: dict[str, Any], name: str, summary: str) -> None:
-    """Make `type` required: with a default, a fault without one would fit every alternative."""
+    """Make `type` required: a fault without a `type` would otherwise fit every alternative."""
     fault["properties"]["type"] = {"const": name, "type": "string", "description": summary}
     fault["required"] = sorted({*fault.get("required", []), "type"})
     fault["description"] = summary
 
 
 def schema_text(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str]) -> str:
-    """As published: indented, one final newline, the same bytes for the same models."""
+    """Return the schema as it is published: indented JSON, the same bytes for the same models.
+
+    Args:
+        faults: The known faults' parameter models, by their `type`.
+        summaries: By the same names, one line about each fault.
+    """
     return json.dumps(plan_schema(faults, summaries), indent=2, ensure_ascii=False) + "\n"

@@ -65,7 +65,7 @@ def gpu_line(node: str, line: LogLine) -> KernelLineSeen | None:
         family=event.kind,
         code=event.code,
         pci=event.pci,
-        decision=decision.outcome,
+        decision=decision.response,
         reason=decision.reason,
         line=event.line,
         at=line.at,

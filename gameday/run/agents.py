@@ -8,12 +8,12 @@ from typing import Any
 
 from gameday.agent.security import security_of
 from gameday.agent.task import (
+    AgentResult,
     CanaryTask,
     GpuUserNote,
     InjectedNote,
     InjectTask,
     MarkTask,
-    Outcome,
     QaTask,
     RemediateTask,
     notes_in,
@@ -141,7 +141,7 @@ def await_pod(run: Run, name: str, what: str, timeout: timedelta, *, ready: bool
 
 def run_agent(
     run: Run, name: str, task: MarkTask | QaTask | RemediateTask | CanaryTask, timeout: timedelta
-) -> tuple[Entry, Outcome]:
+) -> tuple[Entry, AgentResult]:
     """Send an agent and wait for its termination message; the pod stays until its entry is undone.
 
     Raises:

@@ -27,7 +27,7 @@ def canary_task(
         run_id=run.id,
         node=node,
         measure=expected.measure,
-        gpus=0 if expected.measure.pings else gpus,
+        gpus=0 if expected.measure.uses_ping else gpus,
         environment=job.environment,
         over_network=expected.path == "network",
         far_from_gpu=job.far_from_gpu,

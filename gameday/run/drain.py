@@ -6,7 +6,8 @@ from typing import Any
 
 from gameday.cluster.gpu_pods import GpuPod, gpu_pod
 from gameday.faults.registry import takes_node_down
-from gameday.plan.models import Plan, RemediationAction, TaintEffect
+from gameday.plan.expectations import TaintEffect
+from gameday.plan.models import Plan, RemediationAction
 from gameday.run.run import ReadOnlyRun
 
 _STATIC = "kubernetes.io/config.mirror"

@@ -1,1 +1,1 @@
-"""Xid and SXid: catalogue, kernel-log line formats, and what each line asks for. Pure; imports nothing of ours."""
+"""Xid and SXid: the catalogue, the formats of kernel-log lines, and the decision about each line. Pure."""

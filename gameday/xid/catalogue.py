@@ -1,4 +1,4 @@
-"""What NVIDIA says about each Xid, NVLink5 sub-code and SXid, as typed rows of the data files beside this module."""
+"""NVIDIA's statements about each Xid, NVLink5 sub-code and SXid, as typed rows of the data files in this folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import resources
 
 
 class Action(StrEnum):
-    """NVIDIA's immediate-action buckets. BLANK: the sheet says nothing."""
+    """NVIDIA's immediate-action buckets. BLANK: the sheet names none."""
 
     RESET_GPU = "RESET_GPU"
     RESTART_BM = "RESTART_BM"
@@ -31,22 +31,22 @@ class Action(StrEnum):
     BLANK = ""
 
 
-class Rule(StrEnum):
-    """What this project does about a code under the catalogue policy."""
+class XidRule(StrEnum):
+    """The catalogue policy's rule for a code."""
 
     QUARANTINE = "quarantine"
     WORKLOAD = "workload"
-    """The application's own event: recorded, the node keeps working."""
+    """An application's error: recorded, and the node keeps working."""
     EVENT = "event"
     """Recorded only."""
     DECODE = "decode"
-    """The NVLink5 sub-unit decides."""
+    """The NVLink5 sub-unit and the severity in the line decide."""
     STATED = "stated"
-    """The line itself names the recovery action (Xid 154)."""
+    """The recovery action that the line states decides (Xid 154)."""
 
 
 class Remedy(StrEnum):
-    """What must be seen to happen before a fault counts as gone."""
+    """The repair that must be observed before a fault counts as gone."""
 
     NONE = "none"
     GPU_RESET = "gpu-reset"
@@ -55,7 +55,7 @@ class Remedy(StrEnum):
 
 
 class FatalClass(StrEnum):
-    """How the Fabric Manager guide classes an SXid."""
+    """The class that the Fabric Manager guide gives an SXid."""
 
     NO = "no"
     POTENTIAL = "potential"
@@ -64,43 +64,53 @@ class FatalClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Xid:
+    """A row of NVIDIA's Xid catalogue. `rule`, `remedy` and `note` are this project's own."""
+
     code: int
     name: str
     mnemonic: str
     architectures: tuple[str, ...]
+    """Such as A100 and H100; empty where the sheet marks none."""
     nature: str
+    """HW, drv/HW (driver, firmware or hardware), app/SW or unused."""
     immediate: Action
     investigatory: str
-    rule: Rule
+    rule: XidRule
     remedy: Remedy
     note: str
 
     @property
-    def in_use(self) -> bool:
+    def is_used(self) -> bool:
+        """Return whether the driver still uses this code; NVIDIA calls the others `Unused`."""
         return self.name != "Unused"
 
 
 @dataclass(frozen=True, slots=True)
 class NvLink5Code:
+    """A row of NVIDIA's decode table for the NVLink5 Xids, 144 to 150."""
+
     xid: int
     unit: str
     error_status: int | None
-    """None: every value."""
+    """None: the row is for every value."""
     action: Action
     severity: str
 
 
 @dataclass(frozen=True, slots=True)
 class SXid:
+    """A row of the Fabric Manager guide's table of NVSwitch errors."""
+
     code: int
     name: str
     fatal: FatalClass
     allow_listed: bool
+    """Listed as harmless, in the guide's table D.4 and in Konduktor's allow-list."""
 
 
 @cache
 def xids() -> dict[int, Xid]:
-    """Every Xid the catalogue knows, by code."""
+    """Return every Xid of the catalogue, by code."""
     return {
         int(row["code"]): Xid(
             code=int(row["code"]),
@@ -110,7 +120,7 @@ def xids() -> dict[int, Xid]:
             nature=row["nature"],
             immediate=Action(row["immediate"]),
             investigatory=row["investigatory"],
-            rule=Rule(row["decision"]),
+            rule=XidRule(row["decision"]),
             remedy=Remedy(row["remedy"] or "none"),
             note=row["note"],
         )
@@ -120,7 +130,7 @@ def xids() -> dict[int, Xid]:
 
 @cache
 def sxids() -> dict[int, SXid]:
-    """Every SXid of the Fabric Manager guide, by code."""
+    """Return every SXid of the Fabric Manager guide, by code."""
     return {
         int(row["code"]): SXid(
             int(row["code"]), row["name"], FatalClass(row["fatal"]), allow_listed=row["allow_listed"] == "yes"
@@ -131,6 +141,7 @@ def sxids() -> dict[int, SXid]:
 
 @cache
 def nvlink5_codes() -> tuple[NvLink5Code, ...]:
+    """Return every row of the NVLink5 decode table, in the sheet's order."""
     return tuple(
         NvLink5Code(
             int(row["xid"]),
@@ -144,9 +155,16 @@ def nvlink5_codes() -> tuple[NvLink5Code, ...]:
 
 
 def nvlink5_actions(xid: int, unit: str, error_status: int | None) -> frozenset[Action]:
-    """The actions the sheet gives this sub-unit and errorStatus; several where its link-down reason would decide.
+    """Return the actions that the sheet gives a sub-unit and errorStatus.
 
-    A line names the innermost unit, the sheet also its parent (`TLW_RX/TLW_RX_PIPE0`).
+    Args:
+        xid: Code of the line, 144 to 150.
+        unit: The innermost unit, as the line names it; the sheet also names its parent (`TLW_RX/TLW_RX_PIPE0`).
+        error_status: The line's errorStatus; None where it has none.
+
+    Returns:
+        No action where the sheet has no such row, and several where the link-down reason, which is not decoded here,
+        would decide between them.
     """
     return frozenset(
         code.action

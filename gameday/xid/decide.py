@@ -1,14 +1,16 @@
-"""What a kernel event asks for, by policy. Pure: no clock, no cluster.
+"""Decide by policy how to respond to a kernel event. Pure: no clock, no cluster.
 
-`catalogue` (the default) quarantines where NVIDIA asks for a hardware action
-(reset, restart of machine or VM, support), and for nothing else: workload
-errors (13, 31, 43, 45, 94 …) are the application's, codes that are unused or
-not in the catalogue are recorded, an Xid 154 follows the recovery action it
-states, and for NVLink5 (144-150) and NVSwitch lines the driver's own word
-Fatal or Non-fatal decides before any table.
+The policy `catalogue`, the default, quarantines a node where NVIDIA asks for a
+hardware action (a reset, a restart of the machine or VM, support):
 
-`konduktor` does what Konduktor's released controller does: every Xid, every
-SXid and every peermem line taints.
+* Workload errors (13, 31, 43, 45, 94 …) belong to the application.
+* Codes that are unused or not in the catalogue are recorded only.
+* An Xid 154 follows the recovery action that its line states.
+* For NVLink5 (144-150) and NVSwitch lines the severity in the line, Fatal or
+  Non-fatal, takes precedence over any table.
+
+The policy `konduktor` does the same as Konduktor's released controller: every
+Xid, every SXid and every peermem line quarantines the node.
 """
 
 from __future__ import annotations
@@ -17,103 +19,112 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gameday.xid.catalogue import Action, FatalClass, Remedy, Rule, nvlink5_actions, sxids, xids
+from gameday.xid.catalogue import Action, FatalClass, Remedy, XidRule, nvlink5_actions, sxids, xids
 from gameday.xid.lines import KernelEvent, Kind, Severity
 
-# Trainy-ai/konduktor konduktor/controller/parse.py: what its Loki query keeps, and all it keeps taints.
+# The filter of Konduktor's Loki query (Trainy-ai/konduktor, konduktor/controller/parse.py); every line that passes it
+# taints the node.
 _KONDUKTOR = re.compile(r"NVRM: xid|SXid|nvidia-peermem .{0,200}detected invalid context", re.IGNORECASE)
 
-# The recovery actions' numbers (docs/sources.md, DCGM fields): reset, reboot, drain peer-to-peer, drain and reset. What
-# is neither reset nor reboot is for support, as NVSentinel has it (docs/sources.md, NVSentinel).
-_BY_NUMBER = {1: Remedy.GPU_RESET, 2: Remedy.REBOOT, 3: Remedy.CONTACT_SUPPORT, 4: Remedy.GPU_RESET}
-_BY_WORD = {"reboot": Remedy.REBOOT, "reset": Remedy.GPU_RESET}
+# The recovery actions' numbers (docs/sources.md, DCGM fields): reset, reboot, drain peer-to-peer, drain and reset. An
+# action that is neither a reset nor a reboot needs support, as in NVSentinel (docs/sources.md, NVSentinel).
+_REMEDY_BY_NUMBER = {1: Remedy.GPU_RESET, 2: Remedy.REBOOT, 3: Remedy.CONTACT_SUPPORT, 4: Remedy.GPU_RESET}
+_REMEDY_BY_TEXT = {"reboot": Remedy.REBOOT, "reset": Remedy.GPU_RESET}
 
 
 class Policy(StrEnum):
+    """The rules by which a kernel event is answered."""
+
     CATALOGUE = "catalogue"
     KONDUKTOR = "konduktor"
 
 
-class Outcome(StrEnum):
+class Response(StrEnum):
+    """The answer to a kernel event."""
+
     QUARANTINE = "quarantine"
     WORKLOAD = "workload"
+    """Record it as an application's error."""
     EVENT = "event"
+    """Record it."""
     NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    outcome: Outcome
+    """The response to one kernel event, with its reason."""
+
+    response: Response
     remedy: Remedy
-    """What ends the fault; NONE beside a quarantine: only the taint's removal does."""
+    """The repair that ends the fault. NONE with a quarantine: only removing the taint by hand ends it."""
     reason: str
 
 
 def decide(event: KernelEvent, policy: Policy = Policy.CATALOGUE) -> Decision:
+    """Return the policy's response to a kernel event."""
     by_catalogue = _by_catalogue(event)
     if policy is Policy.CATALOGUE:
         return by_catalogue
     if not _KONDUKTOR.search(event.line):
-        return Decision(Outcome.NOTHING, Remedy.NONE, "Konduktor does not look for this line")
-    remedy = by_catalogue.remedy if by_catalogue.outcome is Outcome.QUARANTINE else Remedy.NONE
-    return Decision(Outcome.QUARANTINE, remedy, "Konduktor taints on every Xid, SXid and peermem line")
+        return Decision(Response.NOTHING, Remedy.NONE, "Konduktor does not look for this line")
+    remedy = by_catalogue.remedy if by_catalogue.response is Response.QUARANTINE else Remedy.NONE
+    return Decision(Response.QUARANTINE, remedy, "Konduktor taints on every Xid, SXid and peermem line")
 
 
 def _by_catalogue(event: KernelEvent) -> Decision:
     if event.kind is Kind.GPU_RESET:
-        return Decision(Outcome.NOTHING, Remedy.NONE, "the agent's note of a GPU reset")
+        return Decision(Response.NOTHING, Remedy.NONE, "the agent's note of a GPU reset")
     if event.kind is Kind.GPU_LOST:
-        return Decision(Outcome.QUARANTINE, Remedy.REBOOT, "GPU has fallen off the bus")
+        return Decision(Response.QUARANTINE, Remedy.REBOOT, "GPU has fallen off the bus")
     if event.kind is Kind.PEERMEM:
-        return Decision(Outcome.EVENT, Remedy.NONE, "nvidia-peermem found an invalid context")
+        return Decision(Response.EVENT, Remedy.NONE, "nvidia-peermem found an invalid context")
     if event.code is None:
-        return Decision(Outcome.EVENT, Remedy.NONE, f"a line about an {event.kind} without a readable code")
-    return _sxid(event, event.code) if event.kind is Kind.SXID else _xid(event, event.code)
+        return Decision(Response.EVENT, Remedy.NONE, f"a line about an {event.kind} without a readable code")
+    return _by_sxid(event, event.code) if event.kind is Kind.SXID else _by_xid(event, event.code)
 
 
-def _xid(event: KernelEvent, code: int) -> Decision:
-    known = xids().get(code)
-    if known is None:
-        return Decision(Outcome.EVENT, Remedy.NONE, f"Xid {code} is not in the catalogue")
-    if known.rule is Rule.STATED:
-        return _stated(event)
-    if known.rule is Rule.DECODE:
-        return _nvlink5(event, code, known.name)
-    if not known.in_use:
+def _by_xid(event: KernelEvent, code: int) -> Decision:
+    xid = xids().get(code)
+    if xid is None:
+        return Decision(Response.EVENT, Remedy.NONE, f"Xid {code} is not in the catalogue")
+    if xid.rule is XidRule.STATED:
+        return _by_stated_action(event)
+    if xid.rule is XidRule.DECODE:
+        return _by_nvlink5_unit(event, code, xid.name)
+    if not xid.is_used:
         reason = "unused: a stray line proves nothing about the hardware"
     else:
-        reason = f"{known.name} (NVIDIA: {known.immediate or 'no action stated'})"
-    return Decision(Outcome(known.rule), known.remedy, reason)
+        reason = f"{xid.name} (NVIDIA: {xid.immediate or 'no action stated'})"
+    return Decision(Response(xid.rule), xid.remedy, reason)
 
 
-def _stated(event: KernelEvent) -> Decision:
+def _by_stated_action(event: KernelEvent) -> Decision:
     if event.recovery is None or event.recovery_number is None:
-        return Decision(Outcome.EVENT, Remedy.NONE, "Xid 154 without a readable recovery action")
+        return Decision(Response.EVENT, Remedy.NONE, "Xid 154 without a readable recovery action")
     if event.recovery_number == 0:
-        return Decision(Outcome.EVENT, Remedy.NONE, "the driver states no recovery action")
-    by_word = (remedy for word, remedy in _BY_WORD.items() if word in event.recovery.lower())
-    remedy = _BY_NUMBER.get(event.recovery_number) or next(by_word, Remedy.CONTACT_SUPPORT)
-    return Decision(Outcome.QUARANTINE, remedy, f"the driver states: {event.recovery}")
+        return Decision(Response.EVENT, Remedy.NONE, "the driver states no recovery action")
+    by_text = (remedy for text, remedy in _REMEDY_BY_TEXT.items() if text in event.recovery.lower())
+    remedy = _REMEDY_BY_NUMBER.get(event.recovery_number) or next(by_text, Remedy.CONTACT_SUPPORT)
+    return Decision(Response.QUARANTINE, remedy, f"the driver states: {event.recovery}")
 
 
-def _nvlink5(event: KernelEvent, code: int, name: str) -> Decision:
+def _by_nvlink5_unit(event: KernelEvent, code: int, name: str) -> Decision:
     actions = nvlink5_actions(code, event.unit, event.error_status) if event.unit else frozenset()
-    said = f"{name}: {event.unit or 'no sub-unit'}, {event.severity or 'severity not stated'}"
-    fatal = event.severity is Severity.FATAL or (event.severity is None and Action.RESET_GPU in actions)
-    if not fatal:
-        return Decision(Outcome.EVENT, Remedy.NONE, said)
-    return Decision(Outcome.QUARANTINE, Remedy.GPU_RESET, said)
+    reason = f"{name}: {event.unit or 'no sub-unit'}, {event.severity or 'severity not stated'}"
+    is_fatal = event.severity is Severity.FATAL or (event.severity is None and Action.RESET_GPU in actions)
+    if not is_fatal:
+        return Decision(Response.EVENT, Remedy.NONE, reason)
+    return Decision(Response.QUARANTINE, Remedy.GPU_RESET, reason)
 
 
-def _sxid(event: KernelEvent, code: int) -> Decision:
+def _by_sxid(event: KernelEvent, code: int) -> Decision:
     if event.detail_only:
-        return Decision(Outcome.NOTHING, Remedy.NONE, "details of the SXid line before")
-    known = sxids().get(code)
-    said = (
-        f"NVSwitch {known.name if known else 'error not in the catalogue'}, {event.severity or 'severity not stated'}"
-    )
-    by_table = known is not None and known.fatal is not FatalClass.NO and not known.allow_listed
-    if event.severity is Severity.FATAL or (event.severity is None and by_table):
-        # Restarting the machine is what the guide asks for; of a fatal code nobody lists, nobody knows the repair.
-        return Decision(Outcome.QUARANTINE, Remedy.REBOOT if known else Remedy.CONTACT_SUPPORT, said)
-    return Decision(Outcome.EVENT, Remedy.NONE, said)
+        return Decision(Response.NOTHING, Remedy.NONE, "details of the SXid line before")
+    sxid = sxids().get(code)
+    name = sxid.name if sxid else "error not in the catalogue"
+    reason = f"NVSwitch {name}, {event.severity or 'severity not stated'}"
+    fatal_by_table = sxid is not None and sxid.fatal is not FatalClass.NO and not sxid.allow_listed
+    if event.severity is Severity.FATAL or (event.severity is None and fatal_by_table):
+        # The guide asks for a restart of the machine. For a fatal code that is not in it, the repair is unknown.
+        return Decision(Response.QUARANTINE, Remedy.REBOOT if sxid else Remedy.CONTACT_SUPPORT, reason)
+    return Decision(Response.EVENT, Remedy.NONE, reason)

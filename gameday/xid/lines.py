@@ -1,8 +1,8 @@
-"""The NVIDIA driver's kernel-log lines: reading every form of them, and writing one.
+"""Read every form of the NVIDIA driver's kernel-log lines, and write one.
 
-Kernel logs are hostile input: lines are cut and cleaned first, and every
+Kernel logs are hostile input. A line is cut and cleaned first, and every
 pattern either starts at a literal or is anchored with bounded repeats, so
-that time is linear in the cut line.
+that the time to read a line grows linearly with its length.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from enum import StrEnum
 
 from gameday.xid.catalogue import xids
 
-# A kernel record holds 1024 bytes (kernel/printk PRINTKRB_RECORD_MAX); the rest of a longer line is not the kernel's.
-LONGEST_LINE = 2048
-# What may be written to /dev/kmsg in one record, `<N>` prefix included (docs/sources.md, printk and /dev/kmsg).
-LONGEST_RECORD = 976
-_LONGEST_TEXT = 400
+MAX_LINE_CHARACTERS = 2048
+"""A kernel record holds 1024 bytes (kernel/printk PRINTKRB_RECORD_MAX); the rest of a longer line is not the
+kernel's."""
+MAX_RECORD_BYTES = 976
+"""The longest record that /dev/kmsg takes, `<N>` prefix included (docs/sources.md, printk and /dev/kmsg)."""
+_MAX_TEXT_CHARACTERS = 400
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[@-~]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 _STAMP = re.compile(r"[^\[]{0,40}\[ {0,12}(?P<seconds>\d{1,10}\.\d{1,9})\]")
 BEAT = "gameday: beat"
-"""What deploy/dmesg-shipper prints after a stamp of its own, at its start and each minute."""
+"""Printed by deploy/dmesg-shipper after a stamp of its own, at its start and each minute."""
 _BEAT = re.compile(rf"\[ {{0,12}}(?P<seconds>\d{{1,10}}\.\d{{1,9}})\] {BEAT}$")
 _MARKER = re.compile(r"(?:<\d{1,3}>)?(?:\[[^\]]{0,40}\] ?)?(?:kernel: )?gameday: marker ")
-# Without a domain it is domain 0, as in `NVRM: GPU 18:00.0: GPU has fallen off the bus.`
+# An address without a domain is in domain 0, as in `NVRM: GPU 18:00.0: GPU has fallen off the bus.`
 _PCI = r"(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.[0-9a-f])?"
 _XID = re.compile(
     rf"\bXid ?\((?:PCI:)?{_PCI}(?: GPU-I:(?P<gpu_instance>\d{{1,3}})(?: GPU-CI:(?P<compute_instance>\d{{1,3}}))?)?\)"
@@ -35,10 +36,10 @@ _XID = re.compile(
 )
 _PROCESS = re.compile(r"[, ]{0,3}pid='?(?P<pid>\d{1,10}|<unknown>)(?!\d)'?(?:, name=(?P<name>[^,]{0,64}))?")
 # Newer drivers pad the fields to columns (docs/sources.md, Lines of the driver).
-_BLANKS = rf" {{1,{_LONGEST_TEXT}}}"
+_BLANKS = rf" {{1,{_MAX_TEXT_CHARACTERS}}}"
 _NVLINK5 = re.compile(
-    rf"(?P<unit>[A-Z0-9_/]{{2,40}}(?:{_BLANKS}Degraded)?){_BLANKS}(?P<severity>Non-?fatal|Fatal)\b[^(]{{0,{_LONGEST_TEXT}}}"
-    rf"(?:\((?:0x[0-9a-f]{{1,16}})[ ,]{{1,{_LONGEST_TEXT}}}(?P<status>0x[0-9a-f]{{1,16}}))?",
+    rf"(?P<unit>[A-Z0-9_/]{{2,40}}(?:{_BLANKS}Degraded)?){_BLANKS}(?P<severity>Non-?fatal|Fatal)\b[^(]{{0,{_MAX_TEXT_CHARACTERS}}}"
+    rf"(?:\((?:0x[0-9a-f]{{1,16}})[ ,]{{1,{_MAX_TEXT_CHARACTERS}}}(?P<status>0x[0-9a-f]{{1,16}}))?",
     re.IGNORECASE,
 )
 _NVLINK5_LINK = re.compile(rf"\bLink{_BLANKS}(?P<link>\d{{1,3}})\b", re.IGNORECASE)
@@ -60,35 +61,40 @@ _PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}")
 
 
 class Kind(StrEnum):
+    """The kinds of kernel-log lines that are recognised."""
+
     XID = "xid"
     SXID = "sxid"
     GPU_LOST = "gpu-lost"
-    """"Fallen off the bus" said without an Xid."""
+    """A GPU that has fallen off the bus, in a line without an Xid."""
     PEERMEM = "peermem"
+    """An invalid context that nvidia-peermem found."""
     GPU_RESET = "gpu-reset"
     """The agent's note that it reset a GPU; never a fault."""
 
 
 class Severity(StrEnum):
+    """The severity that a line states."""
+
     FATAL = "fatal"
     NON_FATAL = "non-fatal"
 
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """One recognised line. None: the line does not say."""
+    """The facts in one recognised line; a field is None where the line does not have it."""
 
     kind: Kind
     line: str
-    """The cleaned line, at most LONGEST_LINE characters."""
+    """The cleaned line, at most MAX_LINE_CHARACTERS long."""
     code: int | None = None
-    """None also where the line names an Xid or SXid in a form nobody documents."""
+    """None also where the line names an Xid or SXid in an undocumented form."""
     pci: str | None = None
-    """Of the GPU or the NVSwitch, lower case without function: 0000:4e:00."""
+    """Address of the GPU or the NVSwitch, lower case without function: 0000:4e:00."""
     text: str = ""
-    """What the driver says after code and process."""
+    """The driver's text after code and process."""
     uptime_s: float | None = None
-    """The line's own dmesg stamp, seconds since that node's boot."""
+    """The line's own dmesg stamp, seconds since the node's boot."""
     pid: int | None = None
     process: str | None = None
     gpu_instance: int | None = None
@@ -99,30 +105,31 @@ class KernelEvent:
     unit: str | None = None
     error_status: int | None = None
     recovery: str | None = None
-    """The recovery action an Xid 154 changed to, in words, which differ between drivers."""
+    """The recovery action that an Xid 154 changed to, as text, which differs between drivers."""
     recovery_number: int | None = None
     detail_only: bool = False
-    """An SXid's follow-up line (`Severity …`, `Data {…}`)."""
+    """True for an SXid's follow-up line (`Severity …`, `Data {…}`)."""
     success: bool | None = None
+    """For a GPU reset: whether it succeeded."""
 
 
 def clean(line: str | bytes) -> str:
-    """At most LONGEST_LINE characters, without terminal codes and control characters."""
+    """Return at most MAX_LINE_CHARACTERS of a line, without terminal codes and control characters."""
     if isinstance(line, bytes):
-        line = line[: LONGEST_LINE * 4].decode("utf-8", "replace")
-    return _CONTROL.sub(" ", _ANSI.sub("", line[:LONGEST_LINE])).strip()
+        line = line[: MAX_LINE_CHARACTERS * 4].decode("utf-8", "replace")
+    return _CONTROL.sub(" ", _ANSI.sub("", line[:MAX_LINE_CHARACTERS])).strip()
 
 
 def recognise(line: str | bytes) -> KernelEvent | None:
-    """What a kernel-log line says about a GPU or NVSwitch; None for every other line. Never raises."""
+    """Read a kernel-log line about a GPU or NVSwitch; return None for every other line. Never raises."""
     text = clean(line)
     if _MARKER.match(text):
         return None
-    return _sxid(text) or _xid(text) or _reset(text) or _gpu_lost(text) or _peermem(text) or _some_xid(text)
+    return _sxid(text) or _xid(text) or _reset(text) or _gpu_lost(text) or _peermem(text) or _unreadable_xid(text)
 
 
 def beat_uptime_s(line: str) -> float | None:
-    """The stamp of the shipper's beat, seconds since boot; None for every other line."""
+    """Return the stamp of the shipper's beat, seconds since boot; None for every other line."""
     found = _BEAT.match(clean(line))
     return float(found["seconds"]) if found else None
 
@@ -137,7 +144,7 @@ def _sxid(line: str) -> KernelEvent | None:
         line,
         code=int(found["code"]),
         pci=_pci(found),
-        text=rest.lstrip(", ")[:_LONGEST_TEXT],
+        text=rest.lstrip(", ")[:_MAX_TEXT_CHARACTERS],
         uptime_s=_uptime(line),
         severity=_severity(found["severity"]),
         link=_int(found["link"]),
@@ -153,9 +160,9 @@ def _xid(line: str) -> KernelEvent | None:
     code = int(found["code"])
     rest = line[found.end() :]
     process = _PROCESS.match(rest)
-    text = rest[process.end() if process else 0 :].lstrip(", ")[:_LONGEST_TEXT]
-    sub = _NVLINK5.match(text) if 144 <= code <= 150 else None
-    link = _NVLINK5_LINK.search(text) if sub else None
+    text = rest[process.end() if process else 0 :].lstrip(", ")[:_MAX_TEXT_CHARACTERS]
+    nvlink5 = _NVLINK5.match(text) if 144 <= code <= 150 else None
+    link = _NVLINK5_LINK.search(text) if nvlink5 else None
     recovery = _RECOVERY.search(text) if code == 154 else None
     return KernelEvent(
         Kind.XID,
@@ -168,10 +175,10 @@ def _xid(line: str) -> KernelEvent | None:
         process=process["name"] if process and process["name"] != "<unknown>" else None,
         gpu_instance=_int(found["gpu_instance"]),
         compute_instance=_int(found["compute_instance"]),
-        severity=_severity(sub["severity"]) if sub else None,
+        severity=_severity(nvlink5["severity"]) if nvlink5 else None,
         link=_int(link["link"]) if link else None,
-        unit=" ".join(sub["unit"].split()) if sub else None,
-        error_status=int(sub["status"], 16) if sub and sub["status"] else None,
+        unit=" ".join(nvlink5["unit"].split()) if nvlink5 else None,
+        error_status=int(nvlink5["status"], 16) if nvlink5 and nvlink5["status"] else None,
         recovery=recovery["action"] if recovery else None,
         recovery_number=int(recovery["number"], 16) if recovery else None,
     )
@@ -190,9 +197,14 @@ def _gpu_lost(line: str) -> KernelEvent | None:
     if not _LOST.search(line) or not ("NVRM" in line or "GPU" in line):
         return None
     gpu = _GPU_AT.search(line)
-    # The same event as Xid 79 by another route through the driver, so it carries that code.
+    # The driver reports the same event as an Xid 79 elsewhere, so the event carries that code.
     return KernelEvent(
-        Kind.GPU_LOST, line, code=79, pci=_pci(gpu) if gpu else None, text=line[-_LONGEST_TEXT:], uptime_s=_uptime(line)
+        Kind.GPU_LOST,
+        line,
+        code=79,
+        pci=_pci(gpu) if gpu else None,
+        text=line[-_MAX_TEXT_CHARACTERS:],
+        uptime_s=_uptime(line),
     )
 
 
@@ -200,13 +212,13 @@ def _peermem(line: str) -> KernelEvent | None:
     _, found, rest = line.partition("nvidia-peermem ")
     if not found or "detected invalid context" not in rest:
         return None
-    return KernelEvent(Kind.PEERMEM, line, text=rest[:_LONGEST_TEXT], uptime_s=_uptime(line))
+    return KernelEvent(Kind.PEERMEM, line, text=rest[:_MAX_TEXT_CHARACTERS], uptime_s=_uptime(line))
 
 
-def _some_xid(line: str) -> KernelEvent | None:
+def _unreadable_xid(line: str) -> KernelEvent | None:
     for kind, pattern in ((Kind.XID, _SOME_XID), (Kind.SXID, _SOME_SXID)):
         if found := pattern.search(line):
-            return KernelEvent(kind, line, text=line[found.start() :][:_LONGEST_TEXT], uptime_s=_uptime(line))
+            return KernelEvent(kind, line, text=line[found.start() :][:_MAX_TEXT_CHARACTERS], uptime_s=_uptime(line))
     return None
 
 
@@ -230,19 +242,19 @@ def _severity(word: str | None) -> Severity | None:
 
 
 class Form(StrEnum):
-    """How a line is written; which readers see which form: docs/sources.md, Who reads which line."""
+    """The form of a line. Not every reader sees every form (docs/sources.md, Who reads which line)."""
 
     KERNEL = "kernel"
     """`kernel: NVRM: …`: every log-based reader sees it, and DCGM does not act on it."""
     BARE = "bare"
-    """As the driver writes it. DCGM acts on a bare 79, 119 or 120 until its host engine restarts."""
+    """The driver's own form. DCGM acts on a bare 79, 119 or 120 until its host engine restarts."""
     MIG = "mig"
     """Bare, attributed to GPU instance 1, compute instance 0."""
     OLD = "old"
-    """Without `PCI:` and process, as drivers before it wrote."""
+    """The form of older drivers, without `PCI:` and process."""
 
 
-# Texts as the driver and its readers' tests show them (docs/sources.md, Lines of the driver); numbers are illustrative.
+# Texts as in the driver's and its readers' tests (docs/sources.md, Lines of the driver); the numbers are examples.
 _TEXTS = {
     13: "Graphics SM Warp Exception on (GPC 1, TPC 3, SM 0): Out Of Range Address",
     14: "Channel 00000001",
@@ -269,33 +281,40 @@ _TEXTS = {
 
 
 def format_xid(code: int, pci: str, form: Form = Form.KERNEL, text: str | None = None) -> str:
-    """The line a driver would log for `code` on the GPU at `pci` (0000:4e:00), without the `<N>` prefix.
+    """Return the line that a driver would log, without the `<N>` prefix.
 
-    `text` None: the driver's own words where they are known, else the catalogue's name for the code.
-    Raises ValueError for a PCI id, a text or a length the kernel log could not carry.
+    Args:
+        code: The Xid, 1 to 999.
+        pci: Address of the GPU, like 0000:4e:00.
+        form: The form of the line.
+        text: The text after code and process. None: the driver's own text where it is known, else the catalogue's name
+            for the code.
+
+    Raises:
+        ValueError: The kernel log cannot carry such a line; the message says why.
     """
     if not _PCI_ID.fullmatch(pci):
         raise ValueError(f"PCI id {pci!r}: write domain:bus:device in lower case like 0000:4e:00")
     if not 0 < code < 1000:
         raise ValueError(f"Xid {code}: codes lie between 1 and 999")
     if text is None:
-        known = xids().get(code)
-        text = _TEXTS.get(code) or (known.name if known else "unknown")
+        xid = xids().get(code)
+        text = _TEXTS.get(code) or (xid.name if xid else "unknown")
     if not text.isprintable():
         raise ValueError("an Xid's text is one line of printable characters")
-    line = _write(code, pci, form, text)
-    if len(line.encode()) > LONGEST_RECORD - len("<3>"):
+    line = _formatted(code, pci, form, text)
+    if len(line.encode()) > MAX_RECORD_BYTES - len("<3>"):
         raise ValueError(
-            f"the line is {len(line.encode())} bytes; the kernel log takes {LONGEST_RECORD} with its prefix"
+            f"the line is {len(line.encode())} bytes; the kernel log takes {MAX_RECORD_BYTES} with its prefix"
         )
     return line
 
 
-def _write(code: int, pci: str, form: Form, text: str) -> str:
+def _formatted(code: int, pci: str, form: Form, text: str) -> str:
     if form is Form.OLD:
         return f"NVRM: Xid ({pci}): {code}, {text}"
     where = f"PCI:{pci} GPU-I:01 GPU-CI:00" if form is Form.MIG else f"PCI:{pci}"
-    # NVLink5 lines have no process, whatever the driver.
+    # NVLink5 lines and Xid 154 name no process, in every version of the driver.
     process = "" if 144 <= code <= 150 or code == 154 else "pid='<unknown>', name=<unknown>, "
     prefix = "kernel: " if form is Form.KERNEL else ""
     return f"{prefix}NVRM: Xid ({where}): {code}, {process}{text}"

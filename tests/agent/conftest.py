@@ -1,4 +1,4 @@
-"""The agent as the kubelet runs it: a process, a state folder, a termination log, a virtual host."""
+"""Start the agent as the kubelet does: a process with a state folder, a termination log and a virtual host."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from gameday.agent.outcome import MAX_BYTES
-from gameday.agent.task import Outcome
+from gameday.agent.task import AgentResult
+from gameday.agent.termination_message import MAX_BYTES
 from tests.host.fake import FakeHost, VirtualHostServer
 
 
 class Agent:
-    """One agent process and what it left."""
+    """An agent process with its log, its state folder and its termination log."""
 
     def __init__(self, process: subprocess.Popen[str], state: Path, log: Path) -> None:
         self.process = process
         self.state = state
         self.log = log
         self.lines: list[dict[str, Any]] = []
-        self.seen = threading.Event()
+        self.printed_or_ended = threading.Event()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -35,16 +35,16 @@ class Agent:
         assert self.process.stdout
         for line in self.process.stdout:
             self.lines.append(json.loads(line))
-            self.seen.set()
-        self.seen.set()
+            self.printed_or_ended.set()
+        self.printed_or_ended.set()
 
     def wait_line(self) -> dict[str, Any]:
-        assert self.seen.wait(20), "the agent printed nothing"
+        assert self.printed_or_ended.wait(20), "the agent printed nothing"
         assert self.lines, self.stderr()
         return self.lines[0]
 
     def wait_ready(self) -> None:
-        """The note comes right before the readiness file, so that only a moment can pass between them."""
+        """Wait for the first note, and for the readiness file that follows it."""
         self.wait_line()
         pause = threading.Event()
         while not (self.state / "ready").exists():
@@ -54,12 +54,12 @@ class Agent:
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
-    def end(self) -> tuple[int, Outcome]:
+    def end(self) -> tuple[int, AgentResult]:
         status = self.process.wait(20)
         self._reader.join()
         raw = self.log.read_bytes()
         assert len(raw) <= MAX_BYTES
-        return status, Outcome.model_validate_json(raw)
+        return status, AgentResult.model_validate_json(raw)
 
     def stderr(self) -> str:
         assert self.process.stderr
@@ -73,16 +73,16 @@ def host() -> FakeHost:
 
 @pytest.fixture
 def start(host: FakeHost, tmp_path: Path) -> Iterator[Callable[..., Agent]]:
-    """start(task) runs the agent on `host`; every process ends with the test."""
+    """Return a function that runs the agent on `host` with a task; every process ends with the test."""
     server = VirtualHostServer(host)
     agents: list[Agent] = []
 
     def run(task: dict[str, Any] | str | bytes, state: str = "state", **extra: str) -> Agent:
-        order = json.dumps(task) if isinstance(task, dict) else task
+        written = json.dumps(task) if isinstance(task, dict) else task
         log = tmp_path / f"termination-log-{len(agents)}"
         environment = {
             b"PATH": os.environb[b"PATH"],
-            b"GAMEDAY_TASK": order if isinstance(order, bytes) else order.encode("utf-8", "surrogateescape"),
+            b"GAMEDAY_TASK": written if isinstance(written, bytes) else written.encode("utf-8", "surrogateescape"),
             b"GAMEDAY_STATE_DIR": bytes(tmp_path / state),
             b"GAMEDAY_TERMINATION_LOG": bytes(log),
             b"GAMEDAY_VIRTUAL_HOST": server.url.encode(),

@@ -1,4 +1,4 @@
-"""The canary's words: what real programs print, read; what could not be measured, said."""
+"""The canary reads the output of real programs, and reports why a measurement is not possible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from gameday.agent.canary import canary
 from gameday.agent.context import Context, Ending
-from gameday.agent.task import CanaryNote, CanaryTask, Outcome
+from gameday.agent.task import AgentResult, CanaryNote, CanaryTask
 from gameday.errors import HostError
 from gameday.host.base import Host, ProgramResult
 from gameday.plan.canary import Measure
@@ -38,10 +38,10 @@ TWO = "GPU-aaaaaaaa-0000,GPU-bbbbbbbb-0000"
 
 def measured(
     capsys: pytest.CaptureFixture[str], host: Host, tmp_path: Path, gpus: str = TWO, **task: Any
-) -> tuple[CanaryNote, Outcome]:
-    order = CanaryTask.model_validate({"run_id": "r", "node": "n", "measure": Measure.ALL_REDUCE} | task)
-    outcome = canary(order, Context(host, Ending(), tmp_path, tmp_path / "log"), gpus)
-    return CanaryNote.model_validate(json.loads(capsys.readouterr().out)), outcome
+) -> tuple[CanaryNote, AgentResult]:
+    canary_task = CanaryTask.model_validate({"run_id": "r", "node": "n", "measure": Measure.ALL_REDUCE} | task)
+    result = canary(canary_task, Context(host, Ending(), tmp_path, tmp_path / "log"), gpus)
+    return CanaryNote.model_validate(json.loads(capsys.readouterr().out)), result
 
 
 def printing(stdout: str = "", stderr: str = "", exit_status: int = 0) -> FakeHost:
@@ -50,22 +50,22 @@ def printing(stdout: str = "", stderr: str = "", exit_status: int = 0) -> FakeHo
     return host
 
 
-def test_the_bandwidth_is_nccl_tests_average(capsys, tmp_path) -> None:
+def test_the_bandwidth_is_the_average_that_nccl_tests_print(capsys, tmp_path) -> None:
     host = printing(REDUCED)
-    note, outcome = measured(capsys, host, tmp_path, environment={"NCCL_IB_DISABLE": "1"}, over_network=True)
+    note, result = measured(capsys, host, tmp_path, environment={"NCCL_IB_DISABLE": "1"}, over_network=True)
     assert note.value == 337.861
-    assert outcome.ok
+    assert result.ok
     program = host.ran[0]
     assert program[:2] == ("env", f"CUDA_VISIBLE_DEVICES={TWO}")
     assert {"NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_IB_DISABLE=1"} <= set(program)
     assert program[program.index("-g") + 1] == "2"
 
 
-def test_a_job_that_nccl_gives_up_has_no_bandwidth(capsys, tmp_path) -> None:
-    said = (
+def test_a_job_that_nccl_gives_up_has_a_bandwidth_of_zero(capsys, tmp_path) -> None:
+    output = (
         "n:1:1 [0] bootstrap.cc:40 NCCL WARN Bootstrap : no socket interface found\nn: Test NCCL failure common.cu:1005"
     )
-    note, _ = measured(capsys, printing(stderr=said, exit_status=3), tmp_path)
+    note, _ = measured(capsys, printing(stderr=output, exit_status=3), tmp_path)
     assert note.value == 0.0
     assert "no socket interface found" in note.detail
 
@@ -81,15 +81,17 @@ def test_a_job_that_nccl_gives_up_has_no_bandwidth(capsys, tmp_path) -> None:
         (printing("nothing of use"), TWO, "no bandwidth"),
     ],
 )
-def test_what_could_not_be_measured_says_why(host: FakeHost, gpus: str, why: str, capsys, tmp_path) -> None:
-    note, outcome = measured(capsys, host, tmp_path, gpus)
+def test_a_measurement_that_is_not_possible_has_its_reason(
+    host: FakeHost, gpus: str, why: str, capsys, tmp_path
+) -> None:
+    note, result = measured(capsys, host, tmp_path, gpus)
     assert note.value is None
     assert why in note.detail
-    assert not outcome.ok
-    assert outcome.cleanliness == "clean"
+    assert not result.ok
+    assert result.cleanliness == "clean"
 
 
-def test_a_program_that_hangs_is_not_measured(capsys, tmp_path) -> None:
+def test_a_program_that_hangs_gives_no_measurement(capsys, tmp_path) -> None:
     host = FakeHost()
 
     def hang(argv: Any) -> ProgramResult:
@@ -115,13 +117,13 @@ def test_pings_are_counted_and_timed(measure, printed, status, value, capsys, tm
     assert (note.value, note.peer) == (value, "10.9.0.2")
 
 
-def test_a_network_that_is_unreachable_answers_nothing(capsys, tmp_path) -> None:
+def test_an_unreachable_network_answers_no_ping(capsys, tmp_path) -> None:
     host = printing(stderr="ping: connect: Network is unreachable", exit_status=2)
     note, _ = measured(capsys, host, tmp_path, measure=Measure.ANSWERED, interface="ib0", peer="10.9.0.2")
     assert note.value == 0.0
 
 
-def test_without_a_peer_a_neighbour_is_asked(capsys, tmp_path) -> None:
+def test_without_a_peer_a_neighbour_is_pinged(capsys, tmp_path) -> None:
     host = ModelHost()
     note, _ = measured(capsys, host, tmp_path, measure=Measure.ROUND_TRIP, interface="ib0")
     assert note.peer == host.machine.network.neighbour("ib0")
@@ -133,7 +135,7 @@ def test_without_a_peer_a_neighbour_is_asked(capsys, tmp_path) -> None:
     assert slow.value > before + 15
 
 
-def test_an_interface_without_neighbours_asks_for_a_peer(capsys, tmp_path) -> None:
+def test_an_interface_without_neighbours_needs_a_peer_in_the_plan(capsys, tmp_path) -> None:
     note, _ = measured(capsys, printing("[]"), tmp_path, measure=Measure.ROUND_TRIP, interface="ib0")
     assert "expect.canary.peer" in note.detail
 
@@ -146,10 +148,10 @@ def test_a_copy_is_slower_from_the_far_node(capsys, tmp_path) -> None:
     assert near.value
     assert far.value
     assert far.value < near.value
-    assert not host.work_runs(1)
+    assert not host.has_work(1)
 
 
-def test_a_gpu_that_a_fault_works_on_is_not_taken(capsys, tmp_path) -> None:
+def test_a_gpu_on_which_a_faults_work_runs_is_not_used(capsys, tmp_path) -> None:
     host = ModelHost()
     first, second = (gpu.uuid for gpu in host.machine.gpus[:2])
     from gameday.host.base import Burn
@@ -157,4 +159,4 @@ def test_a_gpu_that_a_fault_works_on_is_not_taken(capsys, tmp_path) -> None:
     host.start_work(0, Burn())
     note, _ = measured(capsys, host, tmp_path, f"{first},{second}", measure=Measure.COPY)
     assert "GPU 1" in note.detail
-    assert host.work_runs(0)
+    assert host.has_work(0)

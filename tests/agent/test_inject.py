@@ -1,4 +1,4 @@
-"""Undo is tried again, goes on after a failure, and says what reading back showed."""
+"""Injecting and undoing: undo is repeated, goes on after a failure, and is read back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KnobParameters(FaultParameters):
 
 
 class KnobFault(Fault[KnobParameters]):
-    """Sets /sys/knob; its undo fails as often as `failures` says, and raises what `error` says."""
+    """A fault that sets /sys/knob. Its undo raises `error` the first `failures` times."""
 
     parameters: ClassVar[type[FaultParameters]] = KnobParameters
     layer: ClassVar[Layer] = Layer.NODE
@@ -85,34 +85,34 @@ def context(host: FakeHost, tmp_path: Path) -> Context:
     return Context(host, Ending(), tmp_path, tmp_path / "log")
 
 
-def order(**changes: Any) -> InjectTask:
+def task(**changes: Any) -> InjectTask:
     return InjectTask.model_validate(inject_task(fault={"type": "knob"}, hold_s=0.01) | changes)
 
 
-def test_undo_is_tried_again_until_it_holds(fault: KnobFault, host: FakeHost, context: Context) -> None:
+def test_undo_is_repeated_until_it_succeeds(fault: KnobFault, host: FakeHost, context: Context) -> None:
     fault.failures = 2
-    outcome = inject(order(), context)
-    assert (outcome.ok, outcome.cleanliness, outcome.attempts) == (True, "clean", 3)
-    assert outcome.evidence.count("undo, attempt 1: device is busy") == 1
+    result = inject(task(), context)
+    assert (result.ok, result.cleanliness, result.attempts) == (True, "clean", 3)
+    assert result.evidence.count("undo, attempt 1: device is busy") == 1
     assert host.files["/sys/knob"] == "0"
 
 
-def test_a_fault_that_stays_is_dirty_and_says_so(fault: KnobFault, host: FakeHost, context: Context) -> None:
+def test_a_fault_that_stays_in_is_dirty(fault: KnobFault, host: FakeHost, context: Context) -> None:
     fault.failures = 99
-    outcome = inject(order(), context)
-    assert (outcome.ok, outcome.cleanliness, outcome.attempts) == (False, "dirty", 3)
-    assert "still in" in outcome.error
-    assert outcome.undo_state == {"before": "0"}
+    result = inject(task(), context)
+    assert (result.ok, result.cleanliness, result.attempts) == (False, "dirty", 3)
+    assert "still in" in result.error
+    assert result.undo_state == {"before": "0"}
 
 
-def test_a_bug_in_a_faults_undo_does_not_keep_it_in(fault: KnobFault, context: Context) -> None:
+def test_undo_is_repeated_after_a_bug_in_the_fault(fault: KnobFault, context: Context) -> None:
     fault.failures, fault.error = 1, ZeroDivisionError("division by zero")
-    outcome = inject(order(), context)
-    assert outcome.cleanliness == "clean"
-    assert "undo, attempt 1: ZeroDivisionError: division by zero" in outcome.evidence
+    result = inject(task(), context)
+    assert result.cleanliness == "clean"
+    assert "undo, attempt 1: ZeroDivisionError: division by zero" in result.evidence
 
 
-def test_what_cannot_be_read_back_is_unknown(fault: KnobFault, host: FakeHost, context: Context) -> None:
+def test_a_fault_that_cannot_be_read_back_is_unknown(fault: KnobFault, host: FakeHost, context: Context) -> None:
     ended = context.ending.event
 
     class Vanishing(KnobFault):
@@ -121,34 +121,34 @@ def test_what_cannot_be_read_back_is_unknown(fault: KnobFault, host: FakeHost, c
             host.refuse["read_file"] = "node is off"
 
     fault.__class__ = Vanishing
-    outcome = inject(order(), context)
+    result = inject(task(), context)
     assert ended.is_set()
-    assert (outcome.ok, outcome.cleanliness) == (False, "unknown")
-    assert "node is off" in outcome.error
+    assert (result.ok, result.cleanliness) == (False, "unknown")
+    assert "node is off" in result.error
 
 
-def test_an_inject_that_fails_half_way_is_undone(fault: KnobFault, host: FakeHost, context: Context) -> None:
+def test_an_injection_that_fails_half_way_is_undone(fault: KnobFault, host: FakeHost, context: Context) -> None:
     fault.fail_after_write = True
-    outcome = inject(order(), context)
-    assert (outcome.ok, outcome.cleanliness) == (False, "clean")
-    assert "lost the host half way" in outcome.error
+    result = inject(task(), context)
+    assert (result.ok, result.cleanliness) == (False, "clean")
+    assert "lost the host half way" in result.error
     assert host.files["/sys/knob"] == "0"
 
 
-def test_what_was_there_before_is_printed_before_anything_is_changed(
+def test_prior_values_are_printed_before_anything_is_changed(
     fault: KnobFault, context: Context, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The log is what outlives an agent that is killed; so the note comes before the fault does."""
-    inject(order(), context)
+    """The log outlives an agent that is killed; therefore the note comes before the fault does."""
+    inject(task(), context)
     notes = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [note["note"] for note in notes] == ["prior", "injected"]
     assert notes[0]["undo_state"] == {"before": "0"}
 
 
-def test_what_was_there_before_is_kept_before_anything_is_changed(
+def test_prior_values_are_in_the_state_file_before_anything_is_changed(
     fault: KnobFault, host: FakeHost, context: Context
 ) -> None:
-    """The state file as a killed agent would leave it, in the middle of the injection."""
+    """A killed agent leaves the state file as it is in the middle of the injection."""
     host.files["/sys/knob"] = "7"
     write, kept = host.write_file, []
 
@@ -158,16 +158,18 @@ def test_what_was_there_before_is_kept_before_anything_is_changed(
 
     host.write_file = written  # type: ignore[method-assign]
     fault.fail_after_write = True
-    assert inject(order(), context).cleanliness == "clean"
+    assert inject(task(), context).cleanliness == "clean"
     assert kept[0] == {"before": "7"}
     assert host.files["/sys/knob"] == "7"
 
 
-def test_what_is_refused_before_it_goes_in_is_not_undone(fault: KnobFault, host: FakeHost, context: Context) -> None:
+def test_a_fault_that_is_refused_before_it_goes_in_is_not_undone(
+    fault: KnobFault, host: FakeHost, context: Context
+) -> None:
     fault.refuse_first = True
     fault.failures = 99
-    outcome = inject(order(), context)
-    assert (outcome.ok, outcome.cleanliness, outcome.ended_by, outcome.error) == (
+    result = inject(task(), context)
+    assert (result.ok, result.cleanliness, result.ended_by, result.error) == (
         False,
         "clean",
         "error",
@@ -176,53 +178,55 @@ def test_what_is_refused_before_it_goes_in_is_not_undone(fault: KnobFault, host:
     assert host.files["/sys/knob"] == "0"
 
 
-def test_what_the_hold_found_is_evidence(fault: KnobFault, context: Context) -> None:
+def test_findings_during_the_hold_are_evidence(fault: KnobFault, context: Context) -> None:
     fault.held = ("peak 60 C",)
-    assert inject(order(), context).evidence[:3] == ("set", "peak 60 C", "put back")
+    assert inject(task(), context).evidence[:3] == ("set", "peak 60 C", "put back")
 
 
-def test_a_note_nobody_can_read_takes_the_fault_out(fault: KnobFault, host: FakeHost, context: Context) -> None:
-    object.__setattr__(context, "say", lambda note: (_ for _ in ()).throw(BrokenPipeError(32, "Broken pipe")))
-    outcome = inject(order(hold_s=3600), context)
-    assert (outcome.ok, outcome.cleanliness, outcome.ended_by) == (False, "clean", "error")
+def test_a_note_that_cannot_be_printed_takes_the_fault_out(fault: KnobFault, host: FakeHost, context: Context) -> None:
+    object.__setattr__(context, "print_note", lambda note: (_ for _ in ()).throw(BrokenPipeError(32, "Broken pipe")))
+    result = inject(task(hold_s=3600), context)
+    assert (result.ok, result.cleanliness, result.ended_by) == (False, "clean", "error")
     assert host.files["/sys/knob"] == "0"
 
 
-def test_stopped_before_it_began_nothing_is_touched(fault: KnobFault, host: FakeHost, context: Context) -> None:
+def test_an_agent_that_is_stopped_before_the_injection_changes_nothing(
+    fault: KnobFault, host: FakeHost, context: Context
+) -> None:
     context.ending.by_signal()
-    outcome = inject(order(), context)
-    assert (outcome.ok, outcome.cleanliness, outcome.ended_by) == (False, "clean", "sigterm")
+    result = inject(task(), context)
+    assert (result.ok, result.cleanliness, result.ended_by) == (False, "clean", "sigterm")
     assert host.files["/sys/knob"] == "0"
     assert list(context.state_dir.iterdir()) == []
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_restart_undoes_from_the_kept_state(
+def test_a_restarted_agent_undoes_by_its_state_file(
     fault: KnobFault, host: FakeHost, context: Context, stopped: bool
 ) -> None:
     if stopped:
         context.ending.by_signal()
     host.files["/sys/knob"] = "broken"
     (context.state_dir / "injected.json").write_text('{"undo_state": {"before": "7"}}')
-    outcome = inject(order(), context)
-    assert (outcome.ok, outcome.cleanliness) == (False, "clean")
+    result = inject(task(), context)
+    assert (result.ok, result.cleanliness) == (False, "clean")
     assert host.files["/sys/knob"] == "7"
 
 
 @pytest.mark.parametrize("kept", ["", "{", '{"undo_state": 3}'])
-def test_a_restart_with_a_torn_state_still_undoes(
+def test_a_restarted_agent_undoes_although_its_state_file_is_broken(
     fault: KnobFault, host: FakeHost, context: Context, kept: str
 ) -> None:
     host.files["/sys/knob"] = "broken"
     (context.state_dir / "injected.json").write_text(kept)
-    assert inject(order(), context).cleanliness == "clean"
+    assert inject(task(), context).cleanliness == "clean"
     assert host.files["/sys/knob"] == "0"
 
 
-def test_the_reapers_undo_works_from_undo_state_alone(fault: KnobFault, host: FakeHost, context: Context) -> None:
+def test_the_role_undo_works_by_the_undo_state_alone(fault: KnobFault, host: FakeHost, context: Context) -> None:
     host.files["/sys/knob"] = "broken"
-    task = UndoTask(run_id="r", node="n", gpu=0, fault={"type": "knob"}, undo_state={"before": "5"})
-    assert undo(task, context).ok
+    undo_task = UndoTask(run_id="r", node="n", gpu=0, fault={"type": "knob"}, undo_state={"before": "5"})
+    assert undo(undo_task, context).ok
     assert host.files["/sys/knob"] == "5"
 
 

@@ -1,4 +1,4 @@
-"""The first look at a node: a line in the kernel log, and who would keep a GPU from being reset."""
+"""The role mark: a line in the kernel log, and the processes that keep a GPU from being reset."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ def host() -> FakeHost:
     return host
 
 
-def said(host: FakeHost, task: MarkTask, folder: Path, capsys: Any) -> list[str]:
+def printed(host: FakeHost, task: MarkTask, folder: Path, capsys: Any) -> list[str]:
     assert mark(task, Context(host, Ending(), folder, folder / "log")).ok
     return [str(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_who_has_the_gpu_open_is_told_where_it_is_to_be_reset(host: FakeHost, tmp_path: Path, capsys: Any) -> None:
-    assert [json.loads(line)["user"] for line in said(host, RESETS, tmp_path, capsys)] == [
+def test_the_users_of_a_gpu_are_printed_only_if_it_is_to_be_reset(host: FakeHost, tmp_path: Path, capsys: Any) -> None:
+    assert [json.loads(line)["user"] for line in printed(host, RESETS, tmp_path, capsys)] == [
         {"pid": 7, "command": "nvidia-device-plugin", "pod": "uid-1"}
     ]
-    assert said(host, TASK, tmp_path, capsys) == []
+    assert printed(host, TASK, tmp_path, capsys) == []
 
 
-def test_an_nvidia_smi_that_is_not_there_is_told_before_anything_is_broken(host: FakeHost, tmp_path: Path) -> None:
+def test_a_missing_nvidia_smi_is_found_before_anything_is_broken(host: FakeHost, tmp_path: Path) -> None:
     host.programs = lambda argv: result(argv, 127, stderr="nsenter: failed to execute nvidia-smi: No such file")
     with pytest.raises(HostError, match="failed to execute nvidia-smi"):
         mark(RESETS, Context(host, Ending(), tmp_path, tmp_path / "log"))
 
 
-def test_only_a_look_at_processes_needs_more_than_the_kernel_log() -> None:
+def test_only_a_mark_task_with_a_gpu_to_reset_needs_more_than_the_kernel_log() -> None:
     assert (security_of(TASK), security_of(RESETS)) == (KERNEL_LOG, GPU_PROGRAMS)
 
 
-def test_what_leaves_with_the_drain_and_the_daemon_forbid_no_reset() -> None:
+def test_pods_that_are_drained_and_the_persistence_daemon_do_not_forbid_a_reset() -> None:
     users = (
         GpuUser(pid=1, command="python train.py", pod="job"),
         GpuUser(pid=2, command="/usr/bin/nvidia-persistenced --verbose"),

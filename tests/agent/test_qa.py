@@ -1,4 +1,4 @@
-"""QA's checks, each on its own bad day."""
+"""Each QA check passes, fails, or cannot measure, by the readings it is given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gameday.agent.qa.checks import GPU_CHECKS, judge
 from gameday.agent.qa.readings import GpuReadings, read_node
 from gameday.agent.task import QaResult
 from gameday.host.base import LoadResult
-from gameday.plan.models import QaFloors
+from gameday.plan.qa import QaFloors
 from tests.host.fake import FakeHost, healthy_gpu
 
 FULL = QaFloors(
@@ -82,7 +82,7 @@ def test_one_bad_reading_fails_its_own_check_on_its_own_gpu(changes: dict[str, A
         {"memory_used_bytes": (81559 - 4096) << 20},
     ],
 )
-def test_the_edge_of_the_allowed_passes(changes: dict[str, Any]) -> None:
+def test_a_reading_at_the_bound_passes(changes: dict[str, Any]) -> None:
     host = FakeHost()
     host.samples[1] = healthy_gpu(1, **changes)
     assert not_ok(host) == []
@@ -105,7 +105,7 @@ def test_the_edge_of_the_allowed_passes(changes: dict[str, Any]) -> None:
         ("memory_used_bytes", "memory-free"),
     ],
 )
-def test_what_cannot_be_read_is_unknown_and_never_passes(field: str, check: str) -> None:
+def test_a_field_that_cannot_be_read_is_unknown_and_never_passes(field: str, check: str) -> None:
     host = FakeHost()
     host.samples[1] = healthy_gpu(1, **{field: None})
     assert not_ok(host) == [(check, 1, None)]
@@ -119,14 +119,14 @@ def test_what_cannot_be_read_is_unknown_and_never_passes(field: str, check: str)
         ({"wrong_results": 1}, "gemm-results"),
     ],
 )
-def test_the_load_is_judged(load: dict[str, Any], check: str) -> None:
+def test_each_figure_of_the_load_is_judged(load: dict[str, Any], check: str) -> None:
     host = FakeHost()
     good = {"gpu": 0, "gemm_tflops": 700.0, "memory_bandwidth_gbs": 2800.0}
     host.loads[0] = LoadResult.model_validate(good | load)
     assert not_ok(host) == [(check, 0, False)]
 
 
-def test_a_busy_gpu_is_told_where_its_rate_is_low() -> None:
+def test_the_detail_of_a_low_rate_names_the_work_on_a_busy_gpu() -> None:
     host = FakeHost()
     host.samples[0] = healthy_gpu(0, utilization_pct=96.0)
     host.loads[0] = LoadResult(gpu=0, gemm_tflops=100, memory_bandwidth_gbs=2800)
@@ -134,7 +134,7 @@ def test_a_busy_gpu_is_told_where_its_rate_is_low() -> None:
     assert "96 % busy before the load" in low.detail
 
 
-def test_without_cupy_floors_are_unknown_and_without_floors_there_is_no_finding() -> None:
+def test_without_cupy_a_rate_with_a_floor_is_unknown_and_one_without_is_not_judged() -> None:
     host = FakeHost()
     for gpu in (0, 1):
         host.loads[gpu] = LoadResult(gpu=gpu, gemm_tflops=None, memory_bandwidth_gbs=None, detail="no CuPy")
@@ -142,13 +142,13 @@ def test_without_cupy_floors_are_unknown_and_without_floors_there_is_no_finding(
     assert not_ok(host, QaFloors()) == []
 
 
-def test_none_switches_a_check_off() -> None:
+def test_a_floor_of_none_switches_its_check_off() -> None:
     host = FakeHost()
     host.samples[1] = healthy_gpu(1, nvlinks_active=0, temperature_c=120.0, ecc_mode=False, persistence_mode=False)
     assert not_ok(host, QaFloors(temperature_max_c=None, ecc=None, persistence=None)) == []
 
 
-def test_a_sites_own_settings_are_the_measure_where_the_plan_gives_them() -> None:
+def test_a_floor_in_the_plan_takes_precedence_over_the_boards_default() -> None:
     host = FakeHost()
     sites = QaFloors(power_limit_w=500, persistence=False, ecc=False)
     ours = {"power_limit_w": 500.0, "persistence_mode": False, "ecc_mode": False, "ecc_mode_pending": False}
@@ -159,7 +159,7 @@ def test_a_sites_own_settings_are_the_measure_where_the_plan_gives_them() -> Non
     assert not_ok(other, sites) == [("ecc-mode", 0, False), ("power-limit", 0, False)]
 
 
-def test_a_link_that_sleeps_is_not_called_broken_without_load() -> None:
+def test_a_slow_link_is_unknown_at_rest_and_judged_under_load() -> None:
     rest = healthy_gpu(0, pcie_generation=1)
     check = next(check for check in GPU_CHECKS if check.name == "pcie-generation")
     at_rest = check.judge(GpuReadings(rest), QaFloors())
@@ -170,7 +170,7 @@ def test_a_link_that_sleeps_is_not_called_broken_without_load() -> None:
     assert under_load.ok
 
 
-def test_a_locked_clock_shows_under_load() -> None:
+def test_a_locked_clock_fails_under_load() -> None:
     check = next(check for check in GPU_CHECKS if check.name == "sm-clock")
     load = LoadResult(gpu=0, gemm_tflops=1, memory_bandwidth_gbs=1)
     locked = check.judge(GpuReadings(healthy_gpu(0), (healthy_gpu(0, sm_clock_mhz=510.0),), load), QaFloors())
@@ -178,7 +178,7 @@ def test_a_locked_clock_shows_under_load() -> None:
     assert (locked.ok, locked.value) == (False, 510.0)
 
 
-def test_the_gpu_count_against_the_plan_and_the_node() -> None:
+def test_the_gpu_count_is_compared_with_the_plan_or_with_the_node_before() -> None:
     assert not_ok(FakeHost(gpus=1)) == [("gpu-count", None, False)]
     readings = read_node(FakeHost(), MARKER, 8, threading.Event(), load=True)
     assert not next(judge(readings, QaFloors())).ok
@@ -206,14 +206,14 @@ def test_nvml_that_cannot_be_opened_is_unknown() -> None:
         (["gameday: marker NVRM: Xid (PCI:0000:1b:00): 79, x"], True),
     ],
 )
-def test_the_kernel_log_holds_no_quarantining_event_that_nothing_healed(lines: list[str], ok: bool) -> None:
+def test_the_kernel_log_may_hold_no_quarantining_event_that_no_reset_healed(lines: list[str], ok: bool) -> None:
     host = FakeHost()
     for line in lines:
         host.write_kernel_log(f"<3>{line}")
     assert not_ok(host) == ([] if ok else [("kernel-log", None, False)])
 
 
-def test_what_the_kernel_log_held_before_the_run_is_told_and_not_judged() -> None:
+def test_events_from_before_the_run_are_counted_and_not_judged() -> None:
     host = FakeHost()
     for line in (XID.format(79), f"gameday: marker {MARKER}", XID.format(13)):
         host.write_kernel_log(f"<3>{line}")
@@ -221,7 +221,7 @@ def test_what_the_kernel_log_held_before_the_run_is_told_and_not_judged() -> Non
     assert (log.value, log.ok, log.detail) == (0, True, "1 quarantining from before this run")
 
 
-def test_a_second_marker_hides_nothing() -> None:
+def test_a_second_marker_does_not_hide_events_of_the_run() -> None:
     host = FakeHost()
     for line in (f"gameday: marker {MARKER}", XID.format(48), f"gameday: marker {MARKER}"):
         host.write_kernel_log(f"<3>{line}")
@@ -234,15 +234,15 @@ def test_a_kernel_log_that_cannot_be_read_is_unknown() -> None:
     assert not_ok(host) == [("kernel-log", None, None)]
 
 
-def test_told_to_stop_no_load_is_started() -> None:
+def test_no_load_is_started_after_a_signal() -> None:
     ended = threading.Event()
     ended.set()
     readings = read_node(FakeHost(), MARKER, 2, ended, load=True)
     assert [gpu.load for gpu in readings.gpus] == [None, None]
 
 
-def test_without_a_floor_that_needs_it_no_load_runs() -> None:
+def test_no_load_runs_without_a_floor_that_needs_it() -> None:
     host = FakeHost()
-    readings = read_node(host, MARKER, 2, threading.Event(), load=QaFloors(gpus=2).need_load)
+    readings = read_node(host, MARKER, 2, threading.Event(), load=QaFloors(gpus=2).needs_load)
     assert all(gpu.load is None for gpu in readings.gpus)
     assert {"gemm-rate", "memory-bandwidth", "gemm-results"}.isdisjoint(r.check for r in judge(readings, QaFloors()))

@@ -1,4 +1,4 @@
-"""For each fault on a GPU, the QA check that fails while it is in; without one, a node could be returned with it."""
+"""QA notices every GPU fault while it is in: otherwise a node could return to service with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from gameday.agent.qa.checks import judge
 from gameday.agent.qa.readings import read_node
 from gameday.faults.registry import fault_for, parse_parameters
-from gameday.plan.models import QaFloors
+from gameday.plan.qa import QaFloors
 from tests.faults.gpu_model import ModelHost
 
 FLOORS = QaFloors(
@@ -31,7 +31,7 @@ SEEN_BY = [
     ({"type": "persistence_off"}, {"persistence-mode"}),
     ({"type": "ecc_off"}, {"ecc-mode"}),
     ({"type": "gpu_removed"}, {"gpu-count"}),
-    # A copy from far away takes nothing of the GPU that another process would miss.
+    # A copy from the far NUMA node takes nothing of the GPU from other processes.
     ({"type": "numa"}, set[str]()),
 ]
 

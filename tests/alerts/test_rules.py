@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gameday.xid.catalogue import Rule, xids
+from gameday.xid.catalogue import XidRule, xids
 from tests.alerts.shipped import ALL_RULES, BY_NAME, GROUPS, ROOT, RULES, UNIT_TESTS, read_yaml, run_tool, write_yaml
 
 CASES = [case for file in UNIT_TESTS for test in read_yaml(file)["tests"] for case in test.get("alert_rule_test", [])]
@@ -146,26 +146,28 @@ def _codes(name: str, pattern: str) -> set[int]:
     return matched[0]
 
 
-def _ruled(*rules: Rule) -> set[int]:
+def _ruled(*rules: XidRule) -> set[int]:
     return {code for code, known in xids().items() if known.rule in rules}
 
 
 @pytest.mark.parametrize(
     ("name", "rule"),
     [
-        ("GPUXidHardware", Rule.QUARANTINE),
-        ("GPUXidWorkload", Rule.WORKLOAD),
-        ("GPUNVLink5Error", Rule.DECODE),
-        ("GPUXidRecoveryAction", Rule.STATED),
+        ("GPUXidHardware", XidRule.QUARANTINE),
+        ("GPUXidWorkload", XidRule.WORKLOAD),
+        ("GPUNVLink5Error", XidRule.DECODE),
+        ("GPUXidRecoveryAction", XidRule.STATED),
     ],
 )
-def test_the_classes_of_xids_are_the_catalogues(name: str, rule: Rule) -> None:
+def test_the_classes_of_xids_are_the_catalogues(name: str, rule: XidRule) -> None:
     assert _codes(name, "code=~") == _ruled(rule)
 
 
 def test_what_is_left_of_the_xids_is_reported() -> None:
-    assert _codes("GPUXidReported", "code!~") == _ruled(Rule.QUARANTINE, Rule.WORKLOAD, Rule.DECODE, Rule.STATED)
-    assert _codes("GPUXidRecorded", "code!~") == _ruled(Rule.WORKLOAD, Rule.DECODE)
+    assert _codes("GPUXidReported", "code!~") == _ruled(
+        XidRule.QUARANTINE, XidRule.WORKLOAD, XidRule.DECODE, XidRule.STATED
+    )
+    assert _codes("GPUXidRecorded", "code!~") == _ruled(XidRule.WORKLOAD, XidRule.DECODE)
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 94])

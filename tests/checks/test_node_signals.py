@@ -21,7 +21,8 @@ from gameday.history.events import (
     StepStarted,
 )
 from gameday.history.frames import Frames
-from gameday.plan.models import Expectations, Plan
+from gameday.plan.expectations import Expectations
+from gameday.plan.models import Plan
 from gameday.values.results import Step
 from tests.report.run_builder import FAULT_AT, NODE, PLAN, Timed, at, history_of, passing
 

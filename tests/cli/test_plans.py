@@ -47,7 +47,7 @@ def test_a_bad_plan_ends_64_and_does_not_keep_the_others_from_being_read(
         "    value: 15",
         "    suggestion: write `15s`",
     ]
-    assert "no-such-plan: no file, and no shipped plan" in err
+    assert "no-such-plan: there is no such file, and no shipped plan of this name" in err
 
 
 def test_a_plan_whose_fault_harms_its_detector_is_good_and_warned_of(tmp_path: Path, capsys: Capture) -> None:

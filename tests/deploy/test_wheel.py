@@ -117,8 +117,8 @@ def test_a_file_that_is_missing_is_named_with_what_to_do(site: Path, tmp_path: P
     finally:
         away.rename(plans)
     assert done.returncode == 70
-    assert f"lacks its folder 'plans'; looked for {plans}" in done.stderr
-    assert "Install it anew" in done.stderr
+    assert f"lacks its folder 'plans'; searched for in {plans}" in done.stderr
+    assert "Reinstall it" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -43,7 +43,7 @@ def test_what_the_plan_writes_wins_and_is_not_called_the_profiles(tmp_path: Path
 
 def test_a_negative_control_gets_no_quarantine_from_the_profile(tmp_path: Path) -> None:
     expect = completed(tmp_path, EXPECT_NOTHING, "expect: {stays_schedulable_for: 5s}").plan.expect
-    assert not expect.quarantine
+    assert not expect.expects_quarantine
     assert expect.conditions
 
 

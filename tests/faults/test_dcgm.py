@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from gameday.agent.context import Context, Ending
 from gameday.agent.inject import inject, undo
-from gameday.agent.task import InjectTask, Outcome, UndoTask
+from gameday.agent.task import AgentResult, InjectTask, UndoTask
 from gameday.errors import HostError
 from gameday.faults.base import Fault
 from gameday.faults.dcgm_field import FIELDS, DcgmFieldFault, DcgmFieldName, DcgmFieldParameters
@@ -328,7 +328,7 @@ def test_a_pause_that_changed_nothing_is_an_error(host: ModelHost) -> None:
         PAUSE.inject(DcgmPauseParameters(), 0, host)
 
 
-def through_the_agent(host: ModelHost, folder: Path, fault: dict[str, object]) -> Outcome:
+def through_the_agent(host: ModelHost, folder: Path, fault: dict[str, object]) -> AgentResult:
     context = Context(host, Ending(), folder, folder / "log")
     task = InjectTask(run_id="r", node="a", gpu=0, fault=fault, hold_s=0.05)
     return inject(task, context)

@@ -12,7 +12,7 @@ from gameday.faults.registry import parameter_models, parse_parameters
 from gameday.faults.sxid import SxidFault, SxidParameters, SxidSeverity
 from gameday.plan.load import load_plan
 from gameday.xid.catalogue import FatalClass, sxids
-from gameday.xid.decide import Outcome, decide
+from gameday.xid.decide import Response, decide
 from gameday.xid.lines import Kind, Severity, recognise
 from tests.host.fake import FakeHost
 
@@ -32,7 +32,7 @@ def test_every_code_of_the_catalogue_is_a_line_that_is_read_as_the_guide_classes
     assert (event.kind, event.code, event.pci, event.switch, event.link) == (Kind.SXID, code, "0000:c1:00", 0, 0)
     harmless = sxids()[code].fatal is FatalClass.NO
     assert event.severity is (Severity.NON_FATAL if harmless else Severity.FATAL)
-    assert decide(event).outcome is (Outcome.EVENT if harmless else Outcome.QUARANTINE)
+    assert decide(event).response is (Response.EVENT if harmless else Response.QUARANTINE)
     assert evidence.written_at
 
 

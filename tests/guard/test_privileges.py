@@ -16,7 +16,7 @@ from gameday.agent.security import security_of
 from gameday.agent.task import CanaryTask, InjectTask, MarkTask, UndoTask
 from gameday.cluster.manifests import agent_pod
 from gameday.faults.registry import known_faults, parameter_models
-from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, UNSTATED, PodSecurity, together
+from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, UNSTATED, PodSecurity, combined
 from gameday.plan.canary import Measure
 from gameday.plan.catalogue import load_shipped
 from tests.guard.observations import profile
@@ -123,7 +123,7 @@ def test_a_canary_that_pings_is_not_privileged() -> None:
 
 
 def test_parts_together_need_what_each_of_them_does() -> None:
-    both = together([DAEMONS, KERNEL_LOG])
+    both = combined([DAEMONS, KERNEL_LOG])
     assert (both.privileged, both.host_pid, both.capabilities) == (True, True, ())
     assert DAEMONS.why in both.why
     assert KERNEL_LOG.why in both.why

@@ -14,7 +14,7 @@ from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, Wor
 
 
 def healthy_gpu(index: int, **changes: Any) -> GpuSample:
-    """An idle H100 with nothing wrong."""
+    """Return the sample of an idle, healthy H100, with some fields changed."""
     fields: dict[str, Any] = {
         "index": index,
         "uuid": f"GPU-0000-{index}",
@@ -47,7 +47,7 @@ def healthy_gpu(index: int, **changes: Any) -> GpuSample:
 
 
 class FakeHost:
-    """Implements Host. `refuse` names methods that raise HostError, and with what; tests change any attribute."""
+    """A Host in memory whose attributes tests may change. `refuse`: by method, the HostError's message."""
 
     def __init__(self, gpus: int = 2) -> None:
         self.samples = [healthy_gpu(index) for index in range(gpus)]
@@ -99,7 +99,7 @@ class FakeHost:
         return list(self.samples)
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
-        """Lasts until NVML was read meanwhile, as a real load outlasts a reading."""
+        """Return once NVML was read meanwhile, as a real load takes longer than a reading."""
         self._maybe_refuse("measure_load")
         self._loading = True
         assert self.sampled_under_load.wait(10)
@@ -123,8 +123,8 @@ class FakeHost:
         order = self.works.pop(gpu, None)
         return self.reports(order) if order else None
 
-    def work_runs(self, gpu: int) -> bool:
-        self._maybe_refuse("work_runs")
+    def has_work(self, gpu: int) -> bool:
+        self._maybe_refuse("has_work")
         return gpu in self.works
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
@@ -141,7 +141,7 @@ def result(argv: Sequence[str], exit_status: int = 0, stdout: str = "", stderr: 
 
 
 class VirtualHostServer:
-    """FakeHost over HTTP on a free port of 127.0.0.1, as gameday.host.virtual expects it."""
+    """A FakeHost behind HTTP on a free port of 127.0.0.1, with the protocol of gameday.host.virtual."""
 
     def __init__(self, host: FakeHost) -> None:
         self.host = host

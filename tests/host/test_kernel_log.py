@@ -1,4 +1,4 @@
-"""/dev/kmsg's bytes."""
+"""The record format of /dev/kmsg, written and read."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gameday.host.kernel_log import MAX_RECORD_BYTES, encode_record, render_reco
     "record",
     ["no priority", "<3>two\nlines", "<3>bell\x07", "<3>" + "x" * (MAX_RECORD_BYTES - 2), "<3>" + "é" * 487, ""],
 )
-def test_what_is_not_one_record_is_refused(record: str) -> None:
+def test_text_that_is_not_one_record_is_refused(record: str) -> None:
     with pytest.raises(HostError):
         encode_record(record)
 
 
-def test_the_longest_record_is_taken() -> None:
+def test_the_longest_record_is_accepted() -> None:
     assert len(encode_record("<3>" + "x" * (MAX_RECORD_BYTES - 3))) == MAX_RECORD_BYTES
 
 
@@ -32,12 +32,12 @@ def test_the_longest_record_is_taken() -> None:
         (b"6,1,1,c;", "[    0.000001] "),
     ],
 )
-def test_a_record_is_shown_as_dmesg_shows_it(raw: bytes, shown: str) -> None:
+def test_a_record_is_rendered_as_in_dmesg(raw: bytes, shown: str) -> None:
     assert render_record(raw) == shown
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_line_or_a_value_error(raw: bytes) -> None:
+def test_any_bytes_give_a_line_or_a_value_error(raw: bytes) -> None:
     try:
         line = render_record(raw)
     except ValueError:

@@ -1,4 +1,4 @@
-"""NVML's mapping, against a stand-in that raises the real library's own errors."""
+"""The mapping of NVML's functions to a sample's fields, with a fake that raises the real library's own errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HEALTHY: dict[str, Any] = {
 
 
 class FakeNvml(ModuleType):
-    """pynvml with its C calls replaced; constants and error classes are the library's own."""
+    """Module pynvml with its C calls replaced; constants and error classes are the library's own."""
 
     def __init__(self, devices: list[dict[str, Any]]) -> None:
         super().__init__("fake_pynvml")
@@ -87,7 +87,7 @@ def nvml_of(*changes: dict[str, Any]) -> FakeNvml:
     return FakeNvml([HEALTHY | change for change in changes])
 
 
-def test_every_field_in_the_units_of_the_sample() -> None:
+def test_every_field_is_read_in_the_units_of_the_sample() -> None:
     nvml = nvml_of({})
     (gpu,) = read_gpus(nvml)
     assert gpu.model_dump() == {
@@ -134,7 +134,7 @@ def test_a_gpu_without_a_handle_is_lost_but_counted() -> None:
     assert [(gpu.index, gpu.lost) for gpu in gpus] == [(0, False), (1, True)]
 
 
-def test_old_drivers_know_the_clock_event_reasons_by_another_name() -> None:
+def test_clock_event_reasons_are_read_from_old_drivers_by_their_old_name() -> None:
     old = {
         "nvmlDeviceGetCurrentClocksEventReasons": pynvml.NVMLError_FunctionNotFound(),
         "nvmlDeviceGetCurrentClocksThrottleReasons": 0x48,
@@ -142,7 +142,7 @@ def test_old_drivers_know_the_clock_event_reasons_by_another_name() -> None:
     assert read_gpus(nvml_of(old))[0].clocks_event_reasons == 0x48
 
 
-def test_nvlinks_that_are_down_and_gpus_without_any() -> None:
+def test_nvlinks_that_are_down_count_as_supported_and_a_gpu_without_nvlinks_has_none() -> None:
     down = nvml_of({"links": [1, 0, 1]})
     assert (read_gpus(down)[0].nvlinks_active, read_gpus(down)[0].nvlinks_supported) == (2, 3)
     none = nvml_of({"links": [pynvml.NVMLError_NotSupported()] * 2})
@@ -150,7 +150,7 @@ def test_nvlinks_that_are_down_and_gpus_without_any() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         ("LibraryNotFound", "NVML not found: is the NVIDIA driver installed, and its libraries mounted"),
         ("DriverNotLoaded", "kernel module is not loaded"),
@@ -158,10 +158,10 @@ def test_nvlinks_that_are_down_and_gpus_without_any() -> None:
         ("Unknown", "NVML: "),
     ],
 )
-def test_nvml_that_does_not_open_says_what_to_do(error: str, told: str) -> None:
+def test_an_error_of_nvml_as_a_whole_says_what_to_do(error: str, message: str) -> None:
     nvml = nvml_of({})
     nvml.init_error = getattr(pynvml, f"NVMLError_{error}")()
-    with pytest.raises(HostError, match=told):
+    with pytest.raises(HostError, match=message):
         read_gpus(nvml)
 
 

@@ -1,4 +1,4 @@
-"""Workers and users of a GPU as /proc shows them; the processes that are killed here are this test's own."""
+"""Workers and users of a GPU in /proc; every process that is killed here belongs to the test."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 
 from gameday.errors import HostError
 from gameday.host.base import Burn, GpuSample, GpuUser
-from gameday.host.processes import begin_work, device_users, workers
+from gameday.host.processes import device_users, start_worker, workers
 from gameday.host.real import RealHost
 
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
-    """A /proc with one GPU, minor 3, that two processes have open."""
+    """Return a /proc with one GPU, minor 3, which two processes have open."""
     information = tmp_path / "proc/driver/nvidia/gpus/0000:4e:00.0/information"
     information.parent.mkdir(parents=True)
     information.write_text("Model: \t\t NVIDIA H100\nDevice Minor: \t 3\nGPU Excluded:\t No\n")
@@ -36,7 +36,7 @@ def proc(tmp_path: Path) -> Path:
     return tmp_path / "proc"
 
 
-def test_users_are_those_that_have_the_very_device_open(proc: Path) -> None:
+def test_users_of_a_gpu_are_the_processes_that_have_its_device_open(proc: Path) -> None:
     assert device_users(proc, "0000:4e:00") == (
         GpuUser(pid=11, command="/usr/bin/nvidia-persistenced --verbose"),
         GpuUser(pid=12, command="python train.py"),
@@ -59,18 +59,18 @@ STATIC = "5b1c3a4f7d8e9012a3b4c5d6e7f80912"
         ("0::/machine.slice/libpod-4711.scope", ""),
     ],
 )
-def test_a_users_pod_is_known_by_its_cgroup(proc: Path, cgroup: str, pod: str) -> None:
+def test_the_pod_of_a_user_is_read_from_its_cgroup(proc: Path, cgroup: str, pod: str) -> None:
     (proc / "12/cgroup").write_text(cgroup + "\n")
     assert device_users(proc, "0000:4e:00")[1].pod == pod
 
 
-def test_a_process_that_ends_while_it_is_looked_at_is_no_user(proc: Path) -> None:
+def test_a_process_that_ends_during_the_search_is_no_user(proc: Path) -> None:
     (proc / "12/fd/4").unlink()
     (proc / "12/fd").rmdir()
     assert [user.pid for user in device_users(proc, "0000:4e:00")] == [11]
 
 
-def test_users_that_cannot_be_known_are_an_error(proc: Path) -> None:
+def test_users_that_cannot_be_found_are_a_host_error(proc: Path) -> None:
     with pytest.raises(HostError, match="is the nvidia module loaded"):
         device_users(proc, "0000:ff:00")
     (proc / "driver/nvidia/gpus/0000:4e:00.0/information").write_text("nothing\n")
@@ -78,23 +78,23 @@ def test_users_that_cannot_be_known_are_an_error(proc: Path) -> None:
         device_users(proc, "0000:4e:00")
 
 
-def test_the_real_host_asks_by_the_gpus_address(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_real_host_finds_users_by_the_gpus_pci_address(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = RealHost(proc.parent)
     monkeypatch.setattr(host, "gpus", lambda: [GpuSample(index=0, uuid="", name="", pci_bus_id="0000:4e:00")])
     assert len(host.gpu_users(0)) == 2
-    with pytest.raises(HostError, match="no GPU 1"):
+    with pytest.raises(HostError, match="no PCI address of a GPU 1"):
         host.gpu_users(1)
 
 
-def test_a_worker_is_known_by_its_command_line_whoever_began_it(proc: Path) -> None:
+def test_a_worker_of_another_agent_is_found_by_its_command_line(proc: Path) -> None:
     assert workers(proc, 1) == [14]
     assert workers(proc, 3) == []
-    assert RealHost(proc.parent).work_runs(1)
+    assert RealHost(proc.parent).has_work(1)
 
 
 @pytest.fixture
 def stray() -> Iterator[subprocess.Popen[bytes]]:
-    """What an agent that was killed might leave: the worker's own command line, on a GPU that no machine has."""
+    """Start a process that a test may kill in place of a worker that a dead agent left."""
     command = ["-c", "import sys, time; time.sleep(60)"]
     process = subprocess.Popen([sys.executable, *command])
     yield process
@@ -102,7 +102,7 @@ def stray() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_stray_worker_is_killed_by_another_agents_undo(
+def test_a_stray_worker_is_killed_by_another_agent(
     proc: Path, stray: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = proc / str(stray.pid)
@@ -119,10 +119,10 @@ def test_a_stray_worker_is_killed_by_another_agents_undo(
     host = RealHost(proc.parent)
     assert host.end_work(3) is None
     assert stray.wait(10) == -9
-    assert not host.work_runs(3)
+    assert not host.has_work(3)
 
 
-def test_the_worker_without_cupy_is_a_refusal_and_no_process_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cupy_work_is_refused_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "")
     host = RealHost()
     try:
@@ -132,10 +132,10 @@ def test_the_worker_without_cupy_is_a_refusal_and_no_process_stays(monkeypatch: 
             host.start_work(77, Burn())
     assert host.work_report(77) is None
     assert host.end_work(77) is None
-    assert not host.work_runs(77)
+    assert not host.has_work(77)
 
 
 def test_a_worker_that_cannot_be_started_is_a_host_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(HostError, match=r"cannot start gameday.host.worker"):
-        begin_work(0, Burn())
+        start_worker(0, Burn())

@@ -1,4 +1,4 @@
-"""The real host on a folder that stands for the machine: nothing here touches this machine's kernel log."""
+"""The real host on a folder in place of the machine's file system; this machine's kernel log is never touched."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_one_record_is_one_write(root: Path) -> None:
+def test_a_record_is_written_to_the_kernel_log(root: Path) -> None:
     RealHost(root).write_kernel_log("<3>kernel: NVRM: Xid")
     assert (root / "dev/kmsg").read_bytes() == b"<3>kernel: NVRM: Xid"
 
 
-def test_a_kernel_that_swallows_writes_is_refused_and_told_how_to_mend(root: Path) -> None:
+def test_a_kernel_that_drops_writes_is_an_error_that_names_the_setting(root: Path) -> None:
     (root / "proc/sys/kernel/printk_devkmsg").write_text("off\n")
     with pytest.raises(HostError, match=r"printk_devkmsg is `off`.*ratelimit"):
         RealHost(root).write_kernel_log("<3>x")
@@ -38,7 +38,7 @@ def test_a_kernel_that_swallows_writes_is_refused_and_told_how_to_mend(root: Pat
 
 
 @pytest.mark.parametrize("policy", ["on", "ratelimit"])
-def test_other_policies_let_it_through(root: Path, policy: str) -> None:
+def test_every_other_policy_keeps_the_write(root: Path, policy: str) -> None:
     (root / "proc/sys/kernel/printk_devkmsg").write_text(policy)
     RealHost(root).write_kernel_log("<3>x")
     assert (root / "dev/kmsg").read_bytes() == b"<3>x"
@@ -46,7 +46,7 @@ def test_other_policies_let_it_through(root: Path, policy: str) -> None:
 
 @pytest.fixture
 def ring_buffer(root: Path) -> Iterator[int]:
-    """/dev/kmsg as a FIFO: a read gives what one write put in, and EAGAIN when there is no more."""
+    """Make /dev/kmsg a FIFO: each read returns one write, and EAGAIN when there is no more."""
     (root / "dev/kmsg").unlink()
     os.mkfifo(root / "dev/kmsg")
     descriptor = os.open(root / "dev/kmsg", os.O_RDWR)
@@ -54,7 +54,7 @@ def ring_buffer(root: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-def test_the_log_is_read_until_there_is_no_more(root: Path, ring_buffer: int) -> None:
+def test_the_log_is_read_to_its_end(root: Path, ring_buffer: int) -> None:
     os.write(ring_buffer, b"3,1,1500000,-;NVRM: Xid\n")
     assert RealHost(root).read_kernel_log() == ["[    1.500000] NVRM: Xid"]
 
@@ -65,7 +65,7 @@ def test_a_record_of_unknown_form_is_a_host_error(root: Path, ring_buffer: int) 
         RealHost(root).read_kernel_log()
 
 
-def test_no_kernel_log_is_a_host_error(root: Path) -> None:
+def test_a_missing_kernel_log_is_a_host_error(root: Path) -> None:
     (root / "dev/kmsg").unlink()
     with pytest.raises(HostError, match=r"kmsg.*privileged"):
         RealHost(root).write_kernel_log("<3>x")
@@ -73,7 +73,7 @@ def test_no_kernel_log_is_a_host_error(root: Path) -> None:
         RealHost(root).read_kernel_log()
 
 
-def test_files_of_the_allow_list(root: Path) -> None:
+def test_files_of_the_allow_list_are_written_and_read(root: Path) -> None:
     host = RealHost(root)
     (root / "sys/bus/knob").write_text("0")
     host.write_file("/sys/bus/knob", "1")
@@ -96,7 +96,7 @@ def test_files_of_the_allow_list(root: Path) -> None:
         "",
     ],
 )
-def test_everything_else_is_refused(root: Path, path: str) -> None:
+def test_every_other_path_is_refused(root: Path, path: str) -> None:
     (root / "etc/passwd").write_text("root")
     (root / "sys/out").symlink_to(root / "etc/passwd")
     with pytest.raises(HostError):
@@ -120,7 +120,7 @@ def test_a_container_reads_the_hosts_nccl_conf(root: Path) -> None:
     assert RealHost(root).read_file("/etc/nccl.conf") == "host's"
 
 
-def test_boot_id(root: Path) -> None:
+def test_the_boot_id_is_read(root: Path) -> None:
     assert RealHost(root).boot_id() == "6d1f"
 
 
@@ -147,21 +147,21 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(root: Path, tmp
     with pytest.raises(HostError, match=r"did not end within 2 s"):
         RealHost(root).run(["sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"], 2)
     child = pid_file.read_text().strip()
-    # A signal is sent at once, and its target dies when a loaded machine lets it run.
+    # The signal is sent immediately, but on a busy machine its target may take a while to die.
     deadline = time.monotonic() + 10
-    while runs(child):
+    while is_running(child):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def runs(pid: str) -> bool:
+def is_running(pid: str) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def test_a_program_that_is_not_there(root: Path) -> None:
+def test_a_missing_program_is_a_host_error(root: Path) -> None:
     with pytest.raises(HostError, match="cannot run 'no-such-program -q'"):
         RealHost(root).run(["no-such-program", "-q"], 5)
 
@@ -180,7 +180,7 @@ def test_a_container_enters_the_hosts_namespaces(root: Path, monkeypatch: pytest
     ]
 
 
-def test_nvidia_smi_is_run_in_the_drivers_container_where_there_is_one(
+def test_nvidia_smi_runs_in_the_drivers_container_where_there_is_one(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _in_container(root)
@@ -202,7 +202,7 @@ def test_nvidia_smi_is_run_in_the_drivers_container_where_there_is_one(
     assert ran[1][1] == ["nvidia-smi", "-L"]
 
 
-def test_not_knowing_whether_it_is_a_container_is_a_host_error(root: Path) -> None:
+def test_an_unreadable_mount_namespace_is_a_host_error(root: Path) -> None:
     (root / "proc/1/ns/mnt").unlink()
     with pytest.raises(HostError, match="privileged and with hostPID"):
         RealHost(root).run(["true"], 5)

@@ -1,4 +1,4 @@
-"""The virtual host's client against its protocol."""
+"""The virtual host's client, against a server that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def server() -> Iterator[VirtualHostServer]:
     server.close()
 
 
-def test_every_call_reaches_the_host_and_comes_back(server: VirtualHostServer) -> None:
+def test_every_call_reaches_the_host_and_returns_its_answer(server: VirtualHostServer) -> None:
     host = open_host({"GAMEDAY_VIRTUAL_HOST": server.url})
     assert isinstance(host, VirtualHost)
     server.host.programs = lambda argv: result(argv, 3, "out", "err")
@@ -39,7 +39,7 @@ def test_gpus_are_ordered_by_index(server: VirtualHostServer) -> None:
     assert [gpu.index for gpu in VirtualHost(server.url).gpus()] == [0, 1]
 
 
-def test_a_refusal_is_told_in_the_hosts_words(server: VirtualHostServer) -> None:
+def test_a_refusal_has_the_hosts_own_message(server: VirtualHostServer) -> None:
     server.host.refuse["gpus"] = "node is rebooting"
     with pytest.raises(HostError, match="HTTP 503: node is rebooting"):
         VirtualHost(server.url).gpus()
@@ -56,7 +56,7 @@ def test_an_answer_of_another_shape_is_a_host_error(server: VirtualHostServer) -
         VirtualHost(server.url).boot_id()
 
 
-def test_nobody_there_is_a_host_error() -> None:
+def test_a_host_that_does_not_answer_is_a_host_error() -> None:
     server = VirtualHostServer(FakeHost())
     server.close()
     with pytest.raises(HostError, match=r"boot-id: .*[Rr]efused"):
@@ -64,12 +64,12 @@ def test_nobody_there_is_a_host_error() -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://x/hosts/a", "node-1", "http://"])
-def test_a_url_that_is_none_is_refused(url: str) -> None:
+def test_a_value_that_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(HostError, match="GAMEDAY_VIRTUAL_HOST"):
         open_host({"GAMEDAY_VIRTUAL_HOST": url})
 
 
-def test_a_record_the_kernel_would_refuse_is_refused_here_too(server: VirtualHostServer) -> None:
+def test_a_record_that_the_kernel_would_refuse_is_refused(server: VirtualHostServer) -> None:
     with pytest.raises(HostError, match="at most 976"):
         VirtualHost(server.url).write_kernel_log("<3>" + "x" * 974)
     assert server.host.log == []

@@ -1,4 +1,4 @@
-"""Work over the virtual host's protocol, against the rehearsal's own server: it lives as long as its connection."""
+"""Work over the virtual host's protocol, against the rehearsal's own server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.rehearsal.nodes.conftest import eventually
 
 
 class Served:
-    """One virtual node on a free port, served by a thread."""
+    """A virtual node on a free port, served by a thread."""
 
     def __init__(self, folder: Path) -> None:
         self._ready = threading.Event()
@@ -67,7 +67,7 @@ def host(served: Served) -> Iterator[VirtualHost]:
 def test_a_burn_reports_is_steered_and_ends(served: Served, host: VirtualHost) -> None:
     first = host.start_work(1, Burn())
     assert first.tflops is not None
-    assert host.work_runs(1)
+    assert host.has_work(1)
     assert host.gpus()[1].utilization_pct == 100
     host.steer_work(1, 0.5)
     assert host.gpus()[1].utilization_pct == 50
@@ -75,28 +75,28 @@ def test_a_burn_reports_is_steered_and_ends(served: Served, host: VirtualHost) -
     last = host.end_work(1)
     assert last
     assert last.products > first.products
-    assert not host.work_runs(1)
+    assert not host.has_work(1)
     assert host.work_report(1) is None
 
 
-def test_work_dies_with_the_agent_that_began_it(served: Served) -> None:
+def test_work_ends_with_the_agent_that_started_it(served: Served) -> None:
     dying = VirtualHost(served.url)
     dying.start_work(1, HoldMemory(leave_bytes=1 << 30))
     assert (served.machine.samples()[1].memory_used_bytes or 0) > 1 << 33
-    dying._works._works[1].end()  # the connection, and not a word
+    dying._works._works[1].end()  # closes the connection without a DELETE
     eventually(lambda: not served.machine.works, "the work to end")
     assert served.machine.samples()[1].memory_used_bytes == 4 << 20
 
 
-def test_another_agent_ends_what_was_left_and_the_first_one_is_told(served: Served, host: VirtualHost) -> None:
+def test_work_that_another_agent_ends_is_reported_as_ended(served: Served, host: VirtualHost) -> None:
     host.start_work(2, Burn())
     VirtualHost(served.url).end_work(2)
-    told = eventually(lambda: (report := host.work_report(2)) and report.error, "the end to be told")
-    assert "ended" in told or "broke off" in told
-    assert not host.work_runs(2)
+    error = eventually(lambda: (report := host.work_report(2)) and report.error, "the error in the report")
+    assert "ended" in error or "broke off" in error
+    assert not host.has_work(2)
 
 
-def test_work_that_cannot_begin_is_refused_in_the_hosts_words(served: Served, host: VirtualHost) -> None:
+def test_work_that_cannot_begin_is_refused_with_the_hosts_own_message(served: Served, host: VirtualHost) -> None:
     with pytest.raises(HostError, match="has no GPU 9"):
         host.start_work(9, Burn())
     with pytest.raises(HostError, match="nothing to take"):
@@ -112,14 +112,14 @@ def test_work_that_cannot_begin_is_refused_in_the_hosts_words(served: Served, ho
         host.steer_work(0, 0.5)
 
 
-def test_users_are_the_daemon_the_jobs_and_our_work(served: Served, host: VirtualHost) -> None:
+def test_users_of_a_gpu_include_the_daemon_and_our_own_work(served: Served, host: VirtualHost) -> None:
     (daemon,) = host.gpu_users(3)
     assert "nvidia-persistenced" in daemon.command
     host.start_work(3, Burn())
     assert GpuUser(pid=2_000_003, command="python -m gameday.host.worker --gpu=3") in host.gpu_users(3)
 
 
-def test_nobody_there_is_a_host_error(tmp_path: Path) -> None:
+def test_a_host_that_does_not_answer_is_a_host_error(tmp_path: Path) -> None:
     served = Served(tmp_path)
     served.close()
     with pytest.raises(HostError, match=r"POST /work: .*[Rr]efused"):

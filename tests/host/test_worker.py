@@ -1,4 +1,4 @@
-"""The worker's own work with NumPy in CuPy's place, and the process around it: orders, steering, ends."""
+"""The worker's work with NumPy instead of CuPy, and its process: orders, steering, ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gameday.host.base import Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
-from gameday.host.worker import Worker, _require_watch, largest_block, take_memory
+from gameday.host.worker import Worker, _end_unsteered_burn, largest_block, take_memory
 from tests.host.test_load import FakeCupy
 
 MIB = 1 << 20
@@ -26,7 +26,7 @@ class OutOfMemoryError(Exception):
 
 
 class Pool:
-    """CuPy's memory pool in little: what is freed stays reserved, and a split piece cannot go back to the GPU."""
+    """A small model of CuPy's memory pool: freed memory stays reserved, and a split piece stays in the pool."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -75,7 +75,7 @@ class Device:
 
 
 class Gpu(FakeCupy):
-    """NumPy, and a GPU of 1 GiB."""
+    """NumPy with a GPU of 1 GiB."""
 
     def __init__(self, flip: bool = False) -> None:
         super().__init__(flip)
@@ -93,7 +93,7 @@ class Gpu(FakeCupy):
 
 
 class Out(io.BytesIO):
-    """Ends the work after some reports."""
+    """An output that ends the work after some reports."""
 
     def __init__(self, reports: int) -> None:
         super().__init__()
@@ -122,14 +122,14 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize("precision", ["half", "single"])
-def test_a_burn_multiplies_and_checks(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_burn_multiplies_and_checks_its_products(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     reports = work(Burn(precision=precision), Gpu(), monkeypatch)
     assert all(report.tflops and not report.wrong_results for report in reports)
     assert reports[1].products > reports[0].products
 
 
 @pytest.mark.usefixtures("_small")
-def test_a_flipped_bit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_element_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert work(Burn(), Gpu(flip=True), monkeypatch)[-1].wrong_results >= 2
 
 
@@ -139,13 +139,13 @@ def test_a_burn_without_a_share_of_the_time_rests(monkeypatch: pytest.MonkeyPatc
     assert [report.tflops for report in reports] == [0.0, 0.0]
 
 
-def test_memory_is_taken_but_for_what_is_to_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_memory_but_the_rest_to_leave_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     (report,) = work(HoldMemory(leave_bytes=100 * MIB), Gpu(), monkeypatch, reports=1)
     assert (report.held_bytes, report.unused_bytes) == (924 * MIB, 0)
     assert (report.free_bytes, report.largest_block_bytes) == (100 * MIB, 100 * MIB)
 
 
-def test_fragmented_memory_is_reserved_and_comes_in_small_pieces_only() -> None:
+def test_fragmented_memory_is_reserved_and_has_no_large_block() -> None:
     cupy = Gpu()
     kept = take_memory(cupy, cupy.pool, HoldMemory(leave_bytes=2 * MIB, block_bytes=16 * MIB))
     assert len(kept) == 31
@@ -168,13 +168,13 @@ def test_a_copy_runs_on_the_cpus_it_was_given(monkeypatch: pytest.MonkeyPatch) -
     assert cupy.copies > 1
 
 
-def test_cpus_that_the_pod_may_not_use_are_an_error_that_says_so() -> None:
+def test_cpus_outside_the_pods_cpuset_are_an_error_that_names_them() -> None:
     with pytest.raises(OSError, match="this pod's cpuset holds none of the CPUs 4094-4095"):
         Worker(Gpu(), 3, CopyToGpu(cpus=(4094, 4095)), io.BytesIO()).run()
 
 
 def process(order: dict[str, Any], script: str = "") -> subprocess.Popen[bytes]:
-    """The worker as the agent starts it; `script` runs before it in the same interpreter."""
+    """Start the worker as the agent does; `script` runs before it in the same interpreter."""
     run = "import sys, runpy; sys.argv = ['w', '--gpu=3']; runpy.run_module('gameday.host.worker', run_name='__main__')"
     started = subprocess.Popen(
         [sys.executable, "-c", f"{script}\n{run}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -185,14 +185,14 @@ def process(order: dict[str, Any], script: str = "") -> subprocess.Popen[bytes]:
     return started
 
 
-def test_without_cupy_it_says_what_to_install_and_ends() -> None:
+def test_without_cupy_the_worker_says_what_to_install_and_ends() -> None:
     started = process({"kind": "burn"}, "import sys; sys.modules['cupy'] = None")
     out, _ = started.communicate(timeout=30)
     assert started.returncode == 1
     assert "install gpu-gameday[gpu]" in WorkReport.model_validate_json(out).error
 
 
-_HANGS = """
+_HANGING_CUPY = """
 import sys, time, types
 hangs = types.ModuleType('cupy')
 hangs.cuda = types.SimpleNamespace(Device=lambda gpu: time.sleep(60))
@@ -200,8 +200,8 @@ sys.modules['cupy'] = hangs
 """
 
 
-def test_when_standard_input_ends_the_process_ends_in_the_middle_of_its_work() -> None:
-    started = process({"kind": "burn"}, _HANGS)
+def test_the_process_ends_with_its_standard_input_in_the_middle_of_its_work() -> None:
+    started = process({"kind": "burn"}, _HANGING_CUPY)
     assert started.stdin
     assert started.stdout
     started.stdin.close()
@@ -209,7 +209,7 @@ def test_when_standard_input_ends_the_process_ends_in_the_middle_of_its_work() -
     started.stdout.close()
 
 
-def test_a_burn_that_nobody_watches_ends_and_says_so(
+def test_a_burn_that_is_not_steered_ends_and_reports_why(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     class Gone(BaseException):
@@ -218,10 +218,10 @@ def test_a_burn_that_nobody_watches_ends_and_says_so(
     def leave(status: int) -> None:
         raise Gone(status)
 
-    monkeypatch.setattr("gameday.host.worker.UNWATCHED_FOR_S", 0.0)
+    monkeypatch.setattr("gameday.host.worker.STEERING_TIMEOUT_S", 0.0)
     monkeypatch.setattr(os, "_exit", leave)
     worker = Worker(Gpu(), 3, Burn(), io.BytesIO())
-    worker.burning = True
+    worker.is_burning = True
     with pytest.raises(Gone):
-        _require_watch(worker)
+        _end_unsteered_burn(worker)
     assert "nobody has watched the temperature" in capfdbinary.readouterr().out.decode()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from gameday.agent.task import Outcome, PriorNote, UndoTask
+from gameday.agent.task import AgentResult, PriorNote, UndoTask
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
 from gameday.ledger import undo
@@ -358,7 +358,7 @@ def test_what_a_dying_agent_said_of_the_prior_values_outlives_a_second_one_that_
     monkeypatch.setattr(undo, "_SECOND_AGENT_WITHIN_S", 0.05)
     ledger.intend(id="inject", act="inject", node="n1", undo=take_out("i"), expires=LATER)
     world.add_pod("i", run, node="n1", role="inject")
-    said = Outcome(role="inject", ok=False, cleanliness=Cleanliness.DIRTY, undo_state={"watts": "500"})
+    said = AgentResult(role="inject", ok=False, cleanliness=Cleanliness.DIRTY, undo_state={"watts": "500"})
     with Kubelet(world, run, {"inject": said.model_dump_json()}) as kubelet:
         for _ in range(2):
             (injected,) = ledger.open_entries()

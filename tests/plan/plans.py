@@ -1,4 +1,4 @@
-"""A small valid plan as text, and the one fault it needs, so that these tests stand without the real faults."""
+"""A small valid plan as text, and a fault of its own, so that these tests do not need the real faults."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ FAULTS: dict[str, type[FaultParameters]] = {"xid": TestXid}
 
 
 def parse(text: str | bytes) -> LoadedPlan:
+    """Validate a plan."""
     return parse_plan(text if isinstance(text, bytes) else text.encode(), "p.yaml", FAULTS)
 
 
 def problems(text: str | bytes) -> tuple[DocumentProblem, ...]:
-    """What is wrong with it; fails when nothing is."""
+    """Return the problems of a plan; fail where there are none."""
     try:
         parse(text)
     except DocumentError as error:
@@ -59,12 +60,13 @@ def problems(text: str | bytes) -> tuple[DocumentProblem, ...]:
 
 
 def only(text: str | bytes) -> DocumentProblem:
+    """Return the only problem of a plan; fail where there is none, or more than one."""
     found = problems(text)
     assert len(found) == 1, [str(problem) for problem in found]
     return found[0]
 
 
 def changed(old: str, new: str) -> str:
-    """GOOD with one passage replaced."""
+    """Return GOOD with one passage replaced."""
     assert GOOD.count(old) == 1, old
     return GOOD.replace(old, new)

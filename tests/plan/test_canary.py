@@ -1,4 +1,4 @@
-"""What a plan may expect of a canary, and what its bounds mean."""
+"""The expectations of a canary that a plan may have, and the meaning of their bounds."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def canary(**given: Any) -> ExpectedCanary:
     ],
 )
 def test_bounds_are_shares_of_the_baseline(expected: ExpectedCanary, held: float, broken: float) -> None:
-    assert expected.during(held, 100.0)
-    assert not expected.during(broken, 100.0)
+    assert expected.holds_during(held, 100.0)
+    assert not expected.holds_during(broken, 100.0)
 
 
-def test_a_value_that_is_what_the_fault_made_of_it_is_not_back() -> None:
+def test_a_value_after_the_undo_must_be_within_the_tolerance() -> None:
     bandwidth, trip = canary(falls_below="50%"), canary(**PINGS, rises_above="200%")
-    assert (bandwidth.after(40.0, 100.0), bandwidth.after(90.0, 100.0)) == (False, True)
-    assert (trip.after(300.0, 100.0), trip.after(110.0, 100.0)) == (False, True)
+    assert (bandwidth.holds_after(40.0, 100.0), bandwidth.holds_after(90.0, 100.0)) == (False, True)
+    assert (trip.holds_after(300.0, 100.0), trip.holds_after(110.0, 100.0)) == (False, True)
 
 
-def test_bounds_are_shown_in_the_measures_unit() -> None:
-    assert canary(falls_below="50%").bound(335.0) == "< 167.5 GB/s (50% of 335)"
+def test_a_bound_is_shown_in_the_measures_unit() -> None:
+    assert canary(falls_below="50%").bound_during(335.0) == "< 167.5 GB/s (50% of 335)"
     assert canary(falls_below="50%").expectation == "all-reduce bus bandwidth falls below 50% of its baseline"
 
 
@@ -55,11 +55,11 @@ def test_bounds_are_shown_in_the_measures_unit() -> None:
         ({**PINGS, "rises_above": "200%", "interface": "ib0/.."}, "pattern"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(given: dict[str, Any], why: str) -> None:
+def test_an_expectation_that_cannot_be_judged_is_refused(given: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         ExpectedCanary.model_validate(given)
 
 
-def test_it_survives_its_own_json() -> None:
+def test_an_expectation_is_read_back_from_its_own_json() -> None:
     expected = canary(**PINGS, rises_above="1000.5%")
     assert ExpectedCanary.model_validate_json(expected.model_dump_json()) == expected

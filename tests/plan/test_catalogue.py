@@ -14,7 +14,7 @@ from gameday.faults.xid import XidParameters
 from gameday.plan.catalogue import find_plan, load_shipped, shipped_plans
 from gameday.plan.load import load_plan
 from gameday.plan.models import Plan, RemediationAction
-from gameday.xid.decide import Outcome, Policy, decide
+from gameday.xid.decide import Policy, Response, decide
 from gameday.xid.lines import format_xid, recognise
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def test_the_default_rehearsal_is_shipped_and_expects_the_whole_chain() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PLANS))
-def test_a_plan_is_named_as_its_file_and_points_editors_at_the_schema(name: str) -> None:
+def test_a_shipped_plan_has_its_files_name_and_points_editors_to_the_schema(name: str) -> None:
     assert PLANS[name].name == name
     first, *_ = shipped_plans()[name].read_text(encoding="utf-8").splitlines()
     assert first == "# yaml-language-server: $schema=../docs/plan.schema.json"
@@ -89,10 +89,10 @@ def _quarantines(plan: Plan, policy: Policy) -> bool:
         line = fault.line
     event = recognise(line)
     assert event is not None
-    return decide(event, policy).outcome is Outcome.QUARANTINE
+    return decide(event, policy).response is Response.QUARANTINE
 
 
-def test_load_shipped_loads_them_all() -> None:
+def test_all_shipped_plans_are_loaded_in_the_order_of_their_names() -> None:
     assert [loaded.plan.name for loaded in load_shipped(parameter_models())] == sorted(PLANS)
 
 
@@ -104,7 +104,7 @@ def test_a_plan_is_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest
     assert find_plan("mine") == Path("mine")
 
 
-def test_a_name_nobody_ships_suggests_the_nearest() -> None:
+def test_an_unknown_name_suggests_the_nearest_shipped_one() -> None:
     with pytest.raises(DocumentError) as caught:
         find_plan("gpu-fel-off-bus")
     assert caught.value.problems[0].suggestion == "did you mean gpu-fell-off-the-bus?"

@@ -1,4 +1,4 @@
-"""A dangerous fault is used only where plan and cluster both say so."""
+"""A plan may use a dangerous fault only if it allows that fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Flood(FaultParameters):
     type: Literal["flood"] = "flood"
 
 
-def test_a_plan_without_the_allowance_is_refused_at_the_faults_line() -> None:
+def test_a_plan_that_does_not_allow_its_dangerous_fault_is_refused_at_the_faults_line() -> None:
     with pytest.raises(DocumentError) as caught:
         parse_plan(_flooding(), "p.yaml", {"flood": Flood})
     (problem,) = caught.value.problems
@@ -27,13 +27,13 @@ def test_a_plan_without_the_allowance_is_refused_at_the_faults_line() -> None:
     assert "guardrails.allow_dangerous" in problem.message
 
 
-def test_a_plan_that_allows_it_is_accepted() -> None:
+def test_a_plan_that_allows_its_dangerous_fault_is_accepted() -> None:
     plan = parse_plan(_flooding() + b"guardrails:\n  allow_dangerous: [flood]\n", "p.yaml", {"flood": Flood}).plan
     assert plan.fault.type == "flood"
 
 
 @pytest.mark.parametrize("name", ["gpu_burn", "gpu_memory", "gpu_removed", "node_shutdown", "critical_unit_stopped"])
-def test_what_can_hurt_is_dangerous(name: str) -> None:
+def test_a_fault_that_can_cost_more_than_planned_is_dangerous(name: str) -> None:
     assert parameter_models()[name].dangerous
 
 

@@ -1,4 +1,4 @@
-"""Plans whose faults are made of others: what is wrong is told with its line, inside the parts, too."""
+"""Plans whose faults are made of others: mistakes inside the parts have their lines, too."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parts(*lines: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "where", "said", "suggestion"),
+    ("text", "line", "where", "message", "suggestion"),
     [
         (
             parts("{type: xid, xid: 79}", "{type: xid, xid: 79, foorm: bare}"),
@@ -78,15 +78,17 @@ def parts(*lines: str) -> str:
         ),
     ],
 )
-def test_the_line_and_what_to_do_are_told(text: str, line: int, where: str, said: str, suggestion: str) -> None:
+def test_a_mistake_has_its_line_its_key_and_a_suggestion(
+    text: str, line: int, where: str, message: str, suggestion: str
+) -> None:
     found = problem(text)
     assert found.line == line
     assert where in found.where
-    assert said in found.message
+    assert message in found.message
     assert suggestion in (found.suggestion or "")
 
 
-def test_an_allowance_for_a_part_is_asked_by_the_parts_name() -> None:
+def test_a_dangerous_part_is_allowed_by_its_own_name() -> None:
     text = HEAD + parts("{type: xid, xid: 79}", "{type: gpu_burn}") + "guardrails: {allow_dangerous: [gpu_burn]}\n"
     plan = parse_plan(text.encode(), "p.yaml", parameter_models()).plan
     assert set(plan.dangers()) == {"gpu_burn"}

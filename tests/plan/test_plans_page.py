@@ -1,4 +1,4 @@
-"""docs/plans.md knows every key of the models."""
+"""The page docs/plans.md has every key of the plan's models."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 from gameday.documents.fields import DocumentModel
-from gameday.plan.models import Baseline, Expectations, ExpectedWorkloads, Qa, QaFloors, Recovery
+from gameday.plan.expectations import Expectations, ExpectedWorkloads
+from gameday.plan.models import Recovery
 from gameday.plan.purpose import Purpose
+from gameday.plan.qa import Qa, QaFloors
+from gameday.plan.targets import Baseline
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("model", [Purpose, Baseline, Expectations, ExpectedWorkloads, Recovery, Qa, QaFloors])
-def test_every_key_has_a_row(model: type[DocumentModel]) -> None:
+def test_every_key_has_a_row_in_the_page(model: type[DocumentModel]) -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     missing = [
         key for key in model.model_fields if not any(re.search(rf"[`.]{key}[`.\[]", row.split("|")[1]) for row in rows)
@@ -25,6 +28,6 @@ def test_every_key_has_a_row(model: type[DocumentModel]) -> None:
 
 
 @pytest.mark.parametrize("floor", QaFloors.model_fields)
-def test_the_defaults_of_the_floors_are_the_models(floor: str) -> None:
+def test_the_page_has_the_defaults_of_the_floors(floor: str) -> None:
     (row,) = [line for line in PAGE.splitlines() if re.match(rf"\| (`\w+`, )*`{floor}`", line)]
     assert row.split("|")[2].strip() == f"`{json.dumps(QaFloors.model_fields[floor].default)}`"

@@ -1,4 +1,4 @@
-"""The published schema is the models' own, and agrees with the loader about the shipped plans."""
+"""The published schema is made from the models, and agrees with the loader about the shipped plans."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_published_schema_is_current() -> None:
     )
 
 
-def test_it_is_a_schema() -> None:
+def test_the_published_schema_is_valid() -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(PUBLISHED.read_text(encoding="utf-8")))
 
 
@@ -45,7 +45,7 @@ def test_every_shipped_plan_fits_the_published_schema(name: str) -> None:
     jsonschema.Draft202012Validator(schema).validate(_read(SHIPPED[name].read_text(encoding="utf-8")))
 
 
-def test_a_good_plan_fits() -> None:
+def test_a_good_plan_fits_the_schema() -> None:
     _validator().validate(_read(GOOD))
 
 
@@ -60,7 +60,7 @@ def test_a_good_plan_fits() -> None:
         ("xid: 79", "xid: 0", ["fault"]),
     ],
 )
-def test_what_the_loader_refuses_the_schema_refuses_too(old: str, new: str, path: list[str | int]) -> None:
+def test_a_plan_that_the_loader_refuses_does_not_fit_the_schema(old: str, new: str, path: list[str | int]) -> None:
     text = changed(old, new)
     with pytest.raises(DocumentError):
         parse_plan(text.encode(), "p.yaml", FAULTS)
@@ -68,13 +68,13 @@ def test_what_the_loader_refuses_the_schema_refuses_too(old: str, new: str, path
     assert [list(error.absolute_path) for error in errors] == [path]
 
 
-def test_durations_are_defaults_as_plans_write_them() -> None:
+def test_default_durations_are_written_as_in_plans() -> None:
     schema = plan_schema(FAULTS, {})
     assert schema["$defs"]["Baseline"]["properties"]["window"]["default"] == "30s"
     assert schema["$defs"]["TestXid"]["required"] == ["type", "xid"]
 
 
-def test_every_field_of_a_fault_and_the_fault_itself_are_described() -> None:
+def test_a_fault_and_every_field_of_it_have_descriptions() -> None:
     schema = plan_schema(FAULTS, {"xid": "Writes a line."})
     fault = schema["$defs"]["TestXid"]
     assert fault["description"] == "Writes a line."

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from gameday.agent.task import Outcome
+from gameday.agent.task import AgentResult
 from gameday.errors import AbortedError, StepFailedError, StopRunError
 from gameday.history.events import FaultInjected, FaultUndone, Problem, RunEnded, WaitStarted
 from gameday.ledger import undo
 from gameday.ledger.entries import RestoreNode, TakeOutFault
 from gameday.ledger.ledger import ledger_name, stored_ledgers
+from gameday.plan.expectations import ExpectedCordon
 from gameday.plan.load import LoadedPlan
-from gameday.plan.models import ExpectedCordon
 from gameday.run.record import RunRecord
 from gameday.run.run import Run
 from gameday.values.nodes import Target
@@ -27,7 +27,7 @@ from tests.support.world import NAMESPACE, Kubelet, World, termination_message
 
 pytestmark = pytest.mark.timeout(60)
 TAINT = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}
-NEVER = Outcome(role="inject", ok=False, cleanliness=Cleanliness.CLEAN, error="cannot write").model_dump_json()
+NEVER = AgentResult(role="inject", ok=False, cleanliness=Cleanliness.CLEAN, error="cannot write").model_dump_json()
 
 
 class Stopped:
@@ -148,7 +148,7 @@ def test_the_detectors_late_taint_is_waited_for_and_taken_off(stopped: Stopped, 
 
 @pytest.mark.parametrize("told", [False, True], ids=["no word", "its word"])
 def test_so_it_is_where_the_run_stops_while_the_injector_starts(stopped: Stopped, told: bool) -> None:
-    said = Outcome(role="inject", ok=True, cleanliness=Cleanliness.CLEAN, written_at=datetime.now(UTC))
+    said = AgentResult(role="inject", ok=True, cleanliness=Cleanliness.CLEAN, written_at=datetime.now(UTC))
     stopped.play(AbortedError("guard", "enough"), said=said.model_dump_json() if told else "", ready=False)
     assert len(stopped.waits) == 1
     assert stopped.node_is_as_before

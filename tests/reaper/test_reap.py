@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from gameday.agent.task import Outcome
+from gameday.agent.task import AgentResult
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import LeaseHeldError
 from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
@@ -342,7 +342,9 @@ class Late:
         self.world.add_pod(pod, self.id, node=self.node, role="inject")
         written_at = None if ago is None else datetime.now(UTC) - ago
         evidence = () if ago is None else ("kernel log line",)
-        word = Outcome(role="inject", ok=True, cleanliness=Cleanliness.CLEAN, written_at=written_at, evidence=evidence)
+        word = AgentResult(
+            role="inject", ok=True, cleanliness=Cleanliness.CLEAN, written_at=written_at, evidence=evidence
+        )
         self.world.report(pod, word.model_dump_json())
 
     @property

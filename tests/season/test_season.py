@@ -101,7 +101,7 @@ def test_the_prefect_form_takes_a_duration_as_plans_write_it() -> None:
     ("arguments", "said"),
     [
         (["--within", "soon"], "a duration is written with its unit, like 60s, 5m or 1m30s"),
-        (["--rehearse", "no-such-plan"], "no file, and no shipped plan"),
+        (["--rehearse", "no-such-plan"], "there is no such file, and no shipped plan of this name"),
         (["--rehearse", "--profile", "p.yaml"], "--rehearse brings its own cluster"),
         (["--again", "nowhere"], "nowhere is no season's folder: No such file or directory"),
         (["--profile", "nowhere.yaml"], "--rehearse needs no profile"),

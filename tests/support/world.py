@@ -14,7 +14,7 @@ from typing import Any, Self
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
-from gameday.agent.task import Outcome
+from gameday.agent.task import AgentResult
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import ROLE_LABEL, RUN_LABEL
 from gameday.cluster.profile import ClusterProfile
@@ -197,7 +197,8 @@ def unique(prefix: str) -> str:
 
 def termination_message(cleanliness: Cleanliness, *evidence: str, role: str = "inject", error: str = "") -> str:
     """Return an agent's termination message."""
-    return Outcome(role=role, ok=not error, cleanliness=cleanliness, evidence=evidence, error=error).model_dump_json()
+    result = AgentResult(role=role, ok=not error, cleanliness=cleanliness, evidence=evidence, error=error)
+    return result.model_dump_json()
 
 
 class Kubelet:

@@ -1,9 +1,9 @@
-"""The catalogue is whole, and each policy decides as it says."""
+"""The catalogue is complete, and each policy decides as documented."""
 
 import pytest
 
-from gameday.xid.catalogue import Action, Remedy, Rule, nvlink5_actions, nvlink5_codes, sxids, xids
-from gameday.xid.decide import Decision, Outcome, Policy, decide
+from gameday.xid.catalogue import Action, Remedy, XidRule, nvlink5_actions, nvlink5_codes, sxids, xids
+from gameday.xid.decide import Decision, Policy, Response, decide
 from gameday.xid.lines import format_xid, recognise
 
 
@@ -17,7 +17,7 @@ def of_xid(code: int) -> Decision:
     return decided(format_xid(code, "0000:4e:00"))
 
 
-def test_the_catalogue_is_whole() -> None:
+def test_the_catalogue_is_complete() -> None:
     assert sorted(xids()) == list(range(1, 174))
     assert len(sxids()) == 93
     assert sum(sxid.allow_listed for sxid in sxids().values()) == 20
@@ -26,15 +26,15 @@ def test_the_catalogue_is_whole() -> None:
     assert xids()[79].architectures == ("A100", "H100", "B100", "GB200")
 
 
-def test_every_decision_follows_from_nvidias_action() -> None:
+def test_every_rule_follows_from_nvidias_action() -> None:
     hardware = {Action.RESET_GPU, Action.RESTART_BM, Action.RESTART_VM, Action.WORKFLOW_XID_48, Action.CHECK_UVM,
                 Action.CHECK_MECHANICALS, Action.CONTACT_SUPPORT, Action.WORKFLOW_NVLINK_ERR}  # fmt: skip
     for xid in xids().values():
-        if xid.rule is Rule.QUARANTINE:
-            assert xid.in_use and (xid.immediate in hardware or xid.code == 168), xid
+        if xid.rule is XidRule.QUARANTINE:
+            assert xid.is_used and (xid.immediate in hardware or xid.code == 168), xid
             assert xid.remedy is not Remedy.NONE, xid
-        elif xid.rule in (Rule.WORKLOAD, Rule.EVENT):
-            assert not xid.in_use or xid.immediate not in hardware, xid
+        elif xid.rule in (XidRule.WORKLOAD, XidRule.EVENT):
+            assert not xid.is_used or xid.immediate not in hardware, xid
             assert xid.remedy is Remedy.NONE, xid
 
 
@@ -46,50 +46,50 @@ def test_every_decision_follows_from_nvidias_action() -> None:
      (143, "gpu-reset"), (151, "reboot"), (155, "gpu-reset"), (156, "gpu-reset"), (158, "gpu-reset"),
      (149, "gpu-reset"), (154, "gpu-reset")],
 )  # fmt: skip
-def test_hardware_actions_quarantine(code: int, remedy: str) -> None:
-    assert (of_xid(code).outcome, of_xid(code).remedy) == (Outcome.QUARANTINE, remedy)
+def test_a_code_with_a_hardware_action_quarantines(code: int, remedy: str) -> None:
+    assert (of_xid(code).response, of_xid(code).remedy) == (Response.QUARANTINE, remedy)
 
 
 @pytest.mark.parametrize("code", [8, 13, 31, 43, 45, 68, 69, 94, 105])
-def test_workload_errors_do_not(code: int) -> None:
-    assert of_xid(code).outcome is Outcome.WORKLOAD
+def test_a_workload_error_does_not_quarantine(code: int) -> None:
+    assert of_xid(code).response is Response.WORKLOAD
 
 
 @pytest.mark.parametrize("code", [2, 9, 14, 56, 61, 63, 78, 92, 145, 171, 173, 175, 999])
-def test_other_codes_are_recorded_only(code: int) -> None:
-    assert of_xid(code).outcome is Outcome.EVENT
+def test_every_other_code_is_recorded_only(code: int) -> None:
+    assert of_xid(code).response is Response.EVENT
 
 
-def test_unknown_codes_say_so() -> None:
+def test_the_reason_names_codes_that_are_unknown_or_unused() -> None:
     assert "not in the catalogue" in of_xid(175).reason
     assert "unused" in of_xid(56).reason
 
 
 @pytest.mark.parametrize(
-    ("action", "outcome", "remedy"),
+    ("action", "response", "remedy"),
     [("0x0 (None)", "event", "none"), ("0x1 (GPU Reset Required)", "quarantine", "gpu-reset"),
      ("0x2 (Node Reboot Required)", "quarantine", "reboot"), ("0x4 (Drain and Reset)", "quarantine", "gpu-reset"),
      ("0x3 (Drain P2P)", "quarantine", "contact-support"), ("0x1 (PF FLR)", "quarantine", "gpu-reset"),
      ("0x2 (Bus Reset)", "quarantine", "reboot"), ("0x0 (No Action)", "event", "none"),
      ("0x9 (Node Reboot Required)", "quarantine", "reboot"), ("0x9 (Call)", "quarantine", "contact-support")],
 )  # fmt: skip
-def test_154_follows_what_it_states(action: str, outcome: str, remedy: str) -> None:
+def test_xid_154_follows_the_recovery_action_that_it_states(action: str, response: str, remedy: str) -> None:
     line = format_xid(154, "0000:4e:00", text=f"GPU recovery action changed from 0x0 (None) to {action}")
-    assert (decided(line).outcome, decided(line).remedy) == (outcome, remedy)
+    assert (decided(line).response, decided(line).remedy) == (response, remedy)
 
 
 @pytest.mark.parametrize(
-    ("text", "outcome"),
+    ("text", "response"),
     [("RLW_REMAP Fatal XC0 i0 Link 10 (0x4 0x40 0x0)", "quarantine"),
      ("RLW_REMAP Nonfatal XC1 i0 Link 10 (0x4 0x80000000 0x0)", "event"),
      ("FUTURE_UNIT Fatal XC0 i0 Link 10 (0x4 0x40 0x0)", "quarantine"),
      ("nothing readable", "event")],
 )  # fmt: skip
-def test_nvlink5_goes_by_its_severity(text: str, outcome: str) -> None:
-    assert decided(format_xid(145, "0000:4e:00", text=text)).outcome == outcome
+def test_the_severity_of_an_nvlink5_line_decides(text: str, response: str) -> None:
+    assert decided(format_xid(145, "0000:4e:00", text=text)).response == response
 
 
-def test_nvlink5_table_names_inner_units() -> None:
+def test_nvlink5_actions_are_found_by_the_inner_unit() -> None:
     assert nvlink5_actions(146, "TLW_RX_PIPE0", 0x4) == {Action.RESET_GPU}
     assert nvlink5_actions(145, "RLW_REMAP", 0x1) == {Action.XID_154_EVAL}
     assert nvlink5_actions(149, "NETIR_LINK_EVT", 0x1234) == {Action.RESET_GPU, Action.IGNORE}
@@ -97,7 +97,7 @@ def test_nvlink5_table_names_inner_units() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tail", "outcome", "remedy"),
+    ("tail", "response", "remedy"),
     [("20034, Fatal, Link 30 LTSSM Fault Up", "quarantine", "reboot"),
      ("22003, Fatal, Link 03 Minion Halt", "quarantine", "reboot"),
      ("26006, Fatal, SOE halt", "quarantine", "contact-support"),
@@ -107,9 +107,9 @@ def test_nvlink5_table_names_inner_units() -> None:
      ("22003, Link 01 no severity", "quarantine", "reboot"),
      ("20034, Severity 1 Engine instance 30", "nothing", "none")],
 )  # fmt: skip
-def test_sxids(tail: str, outcome: str, remedy: str) -> None:
+def test_severity_then_table_decide_about_an_sxid(tail: str, response: str, remedy: str) -> None:
     decision = decided(f"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): {tail}")
-    assert (decision.outcome, decision.remedy) == (outcome, remedy)
+    assert (decision.response, decision.remedy) == (response, remedy)
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_sxids(tail: str, outcome: str, remedy: str) -> None:
      "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing"],
 )  # fmt: skip
 def test_konduktor_taints_on_everything(line: str) -> None:
-    assert decided(line, Policy.KONDUKTOR).outcome is Outcome.QUARANTINE
-    assert decided(line, Policy.CATALOGUE).outcome is not Outcome.QUARANTINE
+    assert decided(line, Policy.KONDUKTOR).response is Response.QUARANTINE
+    assert decided(line, Policy.CATALOGUE).response is not Response.QUARANTINE
 
 
-def test_konduktor_is_blind_to_a_lost_gpu_without_an_xid_and_keeps_the_catalogues_remedy() -> None:
-    assert decided("NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.", Policy.KONDUKTOR).outcome is Outcome.NOTHING
+def test_konduktor_ignores_a_lost_gpu_without_an_xid_and_has_the_catalogues_remedy() -> None:
+    assert decided("NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.", Policy.KONDUKTOR).response is Response.NOTHING
     lost = decided(format_xid(79, "0000:4e:00"), Policy.KONDUKTOR)
-    assert (lost.outcome, lost.remedy) == (Outcome.QUARANTINE, Remedy.REBOOT)
+    assert (lost.response, lost.remedy) == (Response.QUARANTINE, Remedy.REBOOT)
     reset = "gameday-agent: GPU reset executed: PCI:0000:4e:00, success: true"
-    assert {decided(reset, policy).outcome for policy in Policy} == {Outcome.NOTHING}
+    assert {decided(reset, policy).response for policy in Policy} == {Response.NOTHING}

@@ -1,12 +1,12 @@
-"""Every documented form of an Xid and SXid line is read, and hostile lines are survived."""
+"""Every documented form of an Xid and SXid line is read, and hostile lines do no harm."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gameday.xid.catalogue import xids
-from gameday.xid.decide import Outcome, decide
-from gameday.xid.lines import LONGEST_LINE, Form, Kind, Severity, format_xid, recognise
+from gameday.xid.decide import Response, decide
+from gameday.xid.lines import MAX_LINE_CHARACTERS, Form, Kind, Severity, format_xid, recognise
 
 # NVLink5 lines as newer drivers pad them, facts from the tests of two readers: PCI id, link, first status word. GPUD is
 # leptonai/gpud components/accelerator/nvidia/xid/kmsg_test.go, read at 4a8de33 (August 2026); NVS is NVIDIA/NVSentinel
@@ -54,7 +54,7 @@ def test_an_xid_is_read_in_every_form(line: str) -> None:
     assert recognise(line.encode()) == event
 
 
-def test_the_parts_of_an_xid_line() -> None:
+def test_process_instances_and_stamp_of_an_xid_line_are_read() -> None:
     mig = recognise("NVRM: Xid (PCI:0000:4e:00 GPU-I:01 GPU-CI:00): 13, pid=1234, name=nvc:[driver], Graphics SM")
     assert mig is not None
     assert (mig.gpu_instance, mig.compute_instance, mig.pid, mig.process) == (1, 0, 1234, "nvc:[driver]")
@@ -81,7 +81,7 @@ def test_a_process_id_that_no_process_has_stays_in_the_text() -> None:
     assert (event.pid, event.text) == (None, "pid=12345678901, Ch 00000008")
 
 
-def test_recovery_action_and_nvlink5() -> None:
+def test_recovery_action_and_nvlink5_fields_are_read() -> None:
     line = format_xid(154, "0000:1b:00")
     event = recognise(line)
     assert event is not None and event.recovery == "GPU Reset Required"
@@ -99,7 +99,7 @@ def test_a_fatal_nvlink5_line_of_a_newer_driver_quarantines(pci: str, link: int,
     assert event is not None
     assert (event.code, event.pci, event.link, event.error_status) == (149, pci, link, 0)
     assert (event.unit, event.severity) == ("NETIR_LINK_EVT", Severity.FATAL)
-    assert decide(event).outcome is Outcome.QUARANTINE
+    assert decide(event).response is Response.QUARANTINE
 
 
 def test_any_run_of_blanks_separates_the_fields_of_an_nvlink5_line() -> None:
@@ -116,7 +116,7 @@ def test_any_run_of_blanks_separates_the_fields_of_an_nvlink5_line() -> None:
     ("code", "severity"),
     [(144, None), (145, Severity.NON_FATAL), (146, None), (147, None), (148, None), (149, Severity.FATAL), (150, None)],
 )
-def test_an_nvlink5_line_we_write_is_read_with_the_severity_it_says(
+def test_an_nvlink5_line_that_we_write_is_read_with_its_severity(
     code: int, severity: Severity | None, form: Form
 ) -> None:
     line = format_xid(code, "0000:4e:00", form)
@@ -152,7 +152,7 @@ def test_an_sxid_is_read_with_and_without_link(line: str, code: int, severity: S
     assert event.pci == "0000:c1:00"
 
 
-def test_sxid_follow_up_lines_are_details() -> None:
+def test_follow_up_lines_of_an_sxid_are_details_only() -> None:
     for tail in ("Severity 1 Engine instance 30 Sub-engine instance 00", "Data {0x00000001, 0x00000001}"):
         event = recognise(f"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, {tail}")
         assert event is not None and event.detail_only
@@ -169,13 +169,13 @@ def test_sxid_follow_up_lines_are_details() -> None:
         ("NVRM: fallen off the bus and is not responding to commands.", None),
     ],
 )
-def test_a_lost_gpu_without_an_xid(line: str, pci: str | None) -> None:
+def test_a_lost_gpu_is_recognised_without_an_xid(line: str, pci: str | None) -> None:
     event = recognise("[1.5] " + line)
     assert event is not None
     assert (event.kind, event.code, event.pci) == (Kind.GPU_LOST, 79, pci)
 
 
-def test_peermem_and_reset() -> None:
+def test_a_peermem_error_and_a_gpu_reset_are_recognised() -> None:
     peermem = recognise(
         "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing"
     )
@@ -196,17 +196,17 @@ def test_peermem_and_reset() -> None:
         "<6>gameday: marker 0123abcd",
     ],
 )
-def test_other_lines_are_none(line: str) -> None:
+def test_other_lines_are_not_recognised(line: str) -> None:
     assert recognise(line) is None
 
 
-def test_undocumented_shapes_are_events_without_a_code() -> None:
+def test_a_line_in_an_undocumented_form_is_an_event_without_a_code() -> None:
     event = recognise("NVRM: Xid (somewhere): many")
     assert event is not None and (event.kind, event.code) == (Kind.XID, None)
 
 
 @given(st.one_of(st.text(), st.binary()))
-def test_any_input_is_survived(line: str | bytes) -> None:
+def test_no_input_raises(line: str | bytes) -> None:
     recognise(line)
 
 
@@ -219,9 +219,9 @@ def test_any_input_is_survived(line: str | bytes) -> None:
         max_size=40,
     )
 )  # fmt: skip
-def test_scrambled_lines_are_survived(parts: list[str]) -> None:
+def test_no_scrambled_line_raises(parts: list[str]) -> None:
     event = recognise("".join(parts))
-    assert event is None or len(event.line) <= LONGEST_LINE
+    assert event is None or len(event.line) <= MAX_LINE_CHARACTERS
 
 
 def test_a_megabyte_is_cut_before_it_is_read() -> None:
@@ -232,7 +232,7 @@ def test_a_megabyte_is_cut_before_it_is_read() -> None:
 
 
 @given(st.sampled_from(sorted(xids())), st.sampled_from(Form), st.integers(0, 0xFFFF), st.integers(0, 0xFF))
-def test_what_is_written_is_read_again(code: int, form: Form, domain: int, bus: int) -> None:
+def test_a_written_line_is_read_back(code: int, form: Form, domain: int, bus: int) -> None:
     pci = f"{domain:04x}:{bus:02x}:00"
     event = recognise(format_xid(code, pci, form))
     assert event is not None
@@ -240,7 +240,7 @@ def test_what_is_written_is_read_again(code: int, form: Form, domain: int, bus: 
     assert (event.gpu_instance is not None) == (form is Form.MIG)
 
 
-def test_the_default_line_is_the_drivers() -> None:
+def test_the_default_line_is_the_drivers_own() -> None:
     assert format_xid(79, "0000:4e:00") == "kernel: " + LOST
     assert format_xid(79, "0000:4e:00", Form.BARE) == LOST
     assert format_xid(14, "0000:03:00", Form.OLD) == "NVRM: Xid (0000:03:00): 14, Channel 00000001"
@@ -251,6 +251,6 @@ def test_the_default_line_is_the_drivers() -> None:
     [(79, "4e:00", None), (79, "0000:4E:00", None), (0, "0000:4e:00", None), (79, "0000:4e:00", "a\nb"),
      (79, "0000:4e:00", "x" * 1000)],
 )  # fmt: skip
-def test_what_the_kernel_log_could_not_carry_is_refused(code: int, pci: str, text: str | None) -> None:
+def test_a_line_that_the_kernel_log_cannot_carry_is_refused(code: int, pci: str, text: str | None) -> None:
     with pytest.raises(ValueError, match=r"PCI id|codes lie|printable|kernel log takes"):
         format_xid(code, pci, text=text)

@@ -1,1 +1,1 @@
-"""QA of a node: read everything once (`readings`), then judge it with pure checks (`checks`). A check is one entry."""
+"""QA of a node: read everything once (`readings`), then judge it with pure checks (`checks`)."""

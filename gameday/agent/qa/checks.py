@@ -1,7 +1,7 @@
 """QA's checks: pure functions from readings and floors to findings, in two tables. To add a check, add an entry.
 
-`ok` None means it could not be measured; a node with such a finding does not
-pass. Where a floor of None switches a check off, it yields no finding.
+A finding with `ok` None could not be measured, and a node with such a finding
+does not pass. A floor of None switches its check off: there is no finding.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ from dataclasses import dataclass
 
 from gameday.agent.qa.readings import GpuReadings, Readings, Source
 from gameday.agent.task import QaResult
-from gameday.plan.models import QaFloors
+from gameday.plan.qa import QaFloors
 from gameday.xid.catalogue import Remedy
-from gameday.xid.decide import Outcome, decide
+from gameday.xid.decide import Response, decide
 from gameday.xid.lines import KernelEvent, Kind, recognise
 
 HW_SLOWDOWN_MASK = 0xE8
 """Clock event reasons HW slowdown, SW thermal, HW thermal, HW power brake (docs/sources.md, Pass criteria)."""
 UNCORRECTABLE_ROWS_MAX = 512
-"""Azure's checks fail above it (docs/sources.md, Pass criteria)."""
+"""Azure's checks fail a GPU with more (docs/sources.md, Pass criteria)."""
 SM_CLOCK_FRACTION = 0.5
-"""Of the maximum, under load. Ours: a GEMM at the power cap holds about 0.7 on an H100, a locked clock far less."""
+"""Least SM clock under load, as a share of its maximum. Our own figure: an H100 runs a GEMM at the power cap at about
+0.7, and a locked clock is far lower."""
 _BUSY_PCT = 5
-_WATT = 1.0
+"""Utilisation above which a GPU counts as shared with others' work, percent."""
+_POWER_LIMIT_TOLERANCE_W = 1.0
 """Boards round a power limit to their own steps."""
 _MIB = 1 << 20
 _SWITCH = {True: "on", False: "off"}
@@ -32,14 +34,20 @@ _REASONS = {0x8: "HW slowdown", 0x20: "SW thermal slowdown", 0x40: "HW thermal s
 
 @dataclass(frozen=True)
 class Finding:
+    """A value that was read, and whether it is within its bound."""
+
     value: float | str | None
     bound: str
+    """The bound as people read it, in the check's unit."""
     ok: bool | None
+    """None: the value could not be measured."""
     detail: str = ""
 
 
 @dataclass(frozen=True)
 class NodeCheck:
+    """A check of the node as a whole."""
+
     name: str
     unit: str
     source: Source
@@ -48,34 +56,35 @@ class NodeCheck:
 
 @dataclass(frozen=True)
 class GpuCheck:
-    """`judge` returns None where the plan switched the check off. Not asked of a lost GPU, but for `gpu-answers`."""
+    """A check of each GPU. A lost GPU gets only the check `gpu-answers`."""
 
     name: str
     unit: str
     source: Source
     judge: Callable[[GpuReadings, QaFloors], Finding | None]
+    """Returns None where the plan switched the check off."""
 
 
 def judge(readings: Readings, floors: QaFloors) -> Iterator[QaResult]:
-    """Every finding, node first, then GPU by GPU."""
+    """Yield the results of all checks, first of the node, then GPU by GPU."""
     for node_check in NODE_CHECKS:
         yield _result(node_check, None, node_check.judge(readings, floors), readings)
     for gpu in readings.gpus:
         for check in GPU_CHECKS if not gpu.rest.lost else GPU_CHECKS[:1]:
-            if found := check.judge(gpu, floors):
-                yield _result(check, gpu.rest.index, found, readings)
+            if finding := check.judge(gpu, floors):
+                yield _result(check, gpu.rest.index, finding, readings)
 
 
-def _result(check: NodeCheck | GpuCheck, gpu: int | None, found: Finding, readings: Readings) -> QaResult:
+def _result(check: NodeCheck | GpuCheck, gpu: int | None, finding: Finding, readings: Readings) -> QaResult:
     return QaResult(
         check=check.name,
         gpu=gpu,
-        value=found.value,
+        value=finding.value,
         unit=check.unit,
-        bound=found.bound,
-        ok=found.ok,
+        bound=finding.bound,
+        ok=finding.ok,
         seconds=readings.seconds.get(check.source, 0.0),
-        detail=found.detail,
+        detail=finding.detail,
     )
 
 
@@ -89,30 +98,31 @@ def _gpu_count(readings: Readings, floors: QaFloors) -> Finding:
 
 
 def _kernel_log(readings: Readings, floors: QaFloors) -> Finding:
-    """Quarantining events since the run began that no later GPU reset of ours has healed.
+    """Count the quarantining events since the run began that no later GPU reset of ours has healed.
 
-    Older ones are told: the node was taken as healthy with them in its log, so they are no news about it.
+    Older events are only mentioned: the node was in service with them in its log.
     """
     bound = "= 0 quarantining"
     if readings.log_error:
         return Finding(None, bound, None, readings.log_error)
-    still, older = _unhealed(readings.kernel_log), _unhealed(readings.older_log)
-    told = [f"{event.kind} {event.code} on {event.pci}: {reason}" for event, reason in still[:3]]
-    told += [f"{len(older)} quarantining from before this run"] if older else []
-    return Finding(len(still), bound, not still, "; ".join(told))
+    unhealed, older = _unhealed(readings.kernel_log), _unhealed(readings.older_log)
+    details = [f"{event.kind} {event.code} on {event.pci}: {reason}" for event, reason in unhealed[:3]]
+    details += [f"{len(older)} quarantining from before this run"] if older else []
+    return Finding(len(unhealed), bound, not unhealed, "; ".join(details))
 
 
 def _unhealed(log: Iterable[str]) -> list[tuple[KernelEvent, str]]:
-    still: list[tuple[KernelEvent, str]] = []
+    """Return the quarantining events that no later GPU reset has healed, each with its reason."""
+    unhealed: list[tuple[KernelEvent, str]] = []
     for event in filter(None, map(recognise, log)):
         if event.kind is Kind.GPU_RESET and event.success:
-            still = [(old, why) for old, why in still if old.pci != event.pci or not _reset_heals(old)]
-        elif (decision := decide(event)).outcome is Outcome.QUARANTINE:
-            still.append((event, decision.reason))
-    return still
+            unhealed = [(old, why) for old, why in unhealed if old.pci != event.pci or not _is_healed_by_reset(old)]
+        elif (decision := decide(event)).response is Response.QUARANTINE:
+            unhealed.append((event, decision.reason))
+    return unhealed
 
 
-def _reset_heals(event: KernelEvent) -> bool:
+def _is_healed_by_reset(event: KernelEvent) -> bool:
     return decide(event).remedy in (Remedy.GPU_RESET, Remedy.NONE)
 
 
@@ -126,7 +136,7 @@ def _at_most(field: str, limit: int) -> Callable[[GpuReadings, QaFloors], Findin
         bound = f"<= {limit}" if limit else "= 0"
         values = gpu.values(field)
         if not values:
-            return Finding(None, bound, None, f"NVML does not tell {field} of this GPU")
+            return Finding(None, bound, None, f"NVML does not report {field} of this GPU")
         return Finding(max(values), bound, max(values) <= limit)
 
     return check
@@ -136,20 +146,20 @@ def _never(field: str) -> Callable[[GpuReadings, QaFloors], Finding]:
     def check(gpu: GpuReadings, floors: QaFloors) -> Finding:
         values = gpu.values(field)
         if not values:
-            return Finding(None, "no", None, f"NVML does not tell {field} of this GPU")
+            return Finding(None, "no", None, f"NVML does not report {field} of this GPU")
         return Finding("yes" if any(values) else "no", "no", not any(values))
 
     return check
 
 
 def _ecc(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """The pending mode too: a GPU that loses ECC with its next reset is not one to give back."""
+    """Judge the current and the pending mode: a GPU that loses ECC with its next reset is not good."""
     if floors.ecc is None:
         return None
     now, pending = gpu.rest.ecc_mode, gpu.rest.ecc_mode_pending
     bound = f"{_SWITCH[floors.ecc]}, also after a reset"
     if now is None or pending is None:
-        return Finding(None, bound, None, "NVML does not tell the ECC mode of this GPU")
+        return Finding(None, bound, None, "NVML does not report the ECC mode of this GPU")
     value = _SWITCH[now] if now == pending else f"{_SWITCH[now]}, {_SWITCH[pending]} after a reset"
     return Finding(value, bound, now == pending == floors.ecc)
 
@@ -159,27 +169,27 @@ def _persistence(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
         return None
     value, bound = gpu.rest.persistence_mode, _SWITCH[floors.persistence]
     if value is None:
-        return Finding(None, bound, None, "NVML does not tell the persistence mode of this GPU")
+        return Finding(None, bound, None, "NVML does not report the persistence mode of this GPU")
     return Finding(_SWITCH[value], bound, value == floors.persistence)
 
 
 def _power_limit(gpu: GpuReadings, floors: QaFloors) -> Finding:
-    """Against the floor, or what the board is built for."""
+    """Judge the limit by the floor; without one, by the board's default."""
     limit, default = gpu.rest.power_limit_w, gpu.rest.power_limit_default_w
-    wanted = floors.power_limit_w or default
-    if limit is None or wanted is None:
-        return Finding(limit, "", None, "NVML does not tell the power limit of this GPU, or its default")
-    bound = f">= {wanted:g}" if floors.power_limit_w else f">= {wanted:g} (its default)"
-    return Finding(limit, bound, limit >= wanted - _WATT)
+    least = floors.power_limit_w or default
+    if limit is None or least is None:
+        return Finding(limit, "", None, "NVML does not report the power limit of this GPU, or its default")
+    bound = f">= {least:g}" if floors.power_limit_w else f">= {least:g} (its default)"
+    return Finding(limit, bound, limit >= least - _POWER_LIMIT_TOLERANCE_W)
 
 
 def _memory_free(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """At rest: the load takes memory of its own."""
+    """Judge the sample at rest, because the load takes memory of its own."""
     if floors.memory_free_mib is None:
         return None
     bound, used, total = f">= {floors.memory_free_mib}", gpu.rest.memory_used_bytes, gpu.rest.memory_total_bytes
     if used is None or total is None:
-        return Finding(None, bound, None, "NVML does not tell the memory of this GPU")
+        return Finding(None, bound, None, "NVML does not report the memory of this GPU")
     free = (total - used) // _MIB
     return Finding(free, bound, free >= floors.memory_free_mib, f"of {total // _MIB}")
 
@@ -194,20 +204,23 @@ def _nvlinks(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _pcie(field: str, maximum: str, floor_of: Callable[[QaFloors], int | None]) -> Callable[..., Finding]:
-    """Against the floor, or the GPU's own maximum. The best sample counts: an idle link may slow down to save power."""
+    """Return a check of the link by the floor; without one, by the GPU's own maximum.
+
+    The best sample counts, because an idle link may slow down to save power.
+    """
 
     def check(gpu: GpuReadings, floors: QaFloors) -> Finding:
         floor = floor_of(floors)
-        wanted = floor if floor is not None else getattr(gpu.rest, maximum)
+        least = floor if floor is not None else getattr(gpu.rest, maximum)
         values = gpu.values(field)
-        if wanted is None or not values:
-            return Finding(max(values, default=None), "", None, f"NVML does not tell {field} or its maximum")
-        bound = f">= {wanted}" if floor is not None else f">= {wanted} (its maximum)"
-        if max(values) < wanted and not gpu.loaded:
+        if least is None or not values:
+            return Finding(max(values, default=None), "", None, f"NVML does not report {field} or its maximum")
+        bound = f">= {least}" if floor is not None else f">= {least} (its maximum)"
+        if max(values) < least and not gpu.loaded:
             return Finding(
                 max(values), bound, None, f"only seen at rest, where a link may slow down. {_why_no_load(gpu)}"
             )
-        return Finding(max(values), bound, max(values) >= wanted)
+        return Finding(max(values), bound, max(values) >= least)
 
     return check
 
@@ -220,7 +233,7 @@ def _hw_slowdown(gpu: GpuReadings, floors: QaFloors) -> Finding:
     bound = f"& {HW_SLOWDOWN_MASK:#x} = 0"
     masks = [int(mask) for mask in gpu.values("clocks_event_reasons")]
     if not masks:
-        return Finding(None, bound, None, "NVML does not tell the clock event reasons of this GPU")
+        return Finding(None, bound, None, "NVML does not report the clock event reasons of this GPU")
     bits = 0
     for mask in masks:
         bits |= mask
@@ -229,13 +242,13 @@ def _hw_slowdown(gpu: GpuReadings, floors: QaFloors) -> Finding:
 
 
 def _sm_clock(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Only under load: at rest a low clock is what one wants."""
+    """Judge the clock under load only, because at rest it is low to save power."""
     if not gpu.load_ran:
         return None
     clocks = [sample.sm_clock_mhz for sample in gpu.loaded if sample.sm_clock_mhz is not None]
     top = gpu.rest.sm_clock_max_mhz
     if not clocks or top is None:
-        return Finding(None, "", None, "NVML did not tell the SM clock while the load ran")
+        return Finding(None, "", None, "NVML did not report the SM clock while the load ran")
     return Finding(
         max(clocks),
         f">= {top * SM_CLOCK_FRACTION:.0f} under load",
@@ -250,14 +263,14 @@ def _temperature(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
     bound = f"<= {floors.temperature_max_c:g}"
     values = gpu.values("temperature_c")
     if not values:
-        return Finding(None, bound, None, "NVML does not tell this GPU's temperature")
+        return Finding(None, bound, None, "NVML does not report this GPU's temperature")
     return Finding(max(values), bound, max(values) <= floors.temperature_max_c)
 
 
 def _rate(
     field: str, floor_of: Callable[[QaFloors], float | None]
 ) -> Callable[[GpuReadings, QaFloors], Finding | None]:
-    """A figure of the load against its floor; without a floor it is told where a load ran for another's sake."""
+    """Return a check of a figure of the load by its floor; without a floor the figure is only reported."""
 
     def check(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
         floor = floor_of(floors)
@@ -266,9 +279,9 @@ def _rate(
             return None if value is None else Finding(value, "", ok=True, detail="no floor in the plan")
         if value is None:
             return Finding(None, f">= {floor:g}", None, _why_no_load(gpu) or "no load ran")
-        busy = gpu.rest.utilization_pct
-        shared = value < floor and busy is not None and busy > _BUSY_PCT
-        detail = f"the GPU was {busy:.0f} % busy before the load, so this is what its users left" if shared else ""
+        busy_pct = gpu.rest.utilization_pct
+        is_shared = value < floor and busy_pct is not None and busy_pct > _BUSY_PCT
+        detail = f"the GPU was {busy_pct:.0f} % busy before the load, so its users had their share" if is_shared else ""
         return Finding(value, f">= {floor:g}", value >= floor, detail)
 
     return check
@@ -288,7 +301,7 @@ NODE_CHECKS = (
     NodeCheck("kernel-log", "", "kernel log", _kernel_log),
 )
 
-# What passes: docs/sources.md, Pass criteria, where no other source is named.
+# The criteria to pass are in docs/sources.md, Pass criteria, where no other source is named.
 GPU_CHECKS = (
     GpuCheck("gpu-answers", "", "nvml", _answers),
     GpuCheck("ecc-double-bit", "errors", "nvml", _at_most("ecc_dbe_volatile", 0)),

@@ -1,4 +1,4 @@
-"""What QA reads of a node: NVML at rest and under load, the load's own figures, the kernel log."""
+"""The readings that QA takes of a node: NVML at rest and under load, the load's own figures, the kernel log."""
 
 from __future__ import annotations
 
@@ -16,65 +16,77 @@ T = TypeVar("T")
 Source = Literal["nvml", "load", "kernel log"]
 
 LOAD_S = 1.0
-"""Per GPU, all at once: long enough for hundreds of GEMMs, short enough that QA stays a matter of seconds."""
+"""Seconds of load, on all GPUs in parallel: long enough for hundreds of GEMMs, and QA still takes only seconds."""
 _SAMPLE_EVERY_S = 0.25
 
 
 @dataclass(frozen=True)
 class GpuReadings:
-    """One GPU. `loaded` is empty where no load ran."""
+    """The readings of one GPU."""
 
     rest: GpuSample
     loaded: tuple[GpuSample, ...] = ()
+    """Empty where no load ran."""
     load: LoadResult | None = None
+    """None where no load was started."""
 
     @property
     def load_ran(self) -> bool:
+        """Return whether a load was started and gave figures."""
         return self.load is not None and self.load.gemm_tflops is not None
 
     @property
     def samples(self) -> tuple[GpuSample, ...]:
+        """All samples, at rest and under load."""
         return (self.rest, *self.loaded)
 
     def values(self, field: str) -> list[float]:
-        """What the samples say of one field, unknown ones left out."""
-        found = (getattr(sample, field) for sample in self.samples)
-        return [value for value in found if value is not None]
+        """Return a field's values in all samples that have it."""
+        values = (getattr(sample, field) for sample in self.samples)
+        return [value for value in values if value is not None]
 
 
 @dataclass(frozen=True)
 class Readings:
-    """`nvml_error` and `log_error`: why there is nothing of that kind; empty where there is.
-
-    `kernel_log` begins with the run's marker; `older_log` is what was there before, nothing after a boot.
-    """
+    """The readings of a node."""
 
     gpus: tuple[GpuReadings, ...]
     older_log: tuple[str, ...]
+    """Lines before the run's marker; empty after a boot."""
     kernel_log: tuple[str, ...]
+    """Lines from the run's marker on."""
     seconds: dict[Source, float]
+    """Duration of each reading."""
     expected_gpus: int | None = None
     nvml_error: str = ""
+    """The reason why NVML could not be read; empty where it was."""
     log_error: str = ""
+    """The reason why the kernel log could not be read; empty where it was."""
 
 
 def read_node(host: Host, marker: str, expected_gpus: int | None, ended: threading.Event, *, load: bool) -> Readings:
-    """Never raises HostError: what could not be read is said in the readings. `ended` leaves the load out.
+    """Take all readings of a node. Never raises HostError: the readings hold the errors.
 
-    Without the marker (a boot empties the ring buffer, a flood wraps it) the whole kernel log counts.
+    Args:
+        host: The host.
+        marker: The run's marker. Where the kernel log has none (a boot empties the ring buffer, a flood of lines
+            overwrites it) the whole kernel log counts as from this run.
+        expected_gpus: Number of GPUs that the node had before; None where that is unknown.
+        ended: If set, no load is started.
+        load: Whether to load the GPUs.
     """
     seconds: dict[Source, float] = {}
     log, log_error = _timed("kernel log", host.read_kernel_log, seconds)
     rest, nvml_error = _timed("nvml", host.gpus, seconds)
     lines = tuple(log or ())
-    began = next((at for at, line in enumerate(lines) if line.endswith(marker_line(marker))), 0)
+    run_start = next((index for index, line in enumerate(lines) if line.endswith(marker_line(marker))), 0)
     start = time.monotonic()
     gpus = _under_load(host, rest or []) if load and not ended.is_set() else ()
     seconds["load"] = time.monotonic() - start
     return Readings(
         gpus=gpus or tuple(map(GpuReadings, rest or [])),
-        older_log=lines[:began],
-        kernel_log=lines[began:],
+        older_log=lines[:run_start],
+        kernel_log=lines[run_start:],
         seconds=seconds,
         expected_gpus=expected_gpus,
         nvml_error=nvml_error,
@@ -93,7 +105,7 @@ def _timed(source: Source, read: Callable[[], T], seconds: dict[Source, float]) 
 
 
 def _under_load(host: Host, rest: list[GpuSample]) -> tuple[GpuReadings, ...]:
-    """Load every GPU that answers at once, and sample them all while it lasts."""
+    """Load all GPUs that answer, in parallel, and sample them until the load ends."""
     results: dict[int, LoadResult] = {}
 
     def load(gpu: int) -> None:
@@ -120,4 +132,4 @@ def _sample(host: Host) -> list[GpuSample]:
     try:
         return host.gpus()
     except HostError:
-        return []  # the reading at rest stands; a GPU lost under load shows in its load's own result
+        return []  # there is a sample at rest, and the load's own result shows a GPU that was lost under load

@@ -97,7 +97,7 @@ class ModelHost:
         end_work(self.machine, gpu)
         return last
 
-    def work_runs(self, gpu: int) -> bool:
+    def has_work(self, gpu: int) -> bool:
         return gpu in self.machine.works
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from gameday.errors import HostError
 from gameday.host.base import Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
 from gameday.host.cpus import parse_cpus
-from gameday.host.work import UNWATCHED_FOR_S
+from gameday.host.work import STEERING_TIMEOUT_S
 from gameday.rehearsal.nodes.gpus import FAR_SHARE, NEAR_GBS
 from gameday.rehearsal.nodes.machine import MIB, Machine
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
@@ -77,8 +77,8 @@ class ModelWork:
         fleet.advance()
         match self._order:
             case Burn(precision=precision):
-                if time.monotonic() - self._watched_at > UNWATCHED_FOR_S:
-                    why = f"nobody has watched the temperature for {UNWATCHED_FOR_S:g} s: the load was ended"
+                if time.monotonic() - self._watched_at > STEERING_TIMEOUT_S:
+                    why = f"nobody has watched the temperature for {STEERING_TIMEOUT_S:g} s, so the load has ended"
                     return WorkReport(seconds=seconds, error=why)
                 others = max(float(fleet.pod_load[self._cell]), float(fleet.burst_load[self._cell]))
                 rate = fleet.gemm_tflops(self._cell, others) if fleet.work_load[self._cell] else 0.0

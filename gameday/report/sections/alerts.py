@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from gameday.checks.alerts import endings, label_gaps
 from gameday.checks.facts import injected, target_nodes
 from gameday.history.events import AlertSeen, StepStarted
-from gameday.plan.models import ExpectedAlert
+from gameday.plan.expectations import ExpectedAlert
 from gameday.report.lanes import told_apart
 from gameday.report.run_folder import Run
 from gameday.values.results import Step

@@ -1,0 +1,240 @@
+"""The expectations of a plan: everything that must, or must not, happen once the fault is in.
+
+Bounds called `within` count from the moment the fault was written on the node.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from gameday.documents.fields import (
+    ALERT_NAME,
+    Bound,
+    ConditionStatus,
+    ConditionType,
+    DocumentModel,
+    Duration,
+    LabelKey,
+    LabelValue,
+    Reason,
+    conflict,
+)
+from gameday.plan.canary import ExpectedCanary
+
+
+class ExpectedAlert(DocumentModel):
+    """An alert that must fire for the target."""
+
+    name: str = Field(pattern=ALERT_NAME, max_length=200)
+    """Name of the rule, its `alert:`."""
+    of: Literal["node", "cluster"] = "node"
+    """`node`: the alert names the target. `cluster`: it names no node, such as an alert that the log path is silent."""
+    within: Bound
+    """Longest time from the fault going in to the alert firing."""
+    labels: dict[str, str] = Field(default={})
+    """Labels that the alert must carry, in addition to the node's."""
+    resolves_within: Duration = timedelta(minutes=5)
+    """Longest time from the end of the remediation until the alert no longer fires."""
+
+    def about(self, target: str | None) -> str | None:
+        """Return the node that the alert names when it fires because of this target; None where it names none."""
+        return target if self.of == "node" else None
+
+
+class TaintEffect(StrEnum):
+    """The effect of a taint, as Kubernetes has it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class ExpectedTaint(DocumentModel):
+    """A taint that must appear on the target."""
+
+    key: LabelKey
+    """Key of the taint, such as `trainy.konduktor.ai/faulty`."""
+    value: LabelValue = ""
+    """Value of the taint."""
+    effect: TaintEffect = TaintEffect.NO_SCHEDULE
+    """Effect of the taint."""
+    within: Bound
+    """Longest time from the fault going in to the taint being on the node."""
+
+
+class ExpectedCordon(DocumentModel):
+    """A cordon: the target must become unschedulable, as by `kubectl cordon`."""
+
+    within: Bound
+    """Longest time from the fault going in to the node being unschedulable."""
+
+
+class ExpectedCondition(DocumentModel):
+    """A node condition that must report the fault, and must withdraw the report after the remediation."""
+
+    type: ConditionType
+    """Type of the condition, such as `SysLogsXIDError`."""
+    status: ConditionStatus
+    """Status that reports the fault; conditions differ in whether True or False means trouble."""
+    reason: Reason | None = None
+    """Reason of the condition, such as `NvidiaXID79Error`; null: any."""
+    within: Bound
+    """Longest time from the fault going in to the condition having this status."""
+    clears_within: Bound | None = timedelta(minutes=5)
+    """Longest time from the end of the remediation until the condition has another status; null: a person clears it."""
+
+
+class ExpectedLabel(DocumentModel):
+    """A label that must appear on the target, or change."""
+
+    key: LabelKey
+    """Key of the label."""
+    value: LabelValue | None = None
+    """Value of the label; null: any value that it did not have before."""
+    within: Bound
+    """Longest time from the fault going in to the label being on the node."""
+
+
+class ExpectedEvent(DocumentModel):
+    """A Kubernetes Event about the target."""
+
+    reason: Reason
+    """Reason of the Event, such as `GPUXid79`."""
+    type: str | None = Field(default=None, min_length=1, max_length=128)
+    """Type of the Event: Normal, Warning, or another that the detector writes; null: any."""
+    within: Bound
+    """Longest time from the fault going in to the Event's own time stamp."""
+
+
+class ExpectedAllocatable(DocumentModel):
+    """A fall of the GPUs that the kubelet offers, which must be over after the recovery."""
+
+    within: Bound
+    """Longest time from the fault going in to `status.allocatable` being lower."""
+    returns_within: Bound | None = timedelta(minutes=5)
+    """Longest time from the end of the remediation until there are as many as before; null: a person brings them
+    back."""
+
+
+class ExpectedWorkloads(DocumentModel):
+    """The purpose of the quarantine: where work may and may not run."""
+
+    running_pods: Literal["kept", "evicted", "any"] = "any"
+    """Fate of the GPU pods that ran on the node when the fault went in.
+
+    Judged from the fault going in to the start of the recover step: a
+    remediation such as a reboot ends them by itself, and does not break
+    `kept`.
+    """
+    canary_kept_off_for: Duration = timedelta(seconds=3)
+    """Time for which a GPU pod that asks for this node must stay unscheduled."""
+    resubmitted_within: Duration = timedelta(seconds=60)
+    """Longest time until a resubmitted GPU job runs on another node."""
+
+
+class MisalignedPod(DocumentModel):
+    """A pod that asks for more than any single NUMA node of the target can give."""
+
+    gpus: int = Field(default=1, ge=1, le=1024)
+    """GPUs that the pod asks for. If fewer are free on the target, no pod is sent."""
+    cpus: int = Field(default=1, ge=1, le=65_536)
+    """Whole CPUs that the pod asks for; its requests equal its limits (QoS Guaranteed)."""
+
+    @model_validator(mode="after")
+    def _require_more_than_one_of_each(self) -> MisalignedPod:
+        if self.gpus == self.cpus == 1:
+            raise conflict((), "1 GPU and 1 CPU come from one NUMA node: ask for more of one than any NUMA node has")
+        return self
+
+    @property
+    def size(self) -> str:
+        """The pod's size, as people read it."""
+        return f"{self.gpus} GPU(s) and {self.cpus} CPU(s)"
+
+
+class Expectations(DocumentModel):
+    """Everything that must, or must not, happen once the fault is in."""
+
+    alerts: tuple[ExpectedAlert, ...] = ()
+    """Alerts that must fire for the target."""
+    taints: tuple[ExpectedTaint, ...] = ()
+    """Taints that must appear on the target."""
+    cordoned: ExpectedCordon | None = None
+    """The target must become unschedulable: a quarantine without a taint of the detector's own."""
+    conditions: tuple[ExpectedCondition, ...] = ()
+    """Node conditions that must report the fault."""
+    labels: tuple[ExpectedLabel, ...] = ()
+    """Labels that must appear on the target."""
+    labels_left: tuple[LabelKey, ...] = ()
+    """Keys of labels that may differ when the game-day ends, such as a detector's note of when it cordoned the node."""
+    events: tuple[ExpectedEvent, ...] = ()
+    """Kubernetes Events that must be written about the target."""
+    allocatable_falls: ExpectedAllocatable | None = None
+    """The kubelet must offer fewer GPUs on the target."""
+    canary: ExpectedCanary | None = None
+    """Measurement of a job of ours on the target, for faults that slow work down and break nothing."""
+    topology_manager_rejects: MisalignedPod | None = None
+    """Pod that the target's kubelet must reject at admission with TopologyAffinityError while a `numa` fault is in, as
+    topologyManagerPolicy single-numa-node does."""
+    stays_schedulable_for: Bound | None = None
+    """Makes the plan a negative control: for this long from the fault going in, the target gains no taint
+    and is not cordoned. Excludes `taints` and `cordoned`."""
+    workloads: ExpectedWorkloads = ExpectedWorkloads()
+    """Where work may run while the target is quarantined. A negative control uses only `running_pods`."""
+    allow_other_alerts: bool = False
+    """If true, the fault may set off alerts that the plan does not name: for a target or for no node, begun after the
+    fault."""
+    forbidden_severities: tuple[str, ...] = ()
+    """Values of the label `severity` that no unnamed alert for the target may carry, even if other alerts are
+    allowed."""
+
+    @property
+    def expects_quarantine(self) -> bool:
+        """Return whether the target is to be taken out of service."""
+        return bool(self.taints or self.cordoned)
+
+    @property
+    def can_be_broken(self) -> bool:
+        """Return whether there is any expectation of the detection chain."""
+        return bool(
+            self.alerts
+            or self.expects_quarantine
+            or self.conditions
+            or self.labels
+            or self.events
+            or self.allocatable_falls
+            or self.canary
+            or self.topology_manager_rejects
+            or self.stays_schedulable_for
+        )
+
+    def bounds(self) -> list[tuple[tuple[str | int, ...], timedelta]]:
+        """Return every bound that counts from the fault going in, each with its path from these expectations."""
+        cordon, allocatable, quiet = self.cordoned, self.allocatable_falls, self.stays_schedulable_for
+        return [
+            *((("alerts", index, "within"), alert.within) for index, alert in enumerate(self.alerts)),
+            *((("taints", index, "within"), taint.within) for index, taint in enumerate(self.taints)),
+            *((("conditions", index, "within"), condition.within) for index, condition in enumerate(self.conditions)),
+            *((("labels", index, "within"), label.within) for index, label in enumerate(self.labels)),
+            *((("events", index, "within"), event.within) for index, event in enumerate(self.events)),
+            *([(("cordoned", "within"), cordon.within)] if cordon else []),
+            *([(("allocatable_falls", "within"), allocatable.within)] if allocatable else []),
+            *([(("stays_schedulable_for",), quiet)] if quiet else []),
+        ]
+
+    @model_validator(mode="after")
+    def _check_conflicts(self) -> Expectations:
+        if self.expects_quarantine and self.stays_schedulable_for is not None:
+            what = "gain the taints listed here" if self.taints else "be cordoned"
+            raise conflict(("stays_schedulable_for",), f"a node cannot {what} and also stay schedulable")
+        if self.forbidden_severities and not self.allow_other_alerts:
+            raise conflict(
+                ("forbidden_severities",),
+                "while allow_other_alerts is false, every unnamed alert breaks the run already; "
+                "set allow_other_alerts: true to forbid only these severities",
+            )
+        return self
