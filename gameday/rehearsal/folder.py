@@ -30,10 +30,14 @@ class HeldFolder:
         self._lock.truncate(0)
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
-        (folder / STATE).unlink(missing_ok=True)
+        self.empty()
+
+    def empty(self) -> None:
+        """Remove what an ended cluster left. Raises OSError."""
+        (self.folder / STATE).unlink(missing_ok=True)
         for stale in _OF_LAST_TIME:
-            shutil.rmtree(folder / stale, ignore_errors=True)
-        for log in folder.glob("*.log"):
+            shutil.rmtree(self.folder / stale, ignore_errors=True)
+        for log in self.folder.glob("*.log"):
             log.unlink()
 
     def release(self) -> None:

@@ -19,8 +19,8 @@ from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.ledger.entries import DeletePod, Entry
 from gameday.reaper.reap import Reaped, ReapResult
-from gameday.rehearsal.ports import free_ports
 from gameday.values.results import Cleanliness
+from tests.support.ports import free_ports
 
 Capture = pytest.CaptureFixture[str]
 GONE = RuntimeError("Failed to reach API at http://127.0.0.1:9/api/")
