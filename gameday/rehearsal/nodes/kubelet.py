@@ -129,6 +129,7 @@ class Kubelet:
                 await self._tell_status()
         self._uid = self._lease.node_uid = node["metadata"]["uid"]
         self._to_register = self._node_gone = False
+        self.machine.set_in_cluster(present=True)
         self.registered.set()
 
     async def _tell_status(self) -> None:
@@ -161,6 +162,7 @@ class Kubelet:
         if not self._node_gone:
             log.warning("node %s was deleted; a reboot or a restart of its kubelet brings it back", self._facts.name)
         self._node_gone = True
+        self.machine.set_in_cluster(present=False)
 
     async def may_write_lease(self) -> None:
         """Returns while the kubelet runs and its Node exists."""
