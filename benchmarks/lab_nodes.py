@@ -106,11 +106,11 @@ def _mean(rows: list[dict[str, float]], name: str) -> float:
 
 
 @contextmanager
-def _running(child: Child, within_s: float | None = None) -> Iterator[Child]:
+def _running(child: Child, *, says_ready: bool = False) -> Iterator[Child]:
     child.start()
     try:
-        if within_s:
-            child.await_ready_line(within_s)
+        if says_ready:
+            child.await_ready_line()
         yield child
     finally:
         child.end()
@@ -120,7 +120,7 @@ def _running(child: Child, within_s: float | None = None) -> Iterator[Child]:
 def _lab(folder: Path) -> Iterator[Server]:
     folder.mkdir(parents=True)
     argv = [sys.executable, "-m", "gameday.rehearsal.lab", "--data-dir", str(folder)]
-    with _running(Child("lab", argv, folder / "lab.log"), within_s=120.0):
+    with _running(Child("lab", argv, folder / "lab.log"), says_ready=True):
         components = json.loads((folder / "components.json").read_text())
         yield Server(folder, {name: one["pid"] for name, one in components.items()})
 
@@ -133,8 +133,8 @@ def _embedded(folder: Path) -> Iterator[Server]:
     for name in ("scheduler", "controllers"):
         controllers += [f"--kubeconfig-{name}", str(folder / f"{name}.kubeconfig")]
     with (
-        _running(Child("apiserver", argv, folder / "apiserver.log"), within_s=20.0) as child,
-        _running(Child("controllers", controllers, folder / "controllers.log"), within_s=20.0) as other,
+        _running(Child("apiserver", argv, folder / "apiserver.log"), says_ready=True) as child,
+        _running(Child("controllers", controllers, folder / "controllers.log"), says_ready=True) as other,
     ):
         assert child.process and other.process
         yield Server(folder, {"kube-apiserver": child.process.pid, "kube-controller-manager": other.process.pid})

@@ -77,7 +77,7 @@ def coverage(
 
     Exit code: the worst of its runs.
     """
-    from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
+    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
     from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
 
     out, asked = console(), plans or []
@@ -97,7 +97,8 @@ def coverage(
     if not rehearse:
         command += ["--profile", str(profile)] if profile else []
         set_defaults()
-        return _play(out, season, profile, shlex.join(command), "manual")
+        with prefect_server(out):
+            return _play(out, season, profile, shlex.join(command), "manual")
     for plan in checked:
         check_fit(plan, nodes, gpus)
     command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--detector", detector, "--cluster", cluster]
@@ -185,11 +186,11 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
 def _after(error: BaseException, out: Console, folder: Path) -> ExitCode:
     """Show what the runs found before `error`; raises it, unless it is only Prefect's server that is gone."""
     from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.cli.prefect_client import told_as_gone  # noqa: PLC0415
+    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
     from gameday.coverage.page import render_season  # noqa: PLC0415
     from gameday.season.record import SEASON_FILE  # noqa: PLC0415
 
-    gone = told_as_gone(error)
+    gone = gone_message(error)
     if not (folder / SEASON_FILE).is_file():
         raise CommandError(gone, ExitCode.REFUSED) if gone else error
     code = print_coverage(out, render_season(folder, datetime.now(UTC)))

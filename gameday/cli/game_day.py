@@ -53,7 +53,7 @@ def run(
 ) -> int:
     """Run a game-day on a real cluster (or on a running rehearsal), by its profile."""
     from gameday.cli.dry_run import dry_run as print_dry_run  # noqa: PLC0415
-    from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
+    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import ProfileError  # noqa: PLC0415
 
@@ -68,7 +68,9 @@ def run(
     set_defaults()
     _check_approval(loaded.plan.approval.required or cluster.approval.required, approved_by)
     command = ["gameday", "run", plan, *(["--profile", str(profile)] if profile else [])]
-    return play(console(), plan, profile, reports, "manual", shlex.join(command), approved_by)
+    out = console()
+    with prefect_server(out):
+        return play(out, plan, profile, reports, "manual", shlex.join(command), approved_by)
 
 
 def _check_approval(needed: bool, approved_by: str | None) -> None:
@@ -193,11 +195,11 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
     """Report what was done before `error`; raises it unless it is only Prefect's server that is gone."""
     from datetime import UTC, datetime  # noqa: PLC0415
 
-    from gameday.cli.prefect_client import told_as_gone  # noqa: PLC0415
+    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
     from gameday.coverage.run_row import render_run  # noqa: PLC0415
 
-    prefect = told_as_gone(error)
+    prefect = gone_message(error)
     if not (folder / "history.jsonl").is_file():
         if prefect:
             raise CommandError(prefect, ExitCode.REFUSED) from None

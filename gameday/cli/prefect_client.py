@@ -8,9 +8,25 @@ flow run and their events, is not the evidence: that stands in the history.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from gameday.errors import ChildError, CommandError
+from gameday.exit_codes import ExitCode
+from gameday.rehearsal.children import Child
 from gameday.rehearsal.prefect_server import QUIET
+from gameday.rehearsal.temporary_prefect import TemporaryPrefect
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_API_URL = "PREFECT_API_URL"
+_OWN_SERVER: ContextVar[Child | None] = ContextVar("own_server", default=None)
 _DEFAULTS = {**QUIET, "PREFECT_CLIENT_MAX_RETRIES": "3"}
 """20 s of attempts for each request; Prefect's own five retries take 75 s, and a run's end has two requests."""
 _WITHOUT_A_PAUSE = 3
@@ -38,12 +54,77 @@ def give_events_up_at_once() -> None:
         EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=_WITHOUT_A_PAUSE)
 
 
-def told_as_gone(error: BaseException) -> str:
-    """What to tell a person when it was Prefect's server that could not be reached; empty for everything else."""
+@contextmanager
+def prefect_server(out: Console) -> Iterator[None]:
+    """Have a Prefect server for the block: the one that Prefect's settings name, else one that lasts as long.
+
+    Raises CommandError where none starts.
+    """
+    from prefect.settings import get_current_settings  # noqa: PLC0415
+
+    settings = get_current_settings()
+    if settings.api.url or not settings.server.ephemeral.enabled:
+        yield
+        return
+    folder = Path(tempfile.mkdtemp(prefix="gameday-prefect-"))
+    with ExitStack() as stack:
+        try:
+            with out.status("Prefect starts"):
+                server = stack.enter_context(TemporaryPrefect(folder / "prefect.log"))
+        except (ChildError, OSError) as error:
+            raise CommandError(
+                f"{error}; start a server yourself with `prefect server start`, and set PREFECT_API_URL to its API",
+                ExitCode.REFUSED,
+            ) from None
+        stack.enter_context(api_url(server.api_url))
+        stack.enter_context(own_server(server.child))
+        yield
+        if server.child.alive:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def api_url(url: str) -> Iterator[None]:
+    """Set PREFECT_API_URL for the block, also where Prefect has read its settings before."""
+    from prefect.context import refresh_global_settings_context  # noqa: PLC0415
+
+    before = os.environ.get(_API_URL)
+    os.environ[_API_URL] = url
+    refresh_global_settings_context()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_API_URL]
+        else:
+            os.environ[_API_URL] = before
+        refresh_global_settings_context()
+
+
+@contextmanager
+def own_server(child: Child) -> Iterator[None]:
+    """Name the process of a server that this command has started, for `gone_message`."""
+    token = _OWN_SERVER.set(child)
+    try:
+        yield
+    finally:
+        _OWN_SERVER.reset(token)
+
+
+def gone_message(error: BaseException) -> str:
+    """Return what is wrong and what to do where Prefect's server could not be reached; empty for other errors."""
     import httpx  # noqa: PLC0415
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
 
     if not isinstance(error, httpx.TransportError) and not any(sign in str(error) for sign in _NO_PREFECT):
         return ""
-    where = PREFECT_API_URL.value() or "of this machine"
-    return f"the Prefect server {where} does not answer; start it, or unset PREFECT_API_URL for one that lasts a run"
+    if own := _OWN_SERVER.get():
+        if not own.alive:
+            return f"{own.error('died')}; start the command again"
+        return "the Prefect server that this command has started does not answer; start the command again"
+    if url := os.environ.get(_API_URL):
+        return f"the Prefect server {url} does not answer; start it, or `unset {_API_URL}` for one that lasts a run"
+    if url := PREFECT_API_URL.value():
+        unset = f"`prefect config unset {_API_URL}`"
+        return f"the Prefect server {url} of your Prefect profile does not answer; start it, or {unset}"
+    return f"no Prefect server answers; start one with `prefect server start`, and set {_API_URL} to its API"

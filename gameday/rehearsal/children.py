@@ -19,7 +19,41 @@ import httpx
 from gameday.errors import ChildError
 from kubesim.process import die_with_parent
 
-_STOP_WITHIN_S = 5.0
+_ENDS_WITHIN_S = 5.0
+_POLL_S = 0.05
+STALLED_AFTER_S = 60.0
+_LEAST_CPU_SHARE = 0.01
+"""Of one core. A program that starts gets ten times as much on two cores at load 20; one that only waits, and asks
+every second whether it may go on, uses less."""
+
+
+class Progress:
+    """Whether a process gets on with its start. A slow one goes on using the processor, one that hangs does not."""
+
+    def __init__(self, pid: int, stalled_after_s: float) -> None:
+        """A process has stalled that had next to no processor time in the last `stalled_after_s`."""
+        self._pid = pid
+        self._stalled_after_s = stalled_after_s
+        self._since = time.monotonic()
+        self._cpu_s = cpu_seconds(pid)
+
+    def has_stalled(self) -> bool:
+        """Call every now and then."""
+        now = time.monotonic()
+        if now - self._since < self._stalled_after_s:
+            return False
+        used_s, self._cpu_s = cpu_seconds(self._pid) - self._cpu_s, cpu_seconds(self._pid)
+        self._since = now
+        return used_s < _LEAST_CPU_SHARE * self._stalled_after_s
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has used; 0 for one that is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # proc(5): utime and stime
 
 
 class Child:
@@ -47,10 +81,12 @@ class Child:
         self.env = {**os.environ, **(env or {})}
         self.process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, Any] = {}
+        self._log_begins = 0
 
     def start(self) -> None:
         """Start it; the kernel ends it when we die (so call this from the thread that lives longest: the main one)."""
         with self.log.open("ab") as log:
+            self._log_begins = log.tell()
             self.process = subprocess.Popen(
                 self.argv,
                 stdin=subprocess.DEVNULL,
@@ -61,14 +97,19 @@ class Child:
                 preexec_fn=self._die,  # noqa: PLW1509 - it takes no lock and loads nothing
             )
 
-    def await_ready_line(self, within_s: float) -> dict[str, Any]:
-        """The JSON line our own programs print when they serve; raises ChildError."""
+    def await_ready_line(self, stalled_after_s: float = STALLED_AFTER_S) -> dict[str, Any]:
+        """Wait for the JSON line that our own programs print when they serve, for as long as the process gets on.
+
+        Raises:
+            ChildError: It ended, hung for `stalled_after_s`, or printed something else.
+        """
         assert self.process is not None and self.process.stdout is not None
-        deadline, buffer = time.monotonic() + within_s, b""
+        progress, buffer = Progress(self.process.pid, stalled_after_s), b""
         while b"\n" not in buffer:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], max(left, 0))[0]:
-                raise self.error(f"was not ready within {within_s:g} s")
+            if not select.select([self.process.stdout], [], [], min(1.0, stalled_after_s))[0]:
+                if progress.has_stalled():
+                    raise self.error(f"is not ready, and did nothing for {stalled_after_s:g} s")
+                continue
             chunk = os.read(self.process.stdout.fileno(), 65536)
             if not chunk:
                 self.process.wait()
@@ -77,15 +118,19 @@ class Child:
         try:
             self.ready = json.loads(buffer.partition(b"\n")[0])
         except ValueError:
-            raise self.error(f"said {buffer[:80]!r} instead of being ready") from None
+            raise self.error(f"printed {buffer[:80]!r} in place of its ready line") from None
         return self.ready
 
-    def await_url(self, url: str, within_s: float, tls: ssl.SSLContext | None = None) -> None:
-        """Wait until a foreign program answers 200 there; raises ChildError."""
+    def await_url(self, url: str, tls: ssl.SSLContext | None = None, stalled_after_s: float = STALLED_AFTER_S) -> None:
+        """Wait until a foreign program answers 200 there, for as long as the process gets on.
+
+        Raises:
+            ChildError: It ended, or hung for `stalled_after_s`.
+        """
         assert self.process is not None
-        deadline = time.monotonic() + within_s
+        progress = Progress(self.process.pid, stalled_after_s)
         with httpx.Client(timeout=1.0, trust_env=False, verify=tls or True) as client:
-            while time.monotonic() < deadline:
+            while True:
                 if self.process.poll() is not None:
                     raise self.error("ended before it was ready")
                 try:
@@ -93,8 +138,18 @@ class Child:
                         return
                 except httpx.HTTPError:
                     pass
-                time.sleep(0.05)
-        raise self.error(f"did not answer {url} within {within_s:g} s")
+                if progress.has_stalled():
+                    raise self.error(f"does not answer {url}, and did nothing for {stalled_after_s:g} s")
+                time.sleep(_POLL_S)
+
+    def wrote(self, words: str) -> bool:
+        """Return whether this process wrote the words into its log, in whatever case."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(self._log_begins)
+                return words.lower() in log.read().decode(errors="replace").lower()
+        except OSError:
+            return False
 
     @property
     def alive(self) -> bool:
@@ -104,13 +159,13 @@ class Child:
         if self.alive and self.process is not None:
             self.process.send_signal(signal.SIGTERM)
 
-    def end(self, within_s: float = _STOP_WITHIN_S) -> None:
-        """SIGTERM, and SIGKILL after `within_s`; safe to call again."""
+    def end(self, timeout_s: float = _ENDS_WITHIN_S) -> None:
+        """SIGTERM, and SIGKILL after `timeout_s`; safe to call again."""
         if self.process is None:
             return
         self.ask_to_end()
         try:
-            self.process.wait(within_s)
+            self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -25,19 +25,12 @@ from gameday.rehearsal.children import Child
 from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.programs import find_programs
 from gameday.rehearsal.observability import alertmanager_program, prometheus_program, scrape_jobs
-from gameday.rehearsal.ports import free_ports
+from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from gameday.rehearsal.prefect_server import begin_with_template, keep_template, server_argv, server_environment
 from gameday.rehearsal.seed import Seeder, seeding
 from gameday.rehearsal.startup import told_as_start_errors
 
-_PYTHON_STARTS_WITHIN_S = 60.0
-_PROGRAM_STARTS_WITHIN_S = 60.0
-# Four programs one after the other; the API server alone takes 5 to 10 s of two cores.
-_LAB_STARTS_WITHIN_S = 180.0
-# Prefect's server imports for seconds and migrates its database once.
-_PREFECT_STARTS_WITHIN_S = 60.0
-_REGISTERED_WITHIN_S = 120.0
-_PORTS = ("nodes", "health", "prometheus", "alertmanager", "prefect", "apiserver")
+_PORTS = ("nodes", "health", "prometheus", "alertmanager", "prefect", "apiserver", "logstore")
 
 
 class ControlPlane(StrEnum):
@@ -91,8 +84,8 @@ class RehearsalCluster:
         self.profile = self.folder / "profile.yaml"
         self._credentials = self.folder / "control-plane"
         self.admin_kubeconfig = self._credentials / "admin.kubeconfig"
-        self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
-        self.urls: dict[str, str] = {"prefect": f"http://127.0.0.1:{self._ports['prefect']}"} if prefect else {}
+        self.urls: dict[str, str] = {}
+        self._held_ports = self._choose_ports()
 
     def __enter__(self) -> Self:
         try:
@@ -109,14 +102,18 @@ class RehearsalCluster:
 
     def end(self) -> None:
         """End every process, all at once; the folder stays for whoever wants to read the logs."""
+        self._end_children()
+        self._held_ports.release()
+        if self._held:
+            self._held.release()
+            self._held = None
+
+    def _end_children(self) -> None:
         children = list(self._children.values())[::-1]
         for child in children:
             child.ask_to_end()
         for child in children:
             child.end()
-        if self._held:
-            self._held.release()
-            self._held = None
 
     def child(self, name: str) -> Child:
         """One of the processes, to stop it or to look whether it lives."""
@@ -138,7 +135,25 @@ class RehearsalCluster:
             self.folder, "rehearsal", holder="another rehearsal", about_files="the rehearsal's folder: "
         ):
             self._held = HeldFolder(self.folder)
-            self._start()
+            start_on_free_ports(self._start, self._any_wrote, self._start_over)
+
+    def _choose_ports(self) -> HeldPorts:
+        held = HeldPorts(len(_PORTS))
+        self._ports = dict(zip(_PORTS, held.numbers, strict=True))
+        if self._with_prefect:
+            self.urls["prefect"] = f"http://127.0.0.1:{self._ports['prefect']}"
+        return held
+
+    def _any_wrote(self, words: str) -> bool:
+        return any(child.wrote(words) for child in self._children.values())
+
+    def _start_over(self) -> None:
+        self._end_children()
+        self._children.clear()
+        self._held_ports.release()
+        self._held_ports = self._choose_ports()
+        if self._held:
+            self._held.empty()
 
     def _start(self) -> None:
         """The slowest first, and whatever needs nothing of the others beside them."""
@@ -146,10 +161,11 @@ class RehearsalCluster:
         if self._with_prefect:
             self._start_prefect(ports["prefect"])
         api = self._start_api(ports["apiserver"])
-        logs = self._python("logstore", "--port", "0", "--data-dir", str(self.folder / "logstore"))
+        arguments = ("--port", str(ports["logstore"]), "--data-dir", str(self.folder / "logstore"))
+        logs = self._python("logstore", *arguments)
         self._start_observability(ports)
-        self.urls["loki"] = logs.await_ready_line(_PYTHON_STARTS_WITHIN_S)["url"]
-        self.urls["kubernetes"] = api.await_ready_line(_LAB_STARTS_WITHIN_S)["url"]
+        self.urls["loki"] = logs.await_ready_line()["url"]
+        self.urls["kubernetes"] = api.await_ready_line()["url"]
         nodes = self._start_nodes(ports["nodes"])
         # The lab's own controllers run by now.
         controllers = self._start_controllers() if self.control_plane is ControlPlane.EMBEDDED else None
@@ -160,16 +176,16 @@ class RehearsalCluster:
             if self.detector is not Detector.OFF:
                 self._start_health(ports["health"], health)
             fake_detector = self._start_fake_detector(seeder, ports["nodes"])
-            nodes.await_ready_line(_REGISTERED_WITHIN_S)
+            nodes.await_ready_line()
             if controllers:
-                controllers.await_ready_line(_PYTHON_STARTS_WITHIN_S)
+                controllers.await_ready_line()
             seeder.await_schedulable(self.size.nodes)
             seeder.components(self.size.nodes)
             seeder.training(self.size.nodes - self.size.spare, self.size.gpus)
         if self.detector is not Detector.OFF:
-            self.child("node-health").await_ready_line(_PYTHON_STARTS_WITHIN_S)
+            self.child("node-health").await_ready_line()
         if fake_detector:
-            fake_detector.await_ready_line(_PYTHON_STARTS_WITHIN_S)
+            fake_detector.await_ready_line()
         self._await_programs()
         self._write_profile(runner)
         self._write_state()
@@ -282,9 +298,9 @@ class RehearsalCluster:
 
     def _await_programs(self) -> None:
         for name in ("prometheus", "alertmanager"):
-            self.child(name).await_url(f"{self.urls[name]}/-/ready", _PROGRAM_STARTS_WITHIN_S)
+            self.child(name).await_url(f"{self.urls[name]}/-/ready")
         if self._with_prefect:
-            self.child("prefect").await_url(f"{self.urls['prefect']}/api/health", _PREFECT_STARTS_WITHIN_S)
+            self.child("prefect").await_url(f"{self.urls['prefect']}/api/health")
             if not self._migrated:
                 keep_template(self.folder / "prefect")
         for name in self.dead():

@@ -1,6 +1,10 @@
-"""A cluster's folder and who holds it: the kernel's lock says that somebody does, the lock file says who.
+"""A cluster's folder and the process that holds it: the kernel's lock shows that one does, the lock file names it.
 
-A process number alone would not do: after a kill the number may be somebody else's.
+A process number alone would not do: after a kill, another process may have the number.
+
+The library filelock was read (4.2) and left out. Its lock runs code of its own around every fork of the process, and
+the supervisor forks its children while other threads import; to look who holds a folder it has no way but flock(2)
+itself, which is all that this module needs of it.
 """
 
 from __future__ import annotations
@@ -15,34 +19,44 @@ from gameday.errors import FolderHeldError
 
 LOCK = "lock"
 STATE = "state.json"
-_OF_LAST_TIME = ("control-plane", "logstore", "prometheus-data", "alertmanager-data", "pods")
-"""Prefect's folder stays: its pages show the game-days of earlier clusters, too."""
+_LEFTOVERS = ("control-plane", "logstore", "prometheus-data", "alertmanager-data", "pods")
+"""Folders that an ended cluster left. Prefect's stays: its pages show the game-days of earlier clusters, too."""
 
 
 class HeldFolder:
-    """The folder, emptied of what an ended cluster left there and locked until `release` or this process' end."""
+    """A cluster's folder, empty and locked until `release` or the end of this process."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises FolderHeldError, and OSError where the folder cannot be written."""
+        """Make the folder, lock it, and remove what an ended cluster left.
+
+        Raises:
+            FolderHeldError: A living process holds it.
+            OSError: It cannot be written.
+        """
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(folder / LOCK)
         self._lock.truncate(0)
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
-        (folder / STATE).unlink(missing_ok=True)
-        for stale in _OF_LAST_TIME:
-            shutil.rmtree(folder / stale, ignore_errors=True)
-        for log in folder.glob("*.log"):
+        self.empty()
+
+    def empty(self) -> None:
+        """Remove what an ended cluster left. Raises OSError."""
+        (self.folder / STATE).unlink(missing_ok=True)
+        for stale in _LEFTOVERS:
+            shutil.rmtree(self.folder / stale, ignore_errors=True)
+        for log in self.folder.glob("*.log"):
             log.unlink()
 
     def release(self) -> None:
+        """Unlock the folder. Its logs stay."""
         (self.folder / STATE).unlink(missing_ok=True)
         self._lock.close()
 
 
 def holder(folder: Path) -> int | None:
-    """The process that holds the folder; None when none does. Changes nothing."""
+    """Return the process that holds the folder: None where none does, 0 before it has written its number."""
     try:
         lock = (folder / LOCK).open(encoding="ascii")
     except OSError:

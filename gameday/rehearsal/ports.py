@@ -1,15 +1,87 @@
-"""Loopback ports for programs that cannot choose one themselves and say which."""
+"""Loopback ports for programs that are started with a port's number, and what to do when one is taken all the same."""
 
 from __future__ import annotations
 
+import logging
 import socket
-from contextlib import ExitStack
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from gameday.errors import ChildError
+
+log = logging.getLogger(__name__)
+
+PORT_TAKEN = "address already in use"
+"""strerror(EADDRINUSE) in lower case: Go, asyncio and Python's socket module all quote it."""
+_TRIES = 3
+_LOOPBACK = "127.0.0.1"
 
 
-def free_ports(number: int) -> list[int]:
-    """Ports nobody listens on now; all are held until all are found, so that none is given twice."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(number)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+class HeldPorts:
+    """Ports that the kernel gives to nobody else until `release`; only a program that asks for the number gets one.
+
+    Each port is bound here, and nobody listens on it here. Linux lets a second socket listen on such a port if both
+    have SO_REUSEADDR, as the listeners of Go, asyncio, uvicorn and `http.server` do. It gives the port to no socket
+    that asks for any free port, and to none without SO_REUSEADDR. While the program is down, its clients are refused.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Raises OSError where no port is free."""
+        self._sockets: list[socket.socket] = []
+        try:
+            for _ in range(count):
+                self._sockets.append(_bound())
+        except OSError:
+            self.release()
+            raise
+        self.numbers = tuple(int(held.getsockname()[1]) for held in self._sockets)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Give the ports back. Idempotent."""
+        while self._sockets:
+            self._sockets.pop().close()
+
+
+def start_on_free_ports(start: Callable[[], None], wrote: Callable[[str], bool], end: Callable[[], None]) -> None:
+    """Call `start`; where a program found its port taken, end everything and start again, on ports chosen anew.
+
+    A port is lost in spite of HeldPorts to a program that asks for its very number in the same second.
+
+    Args:
+        start: Chooses the ports and starts every program, so that each learns the ports of the others.
+        wrote: Whether a program's log holds the words.
+        end: Ends what `start` began.
+
+    Raises:
+        ChildError: A program did not start for another reason, or the third time for this one. The caller then owes
+            an `end`.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            start()
+            return
+        except ChildError as error:
+            if not (tries_left and wrote(PORT_TAKEN)):
+                raise
+            log.warning("another program took a port before ours listened; starting again on others: %s", error)
+            end()
+
+
+def _bound() -> socket.socket:
+    held = socket.socket()
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((_LOOPBACK, 0))
+    except OSError:
+        held.close()
+        raise
+    return held

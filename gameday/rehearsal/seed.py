@@ -24,7 +24,7 @@ _TRAINING = "training"
 _TOKEN_SECONDS = 24 * 3600
 _TIMEOUT_S = 30.0
 _NOT_READY = "node.kubernetes.io/not-ready"
-_SCHEDULABLE_WITHIN_S = 120
+_STALLED_AFTER_S = 120
 # Five pods a node are nothing here, and 5,000 on a thousand nodes.
 _COMPONENTS_UP_TO = 32
 LOG_STORE_LABEL = "virtual-node.gameday.dev/log-store"
@@ -82,15 +82,27 @@ class Seeder:
         write_kubeconfig(path, account, cluster=self._cluster, user=user, namespace=_NAMESPACE)
         return path
 
-    def await_schedulable(self, nodes: int) -> None:
-        """Until so many nodes have lost the taint that every new node gets and a controller takes off once it is Ready.
+    def await_schedulable(self, nodes: int, stalled_after_s: int = _STALLED_AFTER_S) -> None:
+        """Wait until `nodes` nodes have lost the taint that each new one has until a controller finds it Ready.
 
-        Raises SeedError.
+        Raises:
+            SeedError: No further node has lost it for `stalled_after_s`, however many are still to come.
         """
-        path, ready = "/api/v1/nodes", set[str]()
-        query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(_SCHEDULABLE_WITHIN_S)}
+        ready: set[str] = set()
+        while len(ready) < nodes:
+            before = len(ready)
+            self._watch_schedulable(ready, nodes, stalled_after_s)
+            if len(ready) == before:
+                raise SeedError(
+                    f"{len(ready)} of {nodes} nodes lost the taint {_NOT_READY}, and none did for {stalled_after_s} s"
+                )
+
+    def _watch_schedulable(self, ready: set[str], nodes: int, timeout_s: int) -> None:
+        """Add the nodes without the taint to `ready`, until there are enough or the time is over. Raises SeedError."""
+        path = "/api/v1/nodes"
+        query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(timeout_s)}
         try:
-            with self._http.stream("GET", path, params=query, timeout=_SCHEDULABLE_WITHIN_S + _TIMEOUT_S) as answer:
+            with self._http.stream("GET", path, params=query, timeout=timeout_s + _TIMEOUT_S) as answer:
                 for line in answer.iter_lines():
                     node = json.loads(line)["object"]
                     keys = [taint["key"] for taint in node.get("spec", {}).get("taints", [])]
@@ -100,7 +112,6 @@ class Seeder:
                         return
         except (httpx.HTTPError, ValueError, KeyError) as error:
             raise SeedError(f"watch of {path}: {type(error).__name__}: {error}") from None
-        raise SeedError(f"{len(ready)} of {nodes} nodes lost the taint {_NOT_READY} within {_SCHEDULABLE_WITHIN_S} s")
 
     def components(self, nodes: int) -> None:
         """The pods through which most clusters watch and serve their GPUs, and the log store's, on the first node.

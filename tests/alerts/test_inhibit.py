@@ -11,10 +11,10 @@ import httpx
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.rehearsal.ports import free_ports
 from gameday.rehearsal.programs import find_program
 from tests.alerts.shipped import BY_NAME, INHIBIT, read_yaml, run_tool
 from tests.rehearsal.processes import until
+from tests.support.ports import free_ports
 
 RANK = {"info": 0, "warning": 1, "critical": 2}
 ENTRIES = read_yaml(INHIBIT)["inhibit_rules"]

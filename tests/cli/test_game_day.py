@@ -19,8 +19,8 @@ from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.ledger.entries import DeletePod, Entry
 from gameday.reaper.reap import Reaped, ReapResult
-from gameday.rehearsal.ports import free_ports
 from gameday.values.results import Cleanliness
+from tests.support.ports import free_ports
 
 Capture = pytest.CaptureFixture[str]
 GONE = RuntimeError("Failed to reach API at http://127.0.0.1:9/api/")
@@ -138,13 +138,19 @@ def test_report_where_it_cannot_be_written(tmp_path: Path, capsys: Capture) -> N
 
 
 @pytest.mark.parametrize("error", [GONE, httpx.ConnectError("refused")])
-def test_prefect_gone_before_the_run_began_is_a_refusal(error: Exception, tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"the Prefect server .* does not answer; start it, or unset") as said:
+def test_prefect_gone_before_the_run_began_is_a_refusal(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    with pytest.raises(CommandError, match=r"the Prefect server .* does not answer; start it, or `unset") as said:
         _after(error, console(), tmp_path)
     assert said.value.code == ExitCode.REFUSED
 
 
-def test_prefect_gone_in_the_middle_still_leaves_the_report(tmp_path: Path, capsys: Capture) -> None:
+def test_prefect_gone_in_the_middle_still_leaves_the_report(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     (tmp_path / "history.jsonl").write_bytes(b"")
     assert _after(GONE, console(), tmp_path) == ExitCode.UNKNOWN
     assert "does not answer" in capsys.readouterr().out

@@ -61,7 +61,7 @@ def profile(arena: Arena) -> Iterator[Path]:
     child = Child("stand-in", [*argv, *urls], arena.folder / "stand-in.log")
     child.start()
     try:
-        child.await_ready_line(30)
+        child.await_ready_line()
         yield path
     finally:
         child.end()

@@ -11,8 +11,8 @@ from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.guard.rule_series import RuleSeries
 from gameday.rehearsal.observability import ScrapeJob, prometheus_program
-from gameday.rehearsal.ports import free_ports
 from tests.cluster.servers.conftest import Answer, Stub, _start, eventually
+from tests.support.ports import free_ports
 
 EXPOSED = """\
 # TYPE there gauge

@@ -16,8 +16,8 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from gameday.health.api import MERGE_PATCH, Api
-from gameday.rehearsal.ports import free_ports
 from gameday.xid.lines import format_xid
+from tests.support.ports import free_ports
 
 KEY = "trainy.konduktor.ai/faulty"
 TAINT = {"key": KEY, "value": "true", "effect": "NoSchedule"}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from gameday.rehearsal.ports import HeldPorts
 
 
 def naming(folder: Path) -> set[int]:
@@ -40,3 +43,34 @@ def until(condition: Callable[[], object], within_s: float, what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
         time.sleep(0.05)
+
+
+@contextmanager
+def listening(*ports: int) -> Iterator[None]:
+    """Take ports that are held for programs, as one does that asks for their very numbers."""
+    sockets = [socket.socket() for _ in ports]
+    try:
+        for thief, port in zip(sockets, ports, strict=True):
+            thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            thief.bind(("127.0.0.1", port))
+            thief.listen()
+        yield
+    finally:
+        for thief in sockets:
+            thief.close()
+
+
+class RobbedPorts(ExitStack):
+    """Holds ports as HeldPorts does; of the first ones it takes one before a program can have it."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self._index = index
+        self.taken: int | None = None
+
+    def hold(self, count: int) -> HeldPorts:
+        held = HeldPorts(count)
+        if self.taken is None:
+            self.taken = held.numbers[self._index]
+            self.enter_context(listening(self.taken))
+        return held

@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gameday.errors import ChildError
-from gameday.rehearsal.children import Child
+from gameday.rehearsal.children import Child, cpu_seconds
 from tests.rehearsal.processes import until
 
 
@@ -31,7 +32,7 @@ def _child(made: list[Child], tmp_path: Path, script: str, **options: bool) -> C
 
 def test_the_ready_line_is_what_it_says(made: list[Child], tmp_path: Path) -> None:
     child = _child(made, tmp_path, 'import time; print(\'{"ready": true, "port": 7}\', flush=True); time.sleep(60)')
-    assert child.await_ready_line(10) == {"ready": True, "port": 7}
+    assert child.await_ready_line() == {"ready": True, "port": 7}
     assert child.alive
     child.end()
     assert not child.alive
@@ -41,7 +42,7 @@ def test_the_ready_line_is_what_it_says(made: list[Child], tmp_path: Path) -> No
 def test_one_that_dies_is_named_with_status_last_words_and_log(made: list[Child], tmp_path: Path) -> None:
     child = _child(made, tmp_path, "import sys; print('a\\nthe reason', file=sys.stderr); sys.exit(3)")
     with pytest.raises(ChildError) as said:
-        child.await_ready_line(10)
+        child.await_ready_line()
     assert str(said.value) == (
         f"part ended before it was ready (exit status 3): the reason; its log is {tmp_path / 'part.log'}"
     )
@@ -49,8 +50,57 @@ def test_one_that_dies_is_named_with_status_last_words_and_log(made: list[Child]
 
 def test_one_that_says_something_else_is_not_ready(made: list[Child], tmp_path: Path) -> None:
     child = _child(made, tmp_path, "import time; print('hello', flush=True); time.sleep(60)")
-    with pytest.raises(ChildError, match="said b'hello"):
-        child.await_ready_line(10)
+    with pytest.raises(ChildError, match="printed b'hello"):
+        child.await_ready_line()
+
+
+def test_one_that_hangs_is_named(made: list[Child], tmp_path: Path) -> None:
+    child = _child(made, tmp_path, "import time; time.sleep(60)")
+    with pytest.raises(ChildError, match=r"is not ready, and did nothing for 0\.2 s"):
+        child.await_ready_line(0.2)
+    foreign = _child(made, tmp_path, "import time; time.sleep(60)", says_ready=False)
+    with pytest.raises(ChildError, match=r"does not answer http://127.0.0.1:9/, and did nothing for 0\.2 s"):
+        foreign.await_url("http://127.0.0.1:9/", stalled_after_s=0.2)
+
+
+def test_one_that_is_only_slow_is_waited_for(
+    made: list[Child], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It starts to serve when the wait has looked at its progress five times."""
+    looks: list[int] = []
+
+    def cpu_seconds(pid: int) -> float:
+        looks.append(pid)
+        if len(looks) == 10:
+            (tmp_path / "go").touch()
+        return float(len(looks))
+
+    monkeypatch.setattr("gameday.rehearsal.children.cpu_seconds", cpu_seconds)
+    script = (
+        "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('{}', flush=True); time.sleep(60)"
+    )
+    child = _child(made, tmp_path, f"import os; os.chdir({str(tmp_path)!r})\n{script}")
+    assert child.await_ready_line(0.05) == {}
+    assert set(looks) == {child.process.pid if child.process else 0}
+
+
+def test_processor_time_grows_with_work_only() -> None:
+    before = cpu_seconds(os.getpid())
+    begun = time.process_time()
+    while time.process_time() - begun < 0.1:
+        pass
+    assert cpu_seconds(os.getpid()) - before >= 0.05
+    with subprocess.Popen(["sleep", "60"]) as idle:
+        assert cpu_seconds(idle.pid) < 1
+        idle.kill()
+    assert cpu_seconds(idle.pid) == 0
+
+
+def test_words_of_an_earlier_process_in_the_log_are_not_this_ones(made: list[Child], tmp_path: Path) -> None:
+    (tmp_path / "part.log").write_text("bind: Address already in use\n")
+    child = _child(made, tmp_path, "import sys; print('Fresh', file=sys.stderr)", says_ready=False)
+    until(lambda: child.wrote("fresh"), 60, "it wrote its words")
+    assert not child.wrote("address already in use")
 
 
 def test_a_foreign_program_may_talk_as_much_as_it_likes(made: list[Child], tmp_path: Path) -> None:
@@ -59,7 +109,7 @@ def test_a_foreign_program_may_talk_as_much_as_it_likes(made: list[Child], tmp_p
     until(lambda: not child.alive, 10, "it writes to the end")
     assert (tmp_path / "part.log").stat().st_size > 300_000
     with pytest.raises(ChildError, match="ended before it was ready"):
-        child.await_url("http://127.0.0.1:9/", 5)
+        child.await_url("http://127.0.0.1:9/")
 
 
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 import httpx
@@ -16,7 +15,7 @@ from gameday.rehearsal import programs
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.rehearsal.folder import STATE
 from kubesim.kubeconfig import Kubeconfig
-from tests.rehearsal.processes import answers, naming
+from tests.rehearsal.processes import RobbedPorts, answers, naming
 
 
 def _small(folder: Path) -> RehearsalCluster:
@@ -66,17 +65,18 @@ def _holds_no_secret(state: str, folder: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_a_port_that_somebody_took_is_named_and_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        cluster = _small(tmp_path)
-        cluster._ports["apiserver"] = taken.getsockname()[1]
-        with pytest.raises(StartError, match=r"apiserver ended before it was ready.*its log is .*apiserver\.log"):
-            cluster.__enter__()
-    assert naming(tmp_path) == set()
+def test_a_port_taken_between_choice_and_start_leads_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alertmanager's: it is found dead when all others serve, and Prometheus must learn where the new one is."""
+    robbed = RobbedPorts(cluster_module._PORTS.index("alertmanager"))
+    monkeypatch.setattr(cluster_module, "HeldPorts", robbed.hold)
+    with robbed:
+        with _small(tmp_path) as cluster:
+            assert cluster.dead() == []
+            assert _node_names(cluster.admin_kubeconfig) == ["gpu-node-1"]
+            targets = YAML(typ="safe", pure=True).load((tmp_path / "prometheus.yml").read_text())
+            assert f"127.0.0.1:{robbed.taken}" not in str(targets)
+            assert str(robbed.taken) not in json.dumps(cluster.urls)
+        assert naming(tmp_path) == set()
 
 
 def test_a_missing_program_is_named_with_what_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +106,3 @@ def test_a_manifest_the_server_refuses_is_quoted(tmp_path: Path, monkeypatch: py
     ):
         pass
     assert naming(tmp_path) == set()
-
-
-def test_every_port_is_its_own(tmp_path: Path) -> None:
-    ports = RehearsalCluster(tmp_path, Size(), Detector.OFF)._ports
-    assert len(set(ports.values())) == len(cluster_module._PORTS)

@@ -145,7 +145,7 @@ class Playing:
                 restart = lane.cluster.child("apiserver")
                 restart.end()
                 restart.start()
-                restart.await_ready_line(60)
+                restart.await_ready_line()
             case "agent-killed":
                 self._kill_agent()
             case "asleep" | "asleep-killed":

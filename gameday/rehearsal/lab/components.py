@@ -8,7 +8,6 @@ from pathlib import Path
 
 from gameday.rehearsal.lab.audit import audit_flags
 from gameday.rehearsal.lab.identities import Secrets
-from gameday.rehearsal.ports import free_ports
 
 # etcd's default of 2 GiB is too small for the scaling experiments; 8 GiB is the most it advises
 # (https://etcd.io/docs/latest/dev-guide/limit/).
@@ -38,9 +37,7 @@ class Ports:
     """The virtual nodes' plain HTTP."""
 
 
-def lab_ports() -> Ports:
-    """A free port for each."""
-    return Ports(*free_ports(len(fields(Ports))))
+PORT_COUNT = len(fields(Ports))
 
 
 @dataclass(frozen=True)

@@ -15,24 +15,21 @@ import httpx
 from gameday.errors import ChildError
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.lab.components import (
+    PORT_COUNT,
     Component,
     Ports,
     apiserver,
     controller_manager,
     etcd,
-    lab_ports,
     scheduler,
 )
 from gameday.rehearsal.lab.identities import Secrets, first_bindings, make_secrets, write_kubeconfigs
 from gameday.rehearsal.lab.programs import Program, find_programs
 from gameday.rehearsal.lab.supervisor import Supervisor, log
+from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from kubesim.kubeconfig import Kubeconfig
 
-# A cold start of the API server takes 5 to 10 s on two idle cores.
-_READY_WITHIN_S = 120.0
-_PORT_TAKEN = "address already in use"
 _DISK_FULL = "no space left on device"
-_TRIES = 3
 
 
 class ControlPlane:
@@ -43,6 +40,7 @@ class ControlPlane:
         self.folder = folder
         self.url = ""
         self.ports: Ports | None = None
+        self._held_ports: HeldPorts | None = None
         self.supervisor = Supervisor(folder, say)
 
     def __enter__(self) -> Self:
@@ -57,19 +55,18 @@ class ControlPlane:
         """Raises ChildError, ProgramMissingError, OSError; the caller then owes an `end`."""
         programs = find_programs()
         secrets = make_secrets(self.folder)
-        for attempt in range(1, _TRIES + 1):
-            self.ports = lab_ports()
-            try:
-                self._start(self.ports, secrets, programs)
-                return
-            except ChildError as error:
-                taken, full = self.supervisor.said(_PORT_TAKEN), self.supervisor.said(_DISK_FULL)
-                self.end()
-                if full:
-                    raise ChildError(f"no space is left where {self.folder} lies: {error}") from None
-                if not taken or attempt == _TRIES:
-                    raise
-                log.warning("somebody took one of the ports before we listened; trying others")
+
+        def start() -> None:
+            self._held_ports = HeldPorts(PORT_COUNT)
+            self.ports = Ports(*self._held_ports.numbers)
+            self._start(self.ports, secrets, programs)
+
+        try:
+            start_on_free_ports(start, self.supervisor.wrote, self.end)
+        except ChildError as error:
+            if self.supervisor.wrote(_DISK_FULL):
+                raise ChildError(f"no space is left where {self.folder} lies: {error}") from None
+            raise
 
     def _start(self, ports: Ports, secrets: Secrets, programs: Mapping[str, Program]) -> None:
         self.url = f"https://127.0.0.1:{ports.apiserver}"
@@ -85,12 +82,15 @@ class ControlPlane:
             return self.supervisor.spawn(child, component.ready_url, program.release)
 
         for component in (etcd(self.folder, ports, secrets), apiserver(self.folder, ports, secrets)):
-            spawn(component).await_url(component.ready_url, _READY_WITHIN_S, tls)
+            spawn(component).await_url(component.ready_url, tls)
         bind_first_rights(self.url, secrets)
         last = (controller_manager(self.folder, ports, secrets), scheduler(self.folder, ports, secrets))
-        for component, child in [(component, spawn(component)) for component in last]:
-            child.await_url(component.ready_url, _READY_WITHIN_S, tls)
-        _await_first_service_account(self.folder / "admin.kubeconfig")
+        children = [spawn(component) for component in last]
+        for component, child in zip(last, children, strict=True):
+            child.await_url(component.ready_url, tls)
+        # Without the account that a controller makes here, the API server refuses every pod of the namespace.
+        admin = Kubeconfig.load(self.folder / "admin.kubeconfig")
+        children[0].await_url(f"{self.url}/api/v1/namespaces/default/serviceaccounts/default", admin.tls)
 
     def supervise(self) -> NoReturn:
         """Start again whatever ends, for ever: a signal's handler has to raise."""
@@ -99,25 +99,8 @@ class ControlPlane:
     def end(self) -> None:
         """The API server's clients before it, etcd last."""
         self.supervisor.end()
-
-
-def _await_first_service_account(admin: Path) -> None:
-    """Until a controller made namespace default's account, without which every pod there is refused.
-
-    Raises ChildError.
-    """
-    kubeconfig = Kubeconfig.load(admin)
-    path = "/api/v1/namespaces/default/serviceaccounts"
-    query = {"watch": "true", "resourceVersion": "0", "fieldSelector": "metadata.name=default"}
-    try:
-        with httpx.stream(
-            "GET", kubeconfig.server + path, params=query, verify=kubeconfig.tls or True, timeout=_READY_WITHIN_S
-        ) as answer:
-            first = next(answer.iter_lines(), "")
-    except httpx.HTTPError as error:
-        raise ChildError(f"kube-apiserver: watch of {path}: {type(error).__name__}: {error}") from None
-    if '"ADDED"' not in first:
-        raise ChildError(f"kube-controller-manager made no service account in namespace default: {first[:300]}")
+        if self._held_ports:
+            self._held_ports.release()
 
 
 def bind_first_rights(url: str, secrets: Secrets) -> None:

@@ -13,14 +13,12 @@ from gameday import __version__
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.control_plane import ControlPlane
+from gameday.rehearsal.ports import start_on_free_ports
 from gameday.rehearsal.seed import seeding
 from gameday.rehearsal.startup import told_as_start_errors
 
 ACCOUNTS = ("gameday-runner", "gameday-node-health", "gameday-reaper")
 """Service accounts of deploy/rbac that get a kubeconfig, `<name>.kubeconfig` in the lab's folder."""
-
-# 1,000 nodes on two cores.
-_REGISTERED_WITHIN_S = 180.0
 
 
 class Lab:
@@ -39,15 +37,18 @@ class Lab:
         """Until everything is ready. Raises StartError."""
         with told_as_start_errors(self.folder, "lab", holder="a lab or a rehearsal"):
             self._held = HeldFolder(self.folder)
-            self.control_plane.start()
-            with seeding(self.admin_kubeconfig) as seeder:
-                seeder.rights()
-                for account in ACCOUNTS:
-                    seeder.service_account_kubeconfig(account, self.folder / f"{account}.kubeconfig")
-                if self._nodes:
-                    self._start_nodes()
-                    seeder.await_schedulable(self._nodes)
-            self._write_state()
+            start_on_free_ports(self._start, self.control_plane.supervisor.wrote, self.control_plane.end)
+
+    def _start(self) -> None:
+        self.control_plane.start()
+        with seeding(self.admin_kubeconfig) as seeder:
+            seeder.rights()
+            for account in ACCOUNTS:
+                seeder.service_account_kubeconfig(account, self.folder / f"{account}.kubeconfig")
+            if self._nodes:
+                self._start_nodes()
+                seeder.await_schedulable(self._nodes)
+        self._write_state()
 
     def supervise(self) -> NoReturn:
         """Start again whatever crashes, for ever: a signal's handler has to raise."""
@@ -74,7 +75,7 @@ class Lab:
         argv = [sys.executable, "-m", "gameday.rehearsal.nodes", *words]
         child = Child("nodes", argv, plane.folder / "nodes.log")
         plane.supervisor.spawn(child, f"http://127.0.0.1:{plane.ports.nodes}/metrics", f"v{__version__}")
-        child.await_ready_line(_REGISTERED_WITHIN_S)
+        child.await_ready_line()
 
     def _write_state(self) -> None:
         state = {"pid": os.getpid(), "url": self.control_plane.url, "kubeconfig": str(self.admin_kubeconfig)}

@@ -30,8 +30,6 @@ class _Supervised:
     child: Child
     ready_url: str
     version: str
-    log_from: int
-    """Where in the log, in bytes, this process' lines begin."""
     restarts: int = 0
     crashes: int = 0
     """In a row; a steady minute forgives them."""
@@ -50,15 +48,14 @@ class Supervisor:
 
     def spawn(self, child: Child, ready_url: str, version: str) -> Child:
         """`ready_url` answers 200 when it serves. Raises OSError."""
-        log_from = child.log.stat().st_size if child.log.exists() else 0
-        self._supervised.append(_Supervised(child, ready_url, version, log_from))
+        self._supervised.append(_Supervised(child, ready_url, version))
         child.start()
         self._tell()
         return child
 
-    def said(self, words: str) -> bool:
-        """Whether any of these processes wrote the words into its log."""
-        return any(words.encode() in one.child.log.read_bytes()[one.log_from :] for one in self._supervised)
+    def wrote(self, words: str) -> bool:
+        """Return whether any of these processes wrote the words into its log, in whatever case."""
+        return any(one.child.wrote(words) for one in self._supervised)
 
     def supervise(self) -> NoReturn:
         """Start again whatever ends, for ever: a signal's handler has to raise."""

@@ -1,5 +1,7 @@
 """The part of LogQL that fault detectors use: a stream selector, line filters and label filters.
 
+The rest of LogQL is refused by name, so that nobody looks for a mistake in a query that a real Loki answers.
+
 Patterns run on Python's `re`, not RE2. What RE2 refuses (look-around,
 back-references) is refused here too, so that a query tried in rehearsal works
 on Loki. RE2 takes an inline flag like `(?i)` anywhere, this takes it only at
@@ -23,6 +25,16 @@ _TOKEN = re.compile(
     r'[ \t\r\n]+|(?P<string>"(?:[^"\\\n]|\\.)*"|`[^`]*`)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)'
     r"|(?P<sign>\|=|\|~|!=|!~|=~|=|\||\{|\}|,)"
 )
+_METRIC_QUERY = re.compile(r"\s*(?:[a-z_0-9]+\s*(?:(?:by|without)\s*)?\(|\(|[0-9.]+\s*(?:$|[-+*/%^=!<>]))")
+"""The begin of every metric query: a function, an aggregation, a bracket or a number. A log query begins with `{`."""
+_STAGES = frozenset(
+    (
+        *("json", "logfmt", "pattern", "regexp", "unpack", "line_format", "label_format"),
+        *("decolorize", "drop", "keep", "distinct", "unwrap"),
+    )
+)
+_COMPARISONS = ("=", "!=", "=~", "!~")
+_OTHER_SIGNS = "()[]<>#"
 _NOT_RE2 = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]|\(\?P=")
 
 
@@ -63,6 +75,8 @@ def parse(text: str) -> Query:
     """Raises LogQLError."""
     if len(text) > LONGEST_QUERY:
         raise LogQLError(f"parse error : query is longer than {LONGEST_QUERY} characters")
+    if _METRIC_QUERY.match(text):
+        raise _not_here("metric queries (rate, count_over_time, sum by, vector and the like)")
     return _Parser(text).query()
 
 
@@ -92,6 +106,8 @@ class _Parser:
         while at < len(self._text):
             found = _TOKEN.match(self._text, at)
             if not found:
+                if self._text[at] in _OTHER_SIGNS:
+                    raise _not_here(f"the sign {self._text[at]} of LogQL")
                 raise self._error(f"syntax error: unexpected {self._text[at]!r}", at)
             if found.lastgroup:
                 tokens.append(_Token(found.lastgroup, found.group(), at))
@@ -126,20 +142,23 @@ class _Parser:
 
     def _matcher(self) -> Matcher:
         name = self._take_kind("name", "IDENTIFIER")
-        sign = self._take("=", "!=", "=~", "!~", expecting="= or != or =~ or !~")
+        sign = self._take(*_COMPARISONS, expecting="= or != or =~ or !~")
         at = self._peek().at
         value = self._string()
         return Matcher(name.text, sign.text, value, self._label_test(sign.text, value, at))
 
     def _label_filters(self) -> list[Matcher]:
+        name = self._peek()
+        if name.text in _STAGES and self._tokens[self._next + 1].text not in _COMPARISONS:
+            raise _not_here(f"the stage `| {name.text}`")
         filters = [self._matcher()]
         while self._peek().text in ("and", ","):
             self._next += 1
             filters.append(self._matcher())
         if self._peek().kind == "name":
-            raise self._error(
-                f"syntax error: unexpected {self._peek().text} (this stand-in joins label filters by `and` only)"
-            )
+            if self._peek().text == "or":
+                raise _not_here("label filters joined by `or`")
+            raise self._error(f"syntax error: unexpected {self._peek().text}")
         return filters
 
     def _line_filter(self, sign: _Token) -> LineFilter:
@@ -206,6 +225,13 @@ class _Parser:
         line = before.count("\n") + 1
         column = len(before) - before.rfind("\n")
         return LogQLError(f"parse error at line {line}, col {column}: {what}")
+
+
+def _not_here(what: str) -> LogQLError:
+    return LogQLError(
+        f"the rehearsal's log store does not have {what}; a real Loki does. This one answers log queries: a stream "
+        "selector, line filters, and label filters joined by `and`"
+    )
 
 
 def _containing(value: str) -> Callable[[str], bool]:

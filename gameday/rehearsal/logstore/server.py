@@ -29,6 +29,8 @@ _LARGEST_PUSH = 16 * 1024 * 1024
 # Entries a tail may lag behind before it is told of dropped ones; Loki's tailer holds 10 * 100 responses.
 _TAIL_BACKLOG = 5000
 _FRAME_ENTRIES = 500
+_NOT_HERE = "(?:index|patterns|detected_|format_query|status|rules|delete|drilldown).*"
+"""Loki's other endpoints below /loki/api/v1."""
 _LABEL = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -48,6 +50,8 @@ def application(store: Store) -> web.Application:
     app.router.add_get(f"{api}/labels", _labels)
     app.router.add_get(f"{api}/label/{{name}}/values", _label_values)
     app.router.add_get(f"{api}/series", _series)
+    app.router.add_route("*", f"{api}/{{path:{_NOT_HERE}}}", _not_here)
+    app.router.add_route("*", "/otlp/v1/logs", _no_otlp)
     return app
 
 
@@ -64,10 +68,21 @@ async def _ready(_: web.Request) -> web.Response:
     return web.Response(text="ready\n")
 
 
+async def _not_here(request: web.Request) -> web.Response:
+    raise web.HTTPNotImplemented(text=f"the rehearsal's log store does not have {request.path}; a real Loki does\n")
+
+
+async def _no_otlp(_: web.Request) -> web.Response:
+    raise web.HTTPNotImplemented(
+        text="the rehearsal's log store takes no OTLP; a real Loki does. Push JSON to /loki/api/v1/push, or run a real "
+        "Loki\n"
+    )
+
+
 async def _push(request: web.Request) -> web.Response:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(
-            text="this stand-in takes application/json only, not snappy-compressed protobuf: "
+            text="the rehearsal's log store takes application/json only, not snappy-compressed protobuf: "
             "push JSON, or run a real Loki\n"
         )
     streams = _read_push(await request.read())

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from gameday.faults.component_pods import Component
 from gameday.rehearsal.nodes.components import Sandbox
 from gameday.rehearsal.nodes.containers import ContainerProcess
 from gameday.rehearsal.nodes.devices import GpuDevices, GpuHolder
@@ -50,7 +51,7 @@ class Kubelet:
         self.api = api
         self.events = events
         self.state_dir = state_dir
-        self.environment = {"GAMEDAY_VIRTUAL_HOST": host_url}
+        self._host_url = host_url
         self.devices = GpuDevices(len(machine.gpus), machine.gpu_serves, label)
         self.pods: dict[str, PodRunner] = {}
         self.registered = asyncio.Event()
@@ -128,6 +129,7 @@ class Kubelet:
                 await self._tell_status()
         self._uid = self._lease.node_uid = node["metadata"]["uid"]
         self._to_register = self._node_gone = False
+        self.machine.set_in_cluster(present=True)
         self.registered.set()
 
     async def _tell_status(self) -> None:
@@ -160,6 +162,7 @@ class Kubelet:
         if not self._node_gone:
             log.warning("node %s was deleted; a reboot or a restart of its kubelet brings it back", self._facts.name)
         self._node_gone = True
+        self.machine.set_in_cluster(present=False)
 
     async def may_write_lease(self) -> None:
         """Returns while the kubelet runs and its Node exists."""
@@ -259,10 +262,15 @@ class Kubelet:
             self.machine.gpu_processes.get(gpu, {}).pop(process.pid, None)
             self.machine.fleet.set_pod_load((self.machine.index, gpu), 0.0)
 
-    def devices_environment(self, uid: str, container: str) -> dict[str, str]:
-        """What NVIDIA's device plugin adds to a container that holds GPUs."""
+    def environment(self, uid: str, container: str) -> dict[str, str]:
+        """Return where the agent reaches the host, and what NVIDIA's device plugin adds for the GPUs held."""
         mine = [gpu for gpu in self.devices.held_by(uid) if self._container_of(gpu) == container]
-        return {"NVIDIA_VISIBLE_DEVICES": ",".join(self.machine.gpus[gpu].uuid for gpu in mine)} if mine else {}
+        gpus = {"NVIDIA_VISIBLE_DEVICES": ",".join(self.machine.gpus[gpu].uuid for gpu in mine)} if mine else {}
+        return {"GAMEDAY_VIRTUAL_HOST": self._host_url, **gpus}
+
+    async def device_plugin_answers(self) -> None:
+        """Return as soon as the device plugin's pod is not frozen."""
+        await self.machine.components.until_thawed(Component.DEVICE_PLUGIN)
 
     def _container_of(self, gpu: int) -> str | None:
         holder = self.devices.holder(gpu)

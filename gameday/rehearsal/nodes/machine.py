@@ -94,7 +94,8 @@ class Machine:
         self.cache = cache
         self.gpus: tuple[GpuIdentity, ...] = gpu_identities(name, fleet.shape[1])
         self._ship = ship
-        self._unshipped: list[KernelRecord] = []  # while who reads or collects them is frozen
+        self._unshipped: list[KernelRecord] = []  # while the shipper or the collector is frozen, or has no pod here
+        self._in_cluster = True
         self.log = KernelLog(self._logged)
         self.components = Components(self._component_changed)
         self.hold_log_store: Callable[[bool], None] = lambda _: None  # set where a log store can be reached
@@ -138,9 +139,28 @@ class Machine:
         if self._ships:
             self._ship(self.name, KernelRecord(self.log.uptime_s, time.time_ns(), 1, 6, BEAT))
 
+    def set_in_cluster(self, *, present: bool) -> None:
+        """Lose the pods of every DaemonSet with the Node object, the shipper's among them, or get them back.
+
+        The shipper that comes back beats first, and prints what the kernel has logged meanwhile.
+        """
+        if present == self._in_cluster:
+            return
+        self._in_cluster = present
+        if self._ships:
+            self.beat()
+            self._ship_kept(stamped_late=True)
+
     @property
     def _ships(self) -> bool:
-        return not (self.components.frozen(Component.SHIPPER) or self.components.frozen(Component.COLLECTOR))
+        frozen = self.components.frozen(Component.SHIPPER) or self.components.frozen(Component.COLLECTOR)
+        return self._in_cluster and not frozen
+
+    def _ship_kept(self, stamped_late: bool) -> None:
+        """Ship what was kept. The runtime stamps a line when `dmesg` prints it, which may be only now."""
+        kept, self._unshipped = self._unshipped, []
+        for record in kept:
+            self._ship(self.name, replace(record, wall_ns=time.time_ns()) if stamped_late else record)
 
     @property
     def _exporter_answers(self) -> bool:
@@ -155,11 +175,8 @@ class Machine:
             case Component.LOG_STORE:
                 self.hold_log_store(frozen)
             case Component.SHIPPER | Component.COLLECTOR if self._ships:
-                kept, self._unshipped = self._unshipped, []
-                for record in kept:
-                    # The runtime stamps a line when `dmesg` prints it; one that only the collector kept has its stamp.
-                    late = component is Component.SHIPPER
-                    self._ship(self.name, replace(record, wall_ns=time.time_ns()) if late else record)
+                # A line that only the collector kept has its stamp.
+                self._ship_kept(stamped_late=component is Component.SHIPPER)
 
     def _read_by_dcgm(self, record: KernelRecord) -> None:
         """DCGM's own kernel-log reader, which takes a user's line for the driver's."""

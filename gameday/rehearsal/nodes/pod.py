@@ -11,21 +11,19 @@ import asyncio
 import logging
 import random
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
 from gameday.errors import PodConfigError, PodRejectedError
-from gameday.faults.component_pods import Component
 from gameday.rehearsal.nodes.clock import now, parse
-from gameday.rehearsal.nodes.containers import start_container
-from gameday.rehearsal.nodes.devices import RESOURCE, GpuHolder
+from gameday.rehearsal.nodes.containers import ContainerProcess, start_container
+from gameday.rehearsal.nodes.devices import RESOURCE, GpuDevices, GpuHolder
 from gameday.rehearsal.nodes.numa import exclusive_cpus
 from gameday.rehearsal.nodes.pod_status import Container, PodState
 from gameday.rehearsal.nodes.probes import follow_readiness
 from gameday.rehearsal.nodes.sandbox import Sandbox
-from kubesim.client import STRATEGIC_MERGE_PATCH, ApiError, Object
-
-if TYPE_CHECKING:
-    from gameday.rehearsal.nodes.kubelet import Kubelet
+from kubesim.client import STRATEGIC_MERGE_PATCH, ApiClient, ApiError, Object
+from kubesim.controllers.events import EventRecorder
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +36,49 @@ _FINISHED = ("Succeeded", "Failed")
 _LATE = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")  # kubelet's own
 
 
+class KubeletServices(Protocol):
+    """The services of a kubelet that its pods use."""
+
+    @property
+    def api(self) -> ApiClient: ...
+
+    @property
+    def events(self) -> EventRecorder: ...
+
+    @property
+    def devices(self) -> GpuDevices: ...
+
+    @property
+    def state_dir(self) -> Path:
+        """The folder in which each pod gets a folder of its own."""
+
+    @property
+    def aligns(self) -> bool:
+        """Whether the Topology Manager admits only what one NUMA node can serve."""
+
+    def pod_ip(self) -> str:
+        """Return an address that no other pod of the node has."""
+
+    def environment(self, uid: str, container: str) -> dict[str, str]:
+        """Return the variables that the node itself gives a container."""
+
+    def occupy(self, uid: str, container: str, process: ContainerProcess) -> list[int]:
+        """Put a container's process on the GPUs it was given, and return them."""
+
+    def vacate(self, gpus: list[int], process: ContainerProcess) -> None:
+        """Take the process off these GPUs."""
+
+    async def may_write(self) -> None:
+        """Return as soon as the machine is on and its kubelet service runs."""
+
+    async def device_plugin_answers(self) -> None:
+        """Return as soon as the device plugin's pod is not frozen."""
+
+
 class PodRunner:
     """Drives one pod (one UID). `start` begins, `update` brings a newer object, `crash` is the power going off."""
 
-    def __init__(self, pod: Object, kubelet: Kubelet) -> None:
+    def __init__(self, pod: Object, kubelet: KubeletServices) -> None:
         self.pod = pod
         self._kubelet = kubelet
         spec, meta, status = pod["spec"], pod["metadata"], pod.get("status") or {}
@@ -175,12 +212,12 @@ class PodRunner:
         """
         if not self._wanted_gpus():
             return True
-        thawed = asyncio.create_task(self._kubelet.machine.components.until_thawed(Component.DEVICE_PLUGIN))
+        answers = asyncio.create_task(self._kubelet.device_plugin_answers())
         deleted = asyncio.create_task(self._deleted.wait())
         try:
-            await asyncio.wait({thawed, deleted}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answers, deleted}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            thawed.cancel()
+            answers.cancel()
             deleted.cancel()
         if self._deleted.is_set():
             self.state.final = ("Failed", "", "")
@@ -270,7 +307,7 @@ class PodRunner:
                 container.spec,
                 self._sandbox,
                 container.restarts,
-                self._kubelet.environment | self._kubelet.devices_environment(self.uid, container.name),
+                self._kubelet.environment(self.uid, container.name),
             )
         except (PodConfigError, OSError) as error:
             container.waiting = ("CreateContainerConfigError", str(error))

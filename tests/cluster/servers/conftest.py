@@ -21,7 +21,7 @@ from gameday.rehearsal.observability import (
     alertmanager_program,
     prometheus_program,
 )
-from gameday.rehearsal.ports import free_ports
+from tests.support.ports import free_ports
 
 T = TypeVar("T")
 

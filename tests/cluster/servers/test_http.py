@@ -17,7 +17,7 @@ from gameday.cluster.http import HttpServer
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError
-from gameday.rehearsal.ports import free_ports
+from tests.support.ports import free_ports
 
 from .conftest import Answer, Stub
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import httpx
 
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.lab.components import Component, apiserver, controller_manager, etcd, lab_ports
+from gameday.rehearsal.lab.components import PORT_COUNT, Component, Ports, apiserver, controller_manager, etcd
 from gameday.rehearsal.lab.control_plane import bind_first_rights
 from gameday.rehearsal.lab.identities import Secrets, make_secrets, write_kubeconfigs
 from gameday.rehearsal.lab.programs import find_programs
+from gameday.rehearsal.ports import HeldPorts
 from tests.kubesim.conformance.exchange import Server
 
 _CONTROLLERS = (
@@ -28,24 +29,26 @@ _CONTROLLERS = (
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
 )
-_READY_WITHIN_S = 120.0
 
 
 @contextmanager
 def real_server(folder: Path) -> Iterator[Server]:
     """etcd, kube-apiserver and a few controllers. Raises ChildError, ProgramMissingError."""
-    programs, secrets, ports = find_programs(), make_secrets(folder), lab_ports()
+    programs, secrets = find_programs(), make_secrets(folder)
+    held = HeldPorts(PORT_COUNT)
+    ports = Ports(*held.numbers)
     url = f"https://127.0.0.1:{ports.apiserver}"
     write_kubeconfigs(folder, secrets, url)
     tls = ssl.create_default_context(cafile=str(secrets.ca.certificate))
     with ExitStack() as ending:
+        ending.enter_context(held)
 
         def start(component: Component) -> Child:
             argv = [str(programs[component.name].path), *component.flags]
             child = Child(component.name, argv, folder / f"{component.name}.log", says_ready=False)
             ending.callback(child.end)
             child.start()
-            child.await_url(component.ready_url, _READY_WITHIN_S, tls)
+            child.await_url(component.ready_url, tls)
             return child
 
         def forget() -> None:
@@ -53,7 +56,7 @@ def real_server(folder: Path) -> Iterator[Server]:
             _compact(f"https://127.0.0.1:{ports.etcd}", secrets)
             serving.end()
             serving.start()
-            serving.await_url(f"{url}/readyz", _READY_WITHIN_S, tls)
+            serving.await_url(f"{url}/readyz", tls)
 
         start(etcd(folder, ports, secrets))
         serving = start(apiserver(folder, ports, secrets))

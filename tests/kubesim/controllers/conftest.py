@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.ports import free_ports
 from kubesim.client import ApiClient, Kubeconfig, Reflector
+from tests.support.ports import free_ports
 
 from .kubelets import Kubelets
 
-STARTS_WITHIN_S = 20.0
 EVENTUALLY_S = 20.0
 MONITOR_GRACE_S = 2.0
 KINDS = {
@@ -95,9 +94,9 @@ def processes(tmp_path: Path) -> Iterator[tuple[Child, Child]]:
     controllers = Child("controllers", argv, tmp_path / "controllers.log")
     try:
         apiserver.start()
-        apiserver.await_ready_line(STARTS_WITHIN_S)
+        apiserver.await_ready_line()
         controllers.start()
-        controllers.await_ready_line(STARTS_WITHIN_S)
+        controllers.await_ready_line()
         yield apiserver, controllers
     finally:
         controllers.end()

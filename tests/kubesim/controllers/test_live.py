@@ -137,7 +137,7 @@ async def test_higher_priority_goes_first(cluster: Cluster) -> None:
     for name, asked in (("low", {}), ("high", {"priorityClassName": "high"})):
         await cluster.api.post(f"{DEFAULT}/pods", pod(name, gpus=1, **asked))
     cluster.controllers.start()
-    await asyncio.to_thread(cluster.controllers.await_ready_line, 20)
+    await asyncio.to_thread(cluster.controllers.await_ready_line)
     await cluster.until("low waits", lambda: "FailedScheduling" in cluster.reasons("low"))
     await cluster.until("high is placed", lambda: cluster.one("pods", "high")["spec"].get("nodeName") == "n1")
     assert not cluster.one("pods", "low")["spec"].get("nodeName")
@@ -251,7 +251,7 @@ async def test_everything_goes_on_after_the_api_server_restarts(cluster: Cluster
     cluster.apiserver.end()
     await asyncio.sleep(1.25 * MONITOR_GRACE_S)  # longer than a node may be silent: the time itself is the condition
     cluster.apiserver.start()
-    await asyncio.to_thread(cluster.apiserver.await_ready_line, 20)
+    await asyncio.to_thread(cluster.apiserver.await_ready_line)
     await cluster.api.post(JOBS, job("train", {"exits": "Succeeded"}))
     await cluster.until("job complete", lambda: holds(cluster.one("jobs", "train") or {}, "Complete"))
     assert not taints(await cluster.api.get("/api/v1/nodes/n1"))

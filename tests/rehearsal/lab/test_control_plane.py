@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from gameday.errors import ChildError
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.lab.components import Ports, lab_ports
+from gameday.rehearsal.lab.components import Ports
 from gameday.rehearsal.lab.control_plane import ControlPlane
 from gameday.rehearsal.lab.programs import Program
 from gameday.rehearsal.lab.status import ask
 from gameday.rehearsal.lab.supervisor import Supervisor
 from tests.rehearsal.lab.plane import Plane, need_programs, running
-from tests.rehearsal.processes import naming, until
+from tests.rehearsal.processes import RobbedPorts, naming, until
 
 _COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _LISTENS = "0A"  # proc(5): TCP_LISTEN
@@ -87,16 +86,6 @@ def test_a_program_that_is_gone_does_not_end_the_others(tmp_path: Path) -> None:
     supervisor.end()
 
 
-def test_words_of_an_earlier_process_in_the_log_are_not_this_ones(tmp_path: Path) -> None:
-    (tmp_path / "part.log").write_text("bind: address already in use\n")
-    supervisor = Supervisor(tmp_path)
-    child = Child("part", ["/bin/echo", "fresh"], tmp_path / "part.log", says_ready=False)
-    supervisor.spawn(child, "http://127.0.0.1:1", "v1")
-    until(lambda: supervisor.said("fresh"), 10, "it has said its words")
-    assert not supervisor.said("address already in use")
-    supervisor.end()
-
-
 @pytest.mark.lab
 def test_they_are_started_in_order_and_all_answer(plane: Plane) -> None:
     components = plane.components()
@@ -157,20 +146,18 @@ def test_a_folder_whose_lab_was_killed_in_mid_write_serves_again_with_its_object
 
 
 @pytest.mark.lab
-def test_a_port_taken_between_choice_and_start_leads_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("component", ["etcd", "apiserver", "controller_manager", "scheduler"])
+def test_a_port_taken_between_choice_and_start_leads_to_others(
+    component: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need_programs()
-    with socket.socket() as thief:
-        thief.bind(("127.0.0.1", 0))
-        thief.listen()
-        taken = thief.getsockname()[1]
-        first: list[Ports] = [replace(lab_ports(), apiserver=taken)]
-        monkeypatch.setattr(
-            "gameday.rehearsal.lab.control_plane.lab_ports", lambda: first.pop() if first else lab_ports()
-        )
-        with ControlPlane(tmp_path) as plane:
-            plane.start()
-            assert plane.url != f"https://127.0.0.1:{taken}"
-            assert all(one.ready for one in ask(tmp_path))
+    robbed = RobbedPorts([field.name for field in fields(Ports)].index(component))
+    monkeypatch.setattr("gameday.rehearsal.lab.control_plane.HeldPorts", robbed.hold)
+    with robbed, ControlPlane(tmp_path) as plane:
+        plane.start()
+        assert plane.ports is not None
+        assert robbed.taken not in [getattr(plane.ports, field.name) for field in fields(plane.ports)]
+        assert all(one.ready for one in ask(tmp_path))
     assert naming(tmp_path) == set()
 
 

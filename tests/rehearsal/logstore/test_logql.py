@@ -58,16 +58,48 @@ def test_stages(stages: str, wanted: bool) -> None:
         ('{a="b"} |= 5', "col 12: syntax error"),
         ('{a="b"} |~ "("', "error parsing regexp"),
         ('{a="b"} |~ "(?=x)"', "unsupported Perl syntax"),
-        ('{a="b"} | json', "expecting = or !="),
         ('{a="b"}\n|= "x" }', "line 2, col 8"),
-        ('rate({a="b"}[5m])', "unexpected '('"),
-        ('{a="b"} | c="d" or e="f"', "joins label filters by `and` only"),
+        ('{a="b"} | level', "expecting = or !="),
+        ('{a="b"} | level="x" level', "unexpected level"),
     ],
 )
 def test_errors_say_where(query: str, said: str) -> None:
     with pytest.raises(LogQLError) as caught:
         parse(query)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "missing"),
+    [
+        ('rate({a="b"}[5m])', "metric queries"),
+        ('count_over_time({a="b"} |= "x" [1h])', "metric queries"),
+        ('sum by (node) (rate({a="b"}[5m]))', "metric queries"),
+        ('sum(rate({a="b"}[5m])) by (node)', "metric queries"),
+        ("vector(1)+vector(1)", "metric queries"),
+        ('( rate({a="b"}[5m]) > 0 )', "metric queries"),
+        ('100 * rate({a="b"}[5m])', "metric queries"),
+        ('{a="b"} | json', "the stage `| json`"),
+        ('{a="b"} | json code="xid.code" | code="79"', "the stage `| json`"),
+        ('{a="b"} | logfmt | level="error"', "the stage `| logfmt`"),
+        ('{a="b"} |= "x" | line_format "{{.a}}"', "the stage `| line_format`"),
+        ('{a="b"} | pattern `<_> Xid`', "the stage `| pattern`"),
+        ('{a="b"} | c="d" or e="f"', "label filters joined by `or`"),
+        ('{a="b"} | size > 10', "the sign > of LogQL"),
+        ('{a="b"} | (c="d")', "the sign ( of LogQL"),
+        ('{a="b"} |> `<_> Xid`', "the sign > of LogQL"),
+    ],
+)
+def test_what_only_a_real_loki_has_is_refused_by_name(query: str, missing: str) -> None:
+    with pytest.raises(LogQLError) as caught:
+        parse(query)
+    assert f"does not have {missing}" in str(caught.value)
+    assert "a real Loki does" in str(caught.value)
+    assert "parse error" not in str(caught.value)
+
+
+def test_a_label_may_be_called_as_a_stage() -> None:
+    assert parse('{a="b"} | json="x"').keeps("line", {"json": "x"})
 
 
 @given(st.text(alphabet='{}=~!|"`,\\()and or x1\n\x00é', max_size=60))

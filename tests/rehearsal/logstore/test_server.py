@@ -57,8 +57,10 @@ def test_labels_and_series(store: Process) -> None:
 
 @pytest.mark.parametrize(
     ("parameters", "said"),
-    [({"query": "{"}, "parse error at line 1, col 2"), ({}, "parse error"),
-     ({"query": DMESG, "limit": "5001"}, "max entries limit"), ({"query": DMESG, "limit": "x"}, "limit must be"),
+    [({"query": "rate({a=\"b\"}[5m])"}, "does not have metric queries"),
+     ({"query": "{"}, "parse error at line 1, col 2"),
+     ({}, "parse error"), ({"query": DMESG, "limit": "5001"}, "max entries limit"),
+     ({"query": DMESG, "limit": "x"}, "limit must be"),
      ({"query": DMESG, "start": "soon"}, "valid timestamp"), ({"query": DMESG, "direction": "up"}, "direction"),
      ({"query": DMESG, "start": "20", "end": "10"}, "end timestamp")],
 )  # fmt: skip
@@ -94,6 +96,13 @@ def test_protobuf_is_refused_with_advice(empty_store: Process) -> None:
         f"{empty_store.url}/loki/api/v1/push", content=b"\x00", headers={"Content-Type": "application/x-protobuf"}
     )
     assert (answer.status_code, "push JSON" in answer.text) == (415, True)
+
+
+@pytest.mark.parametrize("path", ["/otlp/v1/logs", "/loki/api/v1/index/stats", "/loki/api/v1/status/buildinfo"])
+def test_endpoints_that_only_a_real_loki_has_are_not_implemented(empty_store: Process, path: str) -> None:
+    answer = empty_store.http.post(empty_store.url + path, content=b"\x00")
+    assert (answer.status_code, "a real Loki does" in answer.text) == (501, True)
+    assert empty_store.http.get(f"{empty_store.url}/elsewhere").status_code == 404
 
 
 def test_nothing_acknowledged_is_lost_to_a_kill(store: Process) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from typing import Any
@@ -40,6 +41,30 @@ def test_nodes_register_ready_with_gpus_and_a_lease(cluster: Cluster) -> None:
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/gpu-node-1"
     found = eventually(lambda: (a := cluster.http.get(lease)).status_code == 200 and a.json(), "a lease")
     assert found["spec"]["holderIdentity"] == "gpu-node-1"
+
+
+def test_a_deleted_node_ships_no_more_lines_until_its_kubelet_is_started_again(cluster: Cluster) -> None:
+    gone, other = VirtualHost(cluster.host("gpu-node-3")), VirtualHost(cluster.host("gpu-node-2"))
+    cluster.http.delete("/api/v1/nodes/gpu-node-3").raise_for_status()
+    number = itertools.count(1)
+
+    def stored(node: str, text: str) -> list[str]:
+        query = f'{{k8s_node_name="{node}"}} |= "{text}"'
+        url = f"{cluster.logs.ready['url']}/loki/api/v1/query_range"
+        found = httpx.get(url, params={"query": query}).raise_for_status().json()["data"]["result"]
+        return [line for stream in found for _, line in stream["values"]]
+
+    def silent() -> str:
+        line = f"line {next(number)} of the test"
+        gone.write_kernel_log(f"<6>{line}")
+        other.write_kernel_log(f"<6>{line}")
+        eventually(lambda: stored("gpu-node-2", line), "the other node's line in the log store")
+        return "" if stored("gpu-node-3", line) else line
+
+    last = eventually(silent, "the deleted node ships nothing")
+    gone.run(["systemctl", "restart", "kubelet"], 5)
+    eventually(lambda: stored("gpu-node-3", last), "the line in the log store, once the node is registered again")
+    assert cluster.node("gpu-node-3")["status"]["allocatable"]["nvidia.com/gpu"] == "4"
 
 
 def test_an_injection_becomes_ready_and_is_undone_by_deletion(cluster: Cluster) -> None:

@@ -82,3 +82,32 @@ async def test_the_shipper_beats_beside_the_kernel_log_and_first_of_all_after_a_
     await machine._rebooting
     first, second = rack.shipped[:2]
     assert beat_uptime_s(first[1].line) is not None and "Linux version" in second[1].text
+
+
+async def test_a_deleted_nodes_shipper_falls_silent_and_beats_first_when_it_is_back(rack: Rack) -> None:
+    machine = rack.machines[0]
+    machine.set_in_cluster(present=False)
+    rack.shipped.clear()
+    machine.beat()
+    machine.log.write("<3>NVRM: Xid meanwhile")
+    assert rack.shipped == []
+    machine.set_in_cluster(present=True)
+    assert beat_uptime_s(rack.shipped[0][1].line) is not None
+    assert [record.text for _, record in rack.shipped[1:]] == ["NVRM: Xid meanwhile"]
+    machine.set_in_cluster(present=True)
+    assert len(rack.shipped) == 2
+
+
+async def test_a_deleted_node_that_reboots_ships_its_boot_when_it_is_registered_again(rack: Rack) -> None:
+    machine = rack.machines[0]
+    machine.set_in_cluster(present=False)
+    machine.log.write("<3>before the boot")
+    rack.shipped.clear()
+    machine.reboot(after_s=0)
+    assert machine._rebooting is not None
+    await machine._rebooting
+    assert rack.shipped == []
+    machine.set_in_cluster(present=True)
+    assert beat_uptime_s(rack.shipped[0][1].line) is not None
+    assert "Linux version" in rack.shipped[1][1].text
+    assert "before the boot" not in [record.text for _, record in rack.shipped]

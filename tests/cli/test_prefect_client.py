@@ -1,0 +1,111 @@
+"""Which Prefect server a command has, and what it says of one that is gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from prefect.context import refresh_global_settings_context
+from prefect.settings import PREFECT_API_URL
+
+from gameday.cli.console import console
+from gameday.cli.prefect_client import api_url, gone_message, own_server, prefect_server
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
+from gameday.rehearsal import temporary_prefect
+from gameday.rehearsal.children import Child
+from gameday.rehearsal.prefect_server import begin_with_template
+from tests.rehearsal.processes import answers
+
+GONE = RuntimeError("Failed to reach API at http://127.0.0.1:9/api/")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user who has set nothing."""
+    with monkeypatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+            patch.delenv(name)
+        patch.setenv("PREFECT_HOME", str(tmp_path / "home"))
+        refresh_global_settings_context()
+        yield tmp_path / "home"
+    refresh_global_settings_context()
+
+
+def test_without_a_url_no_variable_is_to_be_unset() -> None:
+    message = gone_message(GONE)
+    assert (
+        message
+        == "no Prefect server answers; start one with `prefect server start`, and set PREFECT_API_URL to its API"
+    )
+
+
+def test_the_url_of_the_environment_is_to_be_unset() -> None:
+    with api_url("http://127.0.0.1:9/api"):
+        assert gone_message(httpx.ConnectError("refused")) == (
+            "the Prefect server http://127.0.0.1:9/api does not answer; "
+            "start it, or `unset PREFECT_API_URL` for one that lasts a run"
+        )
+
+
+def test_the_url_of_a_prefect_profile_is_named_as_such(home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "profiles.toml").write_text(
+        'active = "mine"\n[profiles.mine]\nPREFECT_API_URL = "http://127.0.0.1:9/api"\n'
+    )
+    refresh_global_settings_context()
+    assert gone_message(GONE) == (
+        "the Prefect server http://127.0.0.1:9/api of your Prefect profile does not answer; "
+        "start it, or `prefect config unset PREFECT_API_URL`"
+    )
+
+
+def test_a_server_of_the_commands_own_is_not_the_users_to_start(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", "raise SystemExit('the reason')"]
+    child = Child("prefect", argv, tmp_path / "log", says_ready=False)
+    child.start()
+    assert child.process is not None
+    child.process.wait()
+    with api_url("http://127.0.0.1:9/api"), own_server(child):
+        assert gone_message(GONE) == (
+            f"prefect died (exit status 1): the reason; its log is {tmp_path / 'log'}; start the command again"
+        )
+
+
+def test_other_errors_are_not_prefects() -> None:
+    assert gone_message(KeyError("ours")) == ""
+
+
+def test_a_url_is_used_although_prefect_has_read_its_settings_before() -> None:
+    assert PREFECT_API_URL.value() is None
+    with api_url("http://127.0.0.1:4711/api"):
+        assert PREFECT_API_URL.value() == "http://127.0.0.1:4711/api"
+    assert PREFECT_API_URL.value() is None
+    assert "PREFECT_API_URL" not in os.environ
+
+
+def test_a_server_that_is_set_is_used() -> None:
+    with api_url("http://127.0.0.1:9/api"), prefect_server(console()):
+        assert PREFECT_API_URL.value() == "http://127.0.0.1:9/api"
+
+
+def test_without_one_a_server_lasts_as_long_as_the_command(home: Path) -> None:
+    begin_with_template(home)
+    with prefect_server(console()):
+        url = PREFECT_API_URL.value()
+        assert httpx.get(f"{url}/health", trust_env=False).json() is True
+    assert PREFECT_API_URL.value() is None
+    assert not answers(str(url))
+
+
+def test_a_server_that_does_not_start_is_a_refusal_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    argv = [sys.executable, "-c", "raise SystemExit('no')"]
+    monkeypatch.setattr(temporary_prefect, "server_argv", lambda _: argv)
+    ended = r"prefect ended before it was ready \(exit status 1\): no; its log is .*prefect server start"
+    with pytest.raises(CommandError, match=ended) as said, prefect_server(console()):
+        pass
+    assert said.value.code == ExitCode.REFUSED

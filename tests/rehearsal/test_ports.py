@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gameday.errors import ChildError
+from gameday.rehearsal.children import Child
+from gameday.rehearsal.observability import alertmanager_program, prometheus_program
+from gameday.rehearsal.ports import PORT_TAKEN, HeldPorts, start_on_free_ports
+from gameday.rehearsal.prefect_server import server_argv
+from tests.rehearsal.processes import listening, until
+
+
+def test_a_held_port_serves_only_a_program_that_was_given_its_number() -> None:
+    with HeldPorts(1) as held:
+        (port,) = held.numbers
+        with socket.socket() as stranger, pytest.raises(OSError, match="Address already in use"):
+            stranger.bind(("127.0.0.1", port))
+        with listening(port):
+            socket.create_connection(("127.0.0.1", port)).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        with listening(port):  # as after a crash
+            socket.create_connection(("127.0.0.1", port)).close()
+
+
+def test_released_ports_are_free_again() -> None:
+    with HeldPorts(2) as held:
+        first, second = held.numbers
+        assert first != second
+    with socket.socket() as anybody:
+        anybody.bind(("127.0.0.1", first))
+
+
+def _prometheus(folder: Path, port: int) -> Child:
+    program = prometheus_program(folder, port=port, nodes=1, jobs=(), alertmanager_port=9)
+    return Child("prometheus", program.argv, folder / "log", says_ready=False)
+
+
+def _alertmanager(folder: Path, port: int) -> Child:
+    program = alertmanager_program(folder, port=port)
+    return Child("alertmanager", program.argv, folder / "log", says_ready=False)
+
+
+def _prefect(folder: Path, port: int) -> Child:
+    """Prefect's own application imports and migrates for seconds before uvicorn looks at the port."""
+    argv = ["builtins:object" if word.startswith("prefect.") else word for word in server_argv(port)]
+    return Child("prefect", argv, folder / "log", says_ready=False)
+
+
+def _node_health(folder: Path, port: int) -> Child:
+    argv = [sys.executable, "-c", f"import prometheus_client as p; p.start_http_server({port}, '127.0.0.1')"]
+    return Child("metrics", argv, folder / "log", says_ready=False)
+
+
+def _apiserver(folder: Path, port: int) -> Child:
+    argv = [sys.executable, "-m", "kubesim.apiserver", "--port", str(port), "--data-dir", str(folder / "data")]
+    return Child("apiserver", argv, folder / "log", says_ready=False)
+
+
+def _logstore(folder: Path, port: int) -> Child:
+    argv = [sys.executable, "-m", "gameday.rehearsal.logstore", "--port", str(port)]
+    return Child("logstore", argv, folder / "log", says_ready=False)
+
+
+@pytest.mark.parametrize("make", [_prometheus, _alertmanager, _prefect, _node_health, _apiserver, _logstore])
+def test_each_program_says_that_its_port_is_taken(make: Callable[[Path, int], Child], tmp_path: Path) -> None:
+    with HeldPorts(1) as held, listening(held.numbers[0]):
+        child = make(tmp_path, held.numbers[0])
+        child.start()
+        try:
+            until(lambda: not child.alive, 110, "it ends")
+            assert child.wrote(PORT_TAKEN), child.log.read_text()
+        finally:
+            child.end()
+
+
+class Starts:
+    """Starts that fail as often as they are told to."""
+
+    def __init__(self, failures: int, log: str) -> None:
+        self.calls: list[str] = []
+        self._failures = failures
+        self._log = log
+
+    def start(self) -> None:
+        self.calls.append("start")
+        if self.calls.count("start") <= self._failures:
+            raise ChildError("prometheus ended before it was ready")
+
+    def wrote(self, words: str) -> bool:
+        return words in self._log
+
+    def end(self) -> None:
+        self.calls.append("end")
+
+
+TAKEN = "listen tcp 127.0.0.1:4711: bind: address already in use"
+
+
+def test_a_taken_port_leads_to_a_new_start() -> None:
+    starts = Starts(2, TAKEN)
+    start_on_free_ports(starts.start, starts.wrote, starts.end)
+    assert starts.calls == ["start", "end", "start", "end", "start"]
+
+
+def test_the_third_taken_port_is_an_error() -> None:
+    starts = Starts(3, TAKEN)
+    with pytest.raises(ChildError):
+        start_on_free_ports(starts.start, starts.wrote, starts.end)
+    assert starts.calls == ["start", "end", "start", "end", "start"]
+
+
+def test_another_failure_is_an_error_the_first_time() -> None:
+    starts = Starts(1, "no such file")
+    with pytest.raises(ChildError):
+        start_on_free_ports(starts.start, starts.wrote, starts.end)
+    assert starts.calls == ["start"]
