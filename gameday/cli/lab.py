@@ -14,6 +14,7 @@ from gameday.cli.console import console
 from gameday.cli.long_running import end_holder, running_state
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.rehearsal.nodes import MAX_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    nodes: Annotated[int, typer.Option(min=0, max=1000, help="Virtual GPU nodes; 0: the bare control plane.")] = 8,
+    nodes: Annotated[int, typer.Option(min=0, max=MAX_NODES, help="Virtual GPU nodes; 0: the bare control plane.")] = 8,
     gpus: Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")] = 8,
     folder: Folder = _FOLDER,
 ) -> int:

@@ -1,6 +1,10 @@
-"""Virtual GPU nodes: one process that plays the kubelets, the GPUs and the hosts of up to a thousand machines.
+"""Virtual GPU nodes: one process that plays the kubelets, the GPUs and the hosts of many machines.
 
-They need nothing but an API server, so they can join any cluster. What is
-virtual is the metal and the container runtime; the agent's containers are
-real processes that act on the model through the virtual host's endpoint.
+They need nothing but an API server, so they can join any cluster. What is virtual is the metal and the container
+runtime; the agent's containers are real processes that act on the model through the virtual host's endpoint.
 """
+
+MAX_NODES = 5000
+"""Also the most that Kubernetes supports in a cluster (kubernetes.io, Considerations for large clusters)."""
+MAX_GPUS = 40
+"""PCI buses of the model's machine (`identity`)."""

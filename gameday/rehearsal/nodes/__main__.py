@@ -17,14 +17,16 @@ from pathlib import Path
 from aiohttp import web
 
 from gameday.errors import TlsFolderError
-from gameday.rehearsal.nodes import kubelet_server, server
+from gameday.rehearsal.nodes import MAX_GPUS, MAX_NODES, kubelet_server, server
 from gameday.rehearsal.nodes.kubelet_server import serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
 from kubesim.client import ApiClient, ApiError, Kubeconfig, KubeconfigError
 from kubesim.process import die_with_parent
 
-_MOST_NODES, _MOST_GPUS = 5000, 40
+_NODES_PER_CONNECTION = 10
+"""Each node renews its Lease every ten seconds: enough for ten nodes while a renewal takes up to a second."""
+_FEWEST_CONNECTIONS = 100
 
 
 def main() -> int:
@@ -61,8 +63,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--name-prefix", default="gpu-node")
     parser.add_argument("--boot-seconds", type=float, default=3.0, help="how long a reboot takes")
     arguments = parser.parse_args()
-    if not 1 <= arguments.nodes <= _MOST_NODES or not 1 <= arguments.gpus <= _MOST_GPUS:
-        parser.error(f"--nodes is 1 to {_MOST_NODES}, --gpus 1 to {_MOST_GPUS}")
+    if not 1 <= arguments.nodes <= MAX_NODES or not 1 <= arguments.gpus <= MAX_GPUS:
+        parser.error(f"--nodes is 1 to {MAX_NODES}, --gpus 1 to {MAX_GPUS}")
     return arguments
 
 
@@ -99,7 +101,9 @@ async def _run(nodes: VirtualNodes, port: int, kubeconfig: Kubeconfig, tls: ssl.
         bound = await stack.enter_async_context(_listening(server.application(nodes), port))
         kubelet = _listening(kubelet_server.application(nodes), 0, tls) if tls else nullcontext()
         kubelet_port = await stack.enter_async_context(kubelet)
-        api = await stack.enter_async_context(ApiClient(kubeconfig, "gameday-virtual-nodes"))
+        connections = max(_FEWEST_CONNECTIONS, len(nodes.machines) // _NODES_PER_CONNECTION)
+        client = ApiClient(kubeconfig, "gameday-virtual-nodes", connections)
+        api = await stack.enter_async_context(client)
         await stack.enter_async_context(nodes.joined(api, bound, kubelet_port))
         url = f"http://127.0.0.1:{bound}"
         ready = {"ready": True, "port": bound, "metrics": f"{url}/metrics", "hosts": f"{url}/hosts"}

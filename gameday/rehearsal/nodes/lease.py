@@ -1,4 +1,4 @@
-"""A node's Lease: renewed every ten seconds, it is how a cluster knows that a kubelet lives."""
+"""A node's Lease: renewed every ten seconds, it shows the cluster that the kubelet lives."""
 
 from __future__ import annotations
 
@@ -19,44 +19,65 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 class NodeLease:
-    """`keep` renews it; `node_uid` is the Node that owns it, so that it goes with the Node."""
+    """One node's Lease; `node_uid` is the Node that owns it, so that it goes with the Node.
+
+    A renewal is one PUT of the object as the server last returned it. An error keeps that object: whoever reads and
+    creates anew after each error sends three requests in the place of one, and an API server that is slow under the
+    load of thousands of nodes never recovers.
+    """
 
     def __init__(self, api: ApiClient, node: str) -> None:
         self.node_uid = ""
         self._api = api
         self._node = node
-        self._known: Object | None = None  # as the server last told it
+        self._path = f"{_LEASES}/{node}"
+        self._last: Object | None = None  # as the server last returned it
 
     async def keep(self, allowed: Callable[[], Awaitable[None]]) -> None:
         """Renew until cancelled, whenever `allowed` returns."""
         await asyncio.sleep(random.uniform(0, 1))  # noqa: S311 - spreads the first ones
+        # Nodes that registered together must not renew together: the second renewals are spread over a whole period.
+        wait_s = random.uniform(0, RENEW_S)  # noqa: S311 - as above
         pause_s = _RETRY_S[0]
         while True:
             await allowed()
             try:
-                await self._renew()
-                wait_s = RENEW_S
-                pause_s = _RETRY_S[0]
+                await self.renew()
             except ApiError as error:
                 log.info("lease of %s: %s", self._node, error)
-                self._known = None
-                wait_s, pause_s = pause_s, min(pause_s * 2, _RETRY_S[1])
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+                pause_s = min(pause_s * 2, _RETRY_S[1])
+                continue
             await asyncio.sleep(wait_s * random.uniform(0.96, 1.04))  # noqa: S311 - kubelet's jitter
+            wait_s, pause_s = RENEW_S, _RETRY_S[0]
 
-    async def _renew(self) -> None:
-        """An update of the whole object, as kubelet does: for the API server half the work of a patch."""
-        if self._known is None:
+    async def renew(self) -> None:
+        """Renew once: one PUT, and more only where the Lease is new, gone, or written by somebody else.
+
+        Raises ApiError. Whether the server has taken an unanswered renewal is not known; then the next PUT may be a
+        conflict, after which the Lease is read again.
+        """
+        if self._last is not None:
             try:
-                self._known = await self._create()
+                await self._put(self._last)
                 return
             except ApiError as error:
-                if not error.conflict:
+                if not (error.conflict or error.not_found):
                     raise
-            self._known = await self._api.get(f"{_LEASES}/{self._node}")
-        meta = {key: value for key, value in self._known["metadata"].items() if key != "managedFields"}
-        lease = {**self._known, "metadata": meta, "spec": {**self._known.get("spec", {}), **self._spec()}}
-        path = f"{_LEASES}/{self._node}"
-        self._known = await self._api.request("PUT", path, lease, timeout_s=RENEW_S)
+        try:
+            lease = await self._api.get(self._path)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            self._last = await self._create()
+            return
+        await self._put(lease)
+
+    async def _put(self, lease: Object) -> None:
+        """Update the whole object, as kubelet does: for the API server half the work of a patch. Raises ApiError."""
+        meta = {key: value for key, value in lease["metadata"].items() if key != "managedFields"}
+        renewed = {**lease, "metadata": meta, "spec": {**lease.get("spec", {}), **self._spec()}}
+        self._last = await self._api.request("PUT", self._path, renewed, timeout_s=RENEW_S)
 
     async def _create(self) -> Object:
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self.node_uid}

@@ -24,7 +24,7 @@ _COMPONENTS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-schedu
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--nodes", "-1"], ["--nodes", "1001"], ["--gpus", "0"], ["--nodes", "many"], ["--detector", "off"]]
+    "arguments", [["--nodes", "-1"], ["--nodes", "5001"], ["--gpus", "0"], ["--nodes", "many"], ["--detector", "off"]]
 )
 def test_wrong_options_are_refused_before_anything_is_made(
     arguments: list[str], tmp_path: Path, capsys: Capture
