@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
+
+from kubesim.clock import now_utc, parse_time
 
 Json = dict[str, Any]
 Cell = str | int | bool
@@ -67,12 +68,7 @@ def since(stamp: str | None) -> str:
     """Age of a timestamp."""
     if not stamp:
         return UNKNOWN
-    return human((datetime.now(UTC) - moment(stamp)).total_seconds())
-
-
-def moment(stamp: str) -> datetime:
-    """A metav1.Time or MicroTime."""
-    return datetime.fromisoformat(stamp)
+    return human((now_utc() - parse_time(stamp)).total_seconds())
 
 
 def age(obj: Json) -> str:

@@ -12,12 +12,12 @@ from kubesim.apiserver.cells import (
     condition,
     containers,
     human,
-    moment,
     name,
     pairs,
     selector,
     since,
 )
+from kubesim.clock import parse_time
 
 Json = dict[str, Any]
 # The first of these conditions that holds is the STATUS.
@@ -34,7 +34,9 @@ def _job(job: Json) -> list[Cell]:
     wanted, parallel = spec.get("completions"), spec.get("parallelism", 0)
     shown = str(wanted) if wanted is not None else (f"1 of {parallel}" if parallel > 1 else "1")
     start, end = status.get("startTime"), status.get("completionTime")
-    took = human((moment(end) - moment(start)).total_seconds()) if start and end else since(start) if start else ""
+    took = (
+        human((parse_time(end) - parse_time(start)).total_seconds()) if start and end else since(start) if start else ""
+    )
     done = f"{status.get('succeeded', 0)}/{shown}"
     return [
         name(job),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from multidict import MultiMapping
@@ -14,9 +14,10 @@ from multidict import MultiMapping
 from kubesim.apiserver import errors
 from kubesim.apiserver.bodies import dry_run_causes
 from kubesim.apiserver.defaults import GRACE_S
-from kubesim.apiserver.objects import Objects, now
+from kubesim.apiserver.objects import Objects
 from kubesim.apiserver.resources import CANONICAL, Resource
 from kubesim.apiserver.store import Event, Store, Stored
+from kubesim.clock import now_utc, rfc3339, rfc3339_now
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -115,7 +116,7 @@ class Deleter:
     ) -> tuple[Stored, bool]:
         if "deletionTimestamp" in stored.obj["metadata"]:
             return stored, False
-        meta = {**stored.obj["metadata"], "deletionTimestamp": now()}
+        meta = {**stored.obj["metadata"], "deletionTimestamp": rfc3339_now()}
         if finalizers:
             meta["finalizers"] = finalizers
         status = {**stored.obj.get("status", {}), "phase": "Terminating"}
@@ -173,8 +174,7 @@ def _marked(obj: Json, grace: int | None, finalizers: list[str]) -> Json:
     meta = {**obj["metadata"]}
     if "generation" in meta and "deletionTimestamp" not in meta:
         meta["generation"] += 1
-    ends = datetime.now(UTC) + timedelta(seconds=grace or 0)
-    meta["deletionTimestamp"] = ends.strftime("%Y-%m-%dT%H:%M:%SZ")
+    meta["deletionTimestamp"] = rfc3339(now_utc() + timedelta(seconds=grace or 0))
     meta["deletionGracePeriodSeconds"] = grace or 0
     meta.pop("finalizers", None)
     if finalizers:
@@ -258,7 +258,7 @@ class Collector:
         """Forget events an hour after their last write, as the real server does, until cancelled."""
         while True:
             await asyncio.sleep(_EVENT_SWEEP_S)
-            oldest = (datetime.now(UTC) - timedelta(seconds=EVENT_TTL_S)).strftime("%Y-%m-%dT%H:%M:%SZ")
+            oldest = rfc3339(now_utc() - timedelta(seconds=EVENT_TTL_S))
             for stored in list(self._store["events"].all()):
                 meta = stored.obj["metadata"]
                 times = [entry.get("time", "") for entry in meta.get("managedFields") or []]
@@ -394,7 +394,7 @@ def _told(left: list[tuple[Resource, Stored]], before: list[Json]) -> list[Json]
         waiting |= {"status": "True", "reason": "SomeFinalizersRemain", "message": text}
     times = {(one["type"], one["status"]): one["lastTransitionTime"] for one in before}
     told += [content, waiting]
-    return [{**one, "lastTransitionTime": times.get((one["type"], one["status"]), now())} for one in told]
+    return [{**one, "lastTransitionTime": times.get((one["type"], one["status"]), rfc3339_now())} for one in told]
 
 
 def _owner_uids(stored: Stored | None) -> set[str]:

@@ -18,20 +18,11 @@ from kubesim.apiserver.errors import (
     unsupported,
     wrong,
 )
+from kubesim.apiserver.names import qualified_problems, subdomain_problems, value_problems
 from kubesim.apiserver.pod_validation import pod_causes, pod_spec_causes
 from kubesim.apiserver.resources import CANONICAL, Resource
-from kubesim.apiserver.selectors import matches_label_selector
-from kubesim.apiserver.validation import (
-    Causes,
-    Json,
-    labels_causes,
-    metadata_causes,
-    qualified_problems,
-    selector_causes,
-    subdomain_problems,
-    value_problems,
-    wrongs,
-)
+from kubesim.apiserver.validation import Causes, Json, labels_causes, metadata_causes, selector_causes, wrongs
+from kubesim.selectors import matches_labels
 
 _AT_LEAST_0 = "must be greater than or equal to 0"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -94,7 +85,7 @@ def _template(spec: Json, restart: tuple[str, ...]) -> Causes:
 
 def _unselected(spec: Json) -> Causes:
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if spec.get("selector") and matches_label_selector(spec["selector"], labels or {}):
+    if spec.get("selector") and matches_labels(spec["selector"], labels or {}):
         return []
     shown = dict(sorted(labels.items())) if labels else None
     return [wrong("spec.template.metadata.labels", shown, "`selector` does not match template `labels`")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -14,6 +13,7 @@ from kubesim.apiserver.admission import Admission, name_tail
 from kubesim.apiserver.codec import renamed, shown
 from kubesim.apiserver.resources import CANONICAL, Resource
 from kubesim.apiserver.store import Store, Stored
+from kubesim.clock import rfc3339_now
 
 Json = dict[str, Any]
 
@@ -44,11 +44,6 @@ class Write:
     """What a strict client's body holds twice."""
     tracked: bool = True
     """Whether the write counts in managedFields."""
-
-
-def now() -> str:
-    """metav1.Time of this second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Objects:
@@ -86,7 +81,7 @@ class Objects:
         version = meta.pop("resourceVersion", "0")
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(key, None)
-        meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), now()
+        meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), rfc3339_now()
         if resource.generation:
             meta["generation"] = 1
         _dedup_owners(meta, write)
@@ -426,7 +421,7 @@ def storage_problem(resource: Resource, stored: Stored, why: str) -> str:
 
 def _writer(resource: Resource, write: Write) -> managers.Writer:
     root = fieldset.root_of(CANONICAL[resource.store_key])
-    return managers.Writer(write.manager, write.subresource, resource.api_version, now(), root)
+    return managers.Writer(write.manager, write.subresource, resource.api_version, rfc3339_now(), root)
 
 
 def _own_new(resource: Resource, obj: Json, writer: managers.Writer) -> None:

@@ -7,15 +7,8 @@ from typing import Any
 
 from kubesim import quantity
 from kubesim.apiserver.errors import duplicate, forbidden_field, required, shown, unknown, unsupported, wrong
-from kubesim.apiserver.validation import (
-    Causes,
-    Json,
-    label_problems,
-    labels_causes,
-    qualified_problems,
-    subdomain_problems,
-    wrongs,
-)
+from kubesim.apiserver.names import label_problems, qualified_problems, subdomain_problems
+from kubesim.apiserver.validation import Causes, Json, labels_causes, wrongs
 
 ANY_RESTART = ("Always", "OnFailure", "Never")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

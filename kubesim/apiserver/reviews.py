@@ -8,9 +8,9 @@ import orjson
 
 from kubesim.apiserver.auth import API_AUDIENCES, Authenticator, User
 from kubesim.apiserver.errors import bad_request, cause, invalid_request, wrong
-from kubesim.apiserver.objects import now
 from kubesim.apiserver.rbac import Action, Rbac
 from kubesim.apiserver.resources import Resource
+from kubesim.clock import rfc3339_now
 
 Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ class Reviews:
         spec = body.get("spec") or {}
         match resource.kind:
             case "SelfSubjectReview":
-                body["metadata"] = {**body["metadata"], "creationTimestamp": now()}
+                body["metadata"] = {**body["metadata"], "creationTimestamp": rfc3339_now()}
                 status: Json = {"userInfo": user.info()}
             case "TokenReview":
                 status = self._token(spec)

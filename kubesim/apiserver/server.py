@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from kubesim.apiserver import bootstrap, errors, logs, negotiation, selectors
+from kubesim.apiserver import bootstrap, errors, logs, negotiation, request_selectors
 from kubesim.apiserver.auth import Authenticator, User, load_key
 from kubesim.apiserver.bodies import Expected, decoded_of, program
 from kubesim.apiserver.deletion import Collector, Deleter
@@ -192,14 +192,17 @@ class ApiServer:
         return one(request, target.resource, self._objects.get(target.resource, target.namespace, target.name))
 
     def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
-        predicate, form = selectors.wanted(request.query, target.resource), form_of(request, target.resource, many=True)
+        predicate, form = (
+            request_selectors.wanted(request.query, target.resource),
+            form_of(request, target.resource, many=True),
+        )
         query = query_of(form, target.namespace, predicate, request.query, watch=False)
         body = self._lister.answer(target.resource.store_key, query)
         return web.Response(body=body, content_type="application/json")
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         named = f"metadata.name={target.name}" if target.name else ""
-        predicate = selectors.wanted(request.query, target.resource, named)
+        predicate = request_selectors.wanted(request.query, target.resource, named)
         form = form_of(request, target.resource, streamed=True)
         query = query_of(form, target.namespace, predicate, request.query, watch=True)
         return await self._watches.serve(request, target.resource.store_key, query)
@@ -220,5 +223,5 @@ def _action(request: web.BaseRequest, place: Place | None, verb: str) -> Action:
     """What the caller wants to do, as authorization sees it. For it a namespace object lies in itself."""
     if place is None:
         return Action("get" if verb == "head" else verb, path=request.path)
-    pinned = selectors.name_in(request.query.get("fieldSelector", "")) if verb in ("list", "watch") else ""
+    pinned = request_selectors.name_in(request.query.get("fieldSelector", "")) if verb in ("list", "watch") else ""
     return Action(verb, place.group, place.plural, place.subresource, place.namespace, place.name or pinned)

@@ -11,10 +11,11 @@ import orjson
 from kubesim.apiserver import errors, patches, typed
 from kubesim.apiserver.auth import API_AUDIENCES, DEFAULT_TOKEN_S, Authenticator
 from kubesim.apiserver.deletion import DeleteOptions, Deleter, check_preconditions
-from kubesim.apiserver.objects import Objects, Write, now, storage_problem
+from kubesim.apiserver.objects import Objects, Write, storage_problem
 from kubesim.apiserver.resources import Resource, of
-from kubesim.apiserver.selectors import matches_label_selector
 from kubesim.apiserver.store import Stored
+from kubesim.clock import rfc3339, rfc3339_now
+from kubesim.selectors import matches_labels
 
 Json = dict[str, Any]
 SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -31,7 +32,7 @@ def _with_condition(obj: Json, condition: Json) -> Json:
     status = obj.get("status") or {}
     conditions = list(status.get("conditions") or [])
     at = next((index for index, one in enumerate(conditions) if one.get("type") == condition["type"]), len(conditions))
-    conditions[at:] = [{**condition, "lastTransitionTime": now()}, *conditions[at + 1 :]]
+    conditions[at:] = [{**condition, "lastTransitionTime": rfc3339_now()}, *conditions[at + 1 :]]
     return {**status, "conditions": conditions}
 
 
@@ -131,7 +132,7 @@ class Evictor:
         budgets = [
             pdb
             for pdb in self._objects.store[_PDBS.store_key].all(pod.namespace)
-            if matches_label_selector((pdb.obj.get("spec") or {}).get("selector"), labels)
+            if matches_labels((pdb.obj.get("spec") or {}).get("selector"), labels)
         ]
         if not budgets:
             return
@@ -160,7 +161,7 @@ class Evictor:
             if has > needs:
                 why = f"The disruption budget {pdb.name} does not allow evicting pods currently"
             raise errors.too_many(refused, [{"reason": "DisruptionBudget", "message": why}])
-        spent = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, pod.name: now()}}
+        spent = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, pod.name: rfc3339_now()}}
         if allowed == 1:
             # The disruption controller's condition, kept up to date by whoever spends the last one.
             generation = {"observedGeneration": status.get("observedGeneration", 0)}
@@ -187,7 +188,7 @@ def request_token(objects: Objects, authenticator: Authenticator, namespace: str
     if ref:
         ref = {**ref, "uid": _bound_uid(objects, namespace, ref)}
     token, expiry = authenticator.issue(account.obj, audiences, seconds, ref)
-    ends = datetime.fromtimestamp(expiry, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ends = rfc3339(datetime.fromtimestamp(expiry, UTC))
     return {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
@@ -195,7 +196,7 @@ def request_token(objects: Objects, authenticator: Authenticator, namespace: str
             "name": name,
             "namespace": namespace,
             "uid": account.obj["metadata"]["uid"],
-            "creationTimestamp": now(),
+            "creationTimestamp": rfc3339_now(),
         },
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": ref},
         "status": {"token": token, "expirationTimestamp": ends},

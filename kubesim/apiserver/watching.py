@@ -13,7 +13,7 @@ import orjson
 from aiohttp import web
 
 from kubesim.apiserver import errors
-from kubesim.apiserver.selectors import Predicate, name_in
+from kubesim.apiserver.request_selectors import Predicate, name_in
 from kubesim.apiserver.store import EVENT_WINDOW, Collection, Event, Form, Store, Stored, watch_line
 
 Json = dict[str, Any]

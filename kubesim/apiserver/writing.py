@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from kubesim.apiserver import bodies, bootstrap, codec, errors, selectors, subresources
+from kubesim.apiserver import bodies, bootstrap, codec, errors, request_selectors, subresources
 from kubesim.apiserver.auth import Authenticator
 from kubesim.apiserver.bodies import Expected, decoded_of, object_of, options_of, patch_of, write_of
 from kubesim.apiserver.deletion import DeleteOptions, Deleter
@@ -100,7 +100,7 @@ class Writing:
     async def delete_collection(self, request: web.BaseRequest, target: Target) -> web.Response:
         """DELETE of a collection; answers with what was there."""
         resource, options = target.resource, await _delete_options(request)
-        predicate, limit = selectors.wanted(request.query, resource), int(request.query.get("limit") or 0)
+        predicate, limit = request_selectors.wanted(request.query, resource), int(request.query.get("limit") or 0)
         store = self._objects.store
         everything = store[resource.store_key].all(target.namespace)
         found = [item for item in everything if predicate is None or predicate(item.obj)]

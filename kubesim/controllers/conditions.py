@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from kubesim.client import ApiClient, ApiError, Object
-from kubesim.controllers.clock import now_utc, rfc3339
+from kubesim.clock import now_utc, rfc3339
 
 CONFLICT_TRIES = 5  # client-go's retry.DefaultRetry
 

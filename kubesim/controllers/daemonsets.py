@@ -12,8 +12,8 @@ import orjson
 from kubesim.client import Object
 from kubesim.controllers.conditions import holds
 from kubesim.controllers.pods import is_leaving, is_terminal
-from kubesim.controllers.selectors import matches_node, node_affinity
 from kubesim.controllers.taints import NO_EXECUTE, NO_SCHEDULE, node_taints, untolerated
+from kubesim.selectors import matches_node, node_affinity
 
 HASH_LABEL = "controller-revision-hash"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

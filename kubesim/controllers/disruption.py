@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kubesim.client import ApiClient, Object, Reflector, key_of
-from kubesim.controllers.clock import now_utc, parse_time
+from kubesim.clock import now_utc, parse_time_if_any
 from kubesim.controllers.conditions import holds, with_condition
 from kubesim.controllers.daemonsets import share
 from kubesim.controllers.pods import is_leaving, owner_of
-from kubesim.controllers.selectors import matches_labels
 from kubesim.controllers.workqueue import WorkQueue
+from kubesim.selectors import matches_labels
 
 # How long an eviction the API server granted may take to show as a deletion (upstream's DeletionTimeout).
 DELETION_TIMEOUT = timedelta(minutes=2)
@@ -35,7 +35,7 @@ def next_step(budget: Object, pods: list[Object], expected: int, now: datetime) 
     open_until = {
         name: when + DELETION_TIMEOUT
         for name, text in granted.items()
-        if name in names and (when := parse_time(text)) and when + DELETION_TIMEOUT > now
+        if name in names and (when := parse_time_if_any(text)) and when + DELETION_TIMEOUT > now
     }
     healthy = sum(
         1 for p in pods if holds(p, "Ready") and not is_leaving(p) and p["metadata"]["name"] not in open_until

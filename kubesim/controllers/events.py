@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 
 from kubesim.client import ApiClient, ApiError, Object
-from kubesim.controllers.clock import now_utc, rfc3339
+from kubesim.clock import now_utc, rfc3339
 
 log = logging.getLogger(__name__)
 

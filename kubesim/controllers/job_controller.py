@@ -6,7 +6,7 @@ import asyncio
 import copy
 
 from kubesim.client import ApiClient, Object, Reflector, key_of
-from kubesim.controllers.clock import now_utc
+from kubesim.clock import now_utc
 from kubesim.controllers.events import NORMAL, WARNING, EventRecorder
 from kubesim.controllers.jobs import JobStep, is_tracked, next_step
 from kubesim.controllers.pods import JOB_TRACKING, PodIndex, is_leaving, owner_of, pod_path

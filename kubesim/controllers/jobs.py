@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from kubesim.client import Object
-from kubesim.controllers.clock import parse_time, rfc3339
+from kubesim.clock import parse_time_if_any, rfc3339
 from kubesim.controllers.conditions import condition, holds, with_condition
 from kubesim.controllers.pods import JOB_TRACKING, is_leaving, is_terminal
 
@@ -153,7 +153,7 @@ def _restarts(pods: list[Object]) -> int:
 
 def _deadline(job: Object, status: Object) -> datetime | None:
     seconds = job["spec"].get("activeDeadlineSeconds")
-    start = parse_time(status.get("startTime"))
+    start = parse_time_if_any(status.get("startTime"))
     if seconds is None or start is None or job["spec"].get("suspend"):
         return None
     return start + timedelta(seconds=int(seconds))
@@ -227,7 +227,7 @@ def _after_the_end(job: Object, counted: Tally, now: datetime) -> JobStep:
     step = JobStep(status=_status(job, counted), delete=counted.active, release=counted.release)
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     ended = condition(job, "Complete") if holds(job, "Complete") else condition(job, "Failed")
-    when = parse_time((ended or {}).get("lastTransitionTime"))
+    when = parse_time_if_any((ended or {}).get("lastTransitionTime"))
     if ttl is None or when is None:
         return step
     expiry = when + timedelta(seconds=int(ttl))
@@ -253,5 +253,5 @@ def _phase(pod: Object) -> str | None:
 def _end(pod: Object) -> datetime | None:
     """When the last of a pod's containers ended."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    ends = [parse_time(((s.get("state") or {}).get("terminated") or {}).get("finishedAt")) for s in statuses]
+    ends = [parse_time_if_any(((s.get("state") or {}).get("terminated") or {}).get("finishedAt")) for s in statuses]
     return max((when for when in ends if when), default=None)

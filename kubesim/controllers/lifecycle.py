@@ -12,7 +12,7 @@ import logging
 from datetime import datetime
 
 from kubesim.client import ApiClient, ApiError, Object, Reflector
-from kubesim.controllers.clock import now_utc, rfc3339
+from kubesim.clock import now_utc, rfc3339
 from kubesim.controllers.conditions import condition, holds, write_condition
 from kubesim.controllers.events import EventRecorder
 from kubesim.controllers.pods import PodIndex, pod_path

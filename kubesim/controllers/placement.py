@@ -16,8 +16,7 @@ from functools import cached_property
 import orjson
 
 from kubesim.client import Object
-from kubesim.controllers.quantity import amounts, pod_requests
-from kubesim.controllers.selectors import matches_node, matches_node_term, node_affinity, only_nodes
+from kubesim.controllers.requests import pod_requests
 from kubesim.controllers.taints import (
     NO_EXECUTE,
     NO_SCHEDULE,
@@ -27,6 +26,8 @@ from kubesim.controllers.taints import (
     tolerates,
     untolerated,
 )
+from kubesim.quantity import amounts
+from kubesim.selectors import matches_node, matches_node_term, node_affinity, only_nodes
 
 GPU = "nvidia.com/gpu"
 # Weights of kube-scheduler's default profile: TaintToleration 3, NodeAffinity 2, NodeResourcesFit 1, each over 0..100.

@@ -18,7 +18,7 @@ from kubesim.controllers.conditions import condition, write_condition
 from kubesim.controllers.events import WARNING, EventRecorder
 from kubesim.controllers.placement import Demand, Rooms
 from kubesim.controllers.pods import is_terminal, pod_path
-from kubesim.controllers.quantity import pod_requests
+from kubesim.controllers.requests import pod_requests
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 from datetime import datetime
 
 from kubesim.client import ApiClient, Object, Reflector, key_of
-from kubesim.controllers.clock import now_utc
+from kubesim.clock import now_utc
 from kubesim.controllers.conditions import write_condition
 from kubesim.controllers.events import EventRecorder
 from kubesim.controllers.pods import PodIndex, is_leaving, pod_path

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from kubesim.client import ApiError
-from kubesim.controllers.clock import now_utc
+from kubesim.clock import now_utc
 
 log = logging.getLogger(__name__)
 

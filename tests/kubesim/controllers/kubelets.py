@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubesim.client import ApiClient, ApiError, Reflector
-from kubesim.controllers.clock import now_utc, rfc3339
+from kubesim.clock import now_utc, rfc3339
 from kubesim.controllers.pods import is_leaving, is_terminal, pod_path
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from kubesim.controllers.clock import rfc3339
+from kubesim.clock import rfc3339
 from kubesim.controllers.conditions import holds
 from kubesim.controllers.job_controller import pod_for
 from kubesim.controllers.jobs import next_step

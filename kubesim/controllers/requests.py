@@ -1,33 +1,17 @@
-"""Kubernetes resource quantities as integers, and what a pod asks for in total."""
+"""The resources that the scheduler reserves for a pod."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
 from kubesim.client import Object
-from kubesim.quantity import value_of
+from kubesim.quantity import amounts
 
 Resources = Mapping[str, int]
 
 
-def amount(resource: str, text: object) -> int:
-    """A quantity in the resource's smallest counted unit: millicores for cpu, bytes or pieces otherwise.
-
-    Raises ValueError, naming what is not one.
-    """
-    try:
-        return math.ceil(value_of(str(text)) * (1000 if resource == "cpu" else 1))
-    except ValueError:
-        raise ValueError(f"{text!r} is not a Kubernetes quantity") from None
-
-
-def amounts(quantities: Mapping[str, object] | None) -> dict[str, int]:
-    return {resource: amount(resource, text) for resource, text in (quantities or {}).items()}
-
-
 def pod_requests(spec: Object) -> dict[str, int]:
-    """What the scheduler reserves for a pod: its containers together, or its greediest init step if that is more.
+    """Add up what a pod asks for: its containers together, or its greediest init step if that is more.
 
     Restartable init containers (sidecars) run on, so they count with the containers. A limit without a request is
     the request, as the API server's defaulting has it.

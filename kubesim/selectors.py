@@ -1,4 +1,4 @@
-"""Label selectors and node selectors, as the API defines them."""
+"""Selector objects, evaluated: LabelSelector, nodeSelector and node affinity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Labels = Mapping[str, str]
 
 
 def _requirement_holds(values: Labels, requirement: Object) -> bool:
-    """One matchExpressions/matchFields entry. Unknown operators match nothing."""
+    """Evaluate one entry of matchExpressions or matchFields; unknown operators match nothing."""
     present = requirement["key"] in values
     value = values.get(requirement["key"], "")
     wanted = requirement.get("values") or ()
@@ -38,7 +38,7 @@ def _compares(value: str, operator: str, wanted: list[str] | tuple[str, ...]) ->
 
 
 def matches_labels(selector: Object | None, labels: Labels) -> bool:
-    """A LabelSelector: none selects nothing, an empty one selects everything."""
+    """Evaluate a LabelSelector object: None selects nothing, an empty one selects everything."""
     if selector is None:
         return False
     for key, value in (selector.get("matchLabels") or {}).items():
@@ -48,7 +48,7 @@ def matches_labels(selector: Object | None, labels: Labels) -> bool:
 
 
 def matches_node_term(term: Object, node: Object) -> bool:
-    """A NodeSelectorTerm: all its expressions and fields. An empty term matches no node."""
+    """Evaluate a NodeSelectorTerm, all of whose expressions and fields must hold; an empty term matches no node."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:
         return False
@@ -63,7 +63,7 @@ def node_affinity(spec: Object) -> Object:
 
 
 def matches_node(spec: Object, node: Object) -> bool:
-    """Whether a pod spec's nodeSelector and required node affinity (any of its terms) select the node."""
+    """Evaluate a pod spec's nodeSelector and required node affinity, any of whose terms suffices, for a node."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False
@@ -74,7 +74,7 @@ def matches_node(spec: Object, node: Object) -> bool:
 
 
 def only_nodes(spec: Object) -> frozenset[str] | None:
-    """The node names a pod is pinned to by metadata.name in every affinity term (a daemon pod), else None."""
+    """Return the node names that every affinity term pins a pod to, as a daemon pod's does; None without a pin."""
     required = node_affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
     if not required or not required.get("nodeSelectorTerms"):
         return None

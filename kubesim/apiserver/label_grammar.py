@@ -6,64 +6,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from kubesim.apiserver.names import qualified_problems, value_problems
+
 LabelTest = Callable[[Mapping[str, str]], bool]
 
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+)")
 _SYMBOLS = frozenset({"==", "!=", *"=!(),<>"})
 _END = ""
 _INTEGER = re.compile(r"[+-]?\d+")
-# RFC 1123 and Kubernetes allow 63 characters in a label's name and value.
-_MAX = 63
-_NAME_FORM = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_NAME = re.compile(_NAME_FORM)
-_PREFIX_FORM = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_PREFIX = re.compile(_PREFIX_FORM)
-_NAME_RULE = (
-    "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. "
-)
-_KEY_RULE = f"must {_NAME_RULE}'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_FORM}')"
-_VALUE_RULE = (
-    f"a valid label must be an empty string or {_NAME_RULE}'MyValue',  or 'my_value',  or '12345', regex used for "
-    f"validation is '({_NAME_FORM})?')"
-)
-_PREFIX_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    f"end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_PREFIX_FORM}')"
-)
 
 
 class SelectorError(ValueError):
     """A selector that does not parse; the message is the real server's."""
-
-
-def key_problem(key: str) -> str:
-    """What is wrong with a label's key, "" when nothing is."""
-    parts = key.split("/")
-    if len(parts) > 2:
-        return (
-            f"a valid label key {_KEY_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        )
-    problems: list[str] = []
-    if len(parts) == 2 and not parts[0]:
-        problems.append("prefix part must be non-empty")
-    elif len(parts) == 2 and not _PREFIX.fullmatch(parts[0]):
-        problems.append(f"prefix part {_PREFIX_RULE}")
-    name = parts[-1]
-    if not name:
-        problems.append("name part must be non-empty")
-    elif len(name) > _MAX:
-        problems.append(f"name part must be no more than {_MAX} bytes")
-    if not _NAME.fullmatch(name):
-        problems.append(f"name part {_KEY_RULE}")
-    return "; ".join(problems)
-
-
-def value_problem(value: str) -> str:
-    """What is wrong with a label's value, "" when nothing is."""
-    problems = [f"must be no more than {_MAX} bytes"] if len(value) > _MAX else []
-    if value and not _NAME.fullmatch(value):
-        problems.append(_VALUE_RULE)
-    return "; ".join(problems)
 
 
 @dataclass(frozen=True)
@@ -81,9 +35,8 @@ class _Requirement:
                 hint = "for 'Gt', 'Lt' operators, the value must be an integer"
                 found.append(f'values[{index}]: Invalid value: "{value}": {hint}')
         for index, value in enumerate(self.values):
-            problem = value_problem(value)
-            if problem:
-                found.append(f'values[{index}][{self.key}]: Invalid value: "{value}": {problem}')
+            if wrong := value_problems(value):
+                found.append(f'values[{index}][{self.key}]: Invalid value: "{value}": {"; ".join(wrong)}')
         return found
 
     def test(self) -> LabelTest:
@@ -149,9 +102,8 @@ class _Parser:
             key = self._next()
         if key in _SYMBOLS or key == _END:
             raise SelectorError(f"found '{key}', expected: identifier")
-        problem = key_problem(key)
-        if problem:
-            raise SelectorError(f'<nil>: Invalid value: "{key}": {problem}')
+        if wrong := qualified_problems(key):
+            raise SelectorError(f'<nil>: Invalid value: "{key}": {"; ".join(wrong)}')
         if absent:
             return _Requirement(key, "!")
         if self._ahead() in (_END, ","):

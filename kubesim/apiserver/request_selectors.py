@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubesim.apiserver.errors import bad_request
-from kubesim.apiserver.labels import SelectorError, parse
+from kubesim.apiserver.label_grammar import SelectorError, parse
 from kubesim.apiserver.resources import Resource
 
 Json = dict[str, Any]
@@ -74,29 +74,6 @@ def labels(selector: str) -> Predicate | None:
         return all(test(found) for test in tests)
 
     return predicate
-
-
-def matches_label_selector(selector: Json | None, found: Mapping[str, str]) -> bool:
-    """A LabelSelector object (matchLabels, matchExpressions) against labels; None matches nothing, {} everything."""
-    if selector is None:
-        return False
-    if any(found.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_expression_holds(term, found) for term in selector.get("matchExpressions") or [])
-
-
-def _expression_holds(term: Json, found: Mapping[str, str]) -> bool:
-    key, values = term.get("key", ""), term.get("values") or []
-    match term.get("operator"):
-        case "In":
-            return found.get(key) in values
-        case "NotIn":
-            return key not in found or found[key] not in values
-        case "Exists":
-            return key in found
-        case "DoesNotExist":
-            return key not in found
-    return False
 
 
 def _value_at(obj: Json, path: tuple[str, ...], default: str) -> str:
