@@ -14,11 +14,8 @@ from typing import Any, Self
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from kubesim.errors import KubeconfigError
 from kubesim.private_file import write_private
-
-
-class KubeconfigError(Exception):
-    """The kubeconfig cannot be used; the message names the file, what is wrong and what to do."""
 
 
 @dataclass(frozen=True)

@@ -51,11 +51,11 @@ class Admission:
         self._store = store
 
     def in_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Raises ApiError 404 for a namespace that is not there, 403 for one that is on its way out."""
+        """Raises StatusError 404 for a namespace that is not there, 403 for one that is on its way out."""
         space = self._store.get("namespaces", "", namespace)
         if space is None:
             details = {"name": namespace, "kind": "namespaces"}
-            raise errors.ApiError(404, "NotFound", f'namespaces "{namespace}" not found', details)
+            raise errors.StatusError(404, "NotFound", f'namespaces "{namespace}" not found', details)
         if "deletionTimestamp" in space.obj["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             error = errors.forbidden(resource, name, why)
@@ -65,7 +65,7 @@ class Admission:
             raise error
 
     def change(self, resource: Resource, obj: Json) -> None:
-        """Fill in what plug-ins decide about a new object. Raises ApiError 403."""
+        """Fill in what plug-ins decide about a new object. Raises StatusError 403."""
         if resource.plural == "pods":
             self._account(resource, obj)
             self._priority(resource, obj)
@@ -124,7 +124,7 @@ class Admission:
             raise errors.forbidden(resource, pod["metadata"]["name"], why)
 
     def secure(self, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
-        """Pod security: refuses what the namespace enforces with ApiError 403, adds the warnings that it wants."""
+        """Pod security: refuses what the namespace enforces with StatusError 403, adds the warnings that it wants."""
         if resource.plural == "namespaces":
             self._secure_namespace(obj, old, warnings)
             return

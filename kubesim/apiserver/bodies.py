@@ -15,6 +15,7 @@ from kubesim.apiserver import errors, protobuf, typed
 from kubesim.apiserver.objects import VALIDATIONS, Write
 from kubesim.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from kubesim.apiserver.resources import Resource, go_type
+from kubesim.errors import DecodeError
 
 Json = dict[str, Any]
 
@@ -59,7 +60,7 @@ def program(request: web.BaseRequest) -> str:
 
 
 def write_of(request: web.BaseRequest, subresource: str = "") -> Write:
-    """The write options in the query. Raises ApiError 422."""
+    """The write options in the query. Raises StatusError 422."""
     query = request.query
     applies = request.method == "PATCH" and request.content_type == APPLY_PATCH
     if not query and not applies:
@@ -103,7 +104,7 @@ def dry_run_causes(given: list[str]) -> list[Json]:
 
 
 def object_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
-    """The object in a body, without kind and apiVersion, which are checked. Raises ApiError 400 or 415."""
+    """The object in a body, without kind and apiVersion, which are checked. Raises StatusError 400 or 415."""
     unreadable = f"the object provided is unrecognized (must be of type {expected.kind}): "
     obj = _body(request, raw, unreadable, write)
     _check_kind(obj, expected, unreadable, raw)
@@ -113,11 +114,11 @@ def object_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: W
 
 
 def decoded_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
-    """As `object_of`, for bodies that are not stored: decoded. Raises ApiError 400 or 415."""
+    """As `object_of`, for bodies that are not stored: decoded. Raises StatusError 400 or 415."""
     body, decoder = object_of(request, raw, expected, write), typed.Decoder()
     try:
         found: Json = decoder.decode(typed.shape_of(expected.api_version, expected.kind), body)
-    except typed.Malformed as error:
+    except DecodeError as error:
         raise cannot_handle(expected.kind, expected.api_version, expected.kind, str(error)) from None
     if write.validation == "Strict" and (decoder.unknown or write.doubts):
         why = f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}"
@@ -126,7 +127,7 @@ def decoded_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: 
 
 
 def options_of(request: web.BaseRequest, raw: bytes) -> Json:
-    """The DeleteOptions in a body, {} without one. Raises ApiError 400 or 415."""
+    """The DeleteOptions in a body, {} without one. Raises StatusError 400 or 415."""
     if not raw.strip():
         return {}
     obj = _body(request, raw, "", Write("", validation="Ignore"))
@@ -135,7 +136,7 @@ def options_of(request: web.BaseRequest, raw: bytes) -> Json:
         raise errors.bad_request(f'no kind "{kind}" is registered for version "{version}" {_SCHEME}')
     try:
         found: Json = typed.Decoder().decode(typed.shape_of("v1", "DeleteOptions"), obj)
-    except typed.Malformed as error:
+    except DecodeError as error:
         raise errors.bad_request(str(error)) from None
     return found
 
@@ -171,7 +172,7 @@ def _note_twice(write: Write, twice: list[str], is_yaml: bool) -> None:
         write.doubts.append(f"yaml: unmarshal errors:\n  {', '.join(twice)}" if is_yaml else ", ".join(twice))
 
 
-def cannot_handle(kind: str, api_version: str, wanted: str, why: str) -> errors.ApiError:
+def cannot_handle(kind: str, api_version: str, wanted: str, why: str) -> errors.StatusError:
     """400: a body that is no object of the wanted kind."""
     version = api_version.rpartition("/")[2]
     return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {wanted}: {why}')
@@ -264,13 +265,13 @@ class _Pairs:
 
 
 def check_patch_type(request: web.BaseRequest) -> None:
-    """Raises ApiError 415 for a body that is no patch."""
+    """Raises StatusError 415 for a body that is no patch."""
     if request.content_type not in _PATCH_TYPES:
-        raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def patch_of(request: web.BaseRequest, raw: bytes, write: Write) -> tuple[str, Any]:
-    """(patch type, patch). Raises ApiError 400."""
+    """(patch type, patch). Raises StatusError 400."""
     kind = request.content_type
     if kind == APPLY_PATCH:
         return kind, _apply_patch(raw, write)

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from kubesim.apiserver.auth import MASTERS
-from kubesim.apiserver.errors import ApiError
+from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.objects import Objects, Write
 from kubesim.apiserver.resources import of
 from kubesim.apiserver.store import Event
@@ -179,6 +179,6 @@ def _ensure(objects: Objects, plural: str, group: str, obj: Json) -> None:
     resource = of(plural, group)
     try:
         objects.create(resource, "", obj, _BOOTSTRAP)
-    except ApiError as error:
+    except StatusError as error:
         if error.reason != "AlreadyExists":
             raise

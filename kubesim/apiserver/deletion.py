@@ -46,7 +46,7 @@ class DeleteOptions:
 
     @staticmethod
     def of(body: Json) -> DeleteOptions:
-        """From decoded options. Raises ApiError 422."""
+        """From decoded options. Raises StatusError 422."""
         policy, orphans = body.get("propagationPolicy"), body.get("orphanDependents")
         causes = dry_run_causes(body.get("dryRun") or [])
         field = "propagationPolicy"
@@ -62,7 +62,7 @@ class DeleteOptions:
 
     @staticmethod
     def of_query(query: MultiMapping[str]) -> DeleteOptions:
-        """From a query. Raises ApiError 400 or 422."""
+        """From a query. Raises StatusError 400 or 422."""
         body: Json = {key: query[key] for key in ("propagationPolicy",) if key in query}
         if "gracePeriodSeconds" in query:
             try:
@@ -83,7 +83,7 @@ class Deleter:
         self._store = objects.store
 
     def delete(self, resource: Resource, stored: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
-        """(the object as it is now, whether it is gone). Raises ApiError 409 when a precondition fails."""
+        """(the object as it is now, whether it is gone). Raises StatusError 409 when a precondition fails."""
         meta = stored.obj["metadata"]
         check_preconditions(resource, stored, options)
         grace = self._grace(resource, stored, options)
@@ -152,7 +152,7 @@ class Deleter:
 
 
 def check_preconditions(resource: Resource, stored: Stored, options: DeleteOptions) -> None:
-    """Raises ApiError 409 when the object is not the one that was meant."""
+    """Raises StatusError 409 when the object is not the one that was meant."""
     meta = stored.obj["metadata"]
     uid, version = options.uid, options.resource_version
     if uid is not None and uid != meta["uid"]:
@@ -275,7 +275,7 @@ class Collector:
                 self._empty(stored)
             else:
                 self._collect(CANONICAL[key], stored)
-        except errors.ApiError as error:
+        except errors.StatusError as error:
             log.warning("collecting %s %s/%s: %s", key, namespace, name, error)
 
     def _collect(self, resource: Resource, stored: Stored) -> None:

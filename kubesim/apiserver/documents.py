@@ -19,7 +19,7 @@ def nothing() -> web.Response:
 
 
 def document(request: web.BaseRequest) -> web.Response:
-    """The answer to a path that is no resource. Raises ApiError 404, 405 or 406."""
+    """The answer to a path that is no resource. Raises StatusError 404, 405 or 406."""
     parts = request.path.strip("/").split("/")
     head, rest = parts[0], parts[1:]
     if head in _HEALTH:

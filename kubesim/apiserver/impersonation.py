@@ -28,7 +28,7 @@ _NODE = "system:node:"
 
 
 def impersonated(rbac: Rbac, caller: User, action: Action, headers: CIMultiDictProxy[str]) -> User:
-    """The user to act as: the caller where no header asks otherwise. Raises ApiError 400 or 403."""
+    """The user to act as: the caller where no header asks otherwise. Raises StatusError 400 or 403."""
     asked = User(
         headers.get("Impersonate-User", ""),
         tuple(headers.getall("Impersonate-Group", [])),

@@ -53,7 +53,7 @@ _POD_SECURITY = "pod-security.kubernetes.io/"
 
 
 def check(resource: Resource, obj: Json, old: Json | None = None) -> None:
-    """Raise ApiError 422 with every cause when `obj` may not be stored (over `old`)."""
+    """Raise StatusError 422 with every cause when `obj` may not be stored (over `old`)."""
     causes = metadata_causes(resource, obj, old)
     specific = _CHECKS.get(resource.store_key)
     if specific is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kubesim.apiserver.names import qualified_problems, value_problems
+from kubesim.errors import SelectorError
 
 LabelTest = Callable[[Mapping[str, str]], bool]
 
@@ -14,10 +15,6 @@ _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+)")
 _SYMBOLS = frozenset({"==", "!=", *"=!(),<>"})
 _END = ""
 _INTEGER = re.compile(r"[+-]?\d+")
-
-
-class SelectorError(ValueError):
-    """A selector that does not parse; the message is the real server's."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from kubesim.apiserver import fieldset
-from kubesim.apiserver.errors import ApiError
+from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.typed import Shape
 
 Json = dict[str, Any]
@@ -111,7 +111,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 def apply(live: Json, config: Json, writer: Writer, force: bool) -> Json:
     """Server-side apply: `config` merged into `live` by ownership; returns a new object.
 
-    Raises ApiError 409 naming every field another manager holds with another value, unless `force`.
+    Raises StatusError 409 naming every field another manager holds with another value, unless `force`.
     """
     last = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED) if writer.manager == "kubectl" else None
     if last is None:
@@ -218,7 +218,7 @@ def _as_set(elements: Path) -> fieldset.Set:
     return result
 
 
-def _apply_conflict(conflicts: list[tuple[Json, Path]]) -> ApiError:
+def _apply_conflict(conflicts: list[tuple[Json, Path]]) -> StatusError:
     found = sorted((_who(entry), fieldset.shown(elements)) for entry, elements in conflicts)
     causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": field} for who, field in found
@@ -230,7 +230,7 @@ def _apply_conflict(conflicts: list[tuple[Json, Path]]) -> ApiError:
         by_manager = {who: [field for other, field in found if other == who] for who, _ in found}
         told = [f"conflicts with {who}:\n- " + "\n- ".join(fields) for who, fields in by_manager.items()]
         message = f"Apply failed with {len(found)} conflicts: " + "\n".join(told)
-    return ApiError(409, "Conflict", message, {"causes": causes})
+    return StatusError(409, "Conflict", message, {"causes": causes})
 
 
 def _who(entry: Json) -> str:

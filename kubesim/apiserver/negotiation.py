@@ -42,7 +42,7 @@ class _Clause:
 
 
 def wanted(request: web.BaseRequest, *, streamed: bool = False) -> Wanted:
-    """What the Accept header prefers among what is offered. Raises ApiError 406.
+    """What the Accept header prefers among what is offered. Raises StatusError 406.
 
     `streamed`: a watch, which has no YAML.
     """

@@ -14,6 +14,7 @@ from kubesim.apiserver.codec import renamed, shown
 from kubesim.apiserver.resources import CANONICAL, Resource
 from kubesim.apiserver.store import Store, Stored
 from kubesim.clock import rfc3339_now
+from kubesim.errors import DecodeError, SchemaError
 
 Json = dict[str, Any]
 
@@ -54,20 +55,20 @@ class Objects:
         self._admission = Admission(store)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored:
-        """The object; ApiError 404."""
+        """The object; StatusError 404."""
         stored = self.store.get(resource.store_key, namespace, name)
         if stored is None:
             raise errors.not_found(resource, name)
         return stored
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Raises ApiError 404 or 403 when nothing can be made in a namespace."""
+        """Raises StatusError 404 or 403 when nothing can be made in a namespace."""
         self._admission.in_namespace(resource, namespace, name)
 
     # Create ----------------------------------------------------------------------------------------------------
 
     def create(self, resource: Resource, namespace: str, obj: Json, write: Write) -> Stored:
-        """Store a new object, given without kind and apiVersion. Raises ApiError 400, 403, 404, 409, 422 or 500."""
+        """Store a new object, given without kind and apiVersion. Raises StatusError 400, 403, 404, 409, 422 or 500."""
         obj = _decoded(resource, obj, write)
         return self._create(resource, namespace, obj, write)
 
@@ -112,7 +113,7 @@ class Objects:
     # Update ----------------------------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, namespace: str, name: str, obj: Json, write: Write) -> tuple[Stored, bool]:
-        """PUT: (the stored object, whether it was created). Raises ApiError 400, 404, 409, 422 or 500."""
+        """PUT: (the stored object, whether it was created). Raises StatusError 400, 404, 409, 422 or 500."""
         old = self.store.get(resource.store_key, namespace, name)
         obj = _decoded(resource, obj, write)
         meta = obj["metadata"]
@@ -150,7 +151,7 @@ class Objects:
 
     @staticmethod
     def patched(resource: Resource, obj: Json, kind: str, patch: Any, write: Write) -> Json:
-        """What a patch, other than an apply, makes of an object. Raises ApiError 400, 422 or 500."""
+        """What a patch, other than an apply, makes of an object. Raises StatusError 400, 422 or 500."""
         shape = typed.shape_of(resource.api_version, resource.kind)
         whole = {"kind": resource.kind, "apiVersion": resource.api_version, **shown(resource, obj)}
         changed = patches.patched(kind, whole, patch, shape)
@@ -161,7 +162,7 @@ class Objects:
         decoder = typed.Decoder()
         try:
             found: Json = decoder.decode(shape, changed, whole)
-        except typed.Malformed as error:
+        except DecodeError as error:
             if kind == patches.STRATEGIC_PATCH:
                 raise errors.invalid_patch(patches.shown(patch), error.conversion) from None
             raise errors.invalid_patch(_text(changed), error) from None
@@ -214,7 +215,7 @@ class Objects:
         shape = typed.shape_of(resource.api_version, resource.kind)
         try:
             typed.check_declared(shape, config)
-        except typed.Undeclared as error:
+        except SchemaError as error:
             what = f"{where}/{name}; {resource.group}/{resource.version}, Kind={kind}"
             raise errors.failed(f"failed to create typed patch object ({what}): {error}") from None
         config = typed.canonical(shape, config)
@@ -294,12 +295,12 @@ def _is_done(obj: Json) -> bool:
 
 
 def _decoded(resource: Resource, obj: Json, write: Write, old: Json | None = None) -> Json:
-    """An object in the form in which it is kept. Raises ApiError 400."""
+    """An object in the form in which it is kept. Raises StatusError 400."""
     decoder = typed.Decoder()
     try:
         shape = typed.shape_of(resource.api_version, resource.kind)
         found: Json = decoder.decode(shape, shown(resource, obj) if old is not None else obj, old)
-    except typed.Malformed as error:
+    except DecodeError as error:
         raise _cannot_handle(resource, str(error)) from None
     if write.validation == "Strict" and (decoder.unknown or write.doubts):
         raise _cannot_handle(resource, f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}")
@@ -321,7 +322,7 @@ def _warn_unknown(decoder: typed.Decoder, write: Write) -> None:
         write.warnings.extend(decoder.unknown)
 
 
-def _cannot_handle(resource: Resource, why: str) -> errors.ApiError:
+def _cannot_handle(resource: Resource, why: str) -> errors.StatusError:
     kind = resource.kind
     return errors.bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}')
 
@@ -337,7 +338,7 @@ def _text(obj: Json) -> str:
 
 
 def _named(meta: Json, name: str) -> None:
-    """The name in the body is that of the path. Raises ApiError 400."""
+    """The name in the body is that of the path. Raises StatusError 400."""
     given = meta.get("name", "")
     if not given:
         raise errors.bad_request(_MISSING_NAME.format(name))
@@ -346,7 +347,7 @@ def _named(meta: Json, name: str) -> None:
 
 
 def _place(resource: Resource, namespace: str, meta: Json) -> None:
-    """The namespace in the body is that of the path. Raises ApiError 400."""
+    """The namespace in the body is that of the path. Raises StatusError 400."""
     if not resource.namespaced:
         meta.pop("namespace", None)
     elif (meta.get("namespace") or namespace) != namespace:
@@ -405,7 +406,7 @@ def _check_version(resource: Resource, old: Stored, meta: Json) -> None:
         raise errors.conflict(resource, old.name)
 
 
-def _storage_conflict(resource: Resource, stored: Stored, why: str) -> errors.ApiError:
+def _storage_conflict(resource: Resource, stored: Stored, why: str) -> errors.StatusError:
     """409 of a precondition that the storage checks."""
     return errors.conflict(resource, stored.name, storage_problem(resource, stored, why))
 

@@ -4,12 +4,12 @@ leave their input alone; what a patch does not touch, the result shares with the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
+import jsonpatch
 import orjson
 
-from kubesim.apiserver.errors import ApiError, bad_request
+from kubesim.apiserver.errors import StatusError, bad_request
 from kubesim.apiserver.typed import Shape
 
 Json = dict[str, Any]
@@ -20,11 +20,10 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 _ORDER = "$setElementOrder/"
 _DELETE = "$deleteFromPrimitiveList/"
-_ABSENT = object()
 
 
 def patched(kind: str, target: Json, patch: Any, shape: Shape) -> Json:
-    """What a patch of this media type, other than an apply, makes of the target. Raises ApiError 400, 422 or 500."""
+    """What a patch of this media type, other than an apply, makes of the target. Raises StatusError 400, 422 or 500."""
     if kind == JSON_PATCH:
         return json_patch(target, patch)
     changed: Json = merge_patch(target, patch) if kind == MERGE_PATCH else strategic_merge(target, patch, shape)
@@ -34,13 +33,12 @@ def patched(kind: str, target: Json, patch: Any, shape: Shape) -> Json:
 # JSON patch ----------------------------------------------------------------------------------------------------
 
 
-class _Inapplicable(Exception):
-    """An operation that cannot be carried out; the real server does not tell which."""
-
-
 def json_patch(target: Json, operations: list[Any]) -> Json:
-    """RFC 6902, save that `replace` adds where nothing is. Raises ApiError 400 for a malformed patch, 422 for one that
-    does not apply."""
+    """Apply a patch of RFC 6902, save that `replace` adds an object's member that is not there.
+
+    Raises:
+        StatusError: 400 for a malformed patch, 422 for one that does not apply.
+    """
     document: Any = orjson.loads(orjson.dumps(target))
     for operation in operations:
         if not isinstance(operation, dict):
@@ -51,78 +49,24 @@ def json_patch(target: Json, operations: list[Any]) -> Json:
     try:
         for operation in operations:
             document = _operated(document, operation)
-    except (_Inapplicable, ValueError) as error:
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+        # The real server does not name the operation either.
         message = "the server rejected our request due to an error in our request"
-        raise ApiError(422, "Invalid", message, {}) from error
+        raise StatusError(422, "Invalid", message, {}) from error
     return document if isinstance(document, dict) else {}
 
 
 def _operated(document: Any, operation: Json) -> Any:
-    path = _tokens(operation.get("path"))
-    match operation.get("op"):
-        case "add" | "replace" as op:
-            return _put(document, path, operation.get("value"), insert=op == "add")
-        case "remove":
-            return _taken(document, path)
-        case "test":
-            if _at(document, path, None) != operation.get("value"):
-                raise _Inapplicable(path)
+    """Carry out one operation; as in Go's library, a value that is not given is null, and so is an absent member."""
+    operation = {"value": None, **operation}
+    op, path = operation.get("op"), operation.get("path")
+    if op in ("replace", "test") and isinstance(path, str):
+        pointer = jsonpatch.JsonPointer(path)
+        if op == "test" and operation["value"] is None and pointer.resolve(document, None) is None:
             return document
-        case "move" | "copy" as op:
-            source = _tokens(operation.get("from"))
-            value = _at(document, source)
-            document = _taken(document, source) if op == "move" else document
-            return _put(document, path, orjson.loads(orjson.dumps(value)), insert=True)
-    raise _Inapplicable(operation.get("op"))
-
-
-def _tokens(path: Any) -> list[str]:
-    if not isinstance(path, str) or (path and not path.startswith("/")):
-        raise _Inapplicable(path)
-    return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
-
-
-def _at(document: Any, path: Iterable[str], default: Any = _ABSENT) -> Any:
-    for token in path:
-        if isinstance(document, dict):
-            document = document.get(token, default)
-        elif isinstance(document, list) and int(token) < len(document):
-            document = document[int(token)]
-        else:
-            document = _ABSENT
-        if document is _ABSENT:
-            raise _Inapplicable(token)
-    return document
-
-
-def _put(document: Any, path: list[str], value: Any, *, insert: bool) -> Any:
-    if not path:
-        return value
-    parent, last = _at(document, path[:-1]), path[-1]
-    if isinstance(parent, dict):
-        parent[last] = value
-    elif not isinstance(parent, list):
-        raise _Inapplicable(last)
-    elif last == "-" and insert:
-        parent.append(value)
-    elif insert and 0 <= int(last) <= len(parent):
-        parent.insert(int(last), value)
-    elif not insert and 0 <= int(last) < len(parent):
-        parent[int(last)] = value
-    else:
-        raise _Inapplicable(last)
-    return document
-
-
-def _taken(document: Any, path: list[str]) -> Any:
-    parent, last = _at(document, path[:-1]), path[-1] if path else ""
-    if isinstance(parent, dict) and last in parent:
-        del parent[last]
-    elif isinstance(parent, list) and 0 <= int(last) < len(parent):
-        del parent[int(last)]
-    else:
-        raise _Inapplicable(last)
-    return document
+        if op == "replace" and isinstance(pointer.to_last(document)[0], dict):
+            operation["op"] = "add"
+    return jsonpatch.JsonPatch([operation]).apply(document, in_place=True)
 
 
 # Merge patch ---------------------------------------------------------------------------------------------------
@@ -145,12 +89,16 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def strategic_merge(target: Json, patch: Json, shape: Shape) -> Json:
-    """Strategic merge by the merge keys of the target's shape. Raises ApiError 400 or 500 for what makes no sense."""
+    """Merge a patch into the target by the merge keys of its shape.
+
+    Raises:
+        StatusError: 400 or 500 for a patch that makes no sense.
+    """
     return _merge_map(target, patch, shape)
 
 
-def _failed(message: str) -> ApiError:
-    return ApiError(500, "", message)
+def _failed(message: str) -> StatusError:
+    return StatusError(500, "", message)
 
 
 def _merge_map(target: Json, patch: Json, shape: Shape) -> Json:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubesim.apiserver.errors import bad_request
-from kubesim.apiserver.label_grammar import SelectorError, parse
+from kubesim.apiserver.label_grammar import parse
 from kubesim.apiserver.resources import Resource
+from kubesim.errors import SelectorError
 
 Json = dict[str, Any]
 Predicate = Callable[[Json], bool]
@@ -61,7 +62,7 @@ _FIELDS: Mapping[str, _Fields] = {
 
 
 def labels(selector: str) -> Predicate | None:
-    """Predicate of a labelSelector; None when it selects everything. Raises ApiError 400."""
+    """Predicate of a labelSelector; None when it selects everything. Raises StatusError 400."""
     try:
         tests = parse(selector)
     except SelectorError as error:
@@ -88,7 +89,7 @@ def _value_at(obj: Json, path: tuple[str, ...], default: str) -> str:
 
 
 def fields(resource: Resource, selector: str) -> Predicate | None:
-    """Predicate of a fieldSelector; None when it selects everything. Raises ApiError 400."""
+    """Predicate of a fieldSelector; None when it selects everything. Raises StatusError 400."""
     tests: list[tuple[tuple[str, ...], str, bool, str]] = []
     for key, operator, value in _terms(selector):
         path, default = _field(resource, key)
@@ -123,7 +124,7 @@ def _field(resource: Resource, key: str) -> tuple[str, str]:
 
 
 def _terms(selector: str) -> list[tuple[str, str, str]]:
-    """(field, operator, value) of each term; empty terms count for nothing. Raises ApiError 400."""
+    """(field, operator, value) of each term; empty terms count for nothing. Raises StatusError 400."""
     terms: list[tuple[str, str, str]] = []
     # A backslash keeps the comma behind it from ending the term.
     for term in re.findall(r"(?:\\.|[^,\\]|\\$)+", selector, re.DOTALL):
@@ -163,6 +164,6 @@ def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
 
 
 def wanted(query: Mapping[str, str], resource: Resource, named: str = "") -> Predicate | None:
-    """What a request's selectors want, besides a field selector of its path. Raises ApiError 400."""
+    """What a request's selectors want, besides a field selector of its path. Raises StatusError 400."""
     by_field = ",".join(part for part in (query.get("fieldSelector", ""), named) if part)
     return both(labels(query.get("labelSelector", "")), fields(resource, by_field))

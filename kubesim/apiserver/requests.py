@@ -96,7 +96,7 @@ def verb_of(request: web.BaseRequest, place: Place | None) -> str:
 
 
 def form_of(request: web.BaseRequest, resource: Resource, *, many: bool = False, streamed: bool = False) -> ListForm:
-    """The form the client accepts. Raises ApiError 400 or 406."""
+    """The form the client accepts. Raises StatusError 400 or 406."""
     wanted = negotiation.wanted(request, streamed=streamed)
     if wanted.kind == "Table":
         include = request.query.get("includeObject") or "Metadata"

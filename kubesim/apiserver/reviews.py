@@ -23,7 +23,7 @@ class Reviews:
         self._authenticator = authenticator
 
     def answer(self, resource: Resource, user: User, namespace: str, body: Json) -> Json:
-        """The review with its status filled in. Raises ApiError 400 or 422."""
+        """The review with its status filled in. Raises StatusError 400 or 422."""
         body = {**body, "kind": resource.kind, "apiVersion": resource.api_version}
         spec = body.get("spec") or {}
         match resource.kind:

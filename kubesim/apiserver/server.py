@@ -113,7 +113,7 @@ class ApiServer:
         verb, target = verb_of(request, place), target_of(place) if place else None
         try:
             response = await self._dispatch(request, place, target, verb)
-        except errors.ApiError as error:
+        except errors.StatusError as error:
             headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else {}
             response = answer(error.body(), error.code, headers)
             warn(response, error.warnings)
@@ -121,7 +121,7 @@ class ApiServer:
             response = answer(errors.unreadable(error.status, error.reason, MAX_BODY_BYTES).body(), error.status)
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            body = errors.ApiError(500, "InternalError", "an error of the embedded API server; see its log").body()
+            body = errors.StatusError(500, "InternalError", "an error of the embedded API server; see its log").body()
             response = answer(body, 500)
         if isinstance(response, web.Response):
             response = negotiation.laid_out(request, response)
@@ -154,7 +154,7 @@ class ApiServer:
         return response if isinstance(response, web.StreamResponse) else await response
 
     def _handler(self, request: web.BaseRequest, target: Target, verb: str) -> Handler:
-        """Who answers; ApiError 404 or 405 when nobody does."""
+        """Who answers; StatusError 404 or 405 when nobody does."""
         if target.subresource:
             sub = target.resource.subresource(target.subresource)
             if sub is None:
@@ -171,7 +171,7 @@ class ApiServer:
         return self._verbs[verb]
 
     def _user(self, request: web.BaseRequest, action: Action) -> User:
-        """The caller, or whom the caller may impersonate. Raises ApiError 400, 401 or 403."""
+        """The caller, or whom the caller may impersonate. Raises StatusError 400, 401 or 403."""
         user = self._authenticator.user(request.headers.get("Authorization", ""))
         if user is None:
             raise errors.unauthorized()

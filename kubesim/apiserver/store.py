@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from kubesim.apiserver.errors import ApiError
+from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.resources import CANONICAL
 
 Json = dict[str, Any]
@@ -209,7 +209,7 @@ class Store:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             os.ftruncate(self._fd, whole)
-            raise ApiError(500, "InternalError", f"{self._path} cannot be written: {error.strerror}") from error
+            raise StatusError(500, "InternalError", f"{self._path} cannot be written: {error.strerror}") from error
         self._grown += len(line)
         if self._grown > COMPACT_AFTER_BYTES and self._path is not None:
             # One write is about to be applied after this line; the rewrite must not lose it.

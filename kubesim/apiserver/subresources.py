@@ -15,6 +15,7 @@ from kubesim.apiserver.objects import Objects, Write, storage_problem
 from kubesim.apiserver.resources import Resource, of
 from kubesim.apiserver.store import Stored
 from kubesim.clock import rfc3339, rfc3339_now
+from kubesim.errors import DecodeError
 from kubesim.selectors import matches_labels
 
 Json = dict[str, Any]
@@ -60,7 +61,7 @@ class Binder:
         self._objects = objects
 
     def bind(self, namespace: str, name: str, body: Json, write: Write) -> Json:
-        """Assign the pod to body.target. Raises ApiError 400, 404, 409 or 500."""
+        """Assign the pod to body.target. Raises StatusError 400, 404, 409 or 500."""
         _check_body_name(body, "Binding", namespace, name)
         target = body.get("target") or {}
         if target.get("kind", "") not in ("", "Node"):
@@ -102,7 +103,7 @@ class Evictor:
         self._deleter = deleter
 
     def evict(self, namespace: str, name: str, body: Json, write: Write) -> Json:
-        """Evict the pod. Raises ApiError 400, 404, 409, 422, 429 or 500."""
+        """Evict the pod. Raises StatusError 400, 404, 409, 422, 429 or 500."""
         _check_body_name(body, "Eviction", namespace, name)
         options = DeleteOptions.of(body.get("deleteOptions") or {})
         if write.dry_run:
@@ -173,7 +174,7 @@ class Evictor:
 
 
 def request_token(objects: Objects, authenticator: Authenticator, namespace: str, name: str, body: Json) -> Json:
-    """serviceaccounts/token: a bearer token for the account. Raises ApiError 400, 404, 409 or 422."""
+    """serviceaccounts/token: a bearer token for the account. Raises StatusError 400, 404, 409 or 422."""
     account = objects.get(of("serviceaccounts"), namespace, name)
     spec = body.get("spec") or {}
     seconds = spec.get("expirationSeconds")
@@ -204,7 +205,7 @@ def request_token(objects: Objects, authenticator: Authenticator, namespace: str
 
 
 def _bound_uid(objects: Objects, namespace: str, ref: Json) -> str:
-    """The uid of the object whose end shall be the token's. Raises ApiError 400, 404 or 409."""
+    """The uid of the object whose end shall be the token's. Raises StatusError 400, 404 or 409."""
     kind, version = ref.get("kind", ""), ref.get("apiVersion", "")
     plural = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}.get(kind)
     if plural is None or version != "v1":
@@ -241,7 +242,11 @@ def scale_of(stored: Stored) -> Json:
 
 
 def set_scale(objects: Objects, resource: Resource, stored: Stored, scale: Json, write: Write) -> Json:
-    """Write spec.replicas of a Scale, given without its kind, back to its workload. Raises ApiError 400, 409 or 422."""
+    """Write spec.replicas of a Scale, given without its kind, back to its workload.
+
+    Raises:
+        StatusError: 400, 409 or 422.
+    """
     meta = scale["metadata"]
     given = meta.get("name", "")
     if given != stored.name:
@@ -251,7 +256,7 @@ def set_scale(objects: Objects, resource: Resource, stored: Stored, scale: Json,
         problem = errors.wrong("spec.replicas", replicas, "must be greater than or equal to 0")
         details = {"name": stored.name, "group": "autoscaling", "kind": "Scale", "causes": [problem]}
         message = f'Scale.autoscaling "{stored.name}" is invalid: spec.replicas: {problem["message"]}'
-        raise errors.ApiError(422, "Invalid", message, details)
+        raise errors.StatusError(422, "Invalid", message, details)
     asked = meta.get("resourceVersion") or stored.obj["metadata"]["resourceVersion"]
     whole = {**stored.obj["metadata"], "resourceVersion": asked}
     spec = {**stored.obj["spec"], "replicas": replicas}
@@ -259,7 +264,7 @@ def set_scale(objects: Objects, resource: Resource, stored: Stored, scale: Json,
 
 
 def patched_scale(scale: Json, kind: str, patch: Any, write: Write) -> Json:
-    """What a patch makes of a Scale, without its kind. Raises ApiError 400, 422 or 500."""
+    """What a patch makes of a Scale, without its kind. Raises StatusError 400, 422 or 500."""
     if kind == patches.APPLY_PATCH:
         given = (patch.pop("kind", ""), patch.pop("apiVersion", ""))
         if given != ("Scale", "autoscaling/v1"):
@@ -269,6 +274,6 @@ def patched_scale(scale: Json, kind: str, patch: Any, write: Write) -> Json:
     changed = patches.patched(kind, scale, patch, _SCALE)
     try:
         found: Json = typed.Decoder().decode(_SCALE, changed)
-    except typed.Malformed as error:
+    except DecodeError as error:
         raise errors.invalid_patch(orjson.dumps(changed).decode(), error) from None
     return found

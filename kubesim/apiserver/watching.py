@@ -62,7 +62,7 @@ class Query:
 def query_of(
     form: ListForm, namespace: str, predicate: Predicate | None, params: Mapping[str, str], *, watch: bool
 ) -> Query:
-    """Read the query parameters. Raises ApiError 400, 422 or, as the real server for malformed versions, 500."""
+    """Read the query parameters. Raises StatusError 400, 422 or, as the real server for malformed versions, 500."""
     match, version, token = (params.get(name, "") for name in ("resourceVersionMatch", "resourceVersion", "continue"))
     limit, timeout = _whole(params, "limit"), _whole(params, "timeoutSeconds")
     initial = truth(params["sendInitialEvents"]) if "sendInitialEvents" in params else None
@@ -71,7 +71,7 @@ def query_of(
         raise errors.invalid_request("meta.k8s.io", "ListOptions", causes)
     try:
         version_of(version)
-    except errors.ApiError as error:
+    except errors.StatusError as error:
         if watch:
             raise
         raise errors.bad_request(f"invalid resource version: {error.message}") from None
@@ -123,11 +123,11 @@ def truth(text: str | None) -> bool:
 
 
 def version_of(text: str) -> int:
-    """A resourceVersion; "" is 0. Raises ApiError 500, as the real server does."""
+    """A resourceVersion; "" is 0. Raises StatusError 500, as the real server does."""
     if text.isdecimal() or not text:
         return int(text or 0)
     why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-    raise errors.ApiError(500, "", f'resourceVersion: Invalid value: "{text}": {why}')
+    raise errors.StatusError(500, "", f'resourceVersion: Invalid value: "{text}": {why}')
 
 
 def _whole(params: Mapping[str, str], name: str) -> int:
@@ -148,7 +148,7 @@ class Lister:
         self._store = store
 
     def answer(self, key: str, query: Query) -> bytes:
-        """The encoded list. Raises ApiError 410 for versions that are gone, 504 for ones not reached yet."""
+        """The encoded list. Raises StatusError 410 for versions that are gone, 504 for ones not reached yet."""
         collection, asked = self._store[key], version_of(query.version)
         if query.token:
             version, start = _untoken(query.token)
@@ -205,7 +205,7 @@ def _key(item: Stored, namespace: str) -> str:
     return item.name if namespace or not item.namespace else f"{item.namespace}/{item.name}"
 
 
-def _expired_token(start: str) -> errors.ApiError:
+def _expired_token(start: str) -> errors.StatusError:
     """410 with a token that goes on from there with the list as it is now."""
     error = errors.expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list "
@@ -248,15 +248,15 @@ def _untoken(token: str) -> tuple[int, str]:
     return version, start
 
 
-def _bad_token(why: str) -> errors.ApiError:
+def _bad_token(why: str) -> errors.StatusError:
     return errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
-def too_large(asked: int, current: int) -> errors.ApiError:
+def too_large(asked: int, current: int) -> errors.StatusError:
     """504: a version that is still to come."""
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
-    return errors.ApiError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1}, 1)
+    return errors.StatusError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1}, 1)
 
 
 class Watcher:
@@ -338,7 +338,7 @@ class Watcher:
         for event in reversed(missed):
             self.offer(event)
 
-    def _fail(self, error: errors.ApiError) -> None:
+    def _fail(self, error: errors.StatusError) -> None:
         self.pending.append(watch_line("ERROR", orjson.dumps(error.body())))
         self.close()
 

@@ -162,12 +162,12 @@ def _telling(write: Write) -> Iterator[None]:
     """A refusal tells the warnings that came up before it, too."""
     try:
         yield
-    except errors.ApiError as error:
+    except errors.StatusError as error:
         error.warnings = write.warnings
         raise
 
 
 async def _delete_options(request: web.BaseRequest) -> DeleteOptions:
-    """The options in the body; those in the query only without one. Raises ApiError 400, 415 or 422."""
+    """The options in the body; those in the query only without one. Raises StatusError 400, 415 or 422."""
     raw = await request.read()
     return DeleteOptions.of(options_of(request, raw)) if raw.strip() else DeleteOptions.of_query(request.query)

@@ -12,8 +12,9 @@ import logging
 import time
 from dataclasses import dataclass
 
-from kubesim.client import ApiClient, ApiError, Object
+from kubesim.client import ApiClient, Object
 from kubesim.clock import now_utc, rfc3339
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from datetime import datetime
 
-from kubesim.client import ApiClient, ApiError, Object, Reflector
+from kubesim.client import ApiClient, Object, Reflector
 from kubesim.clock import now_utc, rfc3339
 from kubesim.controllers.conditions import condition, holds, write_condition
 from kubesim.controllers.events import EventRecorder
@@ -27,6 +27,7 @@ from kubesim.controllers.taints import (
 )
 from kubesim.controllers.workqueue import WorkQueue
 from kubesim.controllers.writes import for_each
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 

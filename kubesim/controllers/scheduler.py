@@ -13,12 +13,13 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-from kubesim.client import ApiClient, ApiError, Object, Reflector, key_of
+from kubesim.client import ApiClient, Object, Reflector, key_of
 from kubesim.controllers.conditions import condition, write_condition
 from kubesim.controllers.events import WARNING, EventRecorder
 from kubesim.controllers.placement import Demand, Rooms
 from kubesim.controllers.pods import is_terminal, pod_path
 from kubesim.controllers.requests import pod_requests
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 

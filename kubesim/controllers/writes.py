@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
-from kubesim.client import ApiClient, ApiError, Object
+from kubesim.client import ApiClient, Object
+from kubesim.errors import ApiError
 
 AT_ONCE = 16
 EXPECTATION_S = 30.0  # a created pod that no watch event shows by then was never stored, or is gone

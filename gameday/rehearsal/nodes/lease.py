@@ -7,8 +7,9 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
-from kubesim.client import ApiClient, ApiError, Object
+from kubesim.client import ApiClient, Object
 from kubesim.clock import now_utc, rfc3339_micro
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 

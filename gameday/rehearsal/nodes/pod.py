@@ -21,8 +21,9 @@ from gameday.rehearsal.nodes.numa import exclusive_cpus
 from gameday.rehearsal.nodes.pod_status import Container, PodState
 from gameday.rehearsal.nodes.probes import follow_readiness
 from gameday.rehearsal.nodes.sandbox import Sandbox
-from kubesim.client import STRATEGIC_MERGE_PATCH, ApiError, Object
+from kubesim.client import STRATEGIC_MERGE_PATCH, Object
 from kubesim.clock import now_utc, parse_time
+from kubesim.errors import ApiError
 
 if TYPE_CHECKING:
     from gameday.rehearsal.nodes.kubelet import Kubelet

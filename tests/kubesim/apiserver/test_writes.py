@@ -11,7 +11,7 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
 from kubesim.apiserver import objects
-from kubesim.apiserver.errors import ApiError
+from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.resources import BY_PATH
 from kubesim.apiserver.store import Store
 from tests.kubesim.apiserver.conftest import Server, node, pod
@@ -310,5 +310,5 @@ def test_a_generated_name_that_is_taken_is_made_again(monkeypatch: pytest.Monkey
     body = {"metadata": {"generateName": "n-"}}
     made = [kept.create(namespaces, "", {"metadata": {**body["metadata"]}}, objects.Write("me")) for _ in range(2)]
     assert [stored.name for stored in made] == ["n-aaaaa", "n-bbbbb"]
-    with pytest.raises(ApiError, match="already exists"):
+    with pytest.raises(StatusError, match="already exists"):
         kept.create(namespaces, "", body, objects.Write("me"))

@@ -12,7 +12,8 @@ import pytest
 
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.ports import free_ports
-from kubesim.client import ApiClient, Kubeconfig, Reflector
+from kubesim.client import ApiClient, Reflector
+from kubesim.kubeconfig import Kubeconfig
 
 from .kubelets import Kubelets
 

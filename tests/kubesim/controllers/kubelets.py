@@ -6,9 +6,10 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from kubesim.client import ApiClient, ApiError, Reflector
+from kubesim.client import ApiClient, Reflector
 from kubesim.clock import now_utc, rfc3339
 from kubesim.controllers.pods import is_leaving, is_terminal, pod_path
+from kubesim.errors import ApiError
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 HEARTBEAT_S = 0.3

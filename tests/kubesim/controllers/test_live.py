@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubesim.client import JSON_PATCH, ApiError
+from kubesim.client import JSON_PATCH
 from kubesim.controllers.conditions import condition, holds
+from kubesim.errors import ApiError
 
 from .conftest import MONITOR_GRACE_S, Cluster
 from .kubelets import EXITS
