@@ -40,7 +40,7 @@ class Authority:
         self.folder = folder
         self.certificate = folder / f"{name}.crt"
         pair = KeyPair(self.certificate, folder / f"{name}.key")
-        self._own, self._key = _kept(pair) or _made(pair, f"gameday-{name}")
+        self._own, self._key = _kept(pair) or _made(pair, f"kubesim-{name}")
 
     def server(self, name: str, dns: Sequence[str] = (), *, among_peers: bool = False) -> KeyPair:
         """A certificate for a server on loopback: localhost, 127.0.0.1 and `dns`. `among_peers`: it also shows it to

@@ -1,8 +1,8 @@
-"""A small asyncio Kubernetes client over plain JSON, for the rehearsal's own processes.
+"""A small asyncio Kubernetes client over plain JSON, for controllers and virtual nodes.
 
 The official client decodes every object into a model, which costs more processor time than everything else when one
-process plays a thousand nodes on two cores. The rehearsal's scheduler, controllers and virtual nodes only move JSON
-around, so they share this client; everything that runs against a real cluster uses the official one.
+process plays a thousand nodes on two cores. Controllers and virtual nodes only move JSON around, and this client leaves
+it as it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REQUEST_TIMEOUT_S = 30.0
 TOO_MANY_REQUESTS_TRIES = 10
 LIST_PAGE = 500  # client-go's pager.defaultPageSize
 WATCH_SECONDS = (300, 600)  # client-go's reflector asks for a random time in this range
-BACKOFF_S = (0.2, 2.0)  # first and longest pause; a rehearsal's API server is back within a second
+BACKOFF_S = (0.2, 2.0)  # first and longest pause; kubesim's API server is back within a second
 
 
 class ApiClient:

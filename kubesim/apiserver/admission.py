@@ -1,6 +1,6 @@
 """Admission: what stands between a decoded object and the store, and is no rule of the kind itself.
 
-The real server's plug-ins, as far as a game-day, a detector or kubectl meets them: NamespaceLifecycle, ServiceAccount,
+The real server's plug-ins, as far as kubectl and small controllers meet them: NamespaceLifecycle, ServiceAccount,
 Priority, DefaultTolerationSeconds, TaintNodesByCondition, RuntimeClass, PodSecurity.
 """
 

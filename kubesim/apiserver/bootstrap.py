@@ -19,12 +19,12 @@ from kubesim.kubeconfig import write_kubeconfig
 from kubesim.private_file import write_private
 
 Json = dict[str, Any]
-NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "gameday")
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
 # Kubeconfig name → user and groups. The component users are Kubernetes' own, so that RBAC treats them alike.
 IDENTITIES: dict[str, Json] = {
-    "admin": {"user": "gameday-admin", "groups": [MASTERS]},
+    "admin": {"user": "kubesim-admin", "groups": [MASTERS]},
     "scheduler": {"user": "system:kube-scheduler", "groups": []},
     "controllers": {"user": "system:kube-controller-manager", "groups": []},
     "nodes": {"user": "system:node:virtual", "groups": ["system:nodes"]},
@@ -72,7 +72,7 @@ _WORKLOADS = "apps batch policy core coordination.k8s.io events.k8s.io discovery
 _EVENTS = _rule("core events.k8s.io", "events", "create patch update")
 _REVIEWS = _rule("authentication.k8s.io authorization.k8s.io", "tokenreviews subjectaccessreviews", "create")
 
-# Generous versions of Kubernetes' bootstrap roles: the rehearsal's own components stay inside them.
+# Generous versions of Kubernetes' bootstrap roles; scheduler, controllers and nodes stay inside theirs.
 _ROLES: dict[str, list[Json]] = {
     "cluster-admin": [_rule("*", "*", "*"), {"nonResourceURLs": ["*"], "verbs": ["*"]}],
     "admin": [_rule(_WORKLOADS, "*", f"{_READ} {_WRITE}"), _rule(_RBAC, "roles rolebindings", f"{_READ} {_WRITE}")],

@@ -19,7 +19,7 @@ VERSION: Json = {
     "emulationMinor": "37",
     "minCompatibilityMajor": "1",
     "minCompatibilityMinor": "36",
-    "gitVersion": "v1.37.1+gameday",
+    "gitVersion": "v1.37.1+kubesim",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",

@@ -1,4 +1,4 @@
-"""metadata.managedFields: who wrote which field. A game-day reads from it who owns a taint."""
+"""metadata.managedFields: who wrote which field. The basis of server-side apply."""
 
 from __future__ import annotations
 

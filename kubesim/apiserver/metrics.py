@@ -1,4 +1,4 @@
-"""The server's own /metrics: request counts and bytes, so that a game-day's cost can be read off the server."""
+"""The server's own /metrics: request counts and bytes by client."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class ApiServer:
             response = answer(errors.unreadable(error.status, error.reason, MAX_BODY_BYTES).body(), error.status)
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            body = errors.StatusError(500, "InternalError", "an error of the embedded API server; see its log").body()
+            body = errors.StatusError(500, "InternalError", "the API server failed; see its log").body()
             response = answer(body, 500)
         if isinstance(response, web.Response):
             response = negotiation.laid_out(request, response)

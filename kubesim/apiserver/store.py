@@ -143,7 +143,7 @@ class Store:
     """Every collection, the version counter and the log.
 
     `path` None keeps nothing on disk. A write has reached the kernel before it is acknowledged, so a killed
-    process loses nothing; a crash of the machine may (no fsync: a rehearsal does not outlive its machine).
+    process loses nothing; a crash of the machine may (no fsync: the cluster does not outlive its machine).
     """
 
     def __init__(self, path: Path | None = None) -> None:

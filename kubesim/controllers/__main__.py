@@ -1,4 +1,4 @@
-"""`python -m kubesim.controllers`: the scheduler and controllers as one process of the rehearsal."""
+"""`python -m kubesim.controllers`: run the scheduler and the controllers until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Node lifecycle: notices kubelets that fall silent and turns node conditions and cordons into taints.
 
 Only the taint keys listed here are ever added or removed, against the node version the decision was made on, so
-nobody else's taint can be lost. Unlike upstream there is no zone brake and no eviction rate limit: on a rehearsal's
-few nodes a brake would hide what the game-day wants to see.
+nobody else's taint can be lost. Unlike upstream there is no zone brake and no eviction rate limit: on a few
+nodes a brake would hide the very failures that a test provokes.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def test_impersonation_needs_permission(server: Server, http: httpx.Client, robo
     as_robot = {"Impersonate-User": "system:serviceaccount:default:robot"}
     assert http.get(f"{CONFIGMAPS}/kube-root-ca.crt", headers=as_robot).status_code == 403
     with server.http(token=robot) as own:
-        refused = own.get("/api/v1/nodes", headers={"Impersonate-User": "gameday-admin"})
+        refused = own.get("/api/v1/nodes", headers={"Impersonate-User": "kubesim-admin"})
     assert refused.status_code == 403 and "cannot impersonate-on:user-info:list resource" in refused.json()["message"]
 
 

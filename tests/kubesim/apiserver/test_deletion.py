@@ -55,7 +55,7 @@ def test_pods_nobody_runs_go_at_once(http: httpx.Client) -> None:
 
 
 def test_finalizers_hold(http: httpx.Client) -> None:
-    http.post(CONFIGMAPS, json={"metadata": {"name": "held", "finalizers": ["gameday.dev/hold"]}})
+    http.post(CONFIGMAPS, json={"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})
     assert "deletionTimestamp" in delete(http, f"{CONFIGMAPS}/held").json()["metadata"]
     assert http.get(f"{CONFIGMAPS}/held").status_code == 200
     http.patch(f"{CONFIGMAPS}/held", content=b'{"metadata":{"finalizers":null}}', headers=MERGE)

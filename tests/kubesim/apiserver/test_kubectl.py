@@ -82,7 +82,7 @@ def test_get_shows_the_columns_people_expect(kubectl: Kubectl) -> None:
     header, first, *_ = wide.splitlines()
     assert header.split()[:5] == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
     assert "INTERNAL-IP" in header and "127.0.0.1" in first and "Ready" in first and "v1.35.7" in first
-    assert "gameday" in kubectl("get", "namespaces")
+    assert "kube-node-lease" in kubectl("get", "namespaces")
     assert "ConfigMap" not in kubectl("get", "cm", "-A")
     assert "cluster-admin" in kubectl("get", "clusterrolebindings")
 
@@ -105,9 +105,9 @@ def test_describe_node_and_pod(kubectl: Kubectl, http: httpx.Client) -> None:
 
 
 def test_label_annotate_taint_cordon(kubectl: Kubectl, http: httpx.Client) -> None:
-    kubectl("label", "node", "gpu-0", "gameday.dev/opt-in=true")
+    kubectl("label", "node", "gpu-0", "example.com/opt-in=true")
     kubectl("annotate", "node", "gpu-0", "note=a b")
-    assert "gpu-0" in kubectl("get", "nodes", "-l", "gameday.dev/opt-in in (true,yes)")
+    assert "gpu-0" in kubectl("get", "nodes", "-l", "example.com/opt-in in (true,yes)")
     kubectl("taint", "nodes", "gpu-0", "trainy.konduktor.ai/faulty=true:NoSchedule")
     assert taints(http, "gpu-0") == [{"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}]
     assert managers_of(http, "/api/v1/nodes/gpu-0", "f:spec", "f:taints") == {"kubectl-taint"}
@@ -118,8 +118,8 @@ def test_label_annotate_taint_cordon(kubectl: Kubectl, http: httpx.Client) -> No
     assert http.get("/api/v1/nodes?fieldSelector=spec.unschedulable=true").json()["items"]
     kubectl("uncordon", "gpu-0")
     assert "unschedulable" not in http.get("/api/v1/nodes/gpu-0").json()["spec"]
-    kubectl("label", "node", "gpu-0", "gameday.dev/opt-in-")
-    assert "No resources" in kubectl("get", "nodes", "-l", "gameday.dev/opt-in")
+    kubectl("label", "node", "gpu-0", "example.com/opt-in-")
+    assert "No resources" in kubectl("get", "nodes", "-l", "example.com/opt-in")
 
 
 def test_drain_evicts(kubectl: Kubectl, http: httpx.Client) -> None:
@@ -204,7 +204,7 @@ def test_wait_for_condition_and_for_deletion(kubectl: Kubectl, http: httpx.Clien
 
 def test_auth(kubectl: Kubectl) -> None:
     if "whoami" in kubectl("auth", "--help"):  # kubectl before 1.26 has no such command
-        assert "gameday-admin" in kubectl("auth", "whoami")
+        assert "kubesim-admin" in kubectl("auth", "whoami")
     assert "yes" in kubectl("auth", "can-i", "delete", "nodes")
     said = kubectl("auth", "can-i", "delete", "nodes", "--as=system:serviceaccount:default:default", fails=True)
     assert "no" in said

@@ -13,7 +13,7 @@ from kubesim.errors import ApiError
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 HEARTBEAT_S = 0.3
-EXITS = "test.gameday.dev/exits"  # a pod with this annotation ends at once in the phase it names
+EXITS = "test.example.com/exits"  # a pod with this annotation ends at once in the phase it names
 
 
 def ready_condition(status: str = "True") -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""Makes protobuf.json, the field numbers that protobuf.py decodes with, from the Kubernetes Go sources.
+"""Write kubesim/apiserver/protobuf.json, which protobuf.py decodes with, from the Kubernetes Go sources.
 
-    python -m kubesim.apiserver.protobuf_table API_FOLDER APIMACHINERY_FOLDER > protobuf.json
+    python -m kubesim.tools.protobuf_fields API_FOLDER APIMACHINERY_FOLDER > kubesim/apiserver/protobuf.json
 
 The folders are checkouts of k8s.io/api and k8s.io/apimachinery. Struct tags carry the JSON name and the field
 number both, so the tags alone are the schema. Needed only when Kubernetes adds fields.
