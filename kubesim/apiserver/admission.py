@@ -19,7 +19,6 @@ Json = dict[str, Any]
 _EVICTION_TOLERATION_S = 300
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
-_MIRROR = "kubernetes.io/config.mirror"
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 # A token of an hour, which kubelets renew early: serviceaccount.WarnOnlyBoundTokenExpirationPeriod.
 _TOKEN_S = 3607
@@ -33,7 +32,6 @@ _TEMPLATED = frozenset(
         "jobs",
         "podtemplates",
         "replicasets",
-        "replicationcontrollers",
         "statefulsets",
     }
 )
@@ -76,10 +74,6 @@ class Admission:
 
     def _account(self, resource: Resource, pod: Json) -> None:
         meta, spec = pod["metadata"], pod["spec"]
-        if _MIRROR in (meta.get("annotations") or {}):
-            if spec.get("serviceAccountName"):
-                raise errors.forbidden(resource, meta["name"], "a mirror pod may not reference service accounts")
-            return
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
         spec["serviceAccountName"] = spec["serviceAccount"] = name
         stored = self._store.get("serviceaccounts", meta["namespace"], name)
@@ -125,9 +119,6 @@ class Admission:
 
     def secure(self, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
         """Pod security: refuses what the namespace enforces with StatusError 403, adds the warnings that it wants."""
-        if resource.plural == "namespaces":
-            self._secure_namespace(obj, old, warnings)
-            return
         spec = _pod_spec(resource, obj)
         space = self._store.get("namespaces", "", obj["metadata"].get("namespace", "")) if spec else None
         if space is None or spec is None or not _wants_security(space.obj):
@@ -143,19 +134,6 @@ class Admission:
             warned = refused
         if found := pod_security.violations(spec, warned):
             warnings.append(f"would violate {pod_security.told(found, warned)}")
-
-    def _secure_namespace(self, space: Json, old: Json | None, warnings: list[str]) -> None:
-        profile = pod_security.level(space, "enforce")
-        if old is None or profile in ("privileged", pod_security.level(old, "enforce")):
-            return
-        name = space["metadata"]["name"]
-        told: list[str] = []
-        for pod in self._store["pods"].all(name):
-            if found := pod_security.violations(pod.obj["spec"], profile):
-                told.append(f"{pod.name}: {', '.join(reason for reason, _ in found)}")
-        if told:
-            level = f'the new PodSecurity enforce level "{profile}:latest"'
-            warnings += [f'existing pods in namespace "{name}" violate {level}', *told]
 
 
 def _wants_security(space: Json) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,10 +102,10 @@ def dry_run_causes(given: list[str]) -> list[Json]:
     return [errors.cause("FieldValueNotSupported", "dryRun", f'Unsupported value: {shown}: supported values: "All"')]
 
 
-def object_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
+def object_of(request: web.BaseRequest, raw: bytes, expected: Expected) -> Json:
     """The object in a body, without kind and apiVersion, which are checked. Raises StatusError 400 or 415."""
     unreadable = f"the object provided is unrecognized (must be of type {expected.kind}): "
-    obj = _body(request, raw, unreadable, write)
+    obj = _body(request, raw, unreadable)
     _check_kind(obj, expected, unreadable, raw)
     if obj.get("metadata") is None:
         obj["metadata"] = {}
@@ -115,13 +114,13 @@ def object_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: W
 
 def decoded_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
     """As `object_of`, for bodies that are not stored: decoded. Raises StatusError 400 or 415."""
-    body, decoder = object_of(request, raw, expected, write), typed.Decoder()
+    body, decoder = object_of(request, raw, expected), typed.Decoder()
     try:
         found: Json = decoder.decode(typed.shape_of(expected.api_version, expected.kind), body)
     except DecodeError as error:
         raise cannot_handle(expected.kind, expected.api_version, expected.kind, str(error)) from None
-    if write.validation == "Strict" and (decoder.unknown or write.doubts):
-        why = f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}"
+    if write.validation == "Strict" and decoder.unknown:
+        why = f"strict decoding error: {', '.join(decoder.unknown)}"
         raise cannot_handle(expected.kind, expected.api_version, expected.kind, why)
     return found
 
@@ -130,7 +129,7 @@ def options_of(request: web.BaseRequest, raw: bytes) -> Json:
     """The DeleteOptions in a body, {} without one. Raises StatusError 400 or 415."""
     if not raw.strip():
         return {}
-    obj = _body(request, raw, "", Write("", validation="Ignore"))
+    obj = _body(request, raw, "")
     kind, version = obj.pop("kind", "DeleteOptions"), obj.pop("apiVersion", "v1")
     if kind != "DeleteOptions":
         raise errors.bad_request(f'no kind "{kind}" is registered for version "{version}" {_SCHEME}')
@@ -141,7 +140,7 @@ def options_of(request: web.BaseRequest, raw: bytes) -> Json:
     return found
 
 
-def _body(request: web.BaseRequest, raw: bytes, unreadable: str, write: Write) -> Json:
+def _body(request: web.BaseRequest, raw: bytes, unreadable: str) -> Json:
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip() or "application/json"
     if kind == protobuf.MEDIA_TYPE:
         return protobuf.body(raw)
@@ -149,7 +148,7 @@ def _body(request: web.BaseRequest, raw: bytes, unreadable: str, write: Write) -
         raise errors.unsupported_media(_MEDIA)
     is_yaml = kind == _YAML and raw.lstrip()[:1] != b"{"
     try:
-        obj, twice = _from_yaml(raw) if is_yaml else _from_json(raw, write.validation)
+        obj = _from_yaml(raw) if is_yaml else _from_json(raw)
     except ValueError as error:
         what = "" if is_yaml else "couldn't get version/kind; json parse error: "
         raise errors.bad_request(f"{unreadable}{what}{error}{_shown(raw) if unreadable else ''}") from error
@@ -161,15 +160,7 @@ def _body(request: web.BaseRequest, raw: bytes, unreadable: str, write: Write) -
         )
         text = f"{unreadable}{why} of type {_KIND_AND_VERSION}{_shown(raw) if unreadable else ''}"
         raise errors.bad_request(text)
-    _note_twice(write, twice, is_yaml)
     return obj
-
-
-def _note_twice(write: Write, twice: list[str], is_yaml: bool) -> None:
-    if write.validation == "Warn":
-        write.warnings.extend(twice)
-    elif twice and write.validation == "Strict":
-        write.doubts.append(f"yaml: unmarshal errors:\n  {', '.join(twice)}" if is_yaml else ", ".join(twice))
 
 
 def cannot_handle(kind: str, api_version: str, wanted: str, why: str) -> errors.StatusError:
@@ -203,24 +194,12 @@ def _check_kind(obj: Json, expected: Expected, unreadable: str, raw: bytes) -> N
     raise cannot_handle(kind, version, expected.kind, why)
 
 
-def _from_json(raw: bytes, validation: str) -> tuple[Any, list[str]]:
-    """(the value, what stands there twice). Raises ValueError in Go's words for the commonest mistakes."""
+def _from_json(raw: bytes) -> Any:
+    """Decode JSON. Raises ValueError in Go's words for the commonest mistakes."""
     try:
-        obj = orjson.loads(raw)
+        return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise ValueError(_json_problem(raw, error)) from None
-    # JSON that is, but for the blanks after its commas and colons, as long as what was understood says nothing twice.
-    if len(_compact(orjson.dumps(obj))) == len(_compact(raw.rstrip())):
-        return obj, []
-    pairs = json.loads(raw, object_pairs_hook=_Pairs)
-    twice = list(_twice(pairs, ""))
-    if not twice:
-        return obj, []
-    return _joined(pairs), [f'duplicate field "{path}"' for path in twice] if validation != "Ignore" else []
-
-
-def _compact(text: bytes) -> bytes:
-    return text.replace(b": ", b":").replace(b", ", b",")
 
 
 def _json_problem(raw: bytes, error: orjson.JSONDecodeError) -> str:
@@ -229,54 +208,19 @@ def _json_problem(raw: bytes, error: orjson.JSONDecodeError) -> str:
     return str(error)
 
 
-def _twice(value: Any, path: str) -> Iterator[str]:
-    """Paths of the keys that an object has twice, inner ones first, as a decoder meets them."""
-    if isinstance(value, _Pairs):
-        seen: set[str] = set()
-        for key, item in value.pairs:
-            here = f"{path}.{key}" if path else key
-            yield from _twice(item, here)
-            if key in seen:
-                yield here
-            seen.add(key)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _twice(item, f"{path}[{index}]")
-
-
-def _joined(value: Any) -> Any:
-    """What Go makes of keys that come twice: objects are joined, of anything else the last one counts."""
-    if isinstance(value, list):
-        return [_joined(item) for item in value]
-    if not isinstance(value, _Pairs):
-        return value
-    result: Json = {}
-    for key, item in value.pairs:
-        found, before = _joined(item), result.get(key)
-        result[key] = {**before, **found} if isinstance(found, dict) and isinstance(before, dict) else found
-    return result
-
-
-class _Pairs:
-    """An object's members in their order, with those that come twice."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        self.pairs = pairs
-
-
 def check_patch_type(request: web.BaseRequest) -> None:
     """Raises StatusError 415 for a body that is no patch."""
     if request.content_type not in _PATCH_TYPES:
         raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
-def patch_of(request: web.BaseRequest, raw: bytes, write: Write) -> tuple[str, Any]:
+def patch_of(request: web.BaseRequest, raw: bytes) -> tuple[str, Any]:
     """(patch type, patch). Raises StatusError 400."""
     kind = request.content_type
     if kind == APPLY_PATCH:
-        return kind, _apply_patch(raw, write)
+        return kind, _apply_patch(raw)
     try:
-        patch, twice = _from_json(raw, write.validation)
+        patch = _from_json(raw)
     except ValueError:
         raise errors.bad_request("invalid JSON patch") from None
     wanted = list if kind == JSON_PATCH else dict
@@ -289,13 +233,12 @@ def patch_of(request: web.BaseRequest, raw: bytes, write: Write) -> tuple[str, A
         prefix = "" if kind == STRATEGIC_PATCH else "error decoding patch: "
         given = {**_GO_KINDS, dict: "object"}[type(patch)]
         raise errors.bad_request(f"{prefix}json: cannot unmarshal {given} into Go value of type {go}")
-    _note_twice(write, twice, is_yaml=False)
     return kind, patch
 
 
-def _apply_patch(raw: bytes, write: Write) -> Json:
+def _apply_patch(raw: bytes) -> Json:
     try:
-        patch, twice = _from_yaml(raw)
+        patch = _from_yaml(raw)
     except ValueError as error:
         raise errors.bad_request(f"error encoding patch: {error}") from None
     if patch is None:
@@ -303,32 +246,17 @@ def _apply_patch(raw: bytes, write: Write) -> Json:
     if not isinstance(patch, dict):
         what = f"json: cannot unmarshal {_GO_KINDS[type(patch)]} into Go value of type map[string]interface {{}}"
         raise errors.bad_request(f"error decoding patch: error unmarshaling JSON: while decoding JSON: {what}")
-    if write.validation != "Ignore":
-        write.warnings.extend(twice)
     return patch
 
 
 class _JsonTypes(yaml.SafeLoader):
     """YAML with JSON's types only: timestamps stay strings. Aliases are refused: they can blow a small body up."""
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self.twice: list[str] = []
-
     def compose_node(self, parent: Any, index: Any) -> Any:
         """As SafeLoader's, without aliases."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not accepted")
         return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """As SafeLoader's; remembers keys that come twice."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                self.twice.append(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 _JsonTypes.yaml_implicit_resolvers = {
@@ -337,15 +265,15 @@ _JsonTypes.yaml_implicit_resolvers = {
 }
 
 
-def _from_yaml(raw: bytes) -> tuple[Any, list[str]]:
-    """(the first document, what stands there twice). Raises ValueError."""
+def _from_yaml(raw: bytes) -> Any:
+    """Decode the first document. Raises ValueError."""
     try:
         loader = _JsonTypes(raw.decode())
         try:
             found = loader.get_data() if loader.check_data() else None  # type: ignore[no-untyped-call]
         finally:
             loader.dispose()
-        return orjson.loads(orjson.dumps(found)), loader.twice
+        return orjson.loads(orjson.dumps(found))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"yaml: line {line}: {error.problem}") from error

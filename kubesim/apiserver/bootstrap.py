@@ -79,7 +79,7 @@ _ROLES: dict[str, list[Json]] = {
     "edit": [_rule(_WORKLOADS, "*", f"{_READ} {_WRITE}")],
     "view": [_rule("apps batch policy discovery.k8s.io events.k8s.io resource.k8s.io", "*", _READ),
              _rule("core", "configmaps endpoints events limitranges namespaces persistentvolumeclaims pods pods/log "
-                   "pods/status replicationcontrollers resourcequotas serviceaccounts services", _READ)],
+                   "pods/status resourcequotas serviceaccounts services", _READ)],
     "system:basic-user": [
         _rule("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create"),
         _rule("authentication.k8s.io", "selfsubjectreviews", "create"),

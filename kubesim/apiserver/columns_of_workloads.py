@@ -147,9 +147,6 @@ COLUMNS: dict[str, Columns] = {
     "replicasets.apps": Columns(
         _REPLICA_TITLES, lambda obj: [*_replicas(obj), selector((obj.get("spec") or {}).get("selector"))]
     ),
-    "replicationcontrollers": Columns(
-        _REPLICA_TITLES, lambda obj: [*_replicas(obj), pairs((obj.get("spec") or {}).get("selector"))]
-    ),
     "statefulsets.apps": Columns(("Name", "Ready", "Age", "+Containers", "+Images"), _statefulset),
     "controllerrevisions.apps": Columns(("Name", "Controller", "Revision", "Age"), _revision),
 }  # fmt: skip

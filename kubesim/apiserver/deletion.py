@@ -28,7 +28,7 @@ EVENT_TTL_S = 3600
 _EVENT_SWEEP_S = 60
 _POLICIES = ("Foreground", "Background", "Orphan")
 # By default these leave their dependents behind, for clients as old as they are.
-_ORPHANING = frozenset({"jobs.batch", "replicationcontrollers"})
+_ORPHANING = frozenset({"jobs.batch"})
 _FOREGROUND = "foregroundDeletion"
 _ORPHAN = "orphan"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from kubesim.apiserver import defaults, errors, fieldset, kind_validation, managers, patches, typed, warnings
+from kubesim.apiserver import defaults, errors, fieldset, kind_validation, managers, patches, typed
 from kubesim.apiserver.admission import Admission, name_tail
 from kubesim.apiserver.codec import renamed, shown
 from kubesim.apiserver.resources import CANONICAL, Resource
@@ -41,8 +41,6 @@ class Write:
     """What becomes of unknown fields: Ignore, Warn or Strict."""
     warnings: list[str] = field(default_factory=list, compare=False)
     """What the client is told in passing."""
-    doubts: list[str] = field(default_factory=list, compare=False)
-    """What a strict client's body holds twice."""
     tracked: bool = True
     """Whether the write counts in managedFields."""
 
@@ -94,7 +92,6 @@ class Objects:
         defaults.before_create(resource.store_key, obj)
         kind_validation.check(resource, obj)
         self._admission.secure(resource, obj, None, write.warnings)
-        write.warnings.extend(warnings.of(resource, obj))
         if version not in ("", "0") and not applied:
             raise errors.failed("resourceVersion should not be set on objects to be created")
         there = self.store.get(resource.store_key, meta.get("namespace", ""), meta["name"])
@@ -166,8 +163,8 @@ class Objects:
             if kind == patches.STRATEGIC_PATCH:
                 raise errors.invalid_patch(patches.shown(patch), error.conversion) from None
             raise errors.invalid_patch(_text(changed), error) from None
-        if write.validation == "Strict" and (decoder.unknown or write.doubts):
-            why = f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}"
+        if write.validation == "Strict" and decoder.unknown:
+            why = f"strict decoding error: {', '.join(decoder.unknown)}"
             text = patches.shown(patch) if kind == patches.STRATEGIC_PATCH else _text(changed)
             raise errors.invalid_patch(text, why)
         if changed.get("metadata", {}).get("managedFields") == []:
@@ -247,7 +244,6 @@ class Objects:
             defaults.before_update(resource.store_key, new, old.obj)
         if write.subresource != "binding":
             kind_validation.check(resource, new, old.obj)
-            write.warnings.extend(warnings.of_update(resource, new, old.obj))
         if _same(old.obj, new) and meta.get("managedFields") == was.get("managedFields"):
             return old
         if not write.subresource:
@@ -302,8 +298,8 @@ def _decoded(resource: Resource, obj: Json, write: Write, old: Json | None = Non
         found: Json = decoder.decode(shape, shown(resource, obj) if old is not None else obj, old)
     except DecodeError as error:
         raise _cannot_handle(resource, str(error)) from None
-    if write.validation == "Strict" and (decoder.unknown or write.doubts):
-        raise _cannot_handle(resource, f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}")
+    if write.validation == "Strict" and decoder.unknown:
+        raise _cannot_handle(resource, f"strict decoding error: {', '.join(decoder.unknown)}")
     _warn_unknown(decoder, write)
     return _kept(resource, found)
 

@@ -44,7 +44,6 @@ _FIELDS: Mapping[str, _Fields] = {
     "secrets": {**_SPACE, **_plain("type")},
     "services": {**_SPACE, **_plain("spec.clusterIP", "spec.type")},
     "jobs.batch": {**_SPACE, "status.successful": ("status.succeeded", "0")},
-    "replicationcontrollers": {**_SPACE, "status.replicas": ("status.replicas", "0")},
     "resourceslices.resource.k8s.io": _plain("spec.nodeName", "spec.driver", "spec.pool.name"),
     "events": {
         **_SPACE,
@@ -163,7 +162,10 @@ def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
     return lambda obj: left(obj) and right(obj)
 
 
-def wanted(query: Mapping[str, str], resource: Resource, named: str = "") -> Predicate | None:
-    """What a request's selectors want, besides a field selector of its path. Raises StatusError 400."""
-    by_field = ",".join(part for part in (query.get("fieldSelector", ""), named) if part)
-    return both(labels(query.get("labelSelector", "")), fields(resource, by_field))
+def wanted(query: Mapping[str, str], resource: Resource) -> Predicate | None:
+    """Return a predicate of a request's selectors, None where it selects everything.
+
+    Raises:
+        StatusError: 400 for a selector that does not parse, or selects by a field that cannot be selected by.
+    """
+    return both(labels(query.get("labelSelector", "")), fields(resource, query.get("fieldSelector", "")))

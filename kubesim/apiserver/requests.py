@@ -31,8 +31,6 @@ class Place:
     name: str = ""
     subresource: str = ""
     deeper: bool = False
-    old_watch: bool = False
-    """Whether it used the deprecated /watch/ prefix."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +52,13 @@ def place_of(path: str) -> Place | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
-    old_watch = rest[0] == "watch" and len(rest) > 1
-    if old_watch:
-        rest = rest[1:]
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
         if len(rest) > 2 and rest[2] not in ("status", "finalize"):
             rest = rest[2:]
     name, subresource = (*rest[1:3], "", "")[:2]
-    return Place(group, version, rest[0], namespace, name, subresource, len(rest) > 3, old_watch)
+    return Place(group, version, rest[0], namespace, name, subresource, len(rest) > 3)
 
 
 def target_of(place: Place) -> Target | None:
@@ -85,8 +80,6 @@ def verb_of(request: web.BaseRequest, place: Place | None) -> str:
     that means nothing; for a path that names no resource the method itself."""
     if place is None:
         return request.method.lower()
-    if place.old_watch:
-        return "watch"
     verb = VERBS.get(request.method, "")
     if place.name:
         return verb

@@ -137,7 +137,7 @@ class ApiServer:
         self, request: web.BaseRequest, place: Place | None, target: Target | None, verb: str
     ) -> web.StreamResponse:
         action = _action(request, place, verb)
-        user = self._user(request, action)
+        user = self._user(request)
         self._rbac.check(user, action)
         if place is None:
             return self._plain(request)
@@ -149,7 +149,7 @@ class ApiServer:
         negotiation.check_offered(request, collection=not target.name and verb in ("list", "watch"))
         if not resource.stored and resource.plural != "bindings":
             body = decoded_of(request, await request.read(), Expected.of(resource), Write(""))
-            return answer(self._reviews.answer(resource, user, target.namespace, body), 201)
+            return answer(self._reviews.answer(resource, user, body), 201)
         response = handler(request, target)
         return response if isinstance(response, web.StreamResponse) else await response
 
@@ -163,19 +163,18 @@ class ApiServer:
                 raise errors.method_not_allowed()
             return self._subresources[sub.name]
         resource = target.resource
-        names_one = bool(target.name) if verb != "watch" else False
         one_wanted = verb in ("update", "patch", "delete", "get")
         everywhere = resource.namespaced and not target.namespace and verb not in ("list", "watch")
-        if request.method == "HEAD" or verb not in resource.verbs or one_wanted != names_one or everywhere:
+        if request.method == "HEAD" or verb not in resource.verbs or one_wanted != bool(target.name) or everywhere:
             raise errors.method_not_allowed()
         return self._verbs[verb]
 
-    def _user(self, request: web.BaseRequest, action: Action) -> User:
+    def _user(self, request: web.BaseRequest) -> User:
         """The caller, or whom the caller may impersonate. Raises StatusError 400, 401 or 403."""
         user = self._authenticator.user(request.headers.get("Authorization", ""))
         if user is None:
             raise errors.unauthorized()
-        return impersonated(self._rbac, user, action, request.headers)
+        return impersonated(self._rbac, user, request.headers)
 
     def _plain(self, request: web.BaseRequest) -> web.Response:
         if request.path == "/metrics":
@@ -201,8 +200,7 @@ class ApiServer:
         return web.Response(body=body, content_type="application/json")
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        named = f"metadata.name={target.name}" if target.name else ""
-        predicate = request_selectors.wanted(request.query, target.resource, named)
+        predicate = request_selectors.wanted(request.query, target.resource)
         form = form_of(request, target.resource, streamed=True)
         query = query_of(form, target.namespace, predicate, request.query, watch=True)
         return await self._watches.serve(request, target.resource.store_key, query)

@@ -226,8 +226,7 @@ def scale_of(stored: Stored) -> Json:
     """The Scale of a workload."""
     meta, spec = stored.obj["metadata"], stored.obj.get("spec") or {}
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    selector = spec.get("selector") or {}
-    labels = selector.get("matchLabels") if "matchLabels" in selector else selector
+    labels = (spec.get("selector") or {}).get("matchLabels") or {}
     replicas = spec.get("replicas", 0)
     return {
         "kind": "Scale",
@@ -236,7 +235,7 @@ def scale_of(stored: Stored) -> Json:
         "spec": {"replicas": replicas} if replicas else {},
         "status": {
             "replicas": (stored.obj.get("status") or {}).get("replicas", 0),
-            "selector": ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())),
+            "selector": ",".join(f"{key}={value}" for key, value in sorted(labels.items())),
         },
     }
 

@@ -52,8 +52,7 @@ class Shape:
     """
 
     __slots__ = (
-        "always", "atomic", "elem", "go_name", "is_set", "keep", "keys", "kind", "merge_key", "merges", "retains",
-        "struct",
+        "always", "atomic", "elem", "go_name", "is_set", "keep", "keys", "kind", "merge_key", "merges", "struct",
     )  # fmt: skip
 
     def __init__(self, kind: str, go_name: str = "") -> None:
@@ -68,7 +67,6 @@ class Shape:
         self.merges = False
         self.merge_key = ""
         """The field that identifies a list's items for a strategic merge patch; "" with `merges` for a set."""
-        self.retains = False
         self.keep = False
         self.always = False
 
@@ -136,7 +134,7 @@ class _Types:
         shape = self.shape(bare)
         shape.go_name = rules.get("go", shape.go_name)
         shape.keep, shape.always = "*" in text[len(bare) :], "!" in text[len(bare) :]
-        shape.is_set, shape.retains = bool(rules.get("set")), bool(rules.get("retain"))
+        shape.is_set = bool(rules.get("set"))
         shape.atomic = shape.atomic or bool(rules.get("atomic"))
         shape.merges = "merge" in rules
         shape.merge_key = rules["merge"] if isinstance(rules.get("merge"), str) else ""

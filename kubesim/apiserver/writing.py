@@ -51,7 +51,7 @@ class Writing:
         if target.resource.plural == "bindings":
             body = decoded_of(request, raw, _BINDING, write)
             return answer(self._binder.bind(target.namespace, body["metadata"].get("name", ""), body, write), 201)
-        body = object_of(request, raw, Expected.of(target.resource), write)
+        body = object_of(request, raw, Expected.of(target.resource))
         with _telling(write):
             stored = self._objects.create(target.resource, target.namespace, body, write)
         return _one(request, target.resource, stored, write, 201)
@@ -59,7 +59,7 @@ class Writing:
     async def update(self, request: web.BaseRequest, target: Target) -> web.Response:
         """PUT of an object or of a part of it."""
         write, raw = write_of(request, target.subresource), await request.read()
-        body = object_of(request, raw, Expected.of(target.resource), write)
+        body = object_of(request, raw, Expected.of(target.resource))
         with _telling(write):
             stored, created = self._objects.replace(target.resource, target.namespace, target.name, body, write)
         return _one(request, target.resource, stored, write, 201 if created else 200)
@@ -69,7 +69,7 @@ class Writing:
         raw = await request.read()
         bodies.check_patch_type(request)
         write = write_of(request, target.subresource)
-        kind, patch = patch_of(request, raw, write)
+        kind, patch = patch_of(request, raw)
         with _telling(write):
             stored, created = self._objects.patch(target.resource, target.namespace, target.name, kind, patch, write)
         return _one(request, target.resource, stored, write, 201 if created else 200)
@@ -141,7 +141,7 @@ class Writing:
         write = write_of(request, "scale")
         if request.method == "PATCH":
             bodies.check_patch_type(request)
-            kind, patch = patch_of(request, raw, write)
+            kind, patch = patch_of(request, raw)
             stored = self._objects.get(target.resource, target.namespace, target.name)
             scale = subresources.patched_scale(subresources.scale_of(stored), kind, patch, write)
         else:

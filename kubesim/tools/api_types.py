@@ -204,8 +204,6 @@ def _rules(schema: Json) -> Json:
     strategy = schema.get("x-kubernetes-patch-strategy", "")
     if "merge" in strategy:
         rules["merge"] = schema.get("x-kubernetes-patch-merge-key", True)
-    if "retainKeys" in strategy:
-        rules["retain"] = True
     return rules
 
 
