@@ -33,8 +33,14 @@ _AGO = re.compile(r"\((\d+[smhdy]){1,2} ago\)")
 _AGE_COLUMNS = frozenset({"Age", "Last Seen", "First Seen", "Last Schedule"})
 
 
-def normal(exchanges: list[Json], address: str) -> list[Json]:
-    """The recording of one script without what differs from run to run. `address` is the server's URL."""
+def normal(exchanges: list[Json], address: str, namespace: str) -> list[Json]:
+    """Return the recording of one script without what differs from run to run.
+
+    Args:
+        exchanges: As the script's client recorded them.
+        address: The server's URL.
+        namespace: The script's own; it is written <ns>.
+    """
     # Sorted: uids are numbered in the order in which they are met.
     found: list[Json] = json.loads(json.dumps(exchanges, sort_keys=True))
     found = [{name: exchange[name] for name in ("step", "request", "response")} for exchange in found]
@@ -43,7 +49,9 @@ def normal(exchanges: list[Json], address: str) -> list[Json]:
         _continues(exchange)
     _versions(found)
     literals = {text for exchange in found for text in _strings(exchange["request"])}
-    replace = _Words(literals, _generated_names(found), address.removeprefix("https://"))
+    replace = _Words(
+        literals, _generated_names(found), {address.removeprefix("https://"): "<server>", namespace: "<ns>"}
+    )
     return [_mapped(exchange, replace) for exchange in found]
 
 
@@ -82,15 +90,13 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 class _Words:
     """Replaces inside strings; times that the script itself wrote stay."""
 
-    def __init__(self, literals: set[str], generated: dict[str, str], address: str) -> None:
+    def __init__(self, literals: set[str], generated: dict[str, str], places: dict[str, str]) -> None:
         self._written = {match[0] for text in literals for match in _TIME.finditer(text)}
-        self._generated = generated
-        self._address = address
+        self._plain = generated | places
         self._uids: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
-        text = text.replace(self._address, "<server>")
-        for name, shown in self._generated.items():
+        for name, shown in self._plain.items():
             text = text.replace(name, shown)
         text = _CERTIFICATE.sub("<certificate>", text)
         text = _TOKEN_VOLUME.sub("kube-api-access-<5 generated>", text)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubesim.apiserver.conftest import Server as Process
-from tests.kubesim.conformance import differences
+from tests.kubesim.conformance import differences, golden
 from tests.kubesim.conformance.exchange import Server
 from tests.kubesim.conformance.play import play
 from tests.kubesim.conformance.scripts import all_scripts
@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_says_what_the_real_server_says(server: Server, name: str) -> None:
-    found = differences.compare(differences.read_golden(name), play(server, name, SCRIPTS[name]))
+    found = differences.compare(golden.read(name), play(server, name, SCRIPTS[name]))
     listed = [entry for entry in differences.listed() if entry.script == name]
     new = [str(one) for one in found if not any(entry.covers(name, one) for entry in listed)]
     mended = [entry for entry in listed if not any(entry.covers(name, one) for one in found)]
@@ -38,8 +38,14 @@ def test_says_what_the_real_server_says(server: Server, name: str) -> None:
     assert not mended, f"mended: delete from differences.yaml: {mended}"
 
 
+def test_what_is_recorded_is_what_was_said(server: Server, tmp_path: Path) -> None:
+    found = play(server, "recorded", SCRIPTS["methods"])
+    golden.write("recorded", found, tmp_path)
+    assert differences.compare(golden.read("recorded", tmp_path), found) == []
+
+
 def test_goldens_and_listed_differences_belong_to_scripts() -> None:
-    assert {path.stem for path in differences.GOLDEN.glob("*.json")} == {*SCRIPTS}
+    assert {path.stem for path in golden.GOLDEN.glob("*.jsonl")} == {*SCRIPTS}
     assert {entry.script for entry in differences.listed()} <= {*SCRIPTS}
 
 
