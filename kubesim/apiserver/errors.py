@@ -58,6 +58,11 @@ def no_such_path() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
+def not_simulated(sentence: str) -> StatusError:
+    """404 for what a real server has and kubesim has not; a client that can do without it goes on."""
+    return StatusError(404, "NotFound", sentence, {})
+
+
 def already_exists(resource: Resource, name: str, *, going: bool) -> StatusError:
     """409: create of a name that is taken, perhaps by an object that is going."""
     message = f'{"object is being deleted: " if going else ""}{resource.qualified} "{name}" already exists'

@@ -14,6 +14,7 @@ from multidict import CIMultiDictProxy
 from kubesim.apiserver.auth import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, service_account_groups
 from kubesim.apiserver.errors import bad_request
 from kubesim.apiserver.rbac import Action, Rbac
+from kubesim.unsimulated import sentence
 
 _REFUSED = ("impersonate-uid", "impersonate-extra-")
 
@@ -27,7 +28,7 @@ def impersonated(rbac: Rbac, caller: User, headers: CIMultiDictProxy[str]) -> Us
     asked = User(headers.get("Impersonate-User", ""), tuple(headers.getall("Impersonate-Group", [])))
     for name in headers:
         if name.lower().startswith(_REFUSED):
-            raise bad_request(f"the header {name} is not simulated by kubesim; impersonate users and groups only")
+            raise bad_request(sentence(f"the header {name}"))
     if not asked.name:
         if asked.groups:
             raise bad_request("Impersonate-Group is given without Impersonate-User")

@@ -15,6 +15,7 @@ from kubesim.apiserver.resources import CANONICAL, Resource
 from kubesim.apiserver.store import Store, Stored
 from kubesim.clock import rfc3339_now
 from kubesim.errors import DecodeError, SchemaError
+from kubesim.unsimulated import notices
 
 Json = dict[str, Any]
 
@@ -92,6 +93,7 @@ class Objects:
         defaults.before_create(resource.store_key, obj)
         kind_validation.check(resource, obj)
         self._admission.secure(resource, obj, None, write.warnings)
+        write.warnings.extend(notices(resource.store_key, obj))
         if version not in ("", "0") and not applied:
             raise errors.failed("resourceVersion should not be set on objects to be created")
         there = self.store.get(resource.store_key, meta.get("namespace", ""), meta["name"])
@@ -244,6 +246,8 @@ class Objects:
             defaults.before_update(resource.store_key, new, old.obj)
         if write.subresource != "binding":
             kind_validation.check(resource, new, old.obj)
+        if not write.subresource:
+            write.warnings.extend(notices(resource.store_key, new))
         if _same(old.obj, new) and meta.get("managedFields") == was.get("managedFields"):
             return old
         if not write.subresource:

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from kubesim import unsimulated
 from kubesim.apiserver import bootstrap, errors, logs, negotiation, request_selectors
 from kubesim.apiserver.auth import Authenticator, User, load_key
 from kubesim.apiserver.bodies import Expected, decoded_of, program
@@ -18,6 +19,7 @@ from kubesim.apiserver.deletion import Collector, Deleter
 from kubesim.apiserver.documents import document, nothing
 from kubesim.apiserver.impersonation import impersonated
 from kubesim.apiserver.metrics import Metrics
+from kubesim.apiserver.notices import Notices
 from kubesim.apiserver.objects import Objects, Write
 from kubesim.apiserver.rbac import Action, Rbac
 from kubesim.apiserver.requests import (
@@ -67,6 +69,7 @@ class ApiServer:
         self._writing = Writing(self._objects, self._deleter, self._authenticator)
         bootstrap.Namespaces(self._objects, authority.certificate.read_text())
         bootstrap.ensure(self._objects)
+        Notices(self._objects)
         self._collector = Collector(self._objects, self._deleter)
         self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
@@ -142,9 +145,9 @@ class ApiServer:
         if place is None:
             return self._plain(request)
         if target is None:
-            if place.group and place.group not in GROUPS:
+            if place.group and place.group not in GROUPS | unsimulated.GROUPS:
                 return nothing()
-            raise errors.no_such_path()
+            raise _missing(place.group, place.plural, place.subresource)
         resource, handler = target.resource, self._handler(request, target, verb)
         negotiation.check_offered(request, collection=not target.name and verb in ("list", "watch"))
         if not resource.stored and resource.plural != "bindings":
@@ -158,7 +161,7 @@ class ApiServer:
         if target.subresource:
             sub = target.resource.subresource(target.subresource)
             if sub is None:
-                raise errors.no_such_path()
+                raise _missing(target.resource.group, target.resource.plural, target.subresource)
             if VERBS.get(request.method, "") not in sub.verbs:
                 raise errors.method_not_allowed()
             return self._subresources[sub.name]
@@ -215,6 +218,12 @@ class ApiServer:
         url = logs.kubelet_url(self._objects, target.namespace, target.name, request.query)
         assert self._session is not None
         return await logs.stream(request, self._session, url)
+
+
+def _missing(group: str, plural: str, subresource: str) -> errors.StatusError:
+    """404, in words of our own where a real server would serve it."""
+    refusal = unsimulated.refusal(group, plural, subresource)
+    return errors.not_simulated(refusal) if refusal else errors.no_such_path()
 
 
 def _action(request: web.BaseRequest, place: Place | None, verb: str) -> Action:

@@ -20,6 +20,7 @@ from kubesim.controllers.placement import Demand, Rooms
 from kubesim.controllers.pods import is_terminal, pod_path
 from kubesim.controllers.requests import pod_requests
 from kubesim.errors import ApiError
+from kubesim.unsimulated import sentence
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,11 @@ def is_pending(pod: Object) -> bool:
         or is_terminal(pod)
         or (spec.get("schedulerName") or SCHEDULER_NAME) != SCHEDULER_NAME
     )
+
+
+def _would_preempt(spec: Object) -> bool:
+    """Return whether kube-scheduler would look for pods of a lower priority to delete for this one."""
+    return int(spec.get("priority") or 0) > 0 and spec.get("preemptionPolicy") != "Never"
 
 
 class Scheduler:
@@ -163,6 +169,8 @@ class Scheduler:
         name, why_not = self._rooms.choose(pending.demand)
         if name is None:
             self._back_off(pending, parked=True)
+            if _would_preempt(pending.pod["spec"]):
+                why_not = f"{why_not.rstrip('.')}. {sentence('Preemption')}."
             self._events.record(pending.pod, "Pod", "v1", "FailedScheduling", why_not, WARNING)
             reported = condition(pending.pod, "PodScheduled")
             if reported is None or reported.get("message") != why_not:

@@ -124,6 +124,7 @@ def test_health_needs_no_token(server: Server) -> None:
 def test_metrics_count_requests(http: httpx.Client) -> None:
     http.get("/api/v1/nodes")
     text = http.get("/metrics").text
+    assert 'apiserver_resource_objects{group="rbac.authorization.k8s.io",resource="clusterroles"} ' in text
     assert (
         'apiserver_request_total{verb="LIST",resource="nodes",subresource="",client="test-client",code="200"}' in text
     )

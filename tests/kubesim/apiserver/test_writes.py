@@ -274,7 +274,7 @@ def test_binding_and_double_binding(http: httpx.Client) -> None:
 
 def test_two_faces_of_an_event(http: httpx.Client) -> None:
     body = {"metadata": {"name": "ev.1"}, "regarding": {"kind": "Node", "name": "n1"}, "note": "hello", "reason": "Why",
-            "reportingController": "test", "action": "Act", "type": "Warning",
+            "reportingController": "test", "reportingInstance": "one", "action": "Act", "type": "Warning",
             "eventTime": "2026-01-01T00:00:00.000000Z"}  # fmt: skip
     made = http.post("/apis/events.k8s.io/v1/namespaces/default/events", json=body)
     assert made.status_code == 201 and made.json()["note"] == "hello"

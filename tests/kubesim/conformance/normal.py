@@ -2,7 +2,7 @@
 
 Replaced: uids, resourceVersions (by their rank, so that their order still counts), times of the run, continue tokens,
 generated names, bearer tokens, certificates, the server's address, ages in tables. The columns' descriptions, which are
-prose for people, are dropped.
+prose for people, are dropped, and so is what kubesim says of things that it does not simulate.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ _MESSAGE_VERSION = re.compile(
     r"(?<=, current: )\d+|(?<=ResourceVersion in record \()\d+|(?<=ResourceVersion in object meta: )\d+"
     r"|(?<=too old resource version: )(?P<asked>\d+) \(\d+\)"
 )
+# What kubesim says of what it does not simulate, among a response's warnings and in kubectl's output.
+_NOT_SIMULATED = "is not simulated by kubesim"
+_WARNING = re.compile(r'299 - "(?:[^"\\]|\\.)*"')
 # Versions that a script makes up are 0, 1 or beyond whatever a server reaches during the suite.
 _MADE_UP = 100_000_000
 _AGE = re.compile(r"^(\d+[smhdy]){1,2}$")
@@ -45,6 +48,7 @@ def normal(exchanges: list[Json], address: str, namespace: str) -> list[Json]:
     found: list[Json] = json.loads(json.dumps(exchanges, sort_keys=True))
     found = [{name: exchange[name] for name in ("step", "request", "response")} for exchange in found]
     for exchange in found:
+        _notices(exchange["response"])
         _tables(exchange["response"])
         _continues(exchange)
     _versions(found)
@@ -125,6 +129,19 @@ def _generated_names(exchanges: list[Json]) -> dict[str, str]:
         if prefix and isinstance(name, str) and name.startswith(prefix):
             found.setdefault(name, f"{prefix}<{len(name) - len(prefix)} generated, {len(found) + 1}>")
     return found
+
+
+def _notices(response: Json) -> None:
+    """Take out the warnings that only kubesim gives."""
+    headers = response.get("headers", {})
+    if _NOT_SIMULATED in headers.get("Warning", ""):
+        kept = [one for one in _WARNING.findall(headers.pop("Warning")) if _NOT_SIMULATED not in one]
+        if kept:
+            headers["Warning"] = ", ".join(kept)
+    for stream in ("stdout", "stderr"):
+        lines = [line for line in response.pop(stream, []) if _NOT_SIMULATED not in line]
+        if lines:
+            response[stream] = lines
 
 
 def _continues(exchange: Json) -> None:

@@ -144,6 +144,21 @@ async def test_higher_priority_goes_first(cluster: Cluster) -> None:
     assert not cluster.one("pods", "low")["spec"].get("nodeName")
 
 
+async def test_a_pod_that_would_preempt_others_says_that_it_does_not(cluster: Cluster) -> None:
+    high = {"metadata": {"name": "high"}, "value": 100}
+    await cluster.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", high)
+    for name, asked in (("modest", {"preemptionPolicy": "Never"}), ("pushy", {})):
+        await cluster.api.post(f"{DEFAULT}/pods", pod(name, gpus=1, priorityClassName="high", **asked))
+    said = {}
+    for name in ("modest", "pushy"):
+        await cluster.until(
+            f"{name} waits", lambda name=name: condition(cluster.one("pods", name) or {}, "PodScheduled")
+        )
+        said[name] = condition(cluster.one("pods", name), "PodScheduled")["message"]
+    assert said["modest"] == "no nodes available to schedule pods"
+    assert said["pushy"].startswith(f"{said['modest']}. Preemption is not simulated by kubesim; `gameday lab up`")
+
+
 async def test_daemonset_follows_nodes_and_template(cluster: Cluster) -> None:
     await cluster.kubelets.register("n1", "n2", labels={"gpu": "true"})
     await cluster.kubelets.register("plain")
