@@ -9,7 +9,8 @@ import pytest
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
-from tests.kubesim.apiserver.conftest import eventually, make_running, pod
+from tests.kubesim.apiserver.conftest import make_running, pod
+from tests.kubesim.processes import eventually
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from kubesim.apiserver.resources import CANONICAL
-from tests.kubesim.apiserver.conftest import Server, pod
+from tests.kubesim.apiserver.conftest import pod
+from tests.kubesim.processes import ApiServer
 
 LAB = "`gameday lab up` runs a real API server"
 SPACE = "/namespaces/default"
@@ -167,7 +168,7 @@ def test_paths_that_no_server_has_are_not_found(http: httpx.Client) -> None:
     assert "simulated" not in http.get(f"/api/v1{SPACE}/pods/p/nonsense").text
 
 
-def test_rights_come_first(server: Server) -> None:
+def test_rights_come_first(server: ApiServer) -> None:
     with server.http("nodes") as http:
         assert http.post(f"/api/v1{SPACE}/pods/p/exec").status_code == 403
 

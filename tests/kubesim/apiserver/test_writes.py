@@ -14,7 +14,8 @@ from kubesim.apiserver import objects
 from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.resources import BY_PATH
 from kubesim.apiserver.store import Store
-from tests.kubesim.apiserver.conftest import Server, node, pod
+from tests.kubesim.apiserver.conftest import node, pod
+from tests.kubesim.processes import ApiServer
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
@@ -158,7 +159,7 @@ def test_json_patch_tests_before_it_writes(http: httpx.Client) -> None:
     assert send(http, f"{CONFIGMAPS}/jp", {"op": "x"}, JSON_PATCH).status_code == 400
 
 
-def test_unknown_formats_and_methods(http: httpx.Client, server: Server) -> None:
+def test_unknown_formats_and_methods(http: httpx.Client, server: ApiServer) -> None:
     refused = http.patch(f"{CONFIGMAPS}/x", content=b"{}", headers={"Content-Type": "text/plain"})
     assert (refused.status_code, refused.json()["reason"]) == (415, "UnsupportedMediaType")
     assert http.post(CONFIGMAPS, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
