@@ -37,7 +37,7 @@ _TEMPLATED = frozenset(
 )
 
 
-def name_tail() -> str:
+def random_suffix() -> str:
     """Five letters that make a generated name."""
     return "".join(secrets.choice(_NAME_ALPHABET) for _ in range(5))
 
@@ -48,7 +48,7 @@ class Admission:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def in_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+    def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         """Raises StatusError 404 for a namespace that is not there, 403 for one that is on its way out."""
         space = self._store.get("namespaces", "", namespace)
         if space is None:
@@ -57,8 +57,8 @@ class Admission:
         if "deletionTimestamp" in space.obj["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             error = errors.forbidden(resource, name, why)
-            told = f"namespace {namespace} is being terminated"
-            cause = errors.cause("NamespaceTerminating", "metadata.namespace", told)
+            message = f"namespace {namespace} is being terminated"
+            cause = errors.cause("NamespaceTerminating", "metadata.namespace", message)
             error.details = {**(error.details or {}), "causes": [cause]}
             raise error
 
@@ -117,7 +117,7 @@ class Admission:
             why = f'pod rejected: RuntimeClass "{name}" not found'
             raise errors.forbidden(resource, pod["metadata"]["name"], why)
 
-    def secure(self, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
+    def check_pod_security(self, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
         """Pod security: refuses what the namespace enforces with StatusError 403, adds the warnings that it wants."""
         spec = _pod_spec(resource, obj)
         space = self._store.get("namespaces", "", obj["metadata"].get("namespace", "")) if spec else None
@@ -125,15 +125,15 @@ class Admission:
             return
         if old is not None and spec == _pod_spec(resource, old):
             return
-        refused = pod_security.level(space.obj, "enforce")
+        refused = pod_security.profile_of(space.obj, "enforce")
         if resource.plural == "pods" and (found := pod_security.violations(spec, refused)):
-            why = f"violates {pod_security.told(found, refused)}"
+            why = f"violates {pod_security.violation_text(found, refused)}"
             raise errors.forbidden(resource, obj["metadata"]["name"], why)
-        warned = pod_security.level(space.obj, "warn")
+        warned = pod_security.profile_of(space.obj, "warn")
         if resource.plural != "pods" and warned == "privileged":
             warned = refused
         if found := pod_security.violations(spec, warned):
-            warnings.append(f"would violate {pod_security.told(found, warned)}")
+            warnings.append(f"would violate {pod_security.violation_text(found, warned)}")
 
 
 def _wants_security(space: Json) -> bool:
@@ -154,7 +154,7 @@ def _pod_spec(resource: Resource, obj: Json) -> Json | None:
 
 def _mount_token(spec: Json) -> None:
     """A volume with the account's token, mounted wherever nothing else is mounted in its place."""
-    name = f"kube-api-access-{name_tail()}"
+    name = f"kube-api-access-{random_suffix()}"
     mounted = False
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
         mounts = container.get("volumeMounts") or []

@@ -48,22 +48,22 @@ class Expected:
         return Expected(resource.api_version, resource.kind, resource.go_type)
 
 
-def other(api_version: str, kind: str, older: str = "") -> Expected:
+def expected_body(api_version: str, kind: str, older: str = "") -> Expected:
     """The type of a subresource's body."""
     return Expected(api_version, kind, go_type(api_version.rpartition("/")[0], kind), older)
 
 
-def program(request: web.BaseRequest) -> str:
+def user_agent_program(request: web.BaseRequest) -> str:
     """The User-Agent up to its first slash: the default manager of what the request writes."""
     return request.headers.get("User-Agent", "unknown").split("/")[0][:_MANAGER_MAX]
 
 
-def write_of(request: web.BaseRequest, subresource: str = "") -> Write:
+def write_options(request: web.BaseRequest, subresource: str = "") -> Write:
     """The write options in the query. Raises StatusError 422."""
     query = request.query
     applies = request.method == "PATCH" and request.content_type == APPLY_PATCH
     if not query and not applies:
-        return Write(program(request), subresource=subresource)
+        return Write(user_agent_program(request), subresource=subresource)
     manager, force = query.get("fieldManager", ""), query.get("force", "")
     causes = _manager_causes(manager)
     if applies and not manager:
@@ -80,7 +80,9 @@ def write_of(request: web.BaseRequest, subresource: str = "") -> Write:
         kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
         raise errors.invalid_request("meta.k8s.io", kind, causes)
     dry = "dryRun" in query
-    return Write(manager or program(request), dry, subresource, force not in ("", "0", "false"), validation or "Warn")
+    return Write(
+        manager or user_agent_program(request), dry, subresource, force not in ("", "0", "false"), validation or "Warn"
+    )
 
 
 def _manager_causes(manager: str) -> list[Json]:
@@ -102,7 +104,7 @@ def dry_run_causes(given: list[str]) -> list[Json]:
     return [errors.cause("FieldValueNotSupported", "dryRun", f'Unsupported value: {shown}: supported values: "All"')]
 
 
-def object_of(request: web.BaseRequest, raw: bytes, expected: Expected) -> Json:
+def read_object(request: web.BaseRequest, raw: bytes, expected: Expected) -> Json:
     """The object in a body, without kind and apiVersion, which are checked. Raises StatusError 400 or 415."""
     unreadable = f"the object provided is unrecognized (must be of type {expected.kind}): "
     obj = _body(request, raw, unreadable)
@@ -112,9 +114,9 @@ def object_of(request: web.BaseRequest, raw: bytes, expected: Expected) -> Json:
     return obj
 
 
-def decoded_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
+def read_decoded(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
     """As `object_of`, for bodies that are not stored: decoded. Raises StatusError 400 or 415."""
-    body, decoder = object_of(request, raw, expected), typed.Decoder()
+    body, decoder = read_object(request, raw, expected), typed.Decoder()
     try:
         found: Json = decoder.decode(typed.shape_of(expected.api_version, expected.kind), body)
     except DecodeError as error:
@@ -125,7 +127,7 @@ def decoded_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: 
     return found
 
 
-def options_of(request: web.BaseRequest, raw: bytes) -> Json:
+def read_delete_options(request: web.BaseRequest, raw: bytes) -> Json:
     """The DeleteOptions in a body, {} without one. Raises StatusError 400 or 415."""
     if not raw.strip():
         return {}
@@ -214,7 +216,7 @@ def check_patch_type(request: web.BaseRequest) -> None:
         raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
-def patch_of(request: web.BaseRequest, raw: bytes) -> tuple[str, Any]:
+def read_patch(request: web.BaseRequest, raw: bytes) -> tuple[str, Any]:
     """(patch type, patch). Raises StatusError 400."""
     kind = request.content_type
     if kind == APPLY_PATCH:

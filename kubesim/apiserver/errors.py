@@ -63,9 +63,9 @@ def not_simulated(sentence: str) -> StatusError:
     return StatusError(404, "NotFound", sentence, {})
 
 
-def already_exists(resource: Resource, name: str, *, going: bool) -> StatusError:
-    """409: create of a name that is taken, perhaps by an object that is going."""
-    message = f'{"object is being deleted: " if going else ""}{resource.qualified} "{name}" already exists'
+def already_exists(resource: Resource, name: str, *, is_terminating: bool) -> StatusError:
+    """409: create of a name that is taken, perhaps by an object that is is_terminating."""
+    message = f'{"object is being deleted: " if is_terminating else ""}{resource.qualified} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, _details(resource, name))
 
 
@@ -153,14 +153,14 @@ def required(field: str, hint: str = "") -> Json:
     return cause("FieldValueRequired", field, "Required value" + (f": {hint}" if hint else ""))
 
 
-def shown(value: object) -> str:
+def as_json(value: object) -> str:
     """A value as messages have it: JSON without spaces."""
     return orjson.dumps(value).decode()
 
 
 def wrong(field: str, value: object, hint: str) -> Json:
     """A value that breaks a rule."""
-    return cause("FieldValueInvalid", field, f"Invalid value: {shown(value)}: {hint}")
+    return cause("FieldValueInvalid", field, f"Invalid value: {as_json(value)}: {hint}")
 
 
 def forbidden_field(field: str, why: str) -> Json:
@@ -170,12 +170,12 @@ def forbidden_field(field: str, why: str) -> Json:
 
 def duplicate(field: str, value: object, hint: str = "") -> Json:
     """A value that is there already."""
-    return cause("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}" + (f": {hint}" if hint else ""))
+    return cause("FieldValueDuplicate", field, f"Duplicate value: {as_json(value)}" + (f": {hint}" if hint else ""))
 
 
-def unknown(field: str, value: object) -> Json:
+def missing_reference(field: str, value: object) -> Json:
     """A reference to what is not there."""
-    return cause("FieldValueNotFound", field, f"Not found: {shown(value)}")
+    return cause("FieldValueNotFound", field, f"Not found: {as_json(value)}")
 
 
 def too_long(field: str, limit: int) -> Json:
@@ -186,30 +186,30 @@ def too_long(field: str, limit: int) -> Json:
 def unsupported(field: str, value: object, supported: Iterable[str]) -> Json:
     """A value outside an enum."""
     names = ", ".join(f'"{name}"' for name in supported)
-    return cause("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {names}")
+    return cause("FieldValueNotSupported", field, f"Unsupported value: {as_json(value)}: supported values: {names}")
 
 
 def invalid_named(kind: str, name: str, causes: list[Json]) -> StatusError:
     """422 for options about an object of that name."""
     details = {"name": name, "kind": kind, "causes": causes}
-    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {_shown(causes)}', details)
+    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {_causes_text(causes)}', details)
 
 
 def invalid_version(resource: Resource, name: str, problem: Json) -> StatusError:
     """422 of an update that lacks the version; it names the resource where others name the kind."""
-    message = f'{resource.qualified} "{name}" is invalid: {_shown([problem])}'
+    message = f'{resource.qualified} "{name}" is invalid: {_causes_text([problem])}'
     return StatusError(422, "Invalid", message, {**_details(resource, name), "causes": [problem]})
 
 
 def invalid_patch(value: str, why: object) -> StatusError:
     """422: what a patch makes of an object cannot be decoded. `value` is shown."""
     problem = wrong("patch", value, str(why))
-    return StatusError(422, "Invalid", f' "" is invalid: {_shown([problem])}', {"causes": [problem]})
+    return StatusError(422, "Invalid", f' "" is invalid: {_causes_text([problem])}', {"causes": [problem]})
 
 
 def invalid(resource: Resource, name: str, causes: list[Json]) -> StatusError:
     """422 with the causes spelled out."""
-    shown = _shown(causes)
+    shown = _causes_text(causes)
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     details = {**_details(resource, name), "kind": resource.kind, "causes": causes}
     return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {shown}', details)
@@ -218,9 +218,9 @@ def invalid(resource: Resource, name: str, causes: list[Json]) -> StatusError:
 def invalid_request(group: str, kind: str, causes: list[Json]) -> StatusError:
     """422 for what is no stored object: options, reviews (whose `kind` is empty), token requests."""
     details: Json = {"group": group, **({"kind": kind} if kind else {}), "causes": causes}
-    return StatusError(422, "Invalid", f'{kind}.{group} "" is invalid: {_shown(causes)}', details)
+    return StatusError(422, "Invalid", f'{kind}.{group} "" is invalid: {_causes_text(causes)}', details)
 
 
-def _shown(causes: list[Json]) -> str:
+def _causes_text(causes: list[Json]) -> str:
     texts = [f"{cause['field']}: {cause['message']}" for cause in causes]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

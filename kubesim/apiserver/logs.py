@@ -12,12 +12,12 @@ from aiohttp import web
 
 from kubesim.apiserver import errors, typed
 from kubesim.apiserver.objects import Objects
-from kubesim.apiserver.resources import of
+from kubesim.apiserver.resources import resource_named
 from kubesim.certificates import Authority
 from kubesim.errors import DecodeError
 
 Json = dict[str, Any]
-_PODS = of("pods")
+_PODS = resource_named("pods")
 _PASSED = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes")
 _CHUNK = 64 * 1024
 _CONNECT_S = 5
@@ -32,7 +32,7 @@ def kubelet_session(authority: Authority) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), timeout=timeout)
 
 
-def kubelet_url(objects: Objects, namespace: str, name: str, params: Mapping[str, str]) -> str:
+def log_url(objects: Objects, namespace: str, name: str, params: Mapping[str, str]) -> str:
     """Where the kubelet has the log; "" while the pod has no node. Raises StatusError 400, 404 or 422."""
     _check_options(name, params)
     pod = objects.get(_PODS, namespace, name).obj
@@ -68,7 +68,7 @@ def _check_options(name: str, params: Mapping[str, str]) -> None:
     }
     if "sinceTime" in params:
         try:
-            typed.moment(params["sinceTime"])
+            typed.canonical_time(params["sinceTime"])
         except DecodeError as error:
             raise errors.bad_request(str(error)) from None
     causes: list[Json] = []
@@ -92,7 +92,7 @@ def _number(text: str) -> int:
         raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
-async def stream(request: web.BaseRequest, session: aiohttp.ClientSession, url: str) -> web.StreamResponse:
+async def stream_log(request: web.BaseRequest, session: aiohttp.ClientSession, url: str) -> web.StreamResponse:
     """Pass the kubelet's answer through as it comes. Raises StatusError when the kubelet refuses or is away."""
     if not url:
         return web.Response(status=204)

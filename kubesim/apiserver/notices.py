@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from kubesim.apiserver.objects import Objects, Write
-from kubesim.apiserver.resources import CANONICAL, Resource, of
+from kubesim.apiserver.resources import CANONICAL, Resource, resource_named
 from kubesim.apiserver.store import Event, Stored
 from kubesim.clock import rfc3339_now
 from kubesim.unsimulated import EVENT_REASON, notices
@@ -28,7 +28,9 @@ class Notices:
         resource = CANONICAL[key]
         for sentence in notices(key, event.new.obj):
             namespace = event.new.namespace or "default"
-            self._objects.create(of("events"), namespace, _event(resource, event.new, sentence), Write(_COMPONENT))
+            self._objects.create(
+                resource_named("events"), namespace, _event(resource, event.new, sentence), Write(_COMPONENT)
+            )
 
 
 def _event(resource: Resource, stored: Stored, message: str) -> Json:

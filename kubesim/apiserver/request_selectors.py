@@ -60,7 +60,7 @@ _FIELDS: Mapping[str, _Fields] = {
 }
 
 
-def labels(selector: str) -> Predicate | None:
+def label_predicate(selector: str) -> Predicate | None:
     """Predicate of a labelSelector; None when it selects everything. Raises StatusError 400."""
     try:
         tests = parse(selector)
@@ -87,7 +87,7 @@ def _value_at(obj: Json, path: tuple[str, ...], default: str) -> str:
     return str(value)
 
 
-def fields(resource: Resource, selector: str) -> Predicate | None:
+def field_predicate(resource: Resource, selector: str) -> Predicate | None:
     """Predicate of a fieldSelector; None when it selects everything. Raises StatusError 400."""
     tests: list[tuple[tuple[str, ...], str, bool, str]] = []
     for key, operator, value in _terms(selector):
@@ -145,7 +145,7 @@ def _unescaped(text: str) -> str:
     return "".join(found)
 
 
-def name_in(selector: str) -> str:
+def pinned_name(selector: str) -> str:
     """The name a fieldSelector pins with metadata.name=…, else empty; RBAC's resourceNames use it."""
     for term in selector.split(","):
         match = _TERM.fullmatch(term)
@@ -154,7 +154,7 @@ def name_in(selector: str) -> str:
     return ""
 
 
-def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
+def conjunction(first: Predicate | None, second: Predicate | None) -> Predicate | None:
     """The conjunction."""
     if first is None or second is None:
         return first or second
@@ -162,10 +162,12 @@ def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
     return lambda obj: left(obj) and right(obj)
 
 
-def wanted(query: Mapping[str, str], resource: Resource) -> Predicate | None:
+def selector_predicate(query: Mapping[str, str], resource: Resource) -> Predicate | None:
     """Return a predicate of a request's selectors, None where it selects everything.
 
     Raises:
         StatusError: 400 for a selector that does not parse, or selects by a field that cannot be selected by.
     """
-    return both(labels(query.get("labelSelector", "")), fields(resource, query.get("fieldSelector", "")))
+    return conjunction(
+        label_predicate(query.get("labelSelector", "")), field_predicate(resource, query.get("fieldSelector", ""))
+    )

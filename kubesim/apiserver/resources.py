@@ -80,7 +80,7 @@ class Resource:
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
     @cached_property
-    def stored(self) -> bool:
+    def is_stored(self) -> bool:
         """False for reviews, which are answered and forgotten."""
         return "get" in self.verbs
 
@@ -221,7 +221,7 @@ GROUPS = frozenset(resource.group for resource in RESOURCES)
 GROUP_VERSIONS: tuple[tuple[str, str], ...] = tuple(sorted({(r.group, r.version) for r in RESOURCES}))
 
 
-def of(plural: str, group: str = "") -> Resource:
+def resource_named(plural: str, group: str = "") -> Resource:
     """The resource of that plural; KeyError when it is not served."""
     return BY_PATH[(group, "v1", plural)]
 
@@ -229,5 +229,5 @@ def of(plural: str, group: str = "") -> Resource:
 # One per bucket: the resource in whose form objects are kept.
 CANONICAL: dict[str, Resource] = {}
 for _resource in RESOURCES:
-    if _resource.stored:
+    if _resource.is_stored:
         CANONICAL.setdefault(_resource.store_key, _resource)

@@ -73,7 +73,7 @@ class Reviews:
         token, audiences = spec.get("token", ""), spec.get("audiences") or [*API_AUDIENCES]
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
-        user = self._authenticator.of_token(token, audiences)
+        user = self._authenticator.user_of_token(token, audiences)
         if user is not None:
             meant = (self._authenticator.claims(token) or {"aud": API_AUDIENCES})["aud"]
             shared = [audience for audience in audiences if audience in meant]

@@ -14,9 +14,9 @@ from aiohttp import web
 from kubesim import unsimulated
 from kubesim.apiserver import bootstrap, errors, logs, negotiation, request_selectors
 from kubesim.apiserver.auth import Authenticator, User, load_key
-from kubesim.apiserver.bodies import Expected, decoded_of, program
+from kubesim.apiserver.bodies import Expected, read_decoded, user_agent_program
 from kubesim.apiserver.deletion import Collector, Deleter
-from kubesim.apiserver.documents import document, nothing
+from kubesim.apiserver.documents import answer_path, page_not_found
 from kubesim.apiserver.impersonation import impersonated
 from kubesim.apiserver.metrics import Metrics
 from kubesim.apiserver.notices import Notices
@@ -25,20 +25,20 @@ from kubesim.apiserver.rbac import Action, Rbac
 from kubesim.apiserver.requests import (
     READS,
     VERBS,
-    Place,
+    ResourcePath,
     Target,
-    answer,
-    form_of,
-    one,
-    place_of,
-    target_of,
-    verb_of,
-    warn,
+    add_warnings,
+    json_response,
+    object_response,
+    parse_path,
+    request_verb,
+    resolve,
+    response_form,
 )
 from kubesim.apiserver.resources import GROUPS
 from kubesim.apiserver.reviews import Reviews
 from kubesim.apiserver.store import Store
-from kubesim.apiserver.watching import Lister, Watches, query_of, too_large, version_of
+from kubesim.apiserver.watching import Lister, Watches, list_query, parse_version, version_too_large
 from kubesim.apiserver.writing import Writing
 from kubesim.certificates import Authority
 
@@ -57,7 +57,7 @@ class ApiServer:
     def __init__(self, folder: Path, authority: Authority) -> None:
         self._authority = authority
         self.store = Store(folder / "state.jsonl")
-        self.static = bootstrap.tokens(folder)
+        self.static = bootstrap.load_tokens(folder)
         self._metrics = Metrics()
         self._objects = Objects(self.store)
         self._watches = Watches(self.store)
@@ -67,8 +67,8 @@ class ApiServer:
         self._reviews = Reviews(self._rbac, self._authenticator)
         self._deleter = Deleter(self._objects)
         self._writing = Writing(self._objects, self._deleter, self._authenticator)
-        bootstrap.Namespaces(self._objects, authority.certificate.read_text())
-        bootstrap.ensure(self._objects)
+        bootstrap.NamespaceFiller(self._objects, authority.certificate.read_text())
+        bootstrap.create_built_ins(self._objects)
         Notices(self._objects)
         self._collector = Collector(self._objects, self._deleter)
         self._tasks: list[asyncio.Task[None]] = []
@@ -112,32 +112,32 @@ class ApiServer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; every failure becomes a Status."""
-        place = place_of(request.path)
-        verb, target = verb_of(request, place), target_of(place) if place else None
+        place = parse_path(request.path)
+        verb, target = request_verb(request, place), resolve(place) if place else None
         try:
             response = await self._dispatch(request, place, target, verb)
         except errors.StatusError as error:
             headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else {}
-            response = answer(error.body(), error.code, headers)
-            warn(response, error.warnings)
+            response = json_response(error.body(), error.code, headers)
+            add_warnings(response, error.warnings)
         except web.HTTPException as error:
-            response = answer(errors.unreadable(error.status, error.reason, MAX_BODY_BYTES).body(), error.status)
+            response = json_response(errors.unreadable(error.status, error.reason, MAX_BODY_BYTES).body(), error.status)
         except Exception:
             log.exception("%s %s", request.method, request.path)
             body = errors.StatusError(500, "InternalError", "the API server failed; see its log").body()
-            response = answer(body, 500)
+            response = json_response(body, 500)
         if isinstance(response, web.Response):
-            response = negotiation.laid_out(request, response)
+            response = negotiation.reformatted(request, response)
             response.headers.setdefault("Cache-Control", "no-cache, private")
             if target and target.resource.qualified in _DEPRECATED:
-                warn(response, [_DEPRECATED[target.resource.qualified]])
+                add_warnings(response, [_DEPRECATED[target.resource.qualified]])
         size = len(response.body) if isinstance(response, web.Response) and isinstance(response.body, bytes) else 0
         named, sub = (target.resource.plural, target.subresource) if target else ("", "")
-        self._metrics.count(verb.upper(), named, sub, program(request), response.status, size)
+        self._metrics.count(verb.upper(), named, sub, user_agent_program(request), response.status, size)
         return response
 
     async def _dispatch(
-        self, request: web.BaseRequest, place: Place | None, target: Target | None, verb: str
+        self, request: web.BaseRequest, place: ResourcePath | None, target: Target | None, verb: str
     ) -> web.StreamResponse:
         action = _action(request, place, verb)
         user = self._user(request)
@@ -146,13 +146,13 @@ class ApiServer:
             return self._plain(request)
         if target is None:
             if place.group and place.group not in GROUPS | unsimulated.GROUPS:
-                return nothing()
+                return page_not_found()
             raise _missing(place.group, place.plural, place.subresource)
         resource, handler = target.resource, self._handler(request, target, verb)
         negotiation.check_offered(request, collection=not target.name and verb in ("list", "watch"))
-        if not resource.stored and resource.plural != "bindings":
-            body = decoded_of(request, await request.read(), Expected.of(resource), Write(""))
-            return answer(self._reviews.answer(resource, user, body), 201)
+        if not resource.is_stored and resource.plural != "bindings":
+            body = read_decoded(request, await request.read(), Expected.of(resource), Write(""))
+            return json_response(self._reviews.answer(resource, user, body), 201)
         response = handler(request, target)
         return response if isinstance(response, web.StreamResponse) else await response
 
@@ -183,29 +183,31 @@ class ApiServer:
         if request.path == "/metrics":
             counts = {key: collection.count() for key, collection in self.store.collections.items()}
             return web.Response(text=self._metrics.render(counts, self._watches.count))
-        return document(request)
+        return answer_path(request)
 
     # Reads -----------------------------------------------------------------------------------------------------
 
     def _get(self, request: web.BaseRequest, target: Target) -> web.Response:
-        asked = version_of(request.query.get("resourceVersion", ""))
+        asked = parse_version(request.query.get("resourceVersion", ""))
         if asked > self.store.rv:
-            raise too_large(asked, self.store.rv)
-        return one(request, target.resource, self._objects.get(target.resource, target.namespace, target.name))
+            raise version_too_large(asked, self.store.rv)
+        return object_response(
+            request, target.resource, self._objects.get(target.resource, target.namespace, target.name)
+        )
 
     def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
         predicate, form = (
-            request_selectors.wanted(request.query, target.resource),
-            form_of(request, target.resource, many=True),
+            request_selectors.selector_predicate(request.query, target.resource),
+            response_form(request, target.resource, many=True),
         )
-        query = query_of(form, target.namespace, predicate, request.query, watch=False)
+        query = list_query(form, target.namespace, predicate, request.query, watch=False)
         body = self._lister.answer(target.resource.store_key, query)
         return web.Response(body=body, content_type="application/json")
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        predicate = request_selectors.wanted(request.query, target.resource)
-        form = form_of(request, target.resource, streamed=True)
-        query = query_of(form, target.namespace, predicate, request.query, watch=True)
+        predicate = request_selectors.selector_predicate(request.query, target.resource)
+        form = response_form(request, target.resource, streamed=True)
+        query = list_query(form, target.namespace, predicate, request.query, watch=True)
         return await self._watches.serve(request, target.resource.store_key, query)
 
     # Writes ----------------------------------------------------------------------------------------------------
@@ -215,9 +217,9 @@ class ApiServer:
         return self._get(request, target) if request.method in READS else await self._writing.part(request, target)
 
     async def _log(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        url = logs.kubelet_url(self._objects, target.namespace, target.name, request.query)
+        url = logs.log_url(self._objects, target.namespace, target.name, request.query)
         assert self._session is not None
-        return await logs.stream(request, self._session, url)
+        return await logs.stream_log(request, self._session, url)
 
 
 def _missing(group: str, plural: str, subresource: str) -> errors.StatusError:
@@ -226,9 +228,9 @@ def _missing(group: str, plural: str, subresource: str) -> errors.StatusError:
     return errors.not_simulated(refusal) if refusal else errors.no_such_path()
 
 
-def _action(request: web.BaseRequest, place: Place | None, verb: str) -> Action:
+def _action(request: web.BaseRequest, place: ResourcePath | None, verb: str) -> Action:
     """What the caller wants to do, as authorization sees it. For it a namespace object lies in itself."""
     if place is None:
         return Action("get" if verb == "head" else verb, path=request.path)
-    pinned = request_selectors.name_in(request.query.get("fieldSelector", "")) if verb in ("list", "watch") else ""
+    pinned = request_selectors.pinned_name(request.query.get("fieldSelector", "")) if verb in ("list", "watch") else ""
     return Action(verb, place.group, place.plural, place.subresource, place.namespace, place.name or pinned)

@@ -51,7 +51,7 @@ class Stored:
 class Form(Protocol):
     """How a caller wants objects written; hashable, so that events encode once per form."""
 
-    def one(self, stored: Stored) -> bytes:
+    def encode(self, stored: Stored) -> bytes:
         """The JSON of one object."""
 
 
@@ -76,7 +76,7 @@ class Event:
         """The watch line in a form, encoded once and shared by the watchers who asked for that form."""
         line = self._encoded.get(form)
         if line is None:
-            line = self._encoded[form] = watch_line(self.type, form.one(self.new))
+            line = self._encoded[form] = watch_line(self.type, form.encode(self.new))
         return line
 
     def forget(self) -> None:

@@ -11,8 +11,8 @@ import orjson
 from kubesim.apiserver import errors, patches, typed
 from kubesim.apiserver.auth import API_AUDIENCES, DEFAULT_TOKEN_S, Authenticator
 from kubesim.apiserver.deletion import DeleteOptions, Deleter, check_preconditions
-from kubesim.apiserver.objects import Objects, Write, storage_problem
-from kubesim.apiserver.resources import Resource, of
+from kubesim.apiserver.objects import Objects, Write, storage_error_text
+from kubesim.apiserver.resources import Resource, resource_named
 from kubesim.apiserver.store import Stored
 from kubesim.clock import rfc3339, rfc3339_now
 from kubesim.errors import DecodeError
@@ -20,8 +20,8 @@ from kubesim.selectors import matches_labels
 
 Json = dict[str, Any]
 SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-_PODS = of("pods")
-_PDBS = of("poddisruptionbudgets", "policy")
+_PODS = resource_named("pods")
+_PDBS = resource_named("poddisruptionbudgets", "policy")
 # Real server's maximum of status.disruptedPods before it refuses further evictions.
 _MAX_DISRUPTED = 2000
 _RETRY_S = 10
@@ -75,7 +75,7 @@ class Binder:
             wanted = body["metadata"].get(field) or meta[field]
             if wanted != meta[field]:
                 why = f"{shown} in precondition: {wanted}, {shown} in object meta: {meta[field]}"
-                raise errors.conflict(_PODS, name, storage_problem(_PODS, pod, why))
+                raise errors.conflict(_PODS, name, storage_error_text(_PODS, pod, why))
         why = ""
         if "deletionTimestamp" in meta:
             why = f"pod {name} is being deleted, cannot be assigned to a host"
@@ -175,7 +175,7 @@ class Evictor:
 
 def request_token(objects: Objects, authenticator: Authenticator, namespace: str, name: str, body: Json) -> Json:
     """serviceaccounts/token: a bearer token for the account. Raises StatusError 400, 404, 409 or 422."""
-    account = objects.get(of("serviceaccounts"), namespace, name)
+    account = objects.get(resource_named("serviceaccounts"), namespace, name)
     spec = body.get("spec") or {}
     seconds = spec.get("expirationSeconds")
     if seconds is None:
@@ -211,7 +211,7 @@ def _bound_uid(objects: Objects, namespace: str, ref: Json) -> str:
     if plural is None or version != "v1":
         shown = version if "/" in version else f"/{version}"
         raise errors.bad_request(f"cannot bind token to object of type {shown}, Kind={kind}")
-    found = objects.get(of(plural), namespace if plural != "nodes" else "", ref.get("name", ""))
+    found = objects.get(resource_named(plural), namespace if plural != "nodes" else "", ref.get("name", ""))
     uid: str = found.obj["metadata"]["uid"]
     if ref.get("uid", uid) != uid:
         why = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record"
@@ -270,7 +270,7 @@ def patched_scale(scale: Json, kind: str, patch: Any, write: Write) -> Json:
             group, _, version = given[1].rpartition("/")
             raise errors.bad_request(f"invalid object type: {group}/{version}, Kind={given[0]}")
         kind = patches.MERGE_PATCH
-    changed = patches.patched(kind, scale, patch, _SCALE)
+    changed = patches.apply_patch(kind, scale, patch, _SCALE)
     try:
         found: Json = typed.Decoder().decode(_SCALE, changed)
     except DecodeError as error:

@@ -52,7 +52,8 @@ class Shape:
     """
 
     __slots__ = (
-        "always", "atomic", "elem", "go_name", "is_set", "keep", "keys", "kind", "merge_key", "merges", "struct",
+        "atomic", "elem", "go_name", "is_always_written", "is_set", "keeps_empty", "keys", "kind", "merge_key",
+        "merges", "struct",
     )  # fmt: skip
 
     def __init__(self, kind: str, go_name: str = "") -> None:
@@ -67,8 +68,8 @@ class Shape:
         self.merges = False
         self.merge_key = ""
         """The field that identifies a list's items for a strategic merge patch; "" with `merges` for a set."""
-        self.keep = False
-        self.always = False
+        self.keeps_empty = False
+        self.is_always_written = False
 
     def below(self, name: str) -> Shape:
         """The shape of a struct's field or a map's value."""
@@ -83,7 +84,7 @@ class Shape:
 
     def empty(self) -> Any:
         """What is written where nothing was given."""
-        if self.keep or self.kind in ("list", "map", "any", "Time", "MicroTime", "bytes"):
+        if self.keeps_empty or self.kind in ("list", "map", "any", "Time", "MicroTime", "bytes"):
             return None
         if self.struct is not None:
             return {name: shape.empty() for name, shape in self.struct.filled}
@@ -125,7 +126,7 @@ class _Types:
             fields = dict(self._types[name])
             struct.atomic = fields.pop("@", "") == "atomic"
             struct.fields = {field: self._field(spec) for field, spec in fields.items()}
-            struct.filled = tuple((field, shape) for field, shape in struct.fields.items() if shape.always)
+            struct.filled = tuple((field, shape) for field, shape in struct.fields.items() if shape.is_always_written)
         return struct
 
     def _field(self, spec: Any) -> Shape:
@@ -133,7 +134,7 @@ class _Types:
         bare = text.rstrip("*!")
         shape = self.shape(bare)
         shape.go_name = rules.get("go", shape.go_name)
-        shape.keep, shape.always = "*" in text[len(bare) :], "!" in text[len(bare) :]
+        shape.keeps_empty, shape.is_always_written = "*" in text[len(bare) :], "!" in text[len(bare) :]
         shape.is_set = bool(rules.get("set"))
         shape.atomic = shape.atomic or bool(rules.get("atomic"))
         shape.merges = "merge" in rules
@@ -141,7 +142,7 @@ class _Types:
         defaults = _KEY_DEFAULTS.get(bare[2:], {})
         for key in rules.get("keys", ()):
             inside = shape.items.below(key)
-            shape.keys += ((key, defaults.get(key, inside.empty() if inside.always else None)),)
+            shape.keys += ((key, defaults.get(key, inside.empty() if inside.is_always_written else None)),)
         return shape
 
 
@@ -272,7 +273,7 @@ class Decoder:
             raise _mismatch(shape, value, path, outer)
         struct = shape.struct
         assert struct is not None
-        fields, known, result = struct.fields, old if type(old) is dict else {}, {}
+        fields, old_members, result = struct.fields, old if type(old) is dict else {}, {}
         for name, item in value.items():
             field = fields.get(name)
             if field is None:
@@ -280,12 +281,12 @@ class Decoder:
                 continue
             if item is None:
                 continue
-            was = known.get(name)
+            was = old_members.get(name)
             if item is was:
                 result[name] = item
                 continue
             decoded = self._value(field, item, was, (*path, name), struct.name)
-            if decoded or field.keep or field.kind == "struct":
+            if decoded or field.keeps_empty or field.kind == "struct":
                 result[name] = decoded
         for name, field in struct.filled:
             if name not in result:
@@ -310,9 +311,9 @@ class Decoder:
         items = shape.items
         if items.kind == "string" and all(type(item) is str for item in value.values()):
             return value
-        none, known = items.empty(), old if type(old) is dict else {}
+        none, old_members = items.empty(), old if type(old) is dict else {}
         return {
-            name: none if item is None else self._value(items, item, known.get(name), (*path, f".{name}"), struct)
+            name: none if item is None else self._value(items, item, old_members.get(name), (*path, f".{name}"), struct)
             for name, item in value.items()
         }
 
@@ -380,7 +381,7 @@ _LAYOUTS = {False: "2006-01-02T15:04:05Z07:00", True: "2006-01-02T15:04:05.00000
 _MICRO = 7
 
 
-def moment(text: str) -> str:
+def canonical_time(text: str) -> str:
     """A Time in its one form. Raises DecodeError."""
     return _time(text, micro=False)
 

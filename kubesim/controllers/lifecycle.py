@@ -145,10 +145,10 @@ class NodeLifecycle:
             since = self._leases.listening_since, self._nodes.listening_since
             if None in since:
                 continue
-            now, deaf_until = asyncio.get_running_loop().time(), max(each or 0.0 for each in since)
+            now, watched_since = asyncio.get_running_loop().time(), max(each or 0.0 for each in since)
             for name, node in list(self._nodes.store.items()):
                 ready = condition(node, "Ready")
-                silence_s = now - max(self._heard.get(name, now), deaf_until)
+                silence_s = now - max(self._heard.get(name, now), watched_since)
                 if silence_s > self._grace_s and (ready is None or ready["status"] != "Unknown"):
                     await self._give_up(node)
 
@@ -179,5 +179,5 @@ class NodeLifecycle:
             await for_each([p for p in self._index.on_node(name) if holds(p, "Ready")], self._mark_pod_not_ready)
 
     async def _mark_pod_not_ready(self, pod: Object) -> None:
-        news = {**(condition(pod, "Ready") or {}), "type": "Ready", "status": "False"}
-        await write_condition(self._api, pod_path(pod), pod, news)
+        new_condition = {**(condition(pod, "Ready") or {}), "type": "Ready", "status": "False"}
+        await write_condition(self._api, pod_path(pod), pod, new_condition)

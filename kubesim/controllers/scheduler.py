@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from kubesim.client import ApiClient, Object, Reflector, key_of
 from kubesim.controllers.conditions import condition, write_condition
 from kubesim.controllers.events import WARNING, EventRecorder
-from kubesim.controllers.placement import Demand, Rooms
+from kubesim.controllers.placement import ClusterUsage, Demand
 from kubesim.controllers.pods import is_terminal, pod_path
 from kubesim.controllers.requests import pod_requests
 from kubesim.errors import ApiError
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 SCHEDULER_NAME = "default-scheduler"
 # kube-scheduler's podInitialBackoffSeconds and podMaxBackoffSeconds.
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
-BINDINGS_AT_ONCE = 16
+MAX_PARALLEL_BINDINGS = 16
 DECISIONS_PER_SLICE = 50
 
 
@@ -66,12 +66,12 @@ class Scheduler:
         self._api = api
         self._events = events
         self._reflectors = (pods, nodes)
-        self._rooms = Rooms()
+        self._rooms = ClusterUsage()
         self._pending: dict[str, Pending] = {}
         self._active: list[tuple[int, int, str]] = []  # (-priority, order of arrival, pod uid)
         self._order = 0
         self._wake = asyncio.Event()
-        self._bindings = asyncio.Semaphore(BINDINGS_AT_ONCE)
+        self._bindings = asyncio.Semaphore(MAX_PARALLEL_BINDINGS)
         pods.on(self._pod_seen, lambda _, pod: self._pod_seen(pod), self._pod_gone)
         nodes.on(self._node_seen, lambda _, node: self._node_seen(node), self._node_gone)
 
@@ -121,10 +121,10 @@ class Scheduler:
             self._pending.pop(uid, None)
             self._rooms.hold(uid, node, pod_requests(pod["spec"]))
         elif is_pending(pod):
-            known = self._pending.get(uid)
-            if known is not None:
-                self._changed(known, pod)
-            elif not self._rooms.holds(uid):
+            pending = self._pending.get(uid)
+            if pending is not None:
+                self._changed(pending, pod)
+            elif not self._rooms.is_reserved(uid):
                 self._pending[uid] = Pending(pod, Demand(pod["spec"]))
                 self._activate(uid, self._pending[uid])
         else:
@@ -219,9 +219,9 @@ class Scheduler:
         self._wake.set()
 
     async def _report(self, pod: Object, message: str) -> None:
-        news = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        new_condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         try:
             async with self._bindings:
-                await write_condition(self._api, pod_path(pod), pod, news)
+                await write_condition(self._api, pod_path(pod), pod, new_condition)
         except ApiError as error:
             log.debug("%s not reported as unschedulable: %s", key_of(pod), error)

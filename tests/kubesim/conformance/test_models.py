@@ -20,7 +20,7 @@ from tests.kubesim.conformance.play import play
 from tests.kubesim.conformance.scripts import all_scripts
 from tests.kubesim.processes import ApiServer
 
-STORED = [resource for resource in RESOURCES if resource.stored]
+STORED = [resource for resource in RESOURCES if resource.is_stored]
 
 
 @pytest.fixture(scope="module")
