@@ -14,14 +14,18 @@ COMPILE = .tools/uv/bin/uv --quiet pip compile --universal --python-version 3.11
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 
-.PHONY: rehearse test test-slow test-lab torture lint setup browser lab lab-version alerts docs lock clean
+.PHONY: rehearse test test-kubesim test-slow test-lab torture lint setup browser lab lab-version alerts docs lock clean
 
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
 
 # tests/conftest.py says which tests share a worker; three of them, as many tests wait more than they work.
 test: setup browser
-	.venv/bin/pytest -m "not slow and not lab" -n 3 --no-loadscope-reorder $(ARGS)
+	.venv/bin/pytest -m "not slow and not lab and not conformance" -n 3 --no-loadscope-reorder $(ARGS)
+
+# Everything about the API server in Python, with all recorded answers of the real one; a part of it is in `make test`.
+test-kubesim: setup
+	.venv/bin/pytest -m "not slow and not lab" tests/kubesim $(ARGS)
 
 # Whole game-days that are killed, cancelled and interrupted in every step: minutes.
 test-slow: setup

@@ -29,7 +29,9 @@ import aiohttp
 
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.programs import TOOLS
-from kubesim.client import ApiClient, ApiError, Kubeconfig, Object, Reflector, key_of
+from kubesim.client import ApiClient, Object, Reflector, key_of
+from kubesim.errors import ApiError
+from kubesim.kubeconfig import Kubeconfig
 
 _AT_ONCE = 16
 _PHASE_WITHIN_S = 120.0

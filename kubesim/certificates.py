@@ -40,7 +40,7 @@ class Authority:
         self.folder = folder
         self.certificate = folder / f"{name}.crt"
         pair = KeyPair(self.certificate, folder / f"{name}.key")
-        self._own, self._key = _kept(pair) or _made(pair, f"gameday-{name}")
+        self._own, self._key = _load_pair(pair) or _create_pair(pair, f"kubesim-{name}")
 
     def server(self, name: str, dns: Sequence[str] = (), *, among_peers: bool = False) -> KeyPair:
         """A certificate for a server on loopback: localhost, 127.0.0.1 and `dns`. `among_peers`: it also shows it to
@@ -80,7 +80,7 @@ class Authority:
 def signing_key(folder: Path, name: str) -> KeyPair:
     """A key pair without a certificate: `<name>.pub` and `<name>.key`, for signing tokens. A whole key is kept."""
     pair = KeyPair(folder / f"{name}.pub", folder / f"{name}.key")
-    key = _kept_key(pair.key)
+    key = _load_key(pair.key)
     if key is None:
         key = ec.generate_private_key(ec.SECP256R1())
         write_private(pair.key, _private_pem(key))
@@ -89,9 +89,9 @@ def signing_key(folder: Path, name: str) -> KeyPair:
     return pair
 
 
-def _kept(pair: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
+def _load_pair(pair: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
     """What an earlier start left, if it is whole and good for long enough."""
-    key = _kept_key(pair.key)
+    key = _load_key(pair.key)
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -100,7 +100,7 @@ def _kept(pair: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] 
     return (certificate, key) if key and lasts and certificate.public_key() == key.public_key() else None
 
 
-def _kept_key(path: Path) -> ec.EllipticCurvePrivateKey | None:
+def _load_key(path: Path) -> ec.EllipticCurvePrivateKey | None:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), None)
     except (FileNotFoundError, ValueError):
@@ -108,7 +108,7 @@ def _kept_key(path: Path) -> ec.EllipticCurvePrivateKey | None:
     return key if isinstance(key, ec.EllipticCurvePrivateKey) else None
 
 
-def _made(pair: KeyPair, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _create_pair(pair: KeyPair, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(name)
     builder = _builder(subject, subject, key, key).add_extension(_key_usage(True), critical=True)

@@ -1,8 +1,8 @@
-"""A small asyncio Kubernetes client over plain JSON, for the rehearsal's own processes.
+"""A small asyncio Kubernetes client over plain JSON, for controllers and virtual nodes.
 
 The official client decodes every object into a model, which costs more processor time than everything else when one
-process plays a thousand nodes on two cores. The rehearsal's scheduler, controllers and virtual nodes only move JSON
-around, so they share this client; everything that runs against a real cluster uses the official one.
+process plays a thousand nodes on two cores. Controllers and virtual nodes only move JSON around, and this client leaves
+it as it is.
 """
 
 from __future__ import annotations
@@ -20,23 +20,8 @@ import aiohttp
 import orjson
 
 from kubesim import __version__
-from kubesim.kubeconfig import Kubeconfig, KubeconfigError
-
-__all__ = [
-    "APPLY_PATCH",
-    "JSON",
-    "JSON_PATCH",
-    "MERGE_PATCH",
-    "STRATEGIC_MERGE_PATCH",
-    "ApiClient",
-    "ApiError",
-    "Body",
-    "Kubeconfig",
-    "KubeconfigError",
-    "Object",
-    "Reflector",
-    "key_of",
-]
+from kubesim.errors import ApiError
+from kubesim.kubeconfig import Kubeconfig
 
 log = logging.getLogger(__name__)
 
@@ -54,33 +39,7 @@ REQUEST_TIMEOUT_S = 30.0
 TOO_MANY_REQUESTS_TRIES = 10
 LIST_PAGE = 500  # client-go's pager.defaultPageSize
 WATCH_SECONDS = (300, 600)  # client-go's reflector asks for a random time in this range
-BACKOFF_S = (0.2, 2.0)  # first and longest pause; a rehearsal's API server is back within a second
-
-
-class ApiError(Exception):
-    """The API server refused a request (`status` 4xx or 5xx) or could not be reached (`status` 0).
-
-    `retry_after_s` is when it wants to be asked again, 0 where it does not say.
-    """
-
-    def __init__(self, status: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
-        super().__init__(f"{status} {reason}: {message}")
-        self.retry_after_s = retry_after_s
-        self.status = status
-        self.reason = reason
-        self.message = message
-
-    @property
-    def not_found(self) -> bool:
-        return self.status == 404
-
-    @property
-    def conflict(self) -> bool:
-        return self.status == 409
-
-    @property
-    def unreachable(self) -> bool:
-        return self.status == 0
+BACKOFF_S = (0.2, 2.0)  # first and longest pause; kubesim's API server is back within a second
 
 
 class ApiClient:

@@ -14,11 +14,8 @@ from typing import Any, Self
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from kubesim.errors import KubeconfigError
 from kubesim.private_file import write_private
-
-
-class KubeconfigError(Exception):
-    """The kubeconfig cannot be used; the message names the file, what is wrong and what to do."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +54,35 @@ class Kubeconfig:
 
 
 def write_kubeconfig(
-    path: Path, name: str, *, cluster: Mapping[str, Any], user: Mapping[str, Any], namespace: str | None = None
+    path: Path,
+    name: str,
+    *,
+    cluster: Mapping[str, Any],
+    user: Mapping[str, Any],
+    namespace: str | None = None,
+    context: str = "kubesim",
 ) -> None:
-    """A kubeconfig of one user (`name`) and one context, mode 0600; JSON, which is YAML. Raises OSError."""
-    context = {"cluster": "gameday", "user": name, **({"namespace": namespace} if namespace else {})}
+    """Write a kubeconfig with one user and one context, as JSON, which is YAML; only its owner may read it.
+
+    Args:
+        path: The file.
+        name: The user's name inside the kubeconfig.
+        cluster: The cluster entry: server and certificate authority.
+        user: The user entry: a token, or a client certificate and its key.
+        namespace: The context's default namespace; None for none.
+        context: The name of the context and of the cluster.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    entry = {"cluster": context, "user": name, **({"namespace": namespace} if namespace else {})}
     content = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "gameday", "cluster": cluster}],
+        "clusters": [{"name": context, "cluster": cluster}],
         "users": [{"name": name, "user": user}],
-        "contexts": [{"name": "gameday", "context": context}],
-        "current-context": "gameday",
+        "contexts": [{"name": context, "context": entry}],
+        "current-context": context,
     }
     write_private(path, json.dumps(content, indent=2).encode())
 

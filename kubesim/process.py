@@ -1,4 +1,4 @@
-"""Tie a child's life to its parent's, so that a killed rehearsal leaves no process behind."""
+"""Tie a child's life to its parent's, so that a killed parent leaves no process behind."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
 
@@ -25,6 +27,22 @@ def value_of(text: str) -> Decimal:
         return number * Decimal(1024) ** _BINARY.index(suffix)
     power = int(suffix[1:]) if suffix[0] in "eE" and len(suffix) > 1 else _POWERS[suffix]
     return number.scaleb(power)
+
+
+def amount(resource: str, text: object) -> int:
+    """Count a quantity in the resource's smallest unit: millicores for cpu, bytes or pieces otherwise.
+
+    Raises:
+        ValueError: The text, which it names, is no quantity.
+    """
+    try:
+        return math.ceil(value_of(str(text)) * (1000 if resource == "cpu" else 1))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a Kubernetes quantity") from None
+
+
+def amounts(quantities: Mapping[str, object] | None) -> dict[str, int]:
+    return {resource: amount(resource, text) for resource, text in (quantities or {}).items()}
 
 
 @lru_cache(maxsize=8192)

@@ -79,7 +79,7 @@ class Seeder:
         request = {"spec": {"audiences": [], "expirationSeconds": _TOKEN_SECONDS}}
         answer = self._create(f"/api/v1/namespaces/{_NAMESPACE}/serviceaccounts/{account}/token", request)
         user = {"token": answer["status"]["token"]}
-        write_kubeconfig(path, account, cluster=self._cluster, user=user, namespace=_NAMESPACE)
+        write_kubeconfig(path, account, cluster=self._cluster, user=user, namespace=_NAMESPACE, context="gameday")
         return path
 
     def await_schedulable(self, nodes: int, stalled_after_s: int = _STALLED_AFTER_S) -> None:

@@ -51,7 +51,7 @@ async def _serve(folder: Path, listener: socket.socket) -> None:
     tls.load_cert_chain(serving.certificate, serving.key)
     server = ApiServer(folder, authority)
     url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-    bootstrap.kubeconfigs(folder, server.static, url, authority.certificate)
+    bootstrap.write_kubeconfigs(folder, server.static, url, authority.certificate)
     await server.start()
     handler = web.Server(server.handle, request_factory=_request, handler_cancellation=True, access_log=None)
     runner = web.ServerRunner(handler)

@@ -1,6 +1,6 @@
 """Admission: what stands between a decoded object and the store, and is no rule of the kind itself.
 
-The real server's plug-ins, as far as a game-day, a detector or kubectl meets them: NamespaceLifecycle, ServiceAccount,
+The real server's plug-ins, as far as kubectl and small controllers meet them: NamespaceLifecycle, ServiceAccount,
 Priority, DefaultTolerationSeconds, TaintNodesByCondition, RuntimeClass, PodSecurity.
 """
 
@@ -19,7 +19,6 @@ Json = dict[str, Any]
 _EVICTION_TOLERATION_S = 300
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
-_MIRROR = "kubernetes.io/config.mirror"
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 # A token of an hour, which kubelets renew early: serviceaccount.WarnOnlyBoundTokenExpirationPeriod.
 _TOKEN_S = 3607
@@ -33,13 +32,12 @@ _TEMPLATED = frozenset(
         "jobs",
         "podtemplates",
         "replicasets",
-        "replicationcontrollers",
         "statefulsets",
     }
 )
 
 
-def name_tail() -> str:
+def random_suffix() -> str:
     """Five letters that make a generated name."""
     return "".join(secrets.choice(_NAME_ALPHABET) for _ in range(5))
 
@@ -50,22 +48,22 @@ class Admission:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def in_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Raises ApiError 404 for a namespace that is not there, 403 for one that is on its way out."""
+    def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        """Raises StatusError 404 for a namespace that is not there, 403 for one that is on its way out."""
         space = self._store.get("namespaces", "", namespace)
         if space is None:
             details = {"name": namespace, "kind": "namespaces"}
-            raise errors.ApiError(404, "NotFound", f'namespaces "{namespace}" not found', details)
+            raise errors.StatusError(404, "NotFound", f'namespaces "{namespace}" not found', details)
         if "deletionTimestamp" in space.obj["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             error = errors.forbidden(resource, name, why)
-            told = f"namespace {namespace} is being terminated"
-            cause = errors.cause("NamespaceTerminating", "metadata.namespace", told)
+            message = f"namespace {namespace} is being terminated"
+            cause = errors.cause("NamespaceTerminating", "metadata.namespace", message)
             error.details = {**(error.details or {}), "causes": [cause]}
             raise error
 
     def change(self, resource: Resource, obj: Json) -> None:
-        """Fill in what plug-ins decide about a new object. Raises ApiError 403."""
+        """Fill in what plug-ins decide about a new object. Raises StatusError 403."""
         if resource.plural == "pods":
             self._account(resource, obj)
             self._priority(resource, obj)
@@ -76,10 +74,6 @@ class Admission:
 
     def _account(self, resource: Resource, pod: Json) -> None:
         meta, spec = pod["metadata"], pod["spec"]
-        if _MIRROR in (meta.get("annotations") or {}):
-            if spec.get("serviceAccountName"):
-                raise errors.forbidden(resource, meta["name"], "a mirror pod may not reference service accounts")
-            return
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
         spec["serviceAccountName"] = spec["serviceAccount"] = name
         stored = self._store.get("serviceaccounts", meta["namespace"], name)
@@ -123,39 +117,23 @@ class Admission:
             why = f'pod rejected: RuntimeClass "{name}" not found'
             raise errors.forbidden(resource, pod["metadata"]["name"], why)
 
-    def secure(self, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
-        """Pod security: refuses what the namespace enforces with ApiError 403, adds the warnings that it wants."""
-        if resource.plural == "namespaces":
-            self._secure_namespace(obj, old, warnings)
-            return
+    def check_pod_security(self, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
+        """Pod security: refuses what the namespace enforces with StatusError 403, adds the warnings that it wants."""
         spec = _pod_spec(resource, obj)
         space = self._store.get("namespaces", "", obj["metadata"].get("namespace", "")) if spec else None
         if space is None or spec is None or not _wants_security(space.obj):
             return
         if old is not None and spec == _pod_spec(resource, old):
             return
-        refused = pod_security.level(space.obj, "enforce")
+        refused = pod_security.profile_of(space.obj, "enforce")
         if resource.plural == "pods" and (found := pod_security.violations(spec, refused)):
-            why = f"violates {pod_security.told(found, refused)}"
+            why = f"violates {pod_security.violation_text(found, refused)}"
             raise errors.forbidden(resource, obj["metadata"]["name"], why)
-        warned = pod_security.level(space.obj, "warn")
+        warned = pod_security.profile_of(space.obj, "warn")
         if resource.plural != "pods" and warned == "privileged":
             warned = refused
         if found := pod_security.violations(spec, warned):
-            warnings.append(f"would violate {pod_security.told(found, warned)}")
-
-    def _secure_namespace(self, space: Json, old: Json | None, warnings: list[str]) -> None:
-        profile = pod_security.level(space, "enforce")
-        if old is None or profile in ("privileged", pod_security.level(old, "enforce")):
-            return
-        name = space["metadata"]["name"]
-        told: list[str] = []
-        for pod in self._store["pods"].all(name):
-            if found := pod_security.violations(pod.obj["spec"], profile):
-                told.append(f"{pod.name}: {', '.join(reason for reason, _ in found)}")
-        if told:
-            level = f'the new PodSecurity enforce level "{profile}:latest"'
-            warnings += [f'existing pods in namespace "{name}" violate {level}', *told]
+            warnings.append(f"would violate {pod_security.violation_text(found, warned)}")
 
 
 def _wants_security(space: Json) -> bool:
@@ -176,7 +154,7 @@ def _pod_spec(resource: Resource, obj: Json) -> Json | None:
 
 def _mount_token(spec: Json) -> None:
     """A volume with the account's token, mounted wherever nothing else is mounted in its place."""
-    name = f"kube-api-access-{name_tail()}"
+    name = f"kube-api-access-{random_suffix()}"
     mounted = False
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
         mounts = container.get("volumeMounts") or []

@@ -81,9 +81,9 @@ class Authenticator:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
-        return self.of_token(token.strip())
+        return self.user_of_token(token.strip())
 
-    def of_token(self, token: str, audiences: Iterable[str] = API_AUDIENCES) -> User | None:
+    def user_of_token(self, token: str, audiences: Iterable[str] = API_AUDIENCES) -> User | None:
         """The user a token stands for before one of the audiences; static tokens are meant for this server."""
         if token in self._static and {*audiences} & {*API_AUDIENCES}:
             return self._static[token]

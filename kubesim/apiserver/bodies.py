@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from kubesim.apiserver import errors, protobuf, typed
 from kubesim.apiserver.objects import VALIDATIONS, Write
 from kubesim.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from kubesim.apiserver.resources import Resource, go_type
+from kubesim.errors import DecodeError
 
 Json = dict[str, Any]
 
@@ -48,22 +48,22 @@ class Expected:
         return Expected(resource.api_version, resource.kind, resource.go_type)
 
 
-def other(api_version: str, kind: str, older: str = "") -> Expected:
+def expected_body(api_version: str, kind: str, older: str = "") -> Expected:
     """The type of a subresource's body."""
     return Expected(api_version, kind, go_type(api_version.rpartition("/")[0], kind), older)
 
 
-def program(request: web.BaseRequest) -> str:
+def user_agent_program(request: web.BaseRequest) -> str:
     """The User-Agent up to its first slash: the default manager of what the request writes."""
     return request.headers.get("User-Agent", "unknown").split("/")[0][:_MANAGER_MAX]
 
 
-def write_of(request: web.BaseRequest, subresource: str = "") -> Write:
-    """The write options in the query. Raises ApiError 422."""
+def write_options(request: web.BaseRequest, subresource: str = "") -> Write:
+    """The write options in the query. Raises StatusError 422."""
     query = request.query
     applies = request.method == "PATCH" and request.content_type == APPLY_PATCH
     if not query and not applies:
-        return Write(program(request), subresource=subresource)
+        return Write(user_agent_program(request), subresource=subresource)
     manager, force = query.get("fieldManager", ""), query.get("force", "")
     causes = _manager_causes(manager)
     if applies and not manager:
@@ -80,7 +80,9 @@ def write_of(request: web.BaseRequest, subresource: str = "") -> Write:
         kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
         raise errors.invalid_request("meta.k8s.io", kind, causes)
     dry = "dryRun" in query
-    return Write(manager or program(request), dry, subresource, force not in ("", "0", "false"), validation or "Warn")
+    return Write(
+        manager or user_agent_program(request), dry, subresource, force not in ("", "0", "false"), validation or "Warn"
+    )
 
 
 def _manager_causes(manager: str) -> list[Json]:
@@ -102,45 +104,45 @@ def dry_run_causes(given: list[str]) -> list[Json]:
     return [errors.cause("FieldValueNotSupported", "dryRun", f'Unsupported value: {shown}: supported values: "All"')]
 
 
-def object_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
-    """The object in a body, without kind and apiVersion, which are checked. Raises ApiError 400 or 415."""
+def read_object(request: web.BaseRequest, raw: bytes, expected: Expected) -> Json:
+    """The object in a body, without kind and apiVersion, which are checked. Raises StatusError 400 or 415."""
     unreadable = f"the object provided is unrecognized (must be of type {expected.kind}): "
-    obj = _body(request, raw, unreadable, write)
+    obj = _body(request, raw, unreadable)
     _check_kind(obj, expected, unreadable, raw)
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     return obj
 
 
-def decoded_of(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
-    """As `object_of`, for bodies that are not stored: decoded. Raises ApiError 400 or 415."""
-    body, decoder = object_of(request, raw, expected, write), typed.Decoder()
+def read_decoded(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
+    """As `object_of`, for bodies that are not stored: decoded. Raises StatusError 400 or 415."""
+    body, decoder = read_object(request, raw, expected), typed.Decoder()
     try:
         found: Json = decoder.decode(typed.shape_of(expected.api_version, expected.kind), body)
-    except typed.Malformed as error:
+    except DecodeError as error:
         raise cannot_handle(expected.kind, expected.api_version, expected.kind, str(error)) from None
-    if write.validation == "Strict" and (decoder.unknown or write.doubts):
-        why = f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}"
+    if write.validation == "Strict" and decoder.unknown:
+        why = f"strict decoding error: {', '.join(decoder.unknown)}"
         raise cannot_handle(expected.kind, expected.api_version, expected.kind, why)
     return found
 
 
-def options_of(request: web.BaseRequest, raw: bytes) -> Json:
-    """The DeleteOptions in a body, {} without one. Raises ApiError 400 or 415."""
+def read_delete_options(request: web.BaseRequest, raw: bytes) -> Json:
+    """The DeleteOptions in a body, {} without one. Raises StatusError 400 or 415."""
     if not raw.strip():
         return {}
-    obj = _body(request, raw, "", Write("", validation="Ignore"))
+    obj = _body(request, raw, "")
     kind, version = obj.pop("kind", "DeleteOptions"), obj.pop("apiVersion", "v1")
     if kind != "DeleteOptions":
         raise errors.bad_request(f'no kind "{kind}" is registered for version "{version}" {_SCHEME}')
     try:
         found: Json = typed.Decoder().decode(typed.shape_of("v1", "DeleteOptions"), obj)
-    except typed.Malformed as error:
+    except DecodeError as error:
         raise errors.bad_request(str(error)) from None
     return found
 
 
-def _body(request: web.BaseRequest, raw: bytes, unreadable: str, write: Write) -> Json:
+def _body(request: web.BaseRequest, raw: bytes, unreadable: str) -> Json:
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip() or "application/json"
     if kind == protobuf.MEDIA_TYPE:
         return protobuf.body(raw)
@@ -148,7 +150,7 @@ def _body(request: web.BaseRequest, raw: bytes, unreadable: str, write: Write) -
         raise errors.unsupported_media(_MEDIA)
     is_yaml = kind == _YAML and raw.lstrip()[:1] != b"{"
     try:
-        obj, twice = _from_yaml(raw) if is_yaml else _from_json(raw, write.validation)
+        obj = _from_yaml(raw) if is_yaml else _from_json(raw)
     except ValueError as error:
         what = "" if is_yaml else "couldn't get version/kind; json parse error: "
         raise errors.bad_request(f"{unreadable}{what}{error}{_shown(raw) if unreadable else ''}") from error
@@ -160,18 +162,10 @@ def _body(request: web.BaseRequest, raw: bytes, unreadable: str, write: Write) -
         )
         text = f"{unreadable}{why} of type {_KIND_AND_VERSION}{_shown(raw) if unreadable else ''}"
         raise errors.bad_request(text)
-    _note_twice(write, twice, is_yaml)
     return obj
 
 
-def _note_twice(write: Write, twice: list[str], is_yaml: bool) -> None:
-    if write.validation == "Warn":
-        write.warnings.extend(twice)
-    elif twice and write.validation == "Strict":
-        write.doubts.append(f"yaml: unmarshal errors:\n  {', '.join(twice)}" if is_yaml else ", ".join(twice))
-
-
-def cannot_handle(kind: str, api_version: str, wanted: str, why: str) -> errors.ApiError:
+def cannot_handle(kind: str, api_version: str, wanted: str, why: str) -> errors.StatusError:
     """400: a body that is no object of the wanted kind."""
     version = api_version.rpartition("/")[2]
     return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {wanted}: {why}')
@@ -202,24 +196,12 @@ def _check_kind(obj: Json, expected: Expected, unreadable: str, raw: bytes) -> N
     raise cannot_handle(kind, version, expected.kind, why)
 
 
-def _from_json(raw: bytes, validation: str) -> tuple[Any, list[str]]:
-    """(the value, what stands there twice). Raises ValueError in Go's words for the commonest mistakes."""
+def _from_json(raw: bytes) -> Any:
+    """Decode JSON. Raises ValueError in Go's words for the commonest mistakes."""
     try:
-        obj = orjson.loads(raw)
+        return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise ValueError(_json_problem(raw, error)) from None
-    # JSON that is, but for the blanks after its commas and colons, as long as what was understood says nothing twice.
-    if len(_compact(orjson.dumps(obj))) == len(_compact(raw.rstrip())):
-        return obj, []
-    pairs = json.loads(raw, object_pairs_hook=_Pairs)
-    twice = list(_twice(pairs, ""))
-    if not twice:
-        return obj, []
-    return _joined(pairs), [f'duplicate field "{path}"' for path in twice] if validation != "Ignore" else []
-
-
-def _compact(text: bytes) -> bytes:
-    return text.replace(b": ", b":").replace(b", ", b",")
 
 
 def _json_problem(raw: bytes, error: orjson.JSONDecodeError) -> str:
@@ -228,54 +210,19 @@ def _json_problem(raw: bytes, error: orjson.JSONDecodeError) -> str:
     return str(error)
 
 
-def _twice(value: Any, path: str) -> Iterator[str]:
-    """Paths of the keys that an object has twice, inner ones first, as a decoder meets them."""
-    if isinstance(value, _Pairs):
-        seen: set[str] = set()
-        for key, item in value.pairs:
-            here = f"{path}.{key}" if path else key
-            yield from _twice(item, here)
-            if key in seen:
-                yield here
-            seen.add(key)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _twice(item, f"{path}[{index}]")
-
-
-def _joined(value: Any) -> Any:
-    """What Go makes of keys that come twice: objects are joined, of anything else the last one counts."""
-    if isinstance(value, list):
-        return [_joined(item) for item in value]
-    if not isinstance(value, _Pairs):
-        return value
-    result: Json = {}
-    for key, item in value.pairs:
-        found, before = _joined(item), result.get(key)
-        result[key] = {**before, **found} if isinstance(found, dict) and isinstance(before, dict) else found
-    return result
-
-
-class _Pairs:
-    """An object's members in their order, with those that come twice."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        self.pairs = pairs
-
-
 def check_patch_type(request: web.BaseRequest) -> None:
-    """Raises ApiError 415 for a body that is no patch."""
+    """Raises StatusError 415 for a body that is no patch."""
     if request.content_type not in _PATCH_TYPES:
-        raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
-def patch_of(request: web.BaseRequest, raw: bytes, write: Write) -> tuple[str, Any]:
-    """(patch type, patch). Raises ApiError 400."""
+def read_patch(request: web.BaseRequest, raw: bytes) -> tuple[str, Any]:
+    """(patch type, patch). Raises StatusError 400."""
     kind = request.content_type
     if kind == APPLY_PATCH:
-        return kind, _apply_patch(raw, write)
+        return kind, _apply_patch(raw)
     try:
-        patch, twice = _from_json(raw, write.validation)
+        patch = _from_json(raw)
     except ValueError:
         raise errors.bad_request("invalid JSON patch") from None
     wanted = list if kind == JSON_PATCH else dict
@@ -288,13 +235,12 @@ def patch_of(request: web.BaseRequest, raw: bytes, write: Write) -> tuple[str, A
         prefix = "" if kind == STRATEGIC_PATCH else "error decoding patch: "
         given = {**_GO_KINDS, dict: "object"}[type(patch)]
         raise errors.bad_request(f"{prefix}json: cannot unmarshal {given} into Go value of type {go}")
-    _note_twice(write, twice, is_yaml=False)
     return kind, patch
 
 
-def _apply_patch(raw: bytes, write: Write) -> Json:
+def _apply_patch(raw: bytes) -> Json:
     try:
-        patch, twice = _from_yaml(raw)
+        patch = _from_yaml(raw)
     except ValueError as error:
         raise errors.bad_request(f"error encoding patch: {error}") from None
     if patch is None:
@@ -302,32 +248,17 @@ def _apply_patch(raw: bytes, write: Write) -> Json:
     if not isinstance(patch, dict):
         what = f"json: cannot unmarshal {_GO_KINDS[type(patch)]} into Go value of type map[string]interface {{}}"
         raise errors.bad_request(f"error decoding patch: error unmarshaling JSON: while decoding JSON: {what}")
-    if write.validation != "Ignore":
-        write.warnings.extend(twice)
     return patch
 
 
 class _JsonTypes(yaml.SafeLoader):
     """YAML with JSON's types only: timestamps stay strings. Aliases are refused: they can blow a small body up."""
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self.twice: list[str] = []
-
     def compose_node(self, parent: Any, index: Any) -> Any:
         """As SafeLoader's, without aliases."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not accepted")
         return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """As SafeLoader's; remembers keys that come twice."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                self.twice.append(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 _JsonTypes.yaml_implicit_resolvers = {
@@ -336,15 +267,15 @@ _JsonTypes.yaml_implicit_resolvers = {
 }
 
 
-def _from_yaml(raw: bytes) -> tuple[Any, list[str]]:
-    """(the first document, what stands there twice). Raises ValueError."""
+def _from_yaml(raw: bytes) -> Any:
+    """Decode the first document. Raises ValueError."""
     try:
         loader = _JsonTypes(raw.decode())
         try:
             found = loader.get_data() if loader.check_data() else None  # type: ignore[no-untyped-call]
         finally:
             loader.dispose()
-        return orjson.loads(orjson.dumps(found)), loader.twice
+        return orjson.loads(orjson.dumps(found))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"yaml: line {line}: {error.problem}") from error

@@ -11,20 +11,20 @@ from typing import Any
 import orjson
 
 from kubesim.apiserver.auth import MASTERS
-from kubesim.apiserver.errors import ApiError
+from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.objects import Objects, Write
-from kubesim.apiserver.resources import of
+from kubesim.apiserver.resources import resource_named
 from kubesim.apiserver.store import Event
 from kubesim.kubeconfig import write_kubeconfig
 from kubesim.private_file import write_private
 
 Json = dict[str, Any]
-NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "gameday")
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
 # Kubeconfig name → user and groups. The component users are Kubernetes' own, so that RBAC treats them alike.
 IDENTITIES: dict[str, Json] = {
-    "admin": {"user": "gameday-admin", "groups": [MASTERS]},
+    "admin": {"user": "kubesim-admin", "groups": [MASTERS]},
     "scheduler": {"user": "system:kube-scheduler", "groups": []},
     "controllers": {"user": "system:kube-controller-manager", "groups": []},
     "nodes": {"user": "system:node:virtual", "groups": ["system:nodes"]},
@@ -33,7 +33,7 @@ _RBAC = "rbac.authorization.k8s.io"
 _BOOTSTRAP = Write("kube-apiserver")
 
 
-def tokens(folder: Path) -> dict[str, Json]:
+def load_tokens(folder: Path) -> dict[str, Json]:
     """token → {"user", "groups"} from tokens.json, made on first use. People may add entries to the file."""
     path = folder / "tokens.json"
     if not path.exists():
@@ -43,7 +43,7 @@ def tokens(folder: Path) -> dict[str, Json]:
     return found
 
 
-def kubeconfigs(folder: Path, static: Mapping[str, Json], url: str, ca: Path) -> None:
+def write_kubeconfigs(folder: Path, static: Mapping[str, Json], url: str, ca: Path) -> None:
     """Write DIR/<name>.kubeconfig for every identity; JSON is YAML, so every client reads it."""
     by_user = {entry["user"]: token for token, entry in static.items()}
     authority = base64.b64encode(ca.read_bytes()).decode()
@@ -72,14 +72,14 @@ _WORKLOADS = "apps batch policy core coordination.k8s.io events.k8s.io discovery
 _EVENTS = _rule("core events.k8s.io", "events", "create patch update")
 _REVIEWS = _rule("authentication.k8s.io authorization.k8s.io", "tokenreviews subjectaccessreviews", "create")
 
-# Generous versions of Kubernetes' bootstrap roles: the rehearsal's own components stay inside them.
+# Generous versions of Kubernetes' bootstrap roles; scheduler, controllers and nodes stay inside theirs.
 _ROLES: dict[str, list[Json]] = {
     "cluster-admin": [_rule("*", "*", "*"), {"nonResourceURLs": ["*"], "verbs": ["*"]}],
     "admin": [_rule(_WORKLOADS, "*", f"{_READ} {_WRITE}"), _rule(_RBAC, "roles rolebindings", f"{_READ} {_WRITE}")],
     "edit": [_rule(_WORKLOADS, "*", f"{_READ} {_WRITE}")],
     "view": [_rule("apps batch policy discovery.k8s.io events.k8s.io resource.k8s.io", "*", _READ),
              _rule("core", "configmaps endpoints events limitranges namespaces persistentvolumeclaims pods pods/log "
-                   "pods/status replicationcontrollers resourcequotas serviceaccounts services", _READ)],
+                   "pods/status resourcequotas serviceaccounts services", _READ)],
     "system:basic-user": [
         _rule("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create"),
         _rule("authentication.k8s.io", "selfsubjectreviews", "create"),
@@ -132,7 +132,7 @@ _BINDINGS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
 _PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
 
-class Namespaces:
+class NamespaceFiller:
     """Gives every namespace what controllers of a real cluster put there: the default account and the CA."""
 
     def __init__(self, objects: Objects, ca: str) -> None:
@@ -152,33 +152,37 @@ class Namespaces:
             return
         manager = Write("kube-controller-manager")
         if self._objects.store.get("serviceaccounts", namespace, "default") is None:
-            self._objects.create(of("serviceaccounts"), namespace, {"metadata": {"name": "default"}}, manager)
+            self._objects.create(
+                resource_named("serviceaccounts"), namespace, {"metadata": {"name": "default"}}, manager
+            )
         if self._objects.store.get("configmaps", namespace, "kube-root-ca.crt") is None:
             root = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self._ca}}
-            self._objects.create(of("configmaps"), namespace, root, manager)
+            self._objects.create(resource_named("configmaps"), namespace, root, manager)
 
 
-def ensure(objects: Objects) -> None:
+def create_built_ins(objects: Objects) -> None:
     """Create whatever built-in object is absent; what people changed stays changed."""
     for namespace in NAMESPACES:
-        _ensure(objects, "namespaces", "", {"metadata": {"name": namespace}})
+        _create_if_absent(objects, "namespaces", "", {"metadata": {"name": namespace}})
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
     for name, rules in _ROLES.items():
         meta = {"name": name, "labels": dict(labels)}
-        _ensure(objects, "clusterroles", _RBAC, {"metadata": meta, "rules": orjson.loads(orjson.dumps(rules))})
+        _create_if_absent(
+            objects, "clusterroles", _RBAC, {"metadata": meta, "rules": orjson.loads(orjson.dumps(rules))}
+        )
     for name, (role, subjects) in _BINDINGS.items():
         ref = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role}
         bound = [{"apiGroup": _RBAC, "kind": kind, "name": subject} for kind, subject in subjects]
         meta = {"name": name, "labels": dict(labels)}
-        _ensure(objects, "clusterrolebindings", _RBAC, {"metadata": meta, "roleRef": ref, "subjects": bound})
+        _create_if_absent(objects, "clusterrolebindings", _RBAC, {"metadata": meta, "roleRef": ref, "subjects": bound})
     for name, value in _PRIORITIES.items():
-        _ensure(objects, "priorityclasses", "scheduling.k8s.io", {"metadata": {"name": name}, "value": value})
+        _create_if_absent(objects, "priorityclasses", "scheduling.k8s.io", {"metadata": {"name": name}, "value": value})
 
 
-def _ensure(objects: Objects, plural: str, group: str, obj: Json) -> None:
-    resource = of(plural, group)
+def _create_if_absent(objects: Objects, plural: str, group: str, obj: Json) -> None:
+    resource = resource_named(plural, group)
     try:
         objects.create(resource, "", obj, _BOOTSTRAP)
-    except ApiError as error:
+    except StatusError as error:
         if error.reason != "AlreadyExists":
             raise

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
+
+from kubesim.clock import now_utc, parse_time
 
 Json = dict[str, Any]
 Cell = str | int | bool
@@ -42,7 +43,7 @@ def _definition(title: str) -> Json:
     }
 
 
-def human(seconds: float) -> str:
+def human_duration(seconds: float) -> str:
     """A duration as kubectl shows it: 45s, 3m20s, 5h, 12d."""
     whole = max(int(seconds), 0)
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
@@ -63,21 +64,16 @@ def _pair(large: int, unit: str, small: int, small_unit: str) -> str:
     return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
 
 
-def since(stamp: str | None) -> str:
+def age_since(stamp: str | None) -> str:
     """Age of a timestamp."""
     if not stamp:
         return UNKNOWN
-    return human((datetime.now(UTC) - moment(stamp)).total_seconds())
-
-
-def moment(stamp: str) -> datetime:
-    """A metav1.Time or MicroTime."""
-    return datetime.fromisoformat(stamp)
+    return human_duration((now_utc() - parse_time(stamp)).total_seconds())
 
 
 def age(obj: Json) -> str:
     """The cell of an Age column."""
-    return since(obj["metadata"].get("creationTimestamp"))
+    return age_since(obj["metadata"].get("creationTimestamp"))
 
 
 def name(obj: Json) -> str:
@@ -85,12 +81,12 @@ def name(obj: Json) -> str:
     return str(obj["metadata"].get("name", ""))
 
 
-def pairs(labels: Json | None) -> str:
+def label_pairs(labels: Json | None) -> str:
     """Labels: a=b,c=d."""
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
-def selector(found: Json | None) -> str:
+def selector_text(found: Json | None) -> str:
     """A LabelSelector: a=b,c in (d,e)."""
     terms = [f"{key}={value}" for key, value in sorted(((found or {}).get("matchLabels") or {}).items())]
     for item in (found or {}).get("matchExpressions") or []:
@@ -104,13 +100,13 @@ def selector(found: Json | None) -> str:
     return ",".join(terms) or NONE
 
 
-def containers(spec: Json | None) -> tuple[str, str]:
+def container_names(spec: Json | None) -> tuple[str, str]:
     """Names and images of a pod's containers."""
     found = (spec or {}).get("containers") or []
     return ",".join(item["name"] for item in found), ",".join(item.get("image", "") for item in found)
 
 
-def some(found: list[str], most: int = 3) -> str:
+def first_few(found: list[str], most: int = 3) -> str:
     """The first of many, and how many more there are."""
     shown = ",".join(found[:most])
     return f"{shown} + {len(found) - most} more..." if len(found) > most else shown

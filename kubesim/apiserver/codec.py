@@ -29,12 +29,12 @@ def _is_new_event(resource: Resource) -> bool:
     return resource.group == "events.k8s.io"
 
 
-def renamed(resource: Resource, obj: Json) -> Json:
+def stored_form(resource: Resource, obj: Json) -> Json:
     """A received or patched object in the form it is kept in."""
     return {_EVENT_NAMES.get(key, key): value for key, value in obj.items()} if _is_new_event(resource) else obj
 
 
-def shown(resource: Resource, obj: Json) -> Json:
+def served_form(resource: Resource, obj: Json) -> Json:
     """A kept object in the resource's own form."""
     if not _is_new_event(resource):
         return obj
@@ -43,25 +43,25 @@ def shown(resource: Resource, obj: Json) -> Json:
 
 
 @dataclass(frozen=True)
-class Whole:
+class FullForm:
     """Objects in full."""
 
     resource: Resource
 
-    def one(self, stored: Stored) -> bytes:
+    def encode(self, stored: Stored) -> bytes:
         """One object."""
         return self.resource.prefix + self._tail(stored)
 
-    def later(self) -> Self:
+    def after_first(self) -> Self:
         """The form of a watch's events after its first."""
         return self
 
     def _tail(self, stored: Stored) -> bytes:
         if _is_new_event(self.resource):
-            return orjson.dumps(shown(self.resource, stored.obj))[1:]
+            return orjson.dumps(served_form(self.resource, stored.obj))[1:]
         return stored.tail
 
-    def many(self, items: list[Stored], meta: Json) -> bytes:
+    def encode_list(self, items: list[Stored], meta: Json) -> bytes:
         """A list; its items carry no kind of their own, as the real server's."""
         head = orjson.dumps({"kind": f"{self.resource.kind}List", "apiVersion": self.resource.api_version})[:-1]
         joined = b",".join([b"{" + self._tail(item) for item in items])
@@ -73,23 +73,23 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class MetadataOnly:
+class MetadataForm:
     """PartialObjectMetadata: what a metadata informer asks for."""
 
     resource: Resource
     version: str = "v1"
 
-    def one(self, stored: Stored) -> bytes:
+    def encode(self, stored: Stored) -> bytes:
         """One object's metadata."""
         return self._head("PartialObjectMetadata") + orjson.dumps(stored.obj["metadata"]) + b"}"
 
-    def later(self) -> Self:
+    def after_first(self) -> Self:
         """The form of a watch's events after its first."""
         return self
 
-    def many(self, items: list[Stored], meta: Json) -> bytes:
+    def encode_list(self, items: list[Stored], meta: Json) -> bytes:
         """A PartialObjectMetadataList."""
-        joined = b",".join([self.one(item) for item in items])
+        joined = b",".join([self.encode(item) for item in items])
         return self._head("PartialObjectMetadataList") + orjson.dumps(meta) + b',"items":[' + joined + b"]}\n"
 
     def bookmark(self, meta: Json) -> bytes:

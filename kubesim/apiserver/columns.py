@@ -11,11 +11,11 @@ from kubesim.apiserver.cells import (
     Cell,
     Columns,
     age,
-    containers,
+    age_since,
+    container_names,
+    first_few,
+    label_pairs,
     name,
-    pairs,
-    since,
-    some,
 )
 
 Json = dict[str, Any]
@@ -27,14 +27,14 @@ def _event(event: Json) -> list[Cell]:
     first = event.get("firstTimestamp") or event.get("eventTime")
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or first
     return [
-        since(last),
+        age_since(last),
         event.get("type", ""),
         event.get("reason", ""),
         "/".join(part for part in (about.get("kind", "").lower(), about.get("name")) if part),
         about.get("fieldPath", ""),
         _event_source(event),
         (event.get("message") or "").strip(),
-        since(first),
+        age_since(first),
         series.get("count") or event.get("count") or 1,
         name(event),
     ]
@@ -60,7 +60,7 @@ def _service(item: Json) -> list[Cell]:
     ports = [_port(port) for port in spec.get("ports") or []]
     kind, address = spec.get("type", "ClusterIP"), spec.get("clusterIP") or NONE
     shown = ",".join(ports) or NONE
-    return [name(item), kind, address, _external(item, spec), shown, age(item), pairs(spec.get("selector"))]
+    return [name(item), kind, address, _external(item, spec), shown, age(item), label_pairs(spec.get("selector"))]
 
 
 def _port(port: Json) -> str:
@@ -85,13 +85,19 @@ def _endpoints(item: Json) -> list[Cell]:
         addresses = [address["ip"] for address in subset.get("addresses") or []]
         ports = subset.get("ports") or []
         found += [f"{address}:{port['port']}" for port in ports for address in addresses] if ports else addresses
-    return [name(item), some(found) or NONE, age(item)]
+    return [name(item), first_few(found) or NONE, age(item)]
 
 
 def _endpoint_slice(item: Json) -> list[Cell]:
     ports = [str(port.get("port", port.get("name", "*"))) for port in item.get("ports") or []]
     addresses = [address for one in item.get("endpoints") or [] for address in one.get("addresses") or []]
-    return [name(item), item.get("addressType", ""), some(ports) or UNSET, some(addresses) or UNSET, age(item)]
+    return [
+        name(item),
+        item.get("addressType", ""),
+        first_few(ports) or UNSET,
+        first_few(addresses) or UNSET,
+        age(item),
+    ]
 
 
 def _binding(item: Json) -> list[Cell]:
@@ -189,7 +195,11 @@ def _priority(item: Json) -> list[Cell]:
 
 def _template(item: Json) -> list[Cell]:
     template = item.get("template") or {}
-    return [name(item), *containers(template.get("spec")), pairs((template.get("metadata") or {}).get("labels"))]
+    return [
+        name(item),
+        *container_names(template.get("spec")),
+        label_pairs((template.get("metadata") or {}).get("labels")),
+    ]
 
 
 DEFAULT = Columns(("Name", "Age"), lambda obj: [name(obj), age(obj)])

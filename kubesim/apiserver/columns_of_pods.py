@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kubesim.apiserver.cells import NONE, UNKNOWN, Cell, Columns, age, condition, name, since
+from kubesim.apiserver.cells import NONE, UNKNOWN, Cell, Columns, age, age_since, condition, name
 
 Json = dict[str, Any]
 
@@ -116,7 +116,7 @@ def _last_end(states: Iterable[Json]) -> str | None:
 
 def _restarts(counted: list[Json]) -> str:
     restarts, last = sum(item.get("restartCount", 0) for item in counted), _last_end(counted)
-    return f"{restarts} ({since(last)} ago)" if restarts and last else str(restarts)
+    return f"{restarts} ({age_since(last)} ago)" if restarts and last else str(restarts)
 
 
 def _pod(pod: Json) -> list[Cell]:

@@ -9,15 +9,15 @@ from kubesim.apiserver.cells import (
     Cell,
     Columns,
     age,
+    age_since,
     condition,
-    containers,
-    human,
-    moment,
+    container_names,
+    human_duration,
+    label_pairs,
     name,
-    pairs,
-    selector,
-    since,
+    selector_text,
 )
+from kubesim.clock import parse_time
 
 Json = dict[str, Any]
 # The first of these conditions that holds is the STATUS.
@@ -34,7 +34,13 @@ def _job(job: Json) -> list[Cell]:
     wanted, parallel = spec.get("completions"), spec.get("parallelism", 0)
     shown = str(wanted) if wanted is not None else (f"1 of {parallel}" if parallel > 1 else "1")
     start, end = status.get("startTime"), status.get("completionTime")
-    took = human((moment(end) - moment(start)).total_seconds()) if start and end else since(start) if start else ""
+    took = (
+        human_duration((parse_time(end) - parse_time(start)).total_seconds())
+        if start and end
+        else age_since(start)
+        if start
+        else ""
+    )
     done = f"{status.get('succeeded', 0)}/{shown}"
     return [
         name(job),
@@ -42,8 +48,8 @@ def _job(job: Json) -> list[Cell]:
         done,
         took,
         age(job),
-        *containers(_template(job).get("spec")),
-        selector(spec.get("selector")),
+        *container_names(_template(job).get("spec")),
+        selector_text(spec.get("selector")),
     ]
 
 
@@ -56,7 +62,7 @@ def _job_state(job: Json) -> str:
 
 def _cronjob(item: Json) -> list[Cell]:
     spec, status = item.get("spec") or {}, item.get("status") or {}
-    last = since(status["lastScheduleTime"]) if status.get("lastScheduleTime") else NONE
+    last = age_since(status["lastScheduleTime"]) if status.get("lastScheduleTime") else NONE
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     return [
         name(item),
@@ -66,8 +72,8 @@ def _cronjob(item: Json) -> list[Cell]:
         len(status.get("active") or []),
         last,
         age(item),
-        *containers((job.get("template") or {}).get("spec")),
-        selector(job.get("selector")),
+        *container_names((job.get("template") or {}).get("spec")),
+        selector_text(job.get("selector")),
     ]
 
 
@@ -83,10 +89,10 @@ def _daemonset(item: Json) -> list[Cell]:
     return [
         name(item),
         *(status.get(count, 0) for count in counts),
-        pairs(template.get("nodeSelector")),
+        label_pairs(template.get("nodeSelector")),
         age(item),
-        *containers(template),
-        selector(item["spec"].get("selector")),
+        *container_names(template),
+        selector_text(item["spec"].get("selector")),
     ]
 
 
@@ -94,7 +100,7 @@ def _deployment(item: Json) -> list[Cell]:
     spec, status = item.get("spec") or {}, item.get("status") or {}
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
     updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
-    rest = (*containers(_template(item).get("spec")), selector(spec.get("selector")))
+    rest = (*container_names(_template(item).get("spec")), selector_text(spec.get("selector")))
     return [name(item), ready, updated, available, age(item), *rest]
 
 
@@ -106,13 +112,13 @@ def _replicas(item: Json) -> list[Cell]:
         status.get("replicas", 0),
         status.get("readyReplicas", 0),
         age(item),
-        *containers(_template(item).get("spec")),
+        *container_names(_template(item).get("spec")),
     ]
 
 
 def _statefulset(item: Json) -> list[Cell]:
     ready = f"{(item.get('status') or {}).get('readyReplicas', 0)}/{(item.get('spec') or {}).get('replicas', 0)}"
-    return [name(item), ready, age(item), *containers(_template(item).get("spec"))]
+    return [name(item), ready, age(item), *container_names(_template(item).get("spec"))]
 
 
 def _revision(item: Json) -> list[Cell]:
@@ -143,10 +149,7 @@ COLUMNS: dict[str, Columns] = {
     ),
     "deployments.apps": Columns(("Name", "Ready", "Up-to-date", "Available", "Age", *_POD_TITLES), _deployment),
     "replicasets.apps": Columns(
-        _REPLICA_TITLES, lambda obj: [*_replicas(obj), selector((obj.get("spec") or {}).get("selector"))]
-    ),
-    "replicationcontrollers": Columns(
-        _REPLICA_TITLES, lambda obj: [*_replicas(obj), pairs((obj.get("spec") or {}).get("selector"))]
+        _REPLICA_TITLES, lambda obj: [*_replicas(obj), selector_text((obj.get("spec") or {}).get("selector"))]
     ),
     "statefulsets.apps": Columns(("Name", "Ready", "Age", "+Containers", "+Images"), _statefulset),
     "controllerrevisions.apps": Columns(("Name", "Controller", "Revision", "Age"), _revision),

@@ -236,15 +236,6 @@ def _new_statefulset(obj: Json) -> None:
     obj["status"] = {"replicas": 0, "availableReplicas": 0}
 
 
-def _replication_controller(obj: Json) -> None:
-    _replicated(obj)
-    spec = obj["spec"]
-    labels = (spec["template"].get("metadata") or {}).get("labels")
-    if labels:
-        spec.setdefault("selector", dict(labels))
-        obj["metadata"].setdefault("labels", dict(labels))
-
-
 def _deployment(deployment: Json) -> None:
     _template(deployment)
     spec = deployment["spec"]
@@ -381,7 +372,6 @@ _DEFAULTS: dict[str, Callable[[Json], None]] = {
     "podtemplates": _pod_template,
     "priorityclasses.scheduling.k8s.io": _priority_class,
     "replicasets.apps": _replicated,
-    "replicationcontrollers": _replication_controller,
     "resourceclaims.resource.k8s.io": _resource_claim,
     "resourceclaimtemplates.resource.k8s.io": lambda template: _resource_claim(template["spec"]),
     "rolebindings.rbac.authorization.k8s.io": _rbac_binding,
@@ -401,7 +391,6 @@ _NEW: dict[str, Callable[[Json], None]] = {
     "poddisruptionbudgets.policy": _new_pdb,
     "pods": _new_pod,
     "replicasets.apps": _no_replicas,
-    "replicationcontrollers": _no_replicas,
     "resourceclaims.resource.k8s.io": _no_status,
     "resourcequotas": _no_status,
     "services": _new_service,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from multidict import MultiMapping
@@ -14,9 +14,10 @@ from multidict import MultiMapping
 from kubesim.apiserver import errors
 from kubesim.apiserver.bodies import dry_run_causes
 from kubesim.apiserver.defaults import GRACE_S
-from kubesim.apiserver.objects import Objects, now
+from kubesim.apiserver.objects import Objects
 from kubesim.apiserver.resources import CANONICAL, Resource
 from kubesim.apiserver.store import Event, Store, Stored
+from kubesim.clock import now_utc, rfc3339, rfc3339_now
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -27,7 +28,7 @@ EVENT_TTL_S = 3600
 _EVENT_SWEEP_S = 60
 _POLICIES = ("Foreground", "Background", "Orphan")
 # By default these leave their dependents behind, for clients as old as they are.
-_ORPHANING = frozenset({"jobs.batch", "replicationcontrollers"})
+_ORPHANING = frozenset({"jobs.batch"})
 _FOREGROUND = "foregroundDeletion"
 _ORPHAN = "orphan"
 
@@ -45,7 +46,7 @@ class DeleteOptions:
 
     @staticmethod
     def of(body: Json) -> DeleteOptions:
-        """From decoded options. Raises ApiError 422."""
+        """From decoded options. Raises StatusError 422."""
         policy, orphans = body.get("propagationPolicy"), body.get("orphanDependents")
         causes = dry_run_causes(body.get("dryRun") or [])
         field = "propagationPolicy"
@@ -60,8 +61,8 @@ class DeleteOptions:
         return DeleteOptions(body.get("gracePeriodSeconds"), policy, orphans, uid, version, bool(body.get("dryRun")))
 
     @staticmethod
-    def of_query(query: MultiMapping[str]) -> DeleteOptions:
-        """From a query. Raises ApiError 400 or 422."""
+    def from_query(query: MultiMapping[str]) -> DeleteOptions:
+        """From a query. Raises StatusError 400 or 422."""
         body: Json = {key: query[key] for key in ("propagationPolicy",) if key in query}
         if "gracePeriodSeconds" in query:
             try:
@@ -82,7 +83,7 @@ class Deleter:
         self._store = objects.store
 
     def delete(self, resource: Resource, stored: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
-        """(the object as it is now, whether it is gone). Raises ApiError 409 when a precondition fails."""
+        """(the object as it is now, whether it is is_gone). Raises StatusError 409 when a precondition fails."""
         meta = stored.obj["metadata"]
         check_preconditions(resource, stored, options)
         grace = self._grace(resource, stored, options)
@@ -90,14 +91,14 @@ class Deleter:
         if resource.plural == "namespaces":
             return self._delete_namespace(resource, stored, finalizers, options)
         graceful = resource.plural == "pods"
-        going = "deletionTimestamp" in meta
+        is_terminating = "deletionTimestamp" in meta
         if not finalizers and not grace and not (graceful and meta.get("deletionGracePeriodSeconds") != 0):
             return self._remove(resource, stored, options)
-        same = going and finalizers == (meta.get("finalizers") or [])
+        same = is_terminating and finalizers == (meta.get("finalizers") or [])
         if not (same and (grace is None or grace >= meta.get("deletionGracePeriodSeconds", 0))):
-            kept = meta.get("deletionGracePeriodSeconds") if going else None
-            marked = _marked(
-                stored.obj, kept if grace is None or ((kept or 0) < grace and going) else grace, finalizers
+            kept = meta.get("deletionGracePeriodSeconds") if is_terminating else None
+            marked = _marked_as_deleted(
+                stored.obj, kept if grace is None or ((kept or 0) < grace and is_terminating) else grace, finalizers
             )
             stored = Stored(marked, stored.rv) if options.dry_run else self._store.put(resource.store_key, marked)
         if finalizers or stored.obj["metadata"]["deletionGracePeriodSeconds"]:
@@ -115,7 +116,7 @@ class Deleter:
     ) -> tuple[Stored, bool]:
         if "deletionTimestamp" in stored.obj["metadata"]:
             return stored, False
-        meta = {**stored.obj["metadata"], "deletionTimestamp": now()}
+        meta = {**stored.obj["metadata"], "deletionTimestamp": rfc3339_now()}
         if finalizers:
             meta["finalizers"] = finalizers
         status = {**stored.obj.get("status", {}), "phase": "Terminating"}
@@ -151,7 +152,7 @@ class Deleter:
 
 
 def check_preconditions(resource: Resource, stored: Stored, options: DeleteOptions) -> None:
-    """Raises ApiError 409 when the object is not the one that was meant."""
+    """Raises StatusError 409 when the object is not the one that was meant."""
     meta = stored.obj["metadata"]
     uid, version = options.uid, options.resource_version
     if uid is not None and uid != meta["uid"]:
@@ -168,13 +169,12 @@ def check_preconditions(resource: Resource, stored: Stored, options: DeleteOptio
         raise errors.kind_conflict(resource.kind, stored.name, f"{why}. The object might have been modified")
 
 
-def _marked(obj: Json, grace: int | None, finalizers: list[str]) -> Json:
+def _marked_as_deleted(obj: Json, grace: int | None, finalizers: list[str]) -> Json:
     """The object with its deletion written down."""
     meta = {**obj["metadata"]}
     if "generation" in meta and "deletionTimestamp" not in meta:
         meta["generation"] += 1
-    ends = datetime.now(UTC) + timedelta(seconds=grace or 0)
-    meta["deletionTimestamp"] = ends.strftime("%Y-%m-%dT%H:%M:%SZ")
+    meta["deletionTimestamp"] = rfc3339(now_utc() + timedelta(seconds=grace or 0))
     meta["deletionGracePeriodSeconds"] = grace or 0
     meta.pop("finalizers", None)
     if finalizers:
@@ -199,9 +199,9 @@ class Collector:
         self._store.observers.append(self._changed)
 
     def _changed(self, key: str, event: Event) -> None:
-        gone = event.type == "DELETED"
-        self._index(key, None if gone else event.new, event.old)
-        if gone:
+        is_gone = event.type == "DELETED"
+        self._index(key, None if is_gone else event.new, event.old)
+        if is_gone:
             uid = event.new.obj["metadata"]["uid"]
             for dependent in self._dependents.get(uid, ()):
                 self._enqueue(dependent)
@@ -231,7 +231,7 @@ class Collector:
             self._enqueue(identity)
 
     def _owners_of(self, stored: Stored) -> None:
-        """A dependent is gone: owners in foreground deletion may be done."""
+        """A dependent is is_gone: owners in foreground deletion may be done."""
         for uid in _owner_uids(stored):
             if uid in self._uids:
                 self._enqueue(self._uids[uid])
@@ -258,7 +258,7 @@ class Collector:
         """Forget events an hour after their last write, as the real server does, until cancelled."""
         while True:
             await asyncio.sleep(_EVENT_SWEEP_S)
-            oldest = (datetime.now(UTC) - timedelta(seconds=EVENT_TTL_S)).strftime("%Y-%m-%dT%H:%M:%SZ")
+            oldest = rfc3339(now_utc() - timedelta(seconds=EVENT_TTL_S))
             for stored in list(self._store["events"].all()):
                 meta = stored.obj["metadata"]
                 times = [entry.get("time", "") for entry in meta.get("managedFields") or []]
@@ -275,7 +275,7 @@ class Collector:
                 self._empty(stored)
             else:
                 self._collect(CANONICAL[key], stored)
-        except errors.ApiError as error:
+        except errors.StatusError as error:
             log.warning("collecting %s %s/%s: %s", key, namespace, name, error)
 
     def _collect(self, resource: Resource, stored: Stored) -> None:
@@ -313,11 +313,11 @@ class Collector:
             if len(refs) > 1 and any(ref["uid"] != uid and self._exists(ref, item.namespace) for ref in refs):
                 continue
             if "deletionTimestamp" in item.obj["metadata"]:
-                gone = False
+                is_gone = False
             else:
-                _, gone = self._deleter.delete(resource, item, DeleteOptions(propagation="Background"))
+                _, is_gone = self._deleter.delete(resource, item, DeleteOptions(propagation="Background"))
             blocks = any(ref["uid"] == uid and ref.get("blockOwnerDeletion") for ref in refs)
-            blocked = blocked or (blocks and not gone)
+            blocked = blocked or (blocks and not is_gone)
         return blocked
 
     def _orphan(self, stored: Stored) -> None:
@@ -340,27 +340,27 @@ class Collector:
         self._store.put(resource.store_key, {**stored.obj, "metadata": meta})
 
     def _empty(self, space: Stored) -> None:
-        """Delete what a terminating namespace holds; let it go once nothing is left."""
-        left: list[tuple[Resource, Stored]] = []
+        """Delete what a terminating namespace holds; let it go once nothing is remaining."""
+        remaining: list[tuple[Resource, Stored]] = []
         for key, collection in self._store.collections.items():
             resource = CANONICAL[key]
             for stored in list(collection.all(space.name)) if resource.namespaced else ():
-                gone = False
+                is_gone = False
                 if "deletionTimestamp" not in stored.obj["metadata"]:
-                    _, gone = self._deleter.delete(resource, stored, DeleteOptions(propagation="Background"))
-                current = None if gone else self._store.get(key, stored.namespace, stored.name)
-                left += [(resource, current)] if current else []
+                    _, is_gone = self._deleter.delete(resource, stored, DeleteOptions(propagation="Background"))
+                current = None if is_gone else self._store.get(key, stored.namespace, stored.name)
+                remaining += [(resource, current)] if current else []
         spec, status = space.obj.get("spec") or {}, space.obj.get("status") or {}
-        finalizers = [name for name in spec.get("finalizers") or [] if left or name != "kubernetes"]
+        finalizers = [name for name in spec.get("finalizers") or [] if remaining or name != "kubernetes"]
         if not finalizers and not space.obj["metadata"].get("finalizers"):
             self._store.delete("namespaces", "", space.name)
             return
-        told = _told(left, status.get("conditions") or [])
-        if told == (status.get("conditions") or []) and finalizers == (spec.get("finalizers") or []):
+        conditions = _namespace_conditions(remaining, status.get("conditions") or [])
+        if conditions == (status.get("conditions") or []) and finalizers == (spec.get("finalizers") or []):
             return
         spec = {"finalizers": finalizers} if finalizers else {}
         self._store.put("namespaces", {**space.obj, "metadata": {**space.obj["metadata"]}, "spec": spec,
-                                       "status": {**status, "conditions": told}})  # fmt: skip
+                                       "status": {**status, "conditions": conditions}})  # fmt: skip
 
 
 # What never goes wrong here, in the words of the namespace controller.
@@ -372,11 +372,11 @@ _WELL = (
 )  # fmt: skip
 
 
-def _told(left: list[tuple[Resource, Stored]], before: list[Json]) -> list[Json]:
+def _namespace_conditions(remaining: list[tuple[Resource, Stored]], before: list[Json]) -> list[Json]:
     """The conditions of a namespace on its way out."""
-    kinds = Counter(f"{resource.plural}.{resource.group}" for resource, _ in left)
-    finalizers = Counter(name for _, stored in left for name in stored.obj["metadata"].get("finalizers") or [])
-    told = [{"type": kind, "status": "False", "reason": reason, "message": text} for kind, reason, text in _WELL]
+    kinds = Counter(f"{resource.plural}.{resource.group}" for resource, _ in remaining)
+    finalizers = Counter(name for _, stored in remaining for name in stored.obj["metadata"].get("finalizers") or [])
+    conditions = [{"type": kind, "status": "False", "reason": reason, "message": text} for kind, reason, text in _WELL]
     content: Json = {"type": "NamespaceContentRemaining", "status": "False", "reason": "ContentRemoved"}
     content["message"] = "All content successfully removed"
     if kinds:
@@ -393,8 +393,8 @@ def _told(left: list[tuple[Resource, Stored]], before: list[Json]) -> list[Json]
         text = f"Some content in the namespace has finalizers remaining: {waits}"
         waiting |= {"status": "True", "reason": "SomeFinalizersRemain", "message": text}
     times = {(one["type"], one["status"]): one["lastTransitionTime"] for one in before}
-    told += [content, waiting]
-    return [{**one, "lastTransitionTime": times.get((one["type"], one["status"]), now())} for one in told]
+    conditions += [content, waiting]
+    return [{**one, "lastTransitionTime": times.get((one["type"], one["status"]), rfc3339_now())} for one in conditions]
 
 
 def _owner_uids(stored: Stored | None) -> set[str]:

@@ -19,7 +19,7 @@ VERSION: Json = {
     "emulationMinor": "37",
     "minCompatibilityMajor": "1",
     "minCompatibilityMinor": "36",
-    "gitVersion": "v1.37.1+gameday",
+    "gitVersion": "v1.37.1+kubesim",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
@@ -82,7 +82,7 @@ def _legacy(resource: Resource) -> Json:
         entry["shortNames"] = list(resource.short)
     if resource.categories:
         entry["categories"] = list(resource.categories)
-    if resource.stored:
+    if resource.is_stored:
         entry["storageVersionHash"] = _storage_version_hash(resource)
     return entry
 
@@ -172,7 +172,7 @@ def openapi(group_name: str, version: str) -> Json | None:
     ]
     paths: Json = {}
     for resource in RESOURCES:
-        if (resource.group, resource.version) != (group_name, version) or not resource.stored:
+        if (resource.group, resource.version) != (group_name, version) or not resource.is_stored:
             continue
         space = "/namespaces/{namespace}" if resource.namespaced else ""
         gvk = {"group": group_name, "version": version, "kind": resource.kind}

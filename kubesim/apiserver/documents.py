@@ -6,20 +6,20 @@ import orjson
 from aiohttp import web
 
 from kubesim.apiserver import discovery, errors, negotiation
-from kubesim.apiserver.requests import READS, Json, answer
+from kubesim.apiserver.requests import READS, Json, json_response
 from kubesim.apiserver.resources import GROUP_VERSIONS, GROUPS
 
 _HEALTH = ("healthz", "livez", "readyz")
 _PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
-def nothing() -> web.Response:
+def page_not_found() -> web.Response:
     """404 in plain text, as the real server's where no API begins."""
     return web.Response(status=404, text="404 page not found\n")
 
 
-def document(request: web.BaseRequest) -> web.Response:
-    """The answer to a path that is no resource. Raises ApiError 404, 405 or 406."""
+def answer_path(request: web.BaseRequest) -> web.Response:
+    """The answer to a path that is no resource. Raises StatusError 404, 405 or 406."""
     parts = request.path.strip("/").split("/")
     head, rest = parts[0], parts[1:]
     if head in _HEALTH:
@@ -28,19 +28,19 @@ def document(request: web.BaseRequest) -> web.Response:
         return _discovery(request, head, rest)
     if head == "openapi":
         return _openapi(request, rest)
-    return answer(_paths()) if not head else nothing()
+    return json_response(_paths()) if not head else page_not_found()
 
 
 def _health(request: web.BaseRequest, kind: str, rest: list[str]) -> web.Response:
     if rest not in ([], ["ping"]):
-        return nothing()
+        return page_not_found()
     full = "verbose" in request.query and not rest
     return web.Response(text=f"[+]ping ok\n{kind} check passed\n" if full else "ok")
 
 
 def _discovery(request: web.BaseRequest, head: str, rest: list[str]) -> web.Response:
     if head == "apis" and rest and rest[0] not in GROUPS - {""}:
-        return nothing()
+        return page_not_found()
     found = _found(request, head, rest)
     if found is None:
         raise errors.no_such_path()
@@ -48,7 +48,7 @@ def _discovery(request: web.BaseRequest, head: str, rest: list[str]) -> web.Resp
         raise errors.method_not_allowed()
     if rest or head == "version":
         negotiation.check_offered(request)
-    return answer(found) if isinstance(found, dict) else found
+    return json_response(found) if isinstance(found, dict) else found
 
 
 def _found(request: web.BaseRequest, head: str, rest: list[str]) -> Json | web.Response | None:
@@ -74,8 +74,8 @@ def _groups(request: web.BaseRequest, *, core: bool) -> Json | web.Response:
             continue
         kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         headers = {"Content-Type": kind, "Cache-Control": "public", "Vary": "Accept"}
-        return answer(discovery.aggregated(core), headers=headers)
-    negotiation.wanted(request)
+        return json_response(discovery.aggregated(core), headers=headers)
+    negotiation.negotiate(request)
     return discovery.api_versions(request.headers.get("Host", "")) if core else discovery.group_list()
 
 
@@ -92,11 +92,11 @@ def _openapi(request: web.BaseRequest, rest: list[str]) -> web.Response:
         return _openapi_v2(request)
     match rest:
         case ["v3"]:
-            return answer(discovery.openapi_root(), headers={"Content-Type": "text/plain; charset=utf-8"})
+            return json_response(discovery.openapi_root(), headers={"Content-Type": "text/plain; charset=utf-8"})
         case ["v3", "api" | "apis", *gv] if gv:
             found = discovery.openapi("" if len(gv) == 1 else gv[0], gv[-1])
-            return answer(found, headers={"Vary": "Accept"}) if found is not None else web.Response(status=404)
-    return nothing()
+            return json_response(found, headers={"Vary": "Accept"}) if found is not None else web.Response(status=404)
+    return page_not_found()
 
 
 def _openapi_v2(request: web.BaseRequest) -> web.Response:
@@ -104,4 +104,4 @@ def _openapi_v2(request: web.BaseRequest) -> web.Response:
     if "protobuf" in request.headers.get("Accept", ""):
         return web.Response(body=b"", headers={"Content-Type": _PROTOBUF_V2})
     info = {"title": "Kubernetes", "version": discovery.VERSION["gitVersion"]}
-    return answer({"swagger": "2.0", "info": info, "paths": {}})
+    return json_response({"swagger": "2.0", "info": info, "paths": {}})

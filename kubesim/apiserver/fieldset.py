@@ -34,7 +34,7 @@ def root_of(resource: Resource) -> Shape:
     assert metadata.struct is not None
     fields = {name: shape for name, shape in metadata.struct.fields.items() if name not in _UNOWNED}
     ours = _struct(fields)
-    ours.always = True
+    ours.is_always_written = True
     return _struct({**whole.struct.fields, "metadata": ours})
 
 
@@ -42,12 +42,12 @@ def _struct(fields: dict[str, Shape]) -> Shape:
     shape = Shape("struct")
     shape.struct = Struct("")
     shape.struct.fields = fields
-    shape.struct.filled = tuple((name, field) for name, field in fields.items() if field.always)
+    shape.struct.filled = tuple((name, field) for name, field in fields.items() if field.is_always_written)
     return shape
 
 
 @cache
-def nothing_of(resource: Resource) -> Any:
+def empty_object(resource: Resource) -> Any:
     """An object of the resource before anybody has written it: with the fields that are always there."""
     return root_of(resource).empty()
 
@@ -94,7 +94,7 @@ def children(value: Any, shape: Shape) -> dict[str, tuple[Any, Shape]] | None:
     return {key: (item, shape.items) for key, item in items.items()}
 
 
-def of_value(value: Any, shape: Shape, applied: bool) -> Set:
+def fields_of(value: Any, shape: Shape, applied: bool) -> Set:
     """Every field of a value. `applied` follows server-side apply (containers are no members of their own)."""
     below = None if isinstance(value, list) and not value else children(value, shape)
     if not below:
@@ -111,7 +111,7 @@ def of_value(value: Any, shape: Shape, applied: bool) -> Set:
 
 def _member(element: str, item: Any, shape: Shape, applied: bool) -> Set:
     """The set of one child: a keyed list's item is always a member itself."""
-    inner = of_value(item, shape, applied)
+    inner = fields_of(item, shape, applied)
     return {".": {}, **inner} if inner and element.startswith("k:") else inner
 
 
@@ -121,7 +121,7 @@ def difference(old: Any, new: Any, shape: Shape) -> tuple[Set, Set]:
     removed: Set = {}
     if isinstance(old, dict) and isinstance(new, dict):
         # Most writes leave most of an object as it was.
-        old, new = _apart(old, new), _apart(new, old)
+        old, new = _differing_members(old, new), _differing_members(new, old)
     before = children(old, shape) or {}
     after = children(new, shape) or {}
     for element, (value, inside) in after.items():
@@ -136,16 +136,16 @@ def difference(old: Any, new: Any, shape: Shape) -> tuple[Set, Set]:
         if was is None:
             was = [] if isinstance(value, list) else {}
         if children(was, inside) is None or children(value, inside) is None:
-            changed[element] = of_value(value, inside, False)
+            changed[element] = fields_of(value, inside, False)
             continue
         _note(element, difference(was, value, inside), changed, removed)
     for element, (value, inside) in before.items():
         if element not in after:
-            removed[element] = with_containers(of_value(value, inside, False))
+            removed[element] = with_containers(fields_of(value, inside, False))
     return changed, removed
 
 
-def _apart(one: Json, other: Json) -> Json:
+def _differing_members(one: Json, other: Json) -> Json:
     """The members that the other one has not, or with another value."""
     return {name: value for name, value in one.items() if name not in other or other[name] != value}
 
@@ -230,7 +230,7 @@ def members(fields: Set, prefix: Path = ()) -> Iterator[Path]:
         yield from members(inner, (*prefix, element))
 
 
-def touches(fields: Set, elements: Path) -> bool:
+def has_member_below(fields: Set, elements: Path) -> bool:
     """Whether the set has a member at the path or below it."""
     for element in elements:
         if element not in fields:
@@ -239,7 +239,7 @@ def touches(fields: Set, elements: Path) -> bool:
     return True
 
 
-def names_its_item(elements: Path) -> bool:
+def is_key_field(elements: Path) -> bool:
     """Whether the path is a key field of a keyed list's item, without which the item has no identity."""
     return len(elements) > 1 and elements[-2].startswith("k:") and elements[-1][2:] in orjson.loads(elements[-2][2:])
 
@@ -268,7 +268,7 @@ def shape_at(elements: Path, shape: Shape) -> Shape:
     return shape
 
 
-def shown(elements: Path) -> str:
+def path_text(elements: Path) -> str:
     """`.status.conditions[type="Ready"].status`."""
     text = ""
     for element in elements:

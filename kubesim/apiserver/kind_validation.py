@@ -18,20 +18,11 @@ from kubesim.apiserver.errors import (
     unsupported,
     wrong,
 )
+from kubesim.apiserver.names import qualified_problems, subdomain_problems, value_problems
 from kubesim.apiserver.pod_validation import pod_causes, pod_spec_causes
 from kubesim.apiserver.resources import CANONICAL, Resource
-from kubesim.apiserver.selectors import matches_label_selector
-from kubesim.apiserver.validation import (
-    Causes,
-    Json,
-    labels_causes,
-    metadata_causes,
-    qualified_problems,
-    selector_causes,
-    subdomain_problems,
-    value_problems,
-    wrongs,
-)
+from kubesim.apiserver.validation import Causes, Json, labels_causes, metadata_causes, selector_causes, wrongs
+from kubesim.selectors import matches_labels
 
 _AT_LEAST_0 = "must be greater than or equal to 0"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -59,16 +50,19 @@ _SECRET_KEYS = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
 _POD_SECURITY = "pod-security.kubernetes.io/"
+# ActionLengthLimit and its like, and NoteLengthLimit, of pkg/apis/core/validation/events.go, in bytes.
+_EVENT_PART_MAX, _EVENT_NOTE_MAX = 128, 1024
 
 
 def check(resource: Resource, obj: Json, old: Json | None = None) -> None:
-    """Raise ApiError 422 with every cause when `obj` may not be stored (over `old`)."""
+    """Raise StatusError 422 with every cause when `obj` may not be stored (over `old`)."""
     causes = metadata_causes(resource, obj, old)
     specific = _CHECKS.get(resource.store_key)
     if specific is not None:
         causes += specific(obj, old)
-    if resource.group == "events.k8s.io" and old is None:
-        causes += _new_event(obj)
+    if resource.store_key == "events":
+        causes += _event(resource, obj)
+        causes += _new_event(obj) if resource.group and old is None else []
     if causes:
         raise invalid(CANONICAL[resource.store_key], obj["metadata"].get("name", ""), causes)
 
@@ -94,7 +88,7 @@ def _template(spec: Json, restart: tuple[str, ...]) -> Causes:
 
 def _unselected(spec: Json) -> Causes:
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if spec.get("selector") and matches_label_selector(spec["selector"], labels or {}):
+    if spec.get("selector") and matches_labels(spec["selector"], labels or {}):
         return []
     shown = dict(sorted(labels.items())) if labels else None
     return [wrong("spec.template.metadata.labels", shown, "`selector` does not match template `labels`")]
@@ -197,9 +191,18 @@ def _node(node: Json, old: Json | None) -> Causes:
         if status.get(name) is before.get(name):
             continue
         for resource, value in sorted((status.get(name) or {}).items()):
-            if quantity.value_of(str(value)) < 0:
-                causes.append(wrong(f"status.{name}.{resource}", value, _AT_LEAST_0))
+            number, at = quantity.value_of(str(value)), f"status.{name}.{resource}"
+            if number < 0:
+                causes.append(wrong(at, value, _AT_LEAST_0))
+            if _is_counted(resource) and number != number.to_integral_value():
+                causes.append(wrong(at, value, "must be an integer"))
     return causes
+
+
+def _is_counted(resource: str) -> bool:
+    """Return whether there are only whole ones of a node's resource: pods, and devices under a domain of their own."""
+    domain, slash, _ = resource.partition("/")
+    return resource == "pods" or bool(slash and not domain.endswith("kubernetes.io"))
 
 
 def _is_network(text: str) -> bool:
@@ -408,21 +411,45 @@ def _priority_class(item: Json, old: Json | None) -> Causes:
     return causes
 
 
-def _event(event: Json, _old: Json | None) -> Causes:
+def _event(resource: Resource, event: Json) -> Causes:
+    """Check an Event; one with an eventTime has more rules (legacyValidateEvent in pkg/apis/core/validation)."""
     about = (event.get("involvedObject") or {}).get("namespace", "")
     namespace = event["metadata"].get("namespace", "")
     # Events about what lies in no namespace lie in `default`.
-    if about != namespace and not (not about and namespace == "default"):
-        return [wrong("involvedObject.namespace", about, "does not match event.namespace")]
-    return []
+    fits = about == namespace or (not about and namespace == "default")
+    if event.get("eventTime"):
+        fits = bool(about) or namespace in ("default", "kube-system")
+    causes = [] if fits else [wrong("involvedObject.namespace", about, "does not match event.namespace")]
+    return causes + (_timed_event(resource, event) if event.get("eventTime") else [])
+
+
+def _timed_event(resource: Resource, event: Json) -> Causes:
+    field, controller = "reportingController" if resource.group else "reportingComponent", "reportingComponent"
+    causes = [] if event.get(controller) else [required(field)]
+    causes += wrongs(field, event.get(controller, ""), qualified_problems(event.get(controller, "")))
+    for name in ("reportingInstance", "action", "reason"):
+        if not event.get(name):
+            causes.append(required(name))
+        elif len(event[name].encode()) > _EVENT_PART_MAX:
+            causes.append(wrong(name, "", f"can have at most {_EVENT_PART_MAX} characters"))
+    if len(event.get("message", "").encode()) > _EVENT_NOTE_MAX:
+        causes.append(wrong("message", "", f"can have at most {_EVENT_NOTE_MAX} characters"))
+    return causes
 
 
 def _new_event(event: Json) -> Causes:
-    causes = [] if event.get("eventTime") else [required("eventTime")]
+    """Check an Event that is created by way of events.k8s.io."""
+    causes: Causes = []
+    series = event.get("series")
+    if series is not None and series.get("count", 0) < 2:
+        causes.append(wrong("series.count", "", "should be at least 2"))
+    if not event.get("eventTime"):
+        causes.append(required("eventTime"))
     kind = event.get("type", "")
     if kind not in ("Normal", "Warning"):
         causes.append(wrong("type", "", f"has invalid value: {kind}"))
-    return causes
+    old_parts = ("firstTimestamp", "lastTimestamp", "count", "source")
+    return causes + [wrong(part, "", "needs to be unset") for part in old_parts if event.get(part)]
 
 
 def _pod_template(template: Json, _old: Json | None) -> Causes:
@@ -437,7 +464,6 @@ _CHECKS: dict[str, Callable[[Json, Json | None], Causes]] = {
     "cronjobs.batch": _cronjob,
     "daemonsets.apps": _daemonset,
     "deployments.apps": _deployment,
-    "events": _event,
     "jobs.batch": _job,
     "leases.coordination.k8s.io": _lease,
     "namespaces": _namespace,

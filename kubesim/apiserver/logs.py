@@ -12,11 +12,12 @@ from aiohttp import web
 
 from kubesim.apiserver import errors, typed
 from kubesim.apiserver.objects import Objects
-from kubesim.apiserver.resources import of
+from kubesim.apiserver.resources import resource_named
 from kubesim.certificates import Authority
+from kubesim.errors import DecodeError
 
 Json = dict[str, Any]
-_PODS = of("pods")
+_PODS = resource_named("pods")
 _PASSED = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes")
 _CHUNK = 64 * 1024
 _CONNECT_S = 5
@@ -31,8 +32,8 @@ def kubelet_session(authority: Authority) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), timeout=timeout)
 
 
-def kubelet_url(objects: Objects, namespace: str, name: str, params: Mapping[str, str]) -> str:
-    """Where the kubelet has the log; "" while the pod has no node. Raises ApiError 400, 404 or 422."""
+def log_url(objects: Objects, namespace: str, name: str, params: Mapping[str, str]) -> str:
+    """Where the kubelet has the log; "" while the pod has no node. Raises StatusError 400, 404 or 422."""
     _check_options(name, params)
     pod = objects.get(_PODS, namespace, name).obj
     spec = pod["spec"]
@@ -56,19 +57,19 @@ def kubelet_url(objects: Objects, namespace: str, name: str, params: Mapping[str
     port = ((node.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
     if not address or not port:
         why = f"node {spec['nodeName']} has no InternalIP address or no kubelet port in its status"
-        raise errors.ApiError(500, "InternalError", f"cannot read logs: {why}")
+        raise errors.StatusError(500, "InternalError", f"cannot read logs: {why}")
     return f"https://{address}:{port}/containerLogs/{quote(namespace)}/{quote(name)}/{quote(container)}"
 
 
 def _check_options(name: str, params: Mapping[str, str]) -> None:
-    """Raises ApiError 400 or 422 for options that make no sense."""
+    """Raises StatusError 400 or 422 for options that make no sense."""
     numbers = {
         option: _number(params[option]) for option in ("tailLines", "sinceSeconds", "limitBytes") if option in params
     }
     if "sinceTime" in params:
         try:
-            typed.moment(params["sinceTime"])
-        except typed.Malformed as error:
+            typed.canonical_time(params["sinceTime"])
+        except DecodeError as error:
             raise errors.bad_request(str(error)) from None
     causes: list[Json] = []
     if numbers.get("tailLines", 0) < 0:
@@ -91,8 +92,8 @@ def _number(text: str) -> int:
         raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
-async def stream(request: web.BaseRequest, session: aiohttp.ClientSession, url: str) -> web.StreamResponse:
-    """Pass the kubelet's answer through as it comes. Raises ApiError when the kubelet refuses or is away."""
+async def stream_log(request: web.BaseRequest, session: aiohttp.ClientSession, url: str) -> web.StreamResponse:
+    """Pass the kubelet's answer through as it comes. Raises StatusError when the kubelet refuses or is away."""
     if not url:
         return web.Response(status=204)
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
@@ -103,7 +104,7 @@ async def stream(request: web.BaseRequest, session: aiohttp.ClientSession, url: 
                 text = (await upstream.text()).strip()
                 code = upstream.status if upstream.status in (400, 404) else 500
                 reason = {400: "BadRequest", 404: "NotFound"}.get(code, "InternalError")
-                raise errors.ApiError(code, reason, text or f"kubelet answered {upstream.status}")
+                raise errors.StatusError(code, reason, text or f"kubelet answered {upstream.status}")
             await response.prepare(request)
             async for chunk in upstream.content.iter_chunked(_CHUNK):
                 await response.write(chunk)
@@ -111,7 +112,7 @@ async def stream(request: web.BaseRequest, session: aiohttp.ClientSession, url: 
     except (aiohttp.ClientError, TimeoutError) as error:
         if response.prepared:
             return response
-        raise errors.ApiError(500, "InternalError", f'Get "{url}": {error}') from error
+        raise errors.StatusError(500, "InternalError", f'Get "{url}": {error}') from error
     except ConnectionError:
         pass  # the client left
     return response

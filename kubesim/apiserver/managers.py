@@ -1,4 +1,4 @@
-"""metadata.managedFields: who wrote which field. A game-day reads from it who owns a taint."""
+"""metadata.managedFields: who wrote which field. The basis of server-side apply."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from kubesim.apiserver import fieldset
-from kubesim.apiserver.errors import ApiError
+from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.typed import Shape
 
 Json = dict[str, Any]
@@ -39,12 +39,12 @@ def record_update(old: Json, new: Json, writer: Writer) -> None:
         return
     changed, removed = fieldset.difference(old, new, writer.shape)
     if changed or removed:
-        entries = in_order(_after_update(entries, changed, removed, writer))
+        entries = sorted_entries(_after_update(entries, changed, removed, writer))
     if entries:
         meta["managedFields"] = entries
 
 
-def in_order(entries: list[Json]) -> list[Json]:
+def sorted_entries(entries: list[Json]) -> list[Json]:
     """Applied ones first, then by time, manager, version and subresource, as the real server keeps them."""
     parts = ("operation", "time", "manager", "apiVersion", "subresource")
     return sorted(entries, key=lambda entry: tuple(entry.get(part, "") for part in parts))
@@ -111,7 +111,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 def apply(live: Json, config: Json, writer: Writer, force: bool) -> Json:
     """Server-side apply: `config` merged into `live` by ownership; returns a new object.
 
-    Raises ApiError 409 naming every field another manager holds with another value, unless `force`.
+    Raises StatusError 409 naming every field another manager holds with another value, unless `force`.
     """
     last = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED) if writer.manager == "kubectl" else None
     if last is None:
@@ -135,7 +135,7 @@ def _applied_last(live: Json, last: str, shape: Shape) -> fieldset.Set:
     except orjson.JSONDecodeError:
         return {}
     allowed: fieldset.Set = {}
-    for elements in fieldset.members(fieldset.of_value(before, shape, applied=True)):
+    for elements in fieldset.members(fieldset.fields_of(before, shape, applied=True)):
         if not _differs(live, before, elements, shape):
             allowed = fieldset.union(allowed, _as_set(elements))
     return allowed
@@ -148,21 +148,21 @@ def _applied(live: Json, config: Json, writer: Writer, force: bool, allowed: fie
         entries = [_before_first_apply(live, writer)]
     previous: fieldset.Set = next((entry["fieldsV1"] for entry in entries if _is(entry, writer, "Apply")), {})
     others = [entry for entry in entries if not _is(entry, writer, "Apply")]
-    fields = fieldset.of_value(config, writer.shape, applied=True)
-    others = _settle(live, config, fields, others, force, writer.shape, allowed)
+    fields = fieldset.fields_of(config, writer.shape, applied=True)
+    others = _without_disputed(live, config, fields, others, force, writer.shape, allowed)
     merged: Json = merge(live, config, writer.shape)
     gone = fieldset.subtract(previous, fields)
     for entry in others:
         gone = fieldset.subtract(gone, entry["fieldsV1"])
     # Shortest first: an item nobody else has fields in goes as a whole.
     for elements in sorted(fieldset.members(gone), key=len):
-        shared = any(fieldset.touches(entry["fieldsV1"], elements) for entry in others)
-        if not shared and not fieldset.names_its_item(elements):
+        shared = any(fieldset.has_member_below(entry["fieldsV1"], elements) for entry in others)
+        if not shared and not fieldset.is_key_field(elements):
             merged = prune(merged, elements, writer.shape)
     merged["metadata"] = {**merged.get("metadata", {})}
     kept = next((entry for entry in entries if _is(entry, writer, "Apply") and entry["fieldsV1"] == fields), None)
     own = kept or _entry(writer, "Apply", fields)
-    merged["metadata"]["managedFields"] = in_order([*others, own]) if fields else others
+    merged["metadata"]["managedFields"] = sorted_entries([*others, own]) if fields else others
     return merged
 
 
@@ -173,7 +173,7 @@ def _before_first_apply(live: Json, writer: Writer) -> Json:
     return _entry(replace(writer, manager="before-first-apply"), "Update", ours)
 
 
-def _settle(
+def _without_disputed(
     live: Json,
     config: Json,
     fields: fieldset.Set,
@@ -189,7 +189,7 @@ def _settle(
         disputed: fieldset.Set = {}
         for elements in fieldset.members(fieldset.intersect(entry["fieldsV1"], fields)):
             if _differs(live, config, elements, shape):
-                if not fieldset.touches(allowed, elements):
+                if not fieldset.has_member_below(allowed, elements):
                     conflicts.append((entry, elements))
                 disputed = fieldset.union(disputed, _as_set(elements))
         rest = fieldset.subtract(entry["fieldsV1"], disputed) if disputed else entry["fieldsV1"]
@@ -218,8 +218,8 @@ def _as_set(elements: Path) -> fieldset.Set:
     return result
 
 
-def _apply_conflict(conflicts: list[tuple[Json, Path]]) -> ApiError:
-    found = sorted((_who(entry), fieldset.shown(elements)) for entry, elements in conflicts)
+def _apply_conflict(conflicts: list[tuple[Json, Path]]) -> StatusError:
+    found = sorted((_manager_text(entry), fieldset.path_text(elements)) for entry, elements in conflicts)
     causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": field} for who, field in found
     ]
@@ -228,12 +228,12 @@ def _apply_conflict(conflicts: list[tuple[Json, Path]]) -> ApiError:
         message = f"Apply failed with 1 conflict: conflict with {who}: {field}"
     else:
         by_manager = {who: [field for other, field in found if other == who] for who, _ in found}
-        told = [f"conflicts with {who}:\n- " + "\n- ".join(fields) for who, fields in by_manager.items()]
-        message = f"Apply failed with {len(found)} conflicts: " + "\n".join(told)
-    return ApiError(409, "Conflict", message, {"causes": causes})
+        texts = [f"conflicts with {who}:\n- " + "\n- ".join(fields) for who, fields in by_manager.items()]
+        message = f"Apply failed with {len(found)} conflicts: " + "\n".join(texts)
+    return StatusError(409, "Conflict", message, {"causes": causes})
 
 
-def _who(entry: Json) -> str:
+def _manager_text(entry: Json) -> str:
     who = f'"{entry["manager"]}"'
     if entry.get("subresource"):
         who += f' with subresource "{entry["subresource"]}"'

@@ -1,4 +1,4 @@
-"""The server's own /metrics: request counts and bytes, so that a game-day's cost can be read off the server."""
+"""The server's own /metrics: request counts and bytes by client."""
 
 from __future__ import annotations
 
@@ -32,8 +32,13 @@ class Metrics:
                     lines.append(f'{name}{{{_labels(*labels)},code="{code}"}} {value}')
             else:
                 lines += [f"{name}{{{_labels(*key)}}} {value}" for key, value in sorted(self._bytes.items())]
-        lines += ["# HELP apiserver_storage_objects Stored objects by kind.", "# TYPE apiserver_storage_objects gauge"]
-        lines += [f'apiserver_storage_objects{{resource="{key}"}} {value}' for key, value in sorted(objects.items())]
+        lines += [
+            "# HELP apiserver_resource_objects Stored objects by kind.",
+            "# TYPE apiserver_resource_objects gauge",
+        ]
+        for key, value in sorted(objects.items()):
+            plural, _, group = key.partition(".")
+            lines.append(f'apiserver_resource_objects{{group="{group}",resource="{plural}"}} {value}')
         lines += ["# HELP apiserver_longrunning_requests Open watches.", "# TYPE apiserver_longrunning_requests gauge"]
         return "\n".join([*lines, f'apiserver_longrunning_requests{{verb="WATCH"}} {watches}', ""])
 

@@ -18,12 +18,12 @@ _MEDIA = (JSON, YAML, PROTOBUF)
 _STREAMS = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 # Programs that people read the answers of.
-_READERS = ("curl", "Wget", "Mozilla/5.0")
+_BROWSERS = ("curl", "Wget", "Mozilla/5.0")
 _METADATA = ("PartialObjectMetadata", "PartialObjectMetadataList")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AcceptedForm:
     """The accepted form: media type, the kind it is converted to ("" for none) and that kind's version."""
 
     media: str = JSON
@@ -41,14 +41,14 @@ class _Clause:
         return self.media in (media, "*/*", "application/*")
 
 
-def wanted(request: web.BaseRequest, *, streamed: bool = False) -> Wanted:
-    """What the Accept header prefers among what is offered. Raises ApiError 406.
+def negotiate(request: web.BaseRequest, *, streamed: bool = False) -> AcceptedForm:
+    """What the Accept header prefers among what is offered. Raises StatusError 406.
 
     `streamed`: a watch, which has no YAML.
     """
     header = request.headers.get("Accept", "")
     if not header:
-        return Wanted()
+        return AcceptedForm()
     for clause in _clauses(header):
         for media in (JSON, YAML):
             if clause.matches(media) and not (streamed and media == YAML):
@@ -90,19 +90,19 @@ def _quality(text: str) -> float:
         return 1.0
 
 
-def _form(clause: _Clause, media: str) -> Wanted | None:
+def _form(clause: _Clause, media: str) -> AcceptedForm | None:
     """The clause's form in that media type; None when it asks for what nobody can make of it."""
     kind, group, version = (clause.parameters.get(name, "") for name in ("as", "g", "v"))
     if clause.parameters.get("stream", "watch") not in ("", "watch"):
         return None
     if not (kind or group or version):
-        return Wanted(media)
+        return AcceptedForm(media)
     if group != "meta.k8s.io" or version not in ("v1", "v1beta1") or kind not in ("Table", *_METADATA):
         return None
-    return Wanted(media, kind, version)
+    return AcceptedForm(media, kind, version)
 
 
-def laid_out(request: web.BaseRequest, response: web.Response) -> web.Response:
+def reformatted(request: web.BaseRequest, response: web.Response) -> web.Response:
     """A JSON answer as the client wants to see it: as YAML, indented, or as it is."""
     if response.content_type != JSON or not isinstance(response.body, bytes):
         return response
@@ -121,4 +121,4 @@ def _pretty(request: web.BaseRequest, clauses: list[_Clause]) -> bool:
     if clauses and clauses[0].parameters.get("pretty") == "1":
         return True
     asked = request.query.get("pretty", "")
-    return asked in _TRUE if asked else request.headers.get("User-Agent", "").startswith(_READERS)
+    return asked in _TRUE if asked else request.headers.get("User-Agent", "").startswith(_BROWSERS)

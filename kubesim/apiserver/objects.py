@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-from kubesim.apiserver import defaults, errors, fieldset, kind_validation, managers, patches, typed, warnings
-from kubesim.apiserver.admission import Admission, name_tail
-from kubesim.apiserver.codec import renamed, shown
+from kubesim.apiserver import defaults, errors, fieldset, kind_validation, managers, patches, typed
+from kubesim.apiserver.admission import Admission, random_suffix
+from kubesim.apiserver.codec import served_form, stored_form
 from kubesim.apiserver.resources import CANONICAL, Resource
 from kubesim.apiserver.store import Store, Stored
+from kubesim.clock import rfc3339_now
+from kubesim.errors import DecodeError, SchemaError
+from kubesim.unsimulated import notices
 
 Json = dict[str, Any]
 
@@ -40,15 +42,8 @@ class Write:
     """What becomes of unknown fields: Ignore, Warn or Strict."""
     warnings: list[str] = field(default_factory=list, compare=False)
     """What the client is told in passing."""
-    doubts: list[str] = field(default_factory=list, compare=False)
-    """What a strict client's body holds twice."""
     tracked: bool = True
     """Whether the write counts in managedFields."""
-
-
-def now() -> str:
-    """metav1.Time of this second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Objects:
@@ -59,57 +54,59 @@ class Objects:
         self._admission = Admission(store)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored:
-        """The object; ApiError 404."""
+        """The object; StatusError 404."""
         stored = self.store.get(resource.store_key, namespace, name)
         if stored is None:
             raise errors.not_found(resource, name)
         return stored
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Raises ApiError 404 or 403 when nothing can be made in a namespace."""
-        self._admission.in_namespace(resource, namespace, name)
+        """Raises StatusError 404 or 403 when nothing can be made in a namespace."""
+        self._admission.check_namespace(resource, namespace, name)
 
     # Create ----------------------------------------------------------------------------------------------------
 
     def create(self, resource: Resource, namespace: str, obj: Json, write: Write) -> Stored:
-        """Store a new object, given without kind and apiVersion. Raises ApiError 400, 403, 404, 409, 422 or 500."""
+        """Store a new object, given without kind and apiVersion. Raises StatusError 400, 403, 404, 409, 422 or 500."""
         obj = _decoded(resource, obj, write)
         return self._create(resource, namespace, obj, write)
 
     def _create(self, resource: Resource, namespace: str, obj: Json, write: Write, applied: bool = False) -> Stored:
         meta = obj["metadata"]
-        _place(resource, namespace, meta)
+        _set_namespace(resource, namespace, meta)
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = self._generated(resource, meta)
         if resource.namespaced:
-            self._admission.in_namespace(resource, namespace, meta.get("name", ""))
+            self._admission.check_namespace(resource, namespace, meta.get("name", ""))
         version = meta.pop("resourceVersion", "0")
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(key, None)
-        meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), now()
+        meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), rfc3339_now()
         if resource.generation:
             meta["generation"] = 1
         _dedup_owners(meta, write)
         defaults.fill(resource.store_key, obj)
         if not applied:
             # Nobody owns what admission and the kind's strategy add.
-            _own_new(resource, obj, _writer(resource, write))
+            _record_creator(resource, obj, _writer(resource, write))
         self._admission.change(resource, obj)
         defaults.before_create(resource.store_key, obj)
         kind_validation.check(resource, obj)
-        self._admission.secure(resource, obj, None, write.warnings)
-        write.warnings.extend(warnings.of(resource, obj))
+        self._admission.check_pod_security(resource, obj, None, write.warnings)
+        write.warnings.extend(notices(resource.store_key, obj))
         if version not in ("", "0") and not applied:
             raise errors.failed("resourceVersion should not be set on objects to be created")
-        there = self.store.get(resource.store_key, meta.get("namespace", ""), meta["name"])
-        if there is not None:
-            raise errors.already_exists(resource, meta["name"], going="deletionTimestamp" in there.obj["metadata"])
+        existing = self.store.get(resource.store_key, meta.get("namespace", ""), meta["name"])
+        if existing is not None:
+            raise errors.already_exists(
+                resource, meta["name"], is_terminating="deletionTimestamp" in existing.obj["metadata"]
+            )
         return self._commit(resource, obj, write)
 
     def _generated(self, resource: Resource, meta: Json) -> str:
         """A new object's name from its generateName; one that is taken is refused only after some attempts."""
         for _ in range(_NAME_ATTEMPTS):
-            name: str = meta["generateName"][:_GENERATED_MAX] + name_tail()
+            name: str = meta["generateName"][:_GENERATED_MAX] + random_suffix()
             if self.store.get(resource.store_key, meta.get("namespace", ""), name) is None:
                 break
         return name
@@ -117,12 +114,12 @@ class Objects:
     # Update ----------------------------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, namespace: str, name: str, obj: Json, write: Write) -> tuple[Stored, bool]:
-        """PUT: (the stored object, whether it was created). Raises ApiError 400, 404, 409, 422 or 500."""
+        """PUT: (the stored object, whether it was created). Raises StatusError 400, 404, 409, 422 or 500."""
         old = self.store.get(resource.store_key, namespace, name)
         obj = _decoded(resource, obj, write)
         meta = obj["metadata"]
-        _named(meta, name)
-        _place(resource, namespace, meta)
+        _check_name(meta, name)
+        _set_namespace(resource, namespace, meta)
         if old is None:
             creatable = resource.store_key in _PUT_CREATES or "rbac" in resource.group
             if creatable and not write.subresource and not meta.get("resourceVersion"):
@@ -149,35 +146,35 @@ class Objects:
         if old is None:
             raise errors.not_found(resource, name)
         patched = self.patched(resource, old.obj, kind, patch, write)
-        _named(patched["metadata"], name)
-        _place(resource, namespace, patched["metadata"])
+        _check_name(patched["metadata"], name)
+        _set_namespace(resource, namespace, patched["metadata"])
         return self.update(resource, old, patched, write), False
 
     @staticmethod
     def patched(resource: Resource, obj: Json, kind: str, patch: Any, write: Write) -> Json:
-        """What a patch, other than an apply, makes of an object. Raises ApiError 400, 422 or 500."""
+        """What a patch, other than an apply, makes of an object. Raises StatusError 400, 422 or 500."""
         shape = typed.shape_of(resource.api_version, resource.kind)
-        whole = {"kind": resource.kind, "apiVersion": resource.api_version, **shown(resource, obj)}
-        changed = patches.patched(kind, whole, patch, shape)
+        whole = {"kind": resource.kind, "apiVersion": resource.api_version, **served_form(resource, obj)}
+        changed = patches.apply_patch(kind, whole, patch, shape)
         given = (changed.get("kind"), changed.get("apiVersion"))
         if given not in ((resource.kind, resource.api_version), (None, None)):
-            raise errors.invalid_patch(_text(changed), _unconvertible(resource, *given))
+            raise errors.invalid_patch(_sorted_json(changed), _unconvertible(resource, *given))
         changed = {key: value for key, value in changed.items() if key not in ("kind", "apiVersion")}
         decoder = typed.Decoder()
         try:
             found: Json = decoder.decode(shape, changed, whole)
-        except typed.Malformed as error:
+        except DecodeError as error:
             if kind == patches.STRATEGIC_PATCH:
-                raise errors.invalid_patch(patches.shown(patch), error.conversion) from None
-            raise errors.invalid_patch(_text(changed), error) from None
-        if write.validation == "Strict" and (decoder.unknown or write.doubts):
-            why = f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}"
-            text = patches.shown(patch) if kind == patches.STRATEGIC_PATCH else _text(changed)
+                raise errors.invalid_patch(patches.go_syntax(patch), error.conversion) from None
+            raise errors.invalid_patch(_sorted_json(changed), error) from None
+        if write.validation == "Strict" and decoder.unknown:
+            why = f"strict decoding error: {', '.join(decoder.unknown)}"
+            text = patches.go_syntax(patch) if kind == patches.STRATEGIC_PATCH else _sorted_json(changed)
             raise errors.invalid_patch(text, why)
         if changed.get("metadata", {}).get("managedFields") == []:
             found["metadata"]["managedFields"] = []
         _warn_unknown(decoder, write)
-        return _kept(resource, found)
+        return _in_stored_form(resource, found)
 
     # Apply -----------------------------------------------------------------------------------------------------
 
@@ -206,7 +203,7 @@ class Objects:
         if (kind, version) != (resource.kind, resource.api_version):
             group, _, bare = version.rpartition("/")
             raise errors.bad_request(f"invalid object type: {group}/{bare}, Kind={kind}")
-        config: Json = renamed(resource, patch)
+        config: Json = stored_form(resource, patch)
         meta = config.get("metadata")
         where = meta.get("namespace", "") if isinstance(meta, dict) else ""
         meta = config["metadata"] = dict(meta) if isinstance(meta, dict) else {}
@@ -214,12 +211,12 @@ class Objects:
             raise errors.bad_request("metadata.managedFields must be nil")
         if not isinstance(meta.get("name", ""), str):
             raise errors.bad_request(_MISSING_NAME.format(name))
-        _named(meta, name)
-        _place(resource, namespace, meta)
+        _check_name(meta, name)
+        _set_namespace(resource, namespace, meta)
         shape = typed.shape_of(resource.api_version, resource.kind)
         try:
             typed.check_declared(shape, config)
-        except typed.Undeclared as error:
+        except SchemaError as error:
             what = f"{where}/{name}; {resource.group}/{resource.version}, Kind={kind}"
             raise errors.failed(f"failed to create typed patch object ({what}): {error}") from None
         config = typed.canonical(shape, config)
@@ -241,22 +238,25 @@ class Objects:
     def update(self, resource: Resource, old: Stored, new: Json, write: Write, applied: bool = False) -> Stored:
         """Store `new` over `old` after the checks; returns `old` when nothing changed."""
         _check_version(resource, old, new["metadata"])
-        new = self._part(resource, old.obj, {**new, "metadata": _carried(new["metadata"], old)}, write.subresource)
+        new = self._part(
+            resource, old.obj, {**new, "metadata": _updated_metadata(new["metadata"], old)}, write.subresource
+        )
         meta, was = new["metadata"], old.obj["metadata"]
         _dedup_owners(meta, write)
         if not write.subresource:
             defaults.fill(resource.store_key, new)
-        _own_changes(new, old.obj, None if applied or not write.tracked else _writer(resource, write))
+        _record_changes(new, old.obj, None if applied or not write.tracked else _writer(resource, write))
         if not write.subresource:
             defaults.before_update(resource.store_key, new, old.obj)
         if write.subresource != "binding":
             kind_validation.check(resource, new, old.obj)
-            write.warnings.extend(warnings.of_update(resource, new, old.obj))
-        if _same(old.obj, new) and meta.get("managedFields") == was.get("managedFields"):
+        if not write.subresource:
+            write.warnings.extend(notices(resource.store_key, new))
+        if _is_unchanged(old.obj, new) and meta.get("managedFields") == was.get("managedFields"):
             return old
         if not write.subresource:
-            self._admission.secure(resource, new, old.obj, write.warnings)
-        if resource.generation and _desired(old.obj) != _desired(new) and write.subresource != "binding":
+            self._admission.check_pod_security(resource, new, old.obj, write.warnings)
+        if resource.generation and _desired_state(old.obj) != _desired_state(new) and write.subresource != "binding":
             meta["generation"] = was.get("generation", 0) + 1
         return self._commit(resource, new, write)
 
@@ -299,25 +299,25 @@ def _is_done(obj: Json) -> bool:
 
 
 def _decoded(resource: Resource, obj: Json, write: Write, old: Json | None = None) -> Json:
-    """An object in the form in which it is kept. Raises ApiError 400."""
+    """An object in the form in which it is kept. Raises StatusError 400."""
     decoder = typed.Decoder()
     try:
         shape = typed.shape_of(resource.api_version, resource.kind)
-        found: Json = decoder.decode(shape, shown(resource, obj) if old is not None else obj, old)
-    except typed.Malformed as error:
+        found: Json = decoder.decode(shape, served_form(resource, obj) if old is not None else obj, old)
+    except DecodeError as error:
         raise _cannot_handle(resource, str(error)) from None
-    if write.validation == "Strict" and (decoder.unknown or write.doubts):
-        raise _cannot_handle(resource, f"strict decoding error: {', '.join([*write.doubts, *decoder.unknown])}")
+    if write.validation == "Strict" and decoder.unknown:
+        raise _cannot_handle(resource, f"strict decoding error: {', '.join(decoder.unknown)}")
     _warn_unknown(decoder, write)
-    return _kept(resource, found)
+    return _in_stored_form(resource, found)
 
 
-def _kept(resource: Resource, obj: Json) -> Json:
+def _in_stored_form(resource: Resource, obj: Json) -> Json:
     """A decoded object in the form of the resource that keeps it."""
     keeper = CANONICAL[resource.store_key]
     if keeper is resource:
         return obj
-    found: Json = typed.Decoder().decode(typed.shape_of(keeper.api_version, keeper.kind), renamed(resource, obj))
+    found: Json = typed.Decoder().decode(typed.shape_of(keeper.api_version, keeper.kind), stored_form(resource, obj))
     return found
 
 
@@ -326,7 +326,7 @@ def _warn_unknown(decoder: typed.Decoder, write: Write) -> None:
         write.warnings.extend(decoder.unknown)
 
 
-def _cannot_handle(resource: Resource, why: str) -> errors.ApiError:
+def _cannot_handle(resource: Resource, why: str) -> errors.StatusError:
     kind = resource.kind
     return errors.bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}')
 
@@ -337,12 +337,12 @@ def _unconvertible(resource: Resource, kind: Any, version: Any) -> str:
     return f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
 
 
-def _text(obj: Json) -> str:
+def _sorted_json(obj: Json) -> str:
     return orjson.dumps(obj, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _named(meta: Json, name: str) -> None:
-    """The name in the body is that of the path. Raises ApiError 400."""
+def _check_name(meta: Json, name: str) -> None:
+    """The name in the body is that of the path. Raises StatusError 400."""
     given = meta.get("name", "")
     if not given:
         raise errors.bad_request(_MISSING_NAME.format(name))
@@ -350,8 +350,8 @@ def _named(meta: Json, name: str) -> None:
         raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
-def _place(resource: Resource, namespace: str, meta: Json) -> None:
-    """The namespace in the body is that of the path. Raises ApiError 400."""
+def _set_namespace(resource: Resource, namespace: str, meta: Json) -> None:
+    """The namespace in the body is that of the path. Raises StatusError 400."""
     if not resource.namespaced:
         meta.pop("namespace", None)
     elif (meta.get("namespace") or namespace) != namespace:
@@ -377,7 +377,7 @@ def _dedup_owners(meta: Json, write: Write) -> None:
     )
 
 
-def _carried(meta: Json, old: Stored) -> Json:
+def _updated_metadata(meta: Json, old: Stored) -> Json:
     """The metadata of an update, with what clients cannot change as it was."""
     was = old.obj["metadata"]
     meta = {key: value for key, value in meta.items() if key not in _SERVERS_META}
@@ -389,7 +389,7 @@ def _carried(meta: Json, old: Stored) -> Json:
     return {key: was[key] for key in ("deletionTimestamp", "deletionGracePeriodSeconds") if key in was} | meta
 
 
-def _own_changes(new: Json, old: Json, writer: managers.Writer | None) -> None:
+def _record_changes(new: Json, old: Json, writer: managers.Writer | None) -> None:
     """Write down who changed what; without a writer the owners stay as `new` has them."""
     meta, was = new["metadata"], old["metadata"]
     if meta.get("managedFields") in ([], [{}]):
@@ -398,7 +398,7 @@ def _own_changes(new: Json, old: Json, writer: managers.Writer | None) -> None:
         return
     if not meta.get("managedFields") and "managedFields" in was:
         meta["managedFields"] = was["managedFields"]
-    if writer is not None and not _same(old, new):
+    if writer is not None and not _is_unchanged(old, new):
         managers.record_update(old, new, writer)
 
 
@@ -410,12 +410,12 @@ def _check_version(resource: Resource, old: Stored, meta: Json) -> None:
         raise errors.conflict(resource, old.name)
 
 
-def _storage_conflict(resource: Resource, stored: Stored, why: str) -> errors.ApiError:
+def _storage_conflict(resource: Resource, stored: Stored, why: str) -> errors.StatusError:
     """409 of a precondition that the storage checks."""
-    return errors.conflict(resource, stored.name, storage_problem(resource, stored, why))
+    return errors.conflict(resource, stored.name, storage_error_text(resource, stored, why))
 
 
-def storage_problem(resource: Resource, stored: Stored, why: str) -> str:
+def storage_error_text(resource: Resource, stored: Stored, why: str) -> str:
     """How the real server's storage tells of a failed precondition, with the key in etcd."""
     places = {"nodes": "minions", "leases": "leases", "services": "services/specs", "endpoints": "services/endpoints"}
     plural = places.get(resource.plural, resource.plural)
@@ -426,22 +426,22 @@ def storage_problem(resource: Resource, stored: Stored, why: str) -> str:
 
 def _writer(resource: Resource, write: Write) -> managers.Writer:
     root = fieldset.root_of(CANONICAL[resource.store_key])
-    return managers.Writer(write.manager, write.subresource, resource.api_version, now(), root)
+    return managers.Writer(write.manager, write.subresource, resource.api_version, rfc3339_now(), root)
 
 
-def _own_new(resource: Resource, obj: Json, writer: managers.Writer) -> None:
+def _record_creator(resource: Resource, obj: Json, writer: managers.Writer) -> None:
     """Write down who made a new object, whose status counts only where it has no endpoint of its own."""
-    nothing = fieldset.nothing_of(CANONICAL[resource.store_key])
+    nothing = fieldset.empty_object(CANONICAL[resource.store_key])
     meant = {key: value for key, value in obj.items() if key != "status" or not resource.status}
     managers.record_update(nothing, meant, writer)
 
 
-def _same(old: Json, new: Json) -> bool:
+def _is_unchanged(old: Json, new: Json) -> bool:
     ignored = ("managedFields", "resourceVersion")
     before = {key: value for key, value in old["metadata"].items() if key not in ignored}
     after = {key: value for key, value in new["metadata"].items() if key not in ignored}
     return before == after and {**old, "metadata": None} == {**new, "metadata": None}
 
 
-def _desired(obj: Json) -> Json:
+def _desired_state(obj: Json) -> Json:
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}

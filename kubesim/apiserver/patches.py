@@ -4,12 +4,12 @@ leave their input alone; what a patch does not touch, the result shares with the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
+import jsonpatch
 import orjson
 
-from kubesim.apiserver.errors import ApiError, bad_request
+from kubesim.apiserver.errors import StatusError, bad_request
 from kubesim.apiserver.typed import Shape
 
 Json = dict[str, Any]
@@ -20,11 +20,10 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 _ORDER = "$setElementOrder/"
 _DELETE = "$deleteFromPrimitiveList/"
-_ABSENT = object()
 
 
-def patched(kind: str, target: Json, patch: Any, shape: Shape) -> Json:
-    """What a patch of this media type, other than an apply, makes of the target. Raises ApiError 400, 422 or 500."""
+def apply_patch(kind: str, target: Json, patch: Any, shape: Shape) -> Json:
+    """What a patch of this media type, other than an apply, makes of the target. Raises StatusError 400, 422 or 500."""
     if kind == JSON_PATCH:
         return json_patch(target, patch)
     changed: Json = merge_patch(target, patch) if kind == MERGE_PATCH else strategic_merge(target, patch, shape)
@@ -34,13 +33,12 @@ def patched(kind: str, target: Json, patch: Any, shape: Shape) -> Json:
 # JSON patch ----------------------------------------------------------------------------------------------------
 
 
-class _Inapplicable(Exception):
-    """An operation that cannot be carried out; the real server does not tell which."""
-
-
 def json_patch(target: Json, operations: list[Any]) -> Json:
-    """RFC 6902, save that `replace` adds where nothing is. Raises ApiError 400 for a malformed patch, 422 for one that
-    does not apply."""
+    """Apply a patch of RFC 6902, save that `replace` adds an object's member that is not there.
+
+    Raises:
+        StatusError: 400 for a malformed patch, 422 for one that does not apply.
+    """
     document: Any = orjson.loads(orjson.dumps(target))
     for operation in operations:
         if not isinstance(operation, dict):
@@ -51,78 +49,24 @@ def json_patch(target: Json, operations: list[Any]) -> Json:
     try:
         for operation in operations:
             document = _operated(document, operation)
-    except (_Inapplicable, ValueError) as error:
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+        # The real server does not name the operation either.
         message = "the server rejected our request due to an error in our request"
-        raise ApiError(422, "Invalid", message, {}) from error
+        raise StatusError(422, "Invalid", message, {}) from error
     return document if isinstance(document, dict) else {}
 
 
 def _operated(document: Any, operation: Json) -> Any:
-    path = _tokens(operation.get("path"))
-    match operation.get("op"):
-        case "add" | "replace" as op:
-            return _put(document, path, operation.get("value"), insert=op == "add")
-        case "remove":
-            return _taken(document, path)
-        case "test":
-            if _at(document, path, None) != operation.get("value"):
-                raise _Inapplicable(path)
+    """Carry out one operation; as in Go's library, a value that is not given is null, and so is an absent member."""
+    operation = {"value": None, **operation}
+    op, path = operation.get("op"), operation.get("path")
+    if op in ("replace", "test") and isinstance(path, str):
+        pointer = jsonpatch.JsonPointer(path)
+        if op == "test" and operation["value"] is None and pointer.resolve(document, None) is None:
             return document
-        case "move" | "copy" as op:
-            source = _tokens(operation.get("from"))
-            value = _at(document, source)
-            document = _taken(document, source) if op == "move" else document
-            return _put(document, path, orjson.loads(orjson.dumps(value)), insert=True)
-    raise _Inapplicable(operation.get("op"))
-
-
-def _tokens(path: Any) -> list[str]:
-    if not isinstance(path, str) or (path and not path.startswith("/")):
-        raise _Inapplicable(path)
-    return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
-
-
-def _at(document: Any, path: Iterable[str], default: Any = _ABSENT) -> Any:
-    for token in path:
-        if isinstance(document, dict):
-            document = document.get(token, default)
-        elif isinstance(document, list) and int(token) < len(document):
-            document = document[int(token)]
-        else:
-            document = _ABSENT
-        if document is _ABSENT:
-            raise _Inapplicable(token)
-    return document
-
-
-def _put(document: Any, path: list[str], value: Any, *, insert: bool) -> Any:
-    if not path:
-        return value
-    parent, last = _at(document, path[:-1]), path[-1]
-    if isinstance(parent, dict):
-        parent[last] = value
-    elif not isinstance(parent, list):
-        raise _Inapplicable(last)
-    elif last == "-" and insert:
-        parent.append(value)
-    elif insert and 0 <= int(last) <= len(parent):
-        parent.insert(int(last), value)
-    elif not insert and 0 <= int(last) < len(parent):
-        parent[int(last)] = value
-    else:
-        raise _Inapplicable(last)
-    return document
-
-
-def _taken(document: Any, path: list[str]) -> Any:
-    parent, last = _at(document, path[:-1]), path[-1] if path else ""
-    if isinstance(parent, dict) and last in parent:
-        del parent[last]
-    elif isinstance(parent, list) and 0 <= int(last) < len(parent):
-        del parent[int(last)]
-    else:
-        raise _Inapplicable(last)
-    return document
+        if op == "replace" and isinstance(pointer.to_last(document)[0], dict):
+            operation["op"] = "add"
+    return jsonpatch.JsonPatch([operation]).apply(document, in_place=True)
 
 
 # Merge patch ---------------------------------------------------------------------------------------------------
@@ -145,12 +89,16 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def strategic_merge(target: Json, patch: Json, shape: Shape) -> Json:
-    """Strategic merge by the merge keys of the target's shape. Raises ApiError 400 or 500 for what makes no sense."""
+    """Merge a patch into the target by the merge keys of its shape.
+
+    Raises:
+        StatusError: 400 or 500 for a patch that makes no sense.
+    """
     return _merge_map(target, patch, shape)
 
 
-def _failed(message: str) -> ApiError:
-    return ApiError(500, "", message)
+def _failed(message: str) -> StatusError:
+    return StatusError(500, "", message)
 
 
 def _merge_map(target: Json, patch: Json, shape: Shape) -> Json:
@@ -160,11 +108,11 @@ def _merge_map(target: Json, patch: Json, shape: Shape) -> Json:
     if directive == "delete":
         return {}
     if "$patch" in patch:
-        raise _failed(f"unknown patch type: {shown(directive)} in map: {shown(patch)}")
+        raise _failed(f"unknown patch type: {go_syntax(directive)} in map: {go_syntax(patch)}")
     merged = _retained(target, patch) if "$retainKeys" in patch else dict(target)
     ordered = {key[len(_ORDER) :]: value for key, value in patch.items() if key.startswith(_ORDER)}
     for field, order in ordered.items():
-        _order(merged, patch, field, order, shape.below(field))
+        _merge_ordered(merged, patch, field, order, shape.below(field))
     for key, value in patch.items():
         if key.startswith(_DELETE):
             field = key[len(_DELETE) :]
@@ -187,7 +135,7 @@ def _merge_field(merged: Json, key: str, value: Any, shape: Shape) -> None:
     if value is None:
         merged.pop(key, None)
     elif key not in merged:
-        merged[key] = _clean(value)
+        merged[key] = _without_directives(value)
     elif isinstance(value, dict) and isinstance(merged[key], dict):
         merged[key] = _merge_map(merged[key], value, shape)
     elif isinstance(value, list) and isinstance(merged[key], list):
@@ -203,10 +151,10 @@ def _merge_list(current: list[Any], patch: list[Any], shape: Shape) -> list[Any]
         return current
     kinds = {isinstance(item, dict) for item in (*current, *patch)}
     if len(kinds) > 1:
-        raise _failed(f"list element types are not identical: {shown([current, patch])}")
+        raise _failed(f"list element types are not identical: {go_syntax([current, patch])}")
     if kinds == {False}:
         merged = list(dict.fromkeys([*current, *patch]))
-        return _in_order(merged, patch, current, "")
+        return _ordered(merged, patch, current, "")
     key = shape.merge_key
     rest, plain, replaced = _directives(current, patch, key)
     if replaced:
@@ -215,10 +163,10 @@ def _merge_list(current: list[Any], patch: list[Any], shape: Shape) -> list[Any]
     for item in plain:
         index = next((at for at, old in enumerate(merged) if old.get(key) == item[key]), None)
         if index is None:
-            merged.append(_clean(item))
+            merged.append(_without_directives(item))
         else:
             merged[index] = _merge_map(merged[index], item, shape.items)
-    return _in_order(merged, plain, current, key)
+    return _ordered(merged, plain, current, key)
 
 
 def _directives(current: list[Json], patch: list[Json], key: str) -> tuple[list[Json], list[Json], bool]:
@@ -232,9 +180,9 @@ def _directives(current: list[Json], patch: list[Json], key: str) -> tuple[list[
         elif directive == "merge":
             raise _failed("merging lists cannot yet be specified in the patch")
         elif directive is not None and directive != "delete":
-            raise _failed(f"unknown patch type: {shown(directive)} in map: {shown(item)}")
+            raise _failed(f"unknown patch type: {go_syntax(directive)} in map: {go_syntax(item)}")
         elif key not in item:
-            raise _failed(f"map: {shown(item)} does not contain declared merge key: {key}")
+            raise _failed(f"map: {go_syntax(item)} does not contain declared merge key: {key}")
         elif directive == "delete":
             current = [old for old in current if old.get(key) != item[key]]
         else:
@@ -242,7 +190,7 @@ def _directives(current: list[Json], patch: list[Json], key: str) -> tuple[list[
     return current, plain, replaced
 
 
-def _order(merged: Json, patch: Json, field: str, order: list[Any], shape: Shape) -> None:
+def _merge_ordered(merged: Json, patch: Json, field: str, order: list[Any], shape: Shape) -> None:
     """Merge a list and put it into the order that the patch wants; what only the server has stays where it was."""
     current, changes = merged.get(field), patch.get(field)
     if current is None and changes is None:
@@ -252,10 +200,10 @@ def _order(merged: Json, patch: Json, field: str, order: list[Any], shape: Shape
     if changes is None:
         found = current
     elif current is None:
-        found = _clean(changes)
+        found = _without_directives(changes)
     else:
         found = _merge_list(current, changes, shape)
-    merged[field] = _in_order(found or [], order, current or [], shape.merge_key)
+    merged[field] = _ordered(found or [], order, current or [], shape.merge_key)
 
 
 def _check_order(changes: list[Any], order: list[Any], key: str) -> None:
@@ -265,7 +213,7 @@ def _check_order(changes: list[Any], order: list[Any], key: str) -> None:
         if at < len(kept) and _identity(kept[at], key) == _identity(item, key):
             at += 1
     if at < len(kept):
-        lists = f"{shown(changes)}\n doesn't match {_ORDER[:-1]} list:\n{shown(order)}\n"
+        lists = f"{go_syntax(changes)}\n doesn't match {_ORDER[:-1]} list:\n{go_syntax(order)}\n"
         raise _failed(f"The order in patch list:\n{lists}")
 
 
@@ -273,7 +221,7 @@ def _identity(item: Any, key: str) -> Any:
     return item.get(key) if isinstance(item, dict) else item
 
 
-def _in_order(merged: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
+def _ordered(merged: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
     """Items of the patch in the patch's order, the others in the server's, new ones first."""
     first = [_identity(item, key) for item in wanted]
     was = [_identity(item, key) for item in before]
@@ -289,22 +237,26 @@ def _in_order(merged: list[Any], wanted: list[Any], before: list[Any], key: str)
     return [*result, *asked, *others]
 
 
-def _clean(value: Any) -> Any:
+def _without_directives(value: Any) -> Any:
     """What a new item looks like without directives and without nulls."""
     if isinstance(value, dict):
-        return {key: _clean(item) for key, item in value.items() if not key.startswith("$") and item is not None}
+        return {
+            key: _without_directives(item)
+            for key, item in value.items()
+            if not key.startswith("$") and item is not None
+        }
     if isinstance(value, list):
         kept = [item for item in value if not (isinstance(item, dict) and "$patch" in item)]
-        return [_clean(item) for item in kept]
+        return [_without_directives(item) for item in kept]
     return value
 
 
-def shown(value: Any) -> str:
+def go_syntax(value: Any) -> str:
     """A value as Go prints it."""
     if isinstance(value, dict):
-        return f"map[{' '.join(f'{key}:{shown(value[key])}' for key in sorted(value))}]"
+        return f"map[{' '.join(f'{key}:{go_syntax(value[key])}' for key in sorted(value))}]"
     if isinstance(value, list):
-        return f"[{' '.join(map(shown, value))}]"
+        return f"[{' '.join(map(go_syntax, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return "<nil>" if value is None else str(value)

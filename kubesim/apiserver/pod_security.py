@@ -38,7 +38,7 @@ _VOLUMES = frozenset(
 )
 
 
-def level(namespace: Json, mode: str) -> str:
+def profile_of(namespace: Json, mode: str) -> str:
     """The profile that a namespace wants for a mode (enforce, warn): privileged, baseline or restricted."""
     found = (namespace["metadata"].get("labels") or {}).get(LABEL + mode, "privileged")
     return found if found in ("baseline", "restricted") else "privileged"
@@ -50,7 +50,7 @@ def violations(spec: Json, profile: str) -> list[Violation]:
     return [found for check in checks if (found := check(spec))]
 
 
-def told(found: list[Violation], profile: str) -> str:
+def violation_text(found: list[Violation], profile: str) -> str:
     """`violates PodSecurity "baseline:latest": …` without its verb."""
     details = ", ".join(f"{reason} ({detail})" for reason, detail in found)
     return f'PodSecurity "{profile}:latest": {details}'

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kubesim import quantity
-from kubesim.apiserver.errors import duplicate, forbidden_field, required, shown, unknown, unsupported, wrong
-from kubesim.apiserver.validation import (
-    Causes,
-    Json,
-    label_problems,
-    labels_causes,
-    qualified_problems,
-    subdomain_problems,
-    wrongs,
+from kubesim.apiserver.errors import (
+    as_json,
+    duplicate,
+    forbidden_field,
+    missing_reference,
+    required,
+    unsupported,
+    wrong,
 )
+from kubesim.apiserver.names import label_problems, qualified_problems, subdomain_problems
+from kubesim.apiserver.validation import Causes, Json, labels_causes, wrongs
 
 ANY_RESTART = ("Always", "OnFailure", "Never")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -188,7 +189,7 @@ class _Container:
             if not mount.get("name"):
                 causes.append(required(f"{at}.name"))
             elif mount["name"] not in self._volumes:
-                causes.append(unknown(f"{at}.name", mount["name"]))
+                causes.append(missing_reference(f"{at}.name", mount["name"]))
             if not mount.get("mountPath"):
                 causes.append(required(f"{at}.mountPath"))
         return causes
@@ -308,4 +309,4 @@ def _frozen(spec: Json, was: Json) -> Json:
 def _difference(spec: Json, was: Json) -> str:
     """The fields that differ; the real server prints them as Go would."""
     names = [name for name in sorted({*spec, *was}) if spec.get(name) != was.get(name)]
-    return "\n".join(f"-{name}: {shown(was.get(name))}\n+{name}: {shown(spec.get(name))}" for name in names)
+    return "\n".join(f"-{name}: {as_json(was.get(name))}\n+{name}: {as_json(spec.get(name))}" for name in names)

@@ -28,7 +28,7 @@ def _table() -> dict[str, dict[str, list[str]]]:
 
 
 def body(raw: bytes) -> Json:
-    """The object in a protobuf request body, as its JSON form. Raises ApiError 400."""
+    """The object in a protobuf request body, as its JSON form. Raises StatusError 400."""
     if not raw.startswith(_MAGIC):
         raise bad_request("the body is no Kubernetes protobuf: it does not begin with k8s\\x00")
     try:

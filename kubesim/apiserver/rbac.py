@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubesim.apiserver.auth import MASTERS, User
-from kubesim.apiserver.errors import ApiError
+from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.store import Event, Store
 
 Json = dict[str, Any]
@@ -73,7 +73,7 @@ class Rbac:
         return Decision(False)
 
     def check(self, user: User, action: Action) -> None:
-        """Raises ApiError 403 unless allowed."""
+        """Raises StatusError 403 unless allowed."""
         if not self.decide(user, action).allowed:
             raise denied(user, action)
 
@@ -157,11 +157,11 @@ def _resource_matches(resources: Any, resource: str, subresource: str) -> bool:
     return f"{resource}/{subresource}" in resources or f"*/{subresource}" in resources
 
 
-def denied(user: User, action: Action) -> ApiError:
+def denied(user: User, action: Action) -> StatusError:
     """403 in the real server's words."""
     if action.path:
         message = f'forbidden: User "{user.name}" cannot {action.verb} path "{action.path}"'
-        return ApiError(403, "Forbidden", message, {})
+        return StatusError(403, "Forbidden", message, {})
     shown = action.resource + (f".{action.group}" if action.group else "")
     subject = f'{shown} "{action.name}"' if action.name else shown
     where = f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"
@@ -171,4 +171,4 @@ def denied(user: User, action: Action) -> ApiError:
         f'in API group "{action.group}" {where}'
     )
     details = {"name": action.name, "group": action.group, "kind": action.resource}
-    return ApiError(403, "Forbidden", message, {key: value for key, value in details.items() if value})
+    return StatusError(403, "Forbidden", message, {key: value for key, value in details.items() if value})

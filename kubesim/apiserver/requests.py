@@ -12,7 +12,7 @@ from kubesim.apiserver import codec, errors, negotiation
 from kubesim.apiserver.resources import BY_PATH, Resource
 from kubesim.apiserver.store import Stored
 from kubesim.apiserver.tables import INCLUDES, Table
-from kubesim.apiserver.watching import ListForm, truth
+from kubesim.apiserver.watching import ListForm, is_true
 
 Json = dict[str, Any]
 
@@ -21,7 +21,7 @@ VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH"
 
 
 @dataclass(frozen=True)
-class Place:
+class ResourcePath:
     """What a path points at by its form alone; whether that is served is another question."""
 
     group: str
@@ -31,8 +31,6 @@ class Place:
     name: str = ""
     subresource: str = ""
     deeper: bool = False
-    old_watch: bool = False
-    """Whether it used the deprecated /watch/ prefix."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Target:
     subresource: str = ""
 
 
-def place_of(path: str) -> Place | None:
+def parse_path(path: str) -> ResourcePath | None:
     """The resource a path names; None for paths that name none."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
@@ -54,19 +52,16 @@ def place_of(path: str) -> Place | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
-    old_watch = rest[0] == "watch" and len(rest) > 1
-    if old_watch:
-        rest = rest[1:]
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
         if len(rest) > 2 and rest[2] not in ("status", "finalize"):
             rest = rest[2:]
     name, subresource = (*rest[1:3], "", "")[:2]
-    return Place(group, version, rest[0], namespace, name, subresource, len(rest) > 3, old_watch)
+    return ResourcePath(group, version, rest[0], namespace, name, subresource, len(rest) > 3)
 
 
-def target_of(place: Place) -> Target | None:
+def resolve(place: ResourcePath) -> Target | None:
     """What is served there; None for nothing."""
     resource = BY_PATH.get((place.group, place.version, place.plural))
     if resource is None or place.deeper:
@@ -80,24 +75,24 @@ def target_of(place: Place) -> Target | None:
     return Target(resource, namespace, place.name, place.subresource)
 
 
-def verb_of(request: web.BaseRequest, place: Place | None) -> str:
+def request_verb(request: web.BaseRequest, place: ResourcePath | None) -> str:
     """RBAC's verb of a request: get, list, watch, create, update, patch, delete, deletecollection, or "" for a method
     that means nothing; for a path that names no resource the method itself."""
     if place is None:
         return request.method.lower()
-    if place.old_watch:
-        return "watch"
     verb = VERBS.get(request.method, "")
     if place.name:
         return verb
     if verb == "get":
-        return "watch" if truth(request.query.get("watch")) else "list"
+        return "watch" if is_true(request.query.get("watch")) else "list"
     return "deletecollection" if verb == "delete" else verb
 
 
-def form_of(request: web.BaseRequest, resource: Resource, *, many: bool = False, streamed: bool = False) -> ListForm:
-    """The form the client accepts. Raises ApiError 400 or 406."""
-    wanted = negotiation.wanted(request, streamed=streamed)
+def response_form(
+    request: web.BaseRequest, resource: Resource, *, many: bool = False, streamed: bool = False
+) -> ListForm:
+    """The form the client accepts. Raises StatusError 400 or 406."""
+    wanted = negotiation.negotiate(request, streamed=streamed)
     if wanted.kind == "Table":
         include = request.query.get("includeObject") or "Metadata"
         if include not in INCLUDES:
@@ -105,14 +100,14 @@ def form_of(request: web.BaseRequest, resource: Resource, *, many: bool = False,
             raise errors.bad_request(f"Unable to convert to Table as requested: includeObject: {hint}")
         return Table(resource, include, wanted.version)
     if not wanted.kind:
-        return codec.Whole(resource)
+        return codec.FullForm(resource)
     if not streamed and many != (wanted.kind == "PartialObjectMetadataList"):
         found = f"is a list (*{resource.go_type}List)" if many else f"is not a list (*{resource.go_type})"
         raise errors.not_acceptable(f"you requested {wanted.kind}, but the requested object {found}")
-    return codec.MetadataOnly(resource, wanted.version)
+    return codec.MetadataForm(resource, wanted.version)
 
 
-def answer(obj: Json, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+def json_response(obj: Json, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """A JSON response."""
     kind = {"Content-Type": "application/json"}
     return web.Response(body=orjson.dumps(obj) + b"\n", status=status, headers={**kind, **(headers or {})})
@@ -122,7 +117,7 @@ def answer(obj: Json, status: int = 200, headers: dict[str, str] | None = None) 
 _WARNINGS_MAX, _WARNING_MAX = 4096, 256
 
 
-def warn(response: web.StreamResponse, warnings: list[str]) -> None:
+def add_warnings(response: web.StreamResponse, warnings: list[str]) -> None:
     """Tell the client in passing, each warning once."""
     texts = [text.replace("\n", " ").replace("\\", "\\\\").replace('"', '\\"') for text in dict.fromkeys(warnings)]
     if sum(map(len, texts)) > _WARNINGS_MAX:
@@ -131,7 +126,7 @@ def warn(response: web.StreamResponse, warnings: list[str]) -> None:
         response.headers.add("Warning", f'299 - "{text}"')
 
 
-def one(request: web.BaseRequest, resource: Resource, stored: Stored, status: int = 200) -> web.Response:
+def object_response(request: web.BaseRequest, resource: Resource, stored: Stored, status: int = 200) -> web.Response:
     """One object in the form the client asked for."""
-    body = form_of(request, resource).one(stored)
+    body = response_form(request, resource).encode(stored)
     return web.Response(body=body + b"\n", status=status, content_type="application/json")

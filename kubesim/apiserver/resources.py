@@ -80,7 +80,7 @@ class Resource:
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
     @cached_property
-    def stored(self) -> bool:
+    def is_stored(self) -> bool:
         """False for reviews, which are answered and forgotten."""
         return "get" in self.verbs
 
@@ -142,17 +142,6 @@ RESOURCES: tuple[Resource, ...] = (
         ),
     ),
     Resource("", "v1", "podtemplates", "PodTemplate", generation=True),
-    Resource(
-        "",
-        "v1",
-        "replicationcontrollers",
-        "ReplicationController",
-        short=("rc",),
-        categories=_ALL,
-        generation=True,
-        status=True,
-        subresources=(_SCALE,),
-    ),
     Resource("", "v1", "resourcequotas", "ResourceQuota", short=("quota",), status=True),
     Resource("", "v1", "secrets", "Secret"),
     Resource(
@@ -201,7 +190,6 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(_AUTHN, "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False, verbs=_CREATE),
     Resource(_AUTHN, "v1", "tokenreviews", "TokenReview", namespaced=False, verbs=_CREATE),
-    Resource(_AUTHZ, "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", verbs=_CREATE),
     Resource(_AUTHZ, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False, verbs=_CREATE),
     Resource(_AUTHZ, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", namespaced=False, verbs=_CREATE),
     Resource(_AUTHZ, "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False, verbs=_CREATE),
@@ -233,7 +221,7 @@ GROUPS = frozenset(resource.group for resource in RESOURCES)
 GROUP_VERSIONS: tuple[tuple[str, str], ...] = tuple(sorted({(r.group, r.version) for r in RESOURCES}))
 
 
-def of(plural: str, group: str = "") -> Resource:
+def resource_named(plural: str, group: str = "") -> Resource:
     """The resource of that plural; KeyError when it is not served."""
     return BY_PATH[(group, "v1", plural)]
 
@@ -241,5 +229,5 @@ def of(plural: str, group: str = "") -> Resource:
 # One per bucket: the resource in whose form objects are kept.
 CANONICAL: dict[str, Resource] = {}
 for _resource in RESOURCES:
-    if _resource.stored:
+    if _resource.is_stored:
         CANONICAL.setdefault(_resource.store_key, _resource)

@@ -8,9 +8,9 @@ import orjson
 
 from kubesim.apiserver.auth import API_AUDIENCES, Authenticator, User
 from kubesim.apiserver.errors import bad_request, cause, invalid_request, wrong
-from kubesim.apiserver.objects import now
 from kubesim.apiserver.rbac import Action, Rbac
 from kubesim.apiserver.resources import Resource
+from kubesim.clock import rfc3339_now
 
 Json = dict[str, Any]
 
@@ -22,13 +22,13 @@ class Reviews:
         self._rbac = rbac
         self._authenticator = authenticator
 
-    def answer(self, resource: Resource, user: User, namespace: str, body: Json) -> Json:
-        """The review with its status filled in. Raises ApiError 400 or 422."""
+    def answer(self, resource: Resource, user: User, body: Json) -> Json:
+        """The review with its status filled in. Raises StatusError 400 or 422."""
         body = {**body, "kind": resource.kind, "apiVersion": resource.api_version}
         spec = body.get("spec") or {}
         match resource.kind:
             case "SelfSubjectReview":
-                body["metadata"] = {**body["metadata"], "creationTimestamp": now()}
+                body["metadata"] = {**body["metadata"], "creationTimestamp": rfc3339_now()}
                 status: Json = {"userInfo": user.info()}
             case "TokenReview":
                 status = self._token(spec)
@@ -36,9 +36,7 @@ class Reviews:
                 status = self._rules(user, spec)
                 body["spec"] = {}
             case kind:
-                if kind == "LocalSubjectAccessReview":
-                    body["metadata"] = {**body["metadata"], "namespace": namespace}
-                causes = _access_causes(kind, spec, namespace)
+                causes = _access_causes(kind, spec)
                 if causes:
                     raise invalid_request(resource.group, "", causes)
                 body["spec"] = _without_empty(spec)
@@ -75,7 +73,7 @@ class Reviews:
         token, audiences = spec.get("token", ""), spec.get("audiences") or [*API_AUDIENCES]
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
-        user = self._authenticator.of_token(token, audiences)
+        user = self._authenticator.user_of_token(token, audiences)
         if user is not None:
             meant = (self._authenticator.claims(token) or {"aud": API_AUDIENCES})["aud"]
             shared = [audience for audience in audiences if audience in meant]
@@ -88,7 +86,7 @@ class Reviews:
         return {"user": {}, "error": error}
 
 
-def _access_causes(kind: str, spec: Json, namespace: str) -> list[Json]:
+def _access_causes(kind: str, spec: Json) -> list[Json]:
     """What is wrong with the question."""
     about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     causes: list[Json] = []
@@ -102,9 +100,6 @@ def _access_causes(kind: str, spec: Json, namespace: str) -> list[Json]:
         causes.append(cause("FieldValueInvalid", "spec", f"Invalid value: {shown}: {hint}"))
     if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
         causes.append(wrong("spec.user", "", "at least one of user or group must be specified"))
-    asked = (about or {}).get("namespace", "")
-    if kind == "LocalSubjectAccessReview" and about is not None and asked != namespace:
-        causes.append(wrong("spec.resourceAttributes.namespace", asked, "must match metadata.namespace"))
     return causes
 
 

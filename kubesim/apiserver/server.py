@@ -11,32 +11,34 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from kubesim.apiserver import bootstrap, errors, logs, negotiation, selectors
+from kubesim import unsimulated
+from kubesim.apiserver import bootstrap, errors, logs, negotiation, request_selectors
 from kubesim.apiserver.auth import Authenticator, User, load_key
-from kubesim.apiserver.bodies import Expected, decoded_of, program
+from kubesim.apiserver.bodies import Expected, read_decoded, user_agent_program
 from kubesim.apiserver.deletion import Collector, Deleter
-from kubesim.apiserver.documents import document, nothing
+from kubesim.apiserver.documents import answer_path, page_not_found
 from kubesim.apiserver.impersonation import impersonated
 from kubesim.apiserver.metrics import Metrics
+from kubesim.apiserver.notices import Notices
 from kubesim.apiserver.objects import Objects, Write
 from kubesim.apiserver.rbac import Action, Rbac
 from kubesim.apiserver.requests import (
     READS,
     VERBS,
-    Place,
+    ResourcePath,
     Target,
-    answer,
-    form_of,
-    one,
-    place_of,
-    target_of,
-    verb_of,
-    warn,
+    add_warnings,
+    json_response,
+    object_response,
+    parse_path,
+    request_verb,
+    resolve,
+    response_form,
 )
 from kubesim.apiserver.resources import GROUPS
 from kubesim.apiserver.reviews import Reviews
 from kubesim.apiserver.store import Store
-from kubesim.apiserver.watching import Lister, Watches, query_of, too_large, version_of
+from kubesim.apiserver.watching import Lister, Watches, list_query, parse_version, version_too_large
 from kubesim.apiserver.writing import Writing
 from kubesim.certificates import Authority
 
@@ -55,7 +57,7 @@ class ApiServer:
     def __init__(self, folder: Path, authority: Authority) -> None:
         self._authority = authority
         self.store = Store(folder / "state.jsonl")
-        self.static = bootstrap.tokens(folder)
+        self.static = bootstrap.load_tokens(folder)
         self._metrics = Metrics()
         self._objects = Objects(self.store)
         self._watches = Watches(self.store)
@@ -65,8 +67,9 @@ class ApiServer:
         self._reviews = Reviews(self._rbac, self._authenticator)
         self._deleter = Deleter(self._objects)
         self._writing = Writing(self._objects, self._deleter, self._authenticator)
-        bootstrap.Namespaces(self._objects, authority.certificate.read_text())
-        bootstrap.ensure(self._objects)
+        bootstrap.NamespaceFiller(self._objects, authority.certificate.read_text())
+        bootstrap.create_built_ins(self._objects)
+        Notices(self._objects)
         self._collector = Collector(self._objects, self._deleter)
         self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
@@ -109,99 +112,102 @@ class ApiServer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; every failure becomes a Status."""
-        place = place_of(request.path)
-        verb, target = verb_of(request, place), target_of(place) if place else None
+        place = parse_path(request.path)
+        verb, target = request_verb(request, place), resolve(place) if place else None
         try:
             response = await self._dispatch(request, place, target, verb)
-        except errors.ApiError as error:
+        except errors.StatusError as error:
             headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else {}
-            response = answer(error.body(), error.code, headers)
-            warn(response, error.warnings)
+            response = json_response(error.body(), error.code, headers)
+            add_warnings(response, error.warnings)
         except web.HTTPException as error:
-            response = answer(errors.unreadable(error.status, error.reason, MAX_BODY_BYTES).body(), error.status)
+            response = json_response(errors.unreadable(error.status, error.reason, MAX_BODY_BYTES).body(), error.status)
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            body = errors.ApiError(500, "InternalError", "an error of the embedded API server; see its log").body()
-            response = answer(body, 500)
+            body = errors.StatusError(500, "InternalError", "the API server failed; see its log").body()
+            response = json_response(body, 500)
         if isinstance(response, web.Response):
-            response = negotiation.laid_out(request, response)
+            response = negotiation.reformatted(request, response)
             response.headers.setdefault("Cache-Control", "no-cache, private")
             if target and target.resource.qualified in _DEPRECATED:
-                warn(response, [_DEPRECATED[target.resource.qualified]])
+                add_warnings(response, [_DEPRECATED[target.resource.qualified]])
         size = len(response.body) if isinstance(response, web.Response) and isinstance(response.body, bytes) else 0
         named, sub = (target.resource.plural, target.subresource) if target else ("", "")
-        self._metrics.count(verb.upper(), named, sub, program(request), response.status, size)
+        self._metrics.count(verb.upper(), named, sub, user_agent_program(request), response.status, size)
         return response
 
     async def _dispatch(
-        self, request: web.BaseRequest, place: Place | None, target: Target | None, verb: str
+        self, request: web.BaseRequest, place: ResourcePath | None, target: Target | None, verb: str
     ) -> web.StreamResponse:
         action = _action(request, place, verb)
-        user = self._user(request, action)
+        user = self._user(request)
         self._rbac.check(user, action)
         if place is None:
             return self._plain(request)
         if target is None:
-            if place.group and place.group not in GROUPS:
-                return nothing()
-            raise errors.no_such_path()
+            if place.group and place.group not in GROUPS | unsimulated.GROUPS:
+                return page_not_found()
+            raise _missing(place.group, place.plural, place.subresource)
         resource, handler = target.resource, self._handler(request, target, verb)
         negotiation.check_offered(request, collection=not target.name and verb in ("list", "watch"))
-        if not resource.stored and resource.plural != "bindings":
-            body = decoded_of(request, await request.read(), Expected.of(resource), Write(""))
-            return answer(self._reviews.answer(resource, user, target.namespace, body), 201)
+        if not resource.is_stored and resource.plural != "bindings":
+            body = read_decoded(request, await request.read(), Expected.of(resource), Write(""))
+            return json_response(self._reviews.answer(resource, user, body), 201)
         response = handler(request, target)
         return response if isinstance(response, web.StreamResponse) else await response
 
     def _handler(self, request: web.BaseRequest, target: Target, verb: str) -> Handler:
-        """Who answers; ApiError 404 or 405 when nobody does."""
+        """Who answers; StatusError 404 or 405 when nobody does."""
         if target.subresource:
             sub = target.resource.subresource(target.subresource)
             if sub is None:
-                raise errors.no_such_path()
+                raise _missing(target.resource.group, target.resource.plural, target.subresource)
             if VERBS.get(request.method, "") not in sub.verbs:
                 raise errors.method_not_allowed()
             return self._subresources[sub.name]
         resource = target.resource
-        names_one = bool(target.name) if verb != "watch" else False
         one_wanted = verb in ("update", "patch", "delete", "get")
         everywhere = resource.namespaced and not target.namespace and verb not in ("list", "watch")
-        if request.method == "HEAD" or verb not in resource.verbs or one_wanted != names_one or everywhere:
+        if request.method == "HEAD" or verb not in resource.verbs or one_wanted != bool(target.name) or everywhere:
             raise errors.method_not_allowed()
         return self._verbs[verb]
 
-    def _user(self, request: web.BaseRequest, action: Action) -> User:
-        """The caller, or whom the caller may impersonate. Raises ApiError 400, 401 or 403."""
+    def _user(self, request: web.BaseRequest) -> User:
+        """The caller, or whom the caller may impersonate. Raises StatusError 400, 401 or 403."""
         user = self._authenticator.user(request.headers.get("Authorization", ""))
         if user is None:
             raise errors.unauthorized()
-        return impersonated(self._rbac, user, action, request.headers)
+        return impersonated(self._rbac, user, request.headers)
 
     def _plain(self, request: web.BaseRequest) -> web.Response:
         if request.path == "/metrics":
             counts = {key: collection.count() for key, collection in self.store.collections.items()}
             return web.Response(text=self._metrics.render(counts, self._watches.count))
-        return document(request)
+        return answer_path(request)
 
     # Reads -----------------------------------------------------------------------------------------------------
 
     def _get(self, request: web.BaseRequest, target: Target) -> web.Response:
-        asked = version_of(request.query.get("resourceVersion", ""))
+        asked = parse_version(request.query.get("resourceVersion", ""))
         if asked > self.store.rv:
-            raise too_large(asked, self.store.rv)
-        return one(request, target.resource, self._objects.get(target.resource, target.namespace, target.name))
+            raise version_too_large(asked, self.store.rv)
+        return object_response(
+            request, target.resource, self._objects.get(target.resource, target.namespace, target.name)
+        )
 
     def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
-        predicate, form = selectors.wanted(request.query, target.resource), form_of(request, target.resource, many=True)
-        query = query_of(form, target.namespace, predicate, request.query, watch=False)
+        predicate, form = (
+            request_selectors.selector_predicate(request.query, target.resource),
+            response_form(request, target.resource, many=True),
+        )
+        query = list_query(form, target.namespace, predicate, request.query, watch=False)
         body = self._lister.answer(target.resource.store_key, query)
         return web.Response(body=body, content_type="application/json")
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        named = f"metadata.name={target.name}" if target.name else ""
-        predicate = selectors.wanted(request.query, target.resource, named)
-        form = form_of(request, target.resource, streamed=True)
-        query = query_of(form, target.namespace, predicate, request.query, watch=True)
+        predicate = request_selectors.selector_predicate(request.query, target.resource)
+        form = response_form(request, target.resource, streamed=True)
+        query = list_query(form, target.namespace, predicate, request.query, watch=True)
         return await self._watches.serve(request, target.resource.store_key, query)
 
     # Writes ----------------------------------------------------------------------------------------------------
@@ -211,14 +217,20 @@ class ApiServer:
         return self._get(request, target) if request.method in READS else await self._writing.part(request, target)
 
     async def _log(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        url = logs.kubelet_url(self._objects, target.namespace, target.name, request.query)
+        url = logs.log_url(self._objects, target.namespace, target.name, request.query)
         assert self._session is not None
-        return await logs.stream(request, self._session, url)
+        return await logs.stream_log(request, self._session, url)
 
 
-def _action(request: web.BaseRequest, place: Place | None, verb: str) -> Action:
+def _missing(group: str, plural: str, subresource: str) -> errors.StatusError:
+    """404, in words of our own where a real server would serve it."""
+    refusal = unsimulated.refusal(group, plural, subresource)
+    return errors.not_simulated(refusal) if refusal else errors.no_such_path()
+
+
+def _action(request: web.BaseRequest, place: ResourcePath | None, verb: str) -> Action:
     """What the caller wants to do, as authorization sees it. For it a namespace object lies in itself."""
     if place is None:
         return Action("get" if verb == "head" else verb, path=request.path)
-    pinned = selectors.name_in(request.query.get("fieldSelector", "")) if verb in ("list", "watch") else ""
+    pinned = request_selectors.pinned_name(request.query.get("fieldSelector", "")) if verb in ("list", "watch") else ""
     return Action(verb, place.group, place.plural, place.subresource, place.namespace, place.name or pinned)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from kubesim.apiserver.errors import ApiError
+from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.resources import CANONICAL
 
 Json = dict[str, Any]
@@ -51,7 +51,7 @@ class Stored:
 class Form(Protocol):
     """How a caller wants objects written; hashable, so that events encode once per form."""
 
-    def one(self, stored: Stored) -> bytes:
+    def encode(self, stored: Stored) -> bytes:
         """The JSON of one object."""
 
 
@@ -76,7 +76,7 @@ class Event:
         """The watch line in a form, encoded once and shared by the watchers who asked for that form."""
         line = self._encoded.get(form)
         if line is None:
-            line = self._encoded[form] = watch_line(self.type, form.one(self.new))
+            line = self._encoded[form] = watch_line(self.type, form.encode(self.new))
         return line
 
     def forget(self) -> None:
@@ -143,7 +143,7 @@ class Store:
     """Every collection, the version counter and the log.
 
     `path` None keeps nothing on disk. A write has reached the kernel before it is acknowledged, so a killed
-    process loses nothing; a crash of the machine may (no fsync: a rehearsal does not outlive its machine).
+    process loses nothing; a crash of the machine may (no fsync: the cluster does not outlive its machine).
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -209,7 +209,7 @@ class Store:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             os.ftruncate(self._fd, whole)
-            raise ApiError(500, "InternalError", f"{self._path} cannot be written: {error.strerror}") from error
+            raise StatusError(500, "InternalError", f"{self._path} cannot be written: {error.strerror}") from error
         self._grown += len(line)
         if self._grown > COMPACT_AFTER_BYTES and self._path is not None:
             # One write is about to be applied after this line; the rewrite must not lose it.

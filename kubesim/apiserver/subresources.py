@@ -11,15 +11,17 @@ import orjson
 from kubesim.apiserver import errors, patches, typed
 from kubesim.apiserver.auth import API_AUDIENCES, DEFAULT_TOKEN_S, Authenticator
 from kubesim.apiserver.deletion import DeleteOptions, Deleter, check_preconditions
-from kubesim.apiserver.objects import Objects, Write, now, storage_problem
-from kubesim.apiserver.resources import Resource, of
-from kubesim.apiserver.selectors import matches_label_selector
+from kubesim.apiserver.objects import Objects, Write, storage_error_text
+from kubesim.apiserver.resources import Resource, resource_named
 from kubesim.apiserver.store import Stored
+from kubesim.clock import rfc3339, rfc3339_now
+from kubesim.errors import DecodeError
+from kubesim.selectors import matches_labels
 
 Json = dict[str, Any]
 SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-_PODS = of("pods")
-_PDBS = of("poddisruptionbudgets", "policy")
+_PODS = resource_named("pods")
+_PDBS = resource_named("poddisruptionbudgets", "policy")
 # Real server's maximum of status.disruptedPods before it refuses further evictions.
 _MAX_DISRUPTED = 2000
 _RETRY_S = 10
@@ -31,7 +33,7 @@ def _with_condition(obj: Json, condition: Json) -> Json:
     status = obj.get("status") or {}
     conditions = list(status.get("conditions") or [])
     at = next((index for index, one in enumerate(conditions) if one.get("type") == condition["type"]), len(conditions))
-    conditions[at:] = [{**condition, "lastTransitionTime": now()}, *conditions[at + 1 :]]
+    conditions[at:] = [{**condition, "lastTransitionTime": rfc3339_now()}, *conditions[at + 1 :]]
     return {**status, "conditions": conditions}
 
 
@@ -59,7 +61,7 @@ class Binder:
         self._objects = objects
 
     def bind(self, namespace: str, name: str, body: Json, write: Write) -> Json:
-        """Assign the pod to body.target. Raises ApiError 400, 404, 409 or 500."""
+        """Assign the pod to body.target. Raises StatusError 400, 404, 409 or 500."""
         _check_body_name(body, "Binding", namespace, name)
         target = body.get("target") or {}
         if target.get("kind", "") not in ("", "Node"):
@@ -73,7 +75,7 @@ class Binder:
             wanted = body["metadata"].get(field) or meta[field]
             if wanted != meta[field]:
                 why = f"{shown} in precondition: {wanted}, {shown} in object meta: {meta[field]}"
-                raise errors.conflict(_PODS, name, storage_problem(_PODS, pod, why))
+                raise errors.conflict(_PODS, name, storage_error_text(_PODS, pod, why))
         why = ""
         if "deletionTimestamp" in meta:
             why = f"pod {name} is being deleted, cannot be assigned to a host"
@@ -101,7 +103,7 @@ class Evictor:
         self._deleter = deleter
 
     def evict(self, namespace: str, name: str, body: Json, write: Write) -> Json:
-        """Evict the pod. Raises ApiError 400, 404, 409, 422, 429 or 500."""
+        """Evict the pod. Raises StatusError 400, 404, 409, 422, 429 or 500."""
         _check_body_name(body, "Eviction", namespace, name)
         options = DeleteOptions.of(body.get("deleteOptions") or {})
         if write.dry_run:
@@ -131,7 +133,7 @@ class Evictor:
         budgets = [
             pdb
             for pdb in self._objects.store[_PDBS.store_key].all(pod.namespace)
-            if matches_label_selector((pdb.obj.get("spec") or {}).get("selector"), labels)
+            if matches_labels((pdb.obj.get("spec") or {}).get("selector"), labels)
         ]
         if not budgets:
             return
@@ -160,7 +162,7 @@ class Evictor:
             if has > needs:
                 why = f"The disruption budget {pdb.name} does not allow evicting pods currently"
             raise errors.too_many(refused, [{"reason": "DisruptionBudget", "message": why}])
-        spent = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, pod.name: now()}}
+        spent = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, pod.name: rfc3339_now()}}
         if allowed == 1:
             # The disruption controller's condition, kept up to date by whoever spends the last one.
             generation = {"observedGeneration": status.get("observedGeneration", 0)}
@@ -172,8 +174,8 @@ class Evictor:
 
 
 def request_token(objects: Objects, authenticator: Authenticator, namespace: str, name: str, body: Json) -> Json:
-    """serviceaccounts/token: a bearer token for the account. Raises ApiError 400, 404, 409 or 422."""
-    account = objects.get(of("serviceaccounts"), namespace, name)
+    """serviceaccounts/token: a bearer token for the account. Raises StatusError 400, 404, 409 or 422."""
+    account = objects.get(resource_named("serviceaccounts"), namespace, name)
     spec = body.get("spec") or {}
     seconds = spec.get("expirationSeconds")
     if seconds is None:
@@ -187,7 +189,7 @@ def request_token(objects: Objects, authenticator: Authenticator, namespace: str
     if ref:
         ref = {**ref, "uid": _bound_uid(objects, namespace, ref)}
     token, expiry = authenticator.issue(account.obj, audiences, seconds, ref)
-    ends = datetime.fromtimestamp(expiry, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ends = rfc3339(datetime.fromtimestamp(expiry, UTC))
     return {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
@@ -195,7 +197,7 @@ def request_token(objects: Objects, authenticator: Authenticator, namespace: str
             "name": name,
             "namespace": namespace,
             "uid": account.obj["metadata"]["uid"],
-            "creationTimestamp": now(),
+            "creationTimestamp": rfc3339_now(),
         },
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": ref},
         "status": {"token": token, "expirationTimestamp": ends},
@@ -203,13 +205,13 @@ def request_token(objects: Objects, authenticator: Authenticator, namespace: str
 
 
 def _bound_uid(objects: Objects, namespace: str, ref: Json) -> str:
-    """The uid of the object whose end shall be the token's. Raises ApiError 400, 404 or 409."""
+    """The uid of the object whose end shall be the token's. Raises StatusError 400, 404 or 409."""
     kind, version = ref.get("kind", ""), ref.get("apiVersion", "")
     plural = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}.get(kind)
     if plural is None or version != "v1":
         shown = version if "/" in version else f"/{version}"
         raise errors.bad_request(f"cannot bind token to object of type {shown}, Kind={kind}")
-    found = objects.get(of(plural), namespace if plural != "nodes" else "", ref.get("name", ""))
+    found = objects.get(resource_named(plural), namespace if plural != "nodes" else "", ref.get("name", ""))
     uid: str = found.obj["metadata"]["uid"]
     if ref.get("uid", uid) != uid:
         why = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record"
@@ -224,8 +226,7 @@ def scale_of(stored: Stored) -> Json:
     """The Scale of a workload."""
     meta, spec = stored.obj["metadata"], stored.obj.get("spec") or {}
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    selector = spec.get("selector") or {}
-    labels = selector.get("matchLabels") if "matchLabels" in selector else selector
+    labels = (spec.get("selector") or {}).get("matchLabels") or {}
     replicas = spec.get("replicas", 0)
     return {
         "kind": "Scale",
@@ -234,13 +235,17 @@ def scale_of(stored: Stored) -> Json:
         "spec": {"replicas": replicas} if replicas else {},
         "status": {
             "replicas": (stored.obj.get("status") or {}).get("replicas", 0),
-            "selector": ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())),
+            "selector": ",".join(f"{key}={value}" for key, value in sorted(labels.items())),
         },
     }
 
 
 def set_scale(objects: Objects, resource: Resource, stored: Stored, scale: Json, write: Write) -> Json:
-    """Write spec.replicas of a Scale, given without its kind, back to its workload. Raises ApiError 400, 409 or 422."""
+    """Write spec.replicas of a Scale, given without its kind, back to its workload.
+
+    Raises:
+        StatusError: 400, 409 or 422.
+    """
     meta = scale["metadata"]
     given = meta.get("name", "")
     if given != stored.name:
@@ -250,7 +255,7 @@ def set_scale(objects: Objects, resource: Resource, stored: Stored, scale: Json,
         problem = errors.wrong("spec.replicas", replicas, "must be greater than or equal to 0")
         details = {"name": stored.name, "group": "autoscaling", "kind": "Scale", "causes": [problem]}
         message = f'Scale.autoscaling "{stored.name}" is invalid: spec.replicas: {problem["message"]}'
-        raise errors.ApiError(422, "Invalid", message, details)
+        raise errors.StatusError(422, "Invalid", message, details)
     asked = meta.get("resourceVersion") or stored.obj["metadata"]["resourceVersion"]
     whole = {**stored.obj["metadata"], "resourceVersion": asked}
     spec = {**stored.obj["spec"], "replicas": replicas}
@@ -258,16 +263,16 @@ def set_scale(objects: Objects, resource: Resource, stored: Stored, scale: Json,
 
 
 def patched_scale(scale: Json, kind: str, patch: Any, write: Write) -> Json:
-    """What a patch makes of a Scale, without its kind. Raises ApiError 400, 422 or 500."""
+    """What a patch makes of a Scale, without its kind. Raises StatusError 400, 422 or 500."""
     if kind == patches.APPLY_PATCH:
         given = (patch.pop("kind", ""), patch.pop("apiVersion", ""))
         if given != ("Scale", "autoscaling/v1"):
             group, _, version = given[1].rpartition("/")
             raise errors.bad_request(f"invalid object type: {group}/{version}, Kind={given[0]}")
         kind = patches.MERGE_PATCH
-    changed = patches.patched(kind, scale, patch, _SCALE)
+    changed = patches.apply_patch(kind, scale, patch, _SCALE)
     try:
         found: Json = typed.Decoder().decode(_SCALE, changed)
-    except typed.Malformed as error:
+    except DecodeError as error:
         raise errors.invalid_patch(orjson.dumps(changed).decode(), error) from None
     return found

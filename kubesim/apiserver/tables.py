@@ -24,11 +24,11 @@ class Table:
     version: str = "v1"
     titled: bool = True
 
-    def one(self, stored: Stored) -> bytes:
+    def encode(self, stored: Stored) -> bytes:
         """A table of one row."""
         return self._table([stored.obj], {"resourceVersion": str(stored.rv)})
 
-    def many(self, items: list[Stored], meta: Json) -> bytes:
+    def encode_list(self, items: list[Stored], meta: Json) -> bytes:
         """A table of all."""
         return self._table([item.obj for item in items], meta)
 
@@ -36,7 +36,7 @@ class Table:
         """A bookmark's table: the row of an object that has only a version."""
         return self._table([{"metadata": meta}], {"resourceVersion": meta["resourceVersion"]})
 
-    def later(self) -> Self:
+    def after_first(self) -> Self:
         """The form of a watch's events after its first."""
         return replace(self, titled=False)
 

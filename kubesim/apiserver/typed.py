@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 
 from kubesim import quantity
+from kubesim.errors import DecodeError, SchemaError
 
 Json = dict[str, Any]
 
@@ -29,17 +30,6 @@ _BITS = {"int32": 31, "int64": 63}
 _GO_NAMES = {"bytes": "[]uint8", "any": "runtime.RawExtension", "Quantity": "resource.Quantity"}
 # Defaults of key fields: they count in an item's key where the item does not say.
 _KEY_DEFAULTS = {"core.v1.ContainerPort": {"protocol": "TCP"}, "core.v1.ServicePort": {"protocol": "TCP"}}
-
-
-class Malformed(Exception):
-    """A value of another type than its field's; the message is in the words of Go's decoder.
-
-    `conversion` has the words of a strategic merge patch, which is converted and not decoded.
-    """
-
-    def __init__(self, message: str, conversion: str = "") -> None:
-        super().__init__(message)
-        self.conversion = conversion or message
 
 
 class Struct:
@@ -62,8 +52,8 @@ class Shape:
     """
 
     __slots__ = (
-        "always", "atomic", "elem", "go_name", "is_set", "keep", "keys", "kind", "merge_key", "merges", "retains",
-        "struct",
+        "atomic", "elem", "go_name", "is_always_written", "is_set", "keeps_empty", "keys", "kind", "merge_key",
+        "merges", "struct",
     )  # fmt: skip
 
     def __init__(self, kind: str, go_name: str = "") -> None:
@@ -78,9 +68,8 @@ class Shape:
         self.merges = False
         self.merge_key = ""
         """The field that identifies a list's items for a strategic merge patch; "" with `merges` for a set."""
-        self.retains = False
-        self.keep = False
-        self.always = False
+        self.keeps_empty = False
+        self.is_always_written = False
 
     def below(self, name: str) -> Shape:
         """The shape of a struct's field or a map's value."""
@@ -95,7 +84,7 @@ class Shape:
 
     def empty(self) -> Any:
         """What is written where nothing was given."""
-        if self.keep or self.kind in ("list", "map", "any", "Time", "MicroTime", "bytes"):
+        if self.keeps_empty or self.kind in ("list", "map", "any", "Time", "MicroTime", "bytes"):
             return None
         if self.struct is not None:
             return {name: shape.empty() for name, shape in self.struct.filled}
@@ -137,7 +126,7 @@ class _Types:
             fields = dict(self._types[name])
             struct.atomic = fields.pop("@", "") == "atomic"
             struct.fields = {field: self._field(spec) for field, spec in fields.items()}
-            struct.filled = tuple((field, shape) for field, shape in struct.fields.items() if shape.always)
+            struct.filled = tuple((field, shape) for field, shape in struct.fields.items() if shape.is_always_written)
         return struct
 
     def _field(self, spec: Any) -> Shape:
@@ -145,15 +134,15 @@ class _Types:
         bare = text.rstrip("*!")
         shape = self.shape(bare)
         shape.go_name = rules.get("go", shape.go_name)
-        shape.keep, shape.always = "*" in text[len(bare) :], "!" in text[len(bare) :]
-        shape.is_set, shape.retains = bool(rules.get("set")), bool(rules.get("retain"))
+        shape.keeps_empty, shape.is_always_written = "*" in text[len(bare) :], "!" in text[len(bare) :]
+        shape.is_set = bool(rules.get("set"))
         shape.atomic = shape.atomic or bool(rules.get("atomic"))
         shape.merges = "merge" in rules
         shape.merge_key = rules["merge"] if isinstance(rules.get("merge"), str) else ""
         defaults = _KEY_DEFAULTS.get(bare[2:], {})
         for key in rules.get("keys", ()):
             inside = shape.items.below(key)
-            shape.keys += ((key, defaults.get(key, inside.empty() if inside.always else None)),)
+            shape.keys += ((key, defaults.get(key, inside.empty() if inside.is_always_written else None)),)
         return shape
 
 
@@ -190,17 +179,13 @@ def _canonical(shape: Shape, value: Any) -> Any:
     if shape.kind == "Quantity":
         try:
             return _quantity(value)
-        except Malformed:
+        except DecodeError:
             return value
     return value
 
 
-class Undeclared(Exception):
-    """A partial object that does not fit its type; the message is that of server-side apply."""
-
-
 def check_declared(shape: Shape, value: Any, path: str = "") -> None:
-    """Raises Undeclared for fields there are not, values of wrong types, and list items without or with equal keys."""
+    """Raises SchemaError for fields there are not, values of wrong types, and list items without or with equal keys."""
     if value is None:
         return
     if shape.kind in ("struct", "map"):
@@ -208,41 +193,41 @@ def check_declared(shape: Shape, value: Any, path: str = "") -> None:
     elif shape.kind == "list":
         _check_items(shape, value, path)
     elif shape.kind == "string" and not isinstance(value, str):
-        raise Undeclared(f"{path}: expected string, got {_go_value(value)}")
+        raise SchemaError(f"{path}: expected string, got {_go_value(value)}")
     elif shape.kind == "bool" and not isinstance(value, bool):
-        raise Undeclared(f"{path}: expected boolean, got {_go_value(value)}")
+        raise SchemaError(f"{path}: expected boolean, got {_go_value(value)}")
     elif shape.kind in ("int32", "int64") and (not isinstance(value, int) or isinstance(value, bool)):
-        raise Undeclared(f"{path}: expected numeric (int or float), got {_go_value(value)}")
+        raise SchemaError(f"{path}: expected numeric (int or float), got {_go_value(value)}")
 
 
 def _check_members(shape: Shape, value: Any, path: str) -> None:
     if not isinstance(value, dict):
-        raise Undeclared(f"{path}: expected map, got {_go_value(value)}")
+        raise SchemaError(f"{path}: expected map, got {_go_value(value)}")
     for name, item in value.items():
         if shape.struct is not None and name not in shape.struct.fields:
-            raise Undeclared(f"{path}.{name}: field not declared in schema")
+            raise SchemaError(f"{path}.{name}: field not declared in schema")
         check_declared(shape.below(name), item, f"{path}.{name}")
 
 
 def _check_items(shape: Shape, value: Any, path: str) -> None:
     if not isinstance(value, list):
-        raise Undeclared(f"{path}: expected list, got {_go_value(value)}")
+        raise SchemaError(f"{path}: expected list, got {_go_value(value)}")
     seen: list[Json] = []
     for index, item in enumerate(value):
         if not shape.keys:
             check_declared(shape.items, item, f"{path}[{index}]")
             continue
         if not isinstance(item, dict):
-            raise Undeclared(f"{path}: element {index}: associative list with keys may not have non-map elements")
+            raise SchemaError(f"{path}: element {index}: associative list with keys may not have non-map elements")
         keys = {name: item.get(name, default) for name, default in shape.keys}
         missing = [name for name, found in keys.items() if found is None]
         if missing:
             omitted = f'associative list with keys has an element that omits key field "{missing[0]}"'
             problem = f"{omitted} (and doesn't have default value)"
-            raise Undeclared(f"{path}: element {index}: {problem}")
+            raise SchemaError(f"{path}: element {index}: {problem}")
         at = f"{path}[{','.join(f'{name}={orjson.dumps(keys[name]).decode()}' for name in sorted(keys))}]"
         if keys in seen:
-            raise Undeclared(f"{path}: duplicate entries for key {at[len(path) :]}")
+            raise SchemaError(f"{path}: duplicate entries for key {at[len(path) :]}")
         seen.append(keys)
         check_declared(shape.items, item, at)
 
@@ -263,7 +248,7 @@ class Decoder:
     def decode(self, shape: Shape, value: Any, old: Any = None) -> Any:
         """The value in the form in which it is kept; what it shares with `old` is not looked at again.
 
-        Raises Malformed.
+        Raises DecodeError.
         """
         return self._value(shape, value, old, (), "")
 
@@ -288,7 +273,7 @@ class Decoder:
             raise _mismatch(shape, value, path, outer)
         struct = shape.struct
         assert struct is not None
-        fields, known, result = struct.fields, old if type(old) is dict else {}, {}
+        fields, old_members, result = struct.fields, old if type(old) is dict else {}, {}
         for name, item in value.items():
             field = fields.get(name)
             if field is None:
@@ -296,12 +281,12 @@ class Decoder:
                 continue
             if item is None:
                 continue
-            was = known.get(name)
+            was = old_members.get(name)
             if item is was:
                 result[name] = item
                 continue
             decoded = self._value(field, item, was, (*path, name), struct.name)
-            if decoded or field.keep or field.kind == "struct":
+            if decoded or field.keeps_empty or field.kind == "struct":
                 result[name] = decoded
         for name, field in struct.filled:
             if name not in result:
@@ -326,9 +311,9 @@ class Decoder:
         items = shape.items
         if items.kind == "string" and all(type(item) is str for item in value.values()):
             return value
-        none, known = items.empty(), old if type(old) is dict else {}
+        none, old_members = items.empty(), old if type(old) is dict else {}
         return {
-            name: none if item is None else self._value(items, item, known.get(name), (*path, f".{name}"), struct)
+            name: none if item is None else self._value(items, item, old_members.get(name), (*path, f".{name}"), struct)
             for name, item in value.items()
         }
 
@@ -341,14 +326,14 @@ def _strict(path: tuple[str, ...], name: str) -> str:
     return text[1:]
 
 
-def _mismatch(shape: Shape, value: Any, path: tuple[str, ...], struct: str, shown: str = "") -> Malformed:
+def _mismatch(shape: Shape, value: Any, path: tuple[str, ...], struct: str, shown: str = "") -> DecodeError:
     given = _GIVEN[type(value)] + shown
     # Go counts neither indices nor a map's keys.
     field = ".".join(part for part in path if part[0] not in "[.")
     message = f"json: cannot unmarshal {given} into Go struct field {struct}.{field} of type {shape.go_name}"
     go = {str: "string", bool: "bool", int: "int64", float: "float64", dict: "map", list: "slice"}[type(value)]
     wanted = {"struct": "struct", "map": "map", "list": "slice"}.get(shape.kind)
-    return Malformed(
+    return DecodeError(
         message, f"cannot restore {wanted} from: {go}" if wanted else f"cannot convert {go} to {shape.go_name}"
     )
 
@@ -378,16 +363,16 @@ def _whole(shape: Shape, value: Any, path: tuple[str, ...], struct: str) -> int:
 def _int_or_string(value: Any) -> int | str:
     if type(value) is str or type(value) is int:
         return value
-    raise Malformed(f"json: cannot unmarshal {_GIVEN[type(value)]} into Go value of type int32")
+    raise DecodeError(f"json: cannot unmarshal {_GIVEN[type(value)]} into Go value of type int32")
 
 
 def _quantity(value: Any) -> str:
     if type(value) not in (str, int, float):
-        raise Malformed(quantity.MALFORMED)
+        raise DecodeError(quantity.MALFORMED)
     try:
         return quantity.canonical(str(value).strip())
     except ValueError as error:
-        raise Malformed(str(error)) from None
+        raise DecodeError(str(error)) from None
 
 
 _TIME = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([.,]\d+)?(Z|[+-]\d\d:\d\d)$")
@@ -396,8 +381,8 @@ _LAYOUTS = {False: "2006-01-02T15:04:05Z07:00", True: "2006-01-02T15:04:05.00000
 _MICRO = 7
 
 
-def moment(text: str) -> str:
-    """A Time in its one form. Raises Malformed."""
+def canonical_time(text: str) -> str:
+    """A Time in its one form. Raises DecodeError."""
     return _time(text, micro=False)
 
 
@@ -413,12 +398,12 @@ def _time(text: str, micro: bool) -> str:
     try:
         when = datetime.fromisoformat(f"{found[1]}{(fraction or '.0')[:_MICRO]}{found[3]}").astimezone(UTC)
     except ValueError:
-        raise Malformed(f'parsing time "{text}": day out of range') from None
+        raise DecodeError(f'parsing time "{text}": day out of range') from None
     return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
 
 
-def _unparsed(text: str, micro: bool, rest: str, part: str) -> Malformed:
-    return Malformed(f'parsing time "{text}" as "{_LAYOUTS[micro]}": cannot parse "{rest}" as "{part}"')
+def _unparsed(text: str, micro: bool, rest: str, part: str) -> DecodeError:
+    return DecodeError(f'parsing time "{text}" as "{_LAYOUTS[micro]}": cannot parse "{rest}" as "{part}"')
 
 
 def _bytes(text: str) -> str:
@@ -426,7 +411,7 @@ def _bytes(text: str) -> str:
         base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         at = next((index for index, letter in enumerate(text) if not (letter.isalnum() or letter in "+/=")), len(text))
-        raise Malformed(f"illegal base64 data at input byte {at}") from None
+        raise DecodeError(f"illegal base64 data at input byte {at}") from None
     return text
 
 

@@ -13,7 +13,7 @@ import orjson
 from aiohttp import web
 
 from kubesim.apiserver import errors
-from kubesim.apiserver.selectors import Predicate, name_in
+from kubesim.apiserver.request_selectors import Predicate, pinned_name
 from kubesim.apiserver.store import EVENT_WINDOW, Collection, Event, Form, Store, Stored, watch_line
 
 Json = dict[str, Any]
@@ -31,10 +31,10 @@ _LARGEST = (1 << 63) - 1
 class ListForm(Form, Protocol):
     """A form that can also write lists and bookmarks."""
 
-    def later(self) -> Self:
+    def after_first(self) -> Self:
         """The form of a watch's events after its first."""
 
-    def many(self, items: list[Stored], meta: Json) -> bytes:
+    def encode_list(self, items: list[Stored], meta: Json) -> bytes:
         """The JSON of a list."""
 
     def bookmark(self, meta: Json) -> bytes:
@@ -59,25 +59,25 @@ class Query:
     """The only name that the field selector lets through, else empty."""
 
 
-def query_of(
+def list_query(
     form: ListForm, namespace: str, predicate: Predicate | None, params: Mapping[str, str], *, watch: bool
 ) -> Query:
-    """Read the query parameters. Raises ApiError 400, 422 or, as the real server for malformed versions, 500."""
+    """Read the query parameters. Raises StatusError 400, 422 or, as the real server for malformed versions, 500."""
     match, version, token = (params.get(name, "") for name in ("resourceVersionMatch", "resourceVersion", "continue"))
     limit, timeout = _whole(params, "limit"), _whole(params, "timeoutSeconds")
-    initial = truth(params["sendInitialEvents"]) if "sendInitialEvents" in params else None
+    initial = is_true(params["sendInitialEvents"]) if "sendInitialEvents" in params else None
     causes = _watch_causes(match, token, initial) if watch else _list_causes(match, version, token, initial)
     if causes:
         raise errors.invalid_request("meta.k8s.io", "ListOptions", causes)
     try:
-        version_of(version)
-    except errors.ApiError as error:
+        parse_version(version)
+    except errors.StatusError as error:
         if watch:
             raise
         raise errors.bad_request(f"invalid resource version: {error.message}") from None
     if token and version not in ("", "0") and not watch:
         raise errors.bad_request("specifying resource version is not allowed when using continue")
-    bookmarks, name = truth(params.get("allowWatchBookmarks")), name_in(params.get("fieldSelector", ""))
+    bookmarks, name = is_true(params.get("allowWatchBookmarks")), pinned_name(params.get("fieldSelector", ""))
     return Query(form, namespace, predicate, version, match, limit, token, timeout, bookmarks, initial, name)
 
 
@@ -117,17 +117,17 @@ def _watch_causes(match: str, token: str, initial: bool | None) -> list[Json]:
     return causes
 
 
-def truth(text: str | None) -> bool:
+def is_true(text: str | None) -> bool:
     """A boolean query parameter: present and not false."""
     return text is not None and text.lower() not in ("false", "0")
 
 
-def version_of(text: str) -> int:
-    """A resourceVersion; "" is 0. Raises ApiError 500, as the real server does."""
+def parse_version(text: str) -> int:
+    """A resourceVersion; "" is 0. Raises StatusError 500, as the real server does."""
     if text.isdecimal() or not text:
         return int(text or 0)
     why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-    raise errors.ApiError(500, "", f'resourceVersion: Invalid value: "{text}": {why}')
+    raise errors.StatusError(500, "", f'resourceVersion: Invalid value: "{text}": {why}')
 
 
 def _whole(params: Mapping[str, str], name: str) -> int:
@@ -148,8 +148,8 @@ class Lister:
         self._store = store
 
     def answer(self, key: str, query: Query) -> bytes:
-        """The encoded list. Raises ApiError 410 for versions that are gone, 504 for ones not reached yet."""
-        collection, asked = self._store[key], version_of(query.version)
+        """The encoded list. Raises StatusError 410 for versions that are gone, 504 for ones not reached yet."""
+        collection, asked = self._store[key], parse_version(query.version)
         if query.token:
             version, start = _untoken(query.token)
             if version == _LATEST:
@@ -158,7 +158,7 @@ class Lister:
                 raise _expired_token(start)
             return self._page(query, _as_of(collection, version, query.namespace), version, start)
         if asked > self._store.rv:
-            raise too_large(asked, self._store.rv)
+            raise version_too_large(asked, self._store.rv)
         exactly = query.match == "Exact" or (query.limit > 0 and asked > 0 and not query.match)
         if not exactly:
             return self._page(query, list(collection.all(query.namespace)), self._store.rv)
@@ -183,7 +183,7 @@ class Lister:
                 break
             if query.predicate is None or query.predicate(item.obj):
                 items.append(item)
-        return query.form.many(items, meta)
+        return query.form.encode_list(items, meta)
 
 
 def _as_of(collection: Collection, version: int, namespace: str) -> list[Stored]:
@@ -205,7 +205,7 @@ def _key(item: Stored, namespace: str) -> str:
     return item.name if namespace or not item.namespace else f"{item.namespace}/{item.name}"
 
 
-def _expired_token(start: str) -> errors.ApiError:
+def _expired_token(start: str) -> errors.StatusError:
     """410 with a token that goes on from there with the list as it is now."""
     error = errors.expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list "
@@ -248,15 +248,15 @@ def _untoken(token: str) -> tuple[int, str]:
     return version, start
 
 
-def _bad_token(why: str) -> errors.ApiError:
+def _bad_token(why: str) -> errors.StatusError:
     return errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
-def too_large(asked: int, current: int) -> errors.ApiError:
+def version_too_large(asked: int, current: int) -> errors.StatusError:
     """504: a version that is still to come."""
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
-    return errors.ApiError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1}, 1)
+    return errors.StatusError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1}, 1)
 
 
 class Watcher:
@@ -269,7 +269,7 @@ class Watcher:
         self.closed = False
         self._collection = collection
         self._form = query.form
-        self._after = version_of(query.version)
+        self._after = parse_version(query.version)
 
     def offer(self, event: Event) -> None:
         """Take one change in, if it concerns this watch."""
@@ -286,7 +286,7 @@ class Watcher:
 
     def _send(self, line: bytes) -> None:
         self.pending.append(line)
-        self._form = self._form.later()
+        self._form = self._form.after_first()
 
     def _line(self, event: Event) -> bytes | None:
         predicate, form = self.query.predicate, self._form
@@ -299,17 +299,17 @@ class Watcher:
         if before and after:
             return event.encoded(form) if event.type == "MODIFIED" else None
         if after:
-            return event.encoded(form) if event.type == "ADDED" else watch_line("ADDED", form.one(event.new))
+            return event.encoded(form) if event.type == "ADDED" else watch_line("ADDED", form.encode(event.new))
         if before and event.old is not None:
             meta = {**event.old.obj["metadata"], "resourceVersion": str(event.rv)}
-            return watch_line("DELETED", form.one(Stored({**event.old.obj, "metadata": meta}, event.rv)))
+            return watch_line("DELETED", form.encode(Stored({**event.old.obj, "metadata": meta}, event.rv)))
         return None
 
     def begin(self, rv_now: int) -> None:
         """Queue what the watch starts with and follow from here."""
         asked, initial = self._after, self.query.initial
         if initial and asked > rv_now:
-            self._fail(too_large(asked, rv_now))
+            self._fail(version_too_large(asked, rv_now))
             return
         if initial or (asked == 0 and initial is None):
             self._queue_state(rv_now)
@@ -325,7 +325,7 @@ class Watcher:
         """What there is, as if it had just come to be."""
         for stored in self._collection.all(self.query.namespace):
             if self.query.predicate is None or self.query.predicate(stored.obj):
-                self._send(watch_line("ADDED", self._form.one(stored)))
+                self._send(watch_line("ADDED", self._form.encode(stored)))
         if self.query.initial and self.query.bookmarks:
             self.bookmark(rv_now, {"k8s.io/initial-events-end": "true"})
 
@@ -338,7 +338,7 @@ class Watcher:
         for event in reversed(missed):
             self.offer(event)
 
-    def _fail(self, error: errors.ApiError) -> None:
+    def _fail(self, error: errors.StatusError) -> None:
         self.pending.append(watch_line("ERROR", orjson.dumps(error.body())))
         self.close()
 
@@ -398,13 +398,13 @@ class Watches:
         seconds = watcher.query.timeout_s or _WATCH_S * (1 + random.random())  # noqa: S311
         deadline = loop.time() + seconds
         next_bookmark = loop.time() + BOOKMARK_EVERY_S
-        told = 0
+        last_bookmark = 0
         while True:
             if watcher.query.bookmarks and loop.time() >= next_bookmark:
                 next_bookmark = loop.time() + BOOKMARK_EVERY_S
-                if told != self._store.rv:
-                    told = self._store.rv
-                    watcher.bookmark(told)
+                if last_bookmark != self._store.rv:
+                    last_bookmark = self._store.rv
+                    watcher.bookmark(last_bookmark)
             if watcher.pending:
                 lines, watcher.pending = watcher.pending, []
                 await response.write(b"".join(lines))

@@ -8,12 +8,12 @@ from typing import Any
 
 from aiohttp import web
 
-from kubesim.apiserver import bodies, bootstrap, codec, errors, selectors, subresources
+from kubesim.apiserver import bodies, bootstrap, codec, errors, request_selectors, subresources
 from kubesim.apiserver.auth import Authenticator
-from kubesim.apiserver.bodies import Expected, decoded_of, object_of, options_of, patch_of, write_of
+from kubesim.apiserver.bodies import Expected, read_decoded, read_delete_options, read_object, read_patch, write_options
 from kubesim.apiserver.deletion import DeleteOptions, Deleter
 from kubesim.apiserver.objects import Objects, Write
-from kubesim.apiserver.requests import READS, Target, answer, one, warn
+from kubesim.apiserver.requests import READS, Target, add_warnings, json_response, object_response
 from kubesim.apiserver.resources import Resource
 from kubesim.apiserver.store import Stored
 from kubesim.apiserver.watching import continue_after
@@ -29,10 +29,10 @@ _ORPHANS_LEFT = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
-_BINDING = bodies.other("v1", "Binding")
-_EVICTION = bodies.other("policy/v1", "Eviction", "policy/v1beta1")
-_TOKEN_REQUEST = bodies.other("authentication.k8s.io/v1", "TokenRequest")
-_SCALE = bodies.other("autoscaling/v1", "Scale")
+_BINDING = bodies.expected_body("v1", "Binding")
+_EVICTION = bodies.expected_body("policy/v1", "Eviction", "policy/v1beta1")
+_TOKEN_REQUEST = bodies.expected_body("authentication.k8s.io/v1", "TokenRequest")
+_SCALE = bodies.expected_body("autoscaling/v1", "Scale")
 
 
 class Writing:
@@ -47,32 +47,34 @@ class Writing:
 
     async def create(self, request: web.BaseRequest, target: Target) -> web.Response:
         """POST to a collection."""
-        write, raw = write_of(request), await request.read()
+        write, raw = write_options(request), await request.read()
         if target.resource.plural == "bindings":
-            body = decoded_of(request, raw, _BINDING, write)
-            return answer(self._binder.bind(target.namespace, body["metadata"].get("name", ""), body, write), 201)
-        body = object_of(request, raw, Expected.of(target.resource), write)
-        with _telling(write):
+            body = read_decoded(request, raw, _BINDING, write)
+            return json_response(
+                self._binder.bind(target.namespace, body["metadata"].get("name", ""), body, write), 201
+            )
+        body = read_object(request, raw, Expected.of(target.resource))
+        with _with_warnings(write):
             stored = self._objects.create(target.resource, target.namespace, body, write)
-        return _one(request, target.resource, stored, write, 201)
+        return _written(request, target.resource, stored, write, 201)
 
     async def update(self, request: web.BaseRequest, target: Target) -> web.Response:
         """PUT of an object or of a part of it."""
-        write, raw = write_of(request, target.subresource), await request.read()
-        body = object_of(request, raw, Expected.of(target.resource), write)
-        with _telling(write):
+        write, raw = write_options(request, target.subresource), await request.read()
+        body = read_object(request, raw, Expected.of(target.resource))
+        with _with_warnings(write):
             stored, created = self._objects.replace(target.resource, target.namespace, target.name, body, write)
-        return _one(request, target.resource, stored, write, 201 if created else 200)
+        return _written(request, target.resource, stored, write, 201 if created else 200)
 
     async def patch(self, request: web.BaseRequest, target: Target) -> web.Response:
         """PATCH of an object or of a part of it."""
         raw = await request.read()
         bodies.check_patch_type(request)
-        write = write_of(request, target.subresource)
-        kind, patch = patch_of(request, raw, write)
-        with _telling(write):
+        write = write_options(request, target.subresource)
+        kind, patch = read_patch(request, raw)
+        with _with_warnings(write):
             stored, created = self._objects.patch(target.resource, target.namespace, target.name, kind, patch, write)
-        return _one(request, target.resource, stored, write, 201 if created else 200)
+        return _written(request, target.resource, stored, write, 201 if created else 200)
 
     async def part(self, request: web.BaseRequest, target: Target) -> web.Response:
         """Writes to status and finalize: the object again, of which only a part is written."""
@@ -86,21 +88,24 @@ class Writing:
         stored = self._objects.get(resource, target.namespace, target.name)
         if resource.plural == "namespaces" and stored.name in bootstrap.PROTECTED_NAMESPACES:
             raise errors.forbidden(resource, stored.name, "this namespace may not be deleted")
-        left, gone = self._deleter.delete(resource, stored, options)
-        if not gone or resource.plural in _RETURNS_DELETED:
-            response = one(request, resource, left)
+        remaining, is_gone = self._deleter.delete(resource, stored, options)
+        if not is_gone or resource.plural in _RETURNS_DELETED:
+            response = object_response(request, resource, remaining)
             if resource.plural == "jobs" and options.propagation is None and options.orphans is None:
-                warn(response, [_ORPHANS_LEFT])
+                add_warnings(response, [_ORPHANS_LEFT])
             return response
         details: Json = {"name": stored.name, "kind": resource.plural, "uid": stored.obj["metadata"]["uid"]}
         if resource.group:
             details["group"] = resource.group
-        return answer({**subresources.SUCCESS, "details": details})
+        return json_response({**subresources.SUCCESS, "details": details})
 
     async def delete_collection(self, request: web.BaseRequest, target: Target) -> web.Response:
         """DELETE of a collection; answers with what was there."""
         resource, options = target.resource, await _delete_options(request)
-        predicate, limit = selectors.wanted(request.query, resource), int(request.query.get("limit") or 0)
+        predicate, limit = (
+            request_selectors.selector_predicate(request.query, resource),
+            int(request.query.get("limit") or 0),
+        )
         store = self._objects.store
         everything = store[resource.store_key].all(target.namespace)
         found = [item for item in everything if predicate is None or predicate(item.obj)]
@@ -110,64 +115,68 @@ class Writing:
             meta["continue"] = continue_after(store.rv, found[-1], target.namespace)
         for item in found:
             self._deleter.delete(resource, item, options)
-        return web.Response(body=codec.Whole(resource).many(found, meta), content_type="application/json")
+        return web.Response(body=codec.FullForm(resource).encode_list(found, meta), content_type="application/json")
 
     # Subresources ----------------------------------------------------------------------------------------------
 
     async def bind(self, request: web.BaseRequest, target: Target) -> web.Response:
         """POST to pods/binding."""
-        write = write_of(request)
-        body = decoded_of(request, await request.read(), _BINDING, write)
-        return answer(self._binder.bind(target.namespace, target.name, body, write), 201)
+        write = write_options(request)
+        body = read_decoded(request, await request.read(), _BINDING, write)
+        return json_response(self._binder.bind(target.namespace, target.name, body, write), 201)
 
     async def evict(self, request: web.BaseRequest, target: Target) -> web.Response:
         """POST to pods/eviction."""
-        write = write_of(request)
-        body = decoded_of(request, await request.read(), _EVICTION, write)
-        return answer(self._evictor.evict(target.namespace, target.name, body, write), 201)
+        write = write_options(request)
+        body = read_decoded(request, await request.read(), _EVICTION, write)
+        return json_response(self._evictor.evict(target.namespace, target.name, body, write), 201)
 
     async def token(self, request: web.BaseRequest, target: Target) -> web.Response:
         """POST to serviceaccounts/token."""
-        write = write_of(request)
-        body = decoded_of(request, await request.read(), _TOKEN_REQUEST, write)
+        write = write_options(request)
+        body = read_decoded(request, await request.read(), _TOKEN_REQUEST, write)
         made = subresources.request_token(self._objects, self._authenticator, target.namespace, target.name, body)
-        return answer(made, 201)
+        return json_response(made, 201)
 
     async def scale(self, request: web.BaseRequest, target: Target) -> web.Response:
         """GET, PUT and PATCH of a workload's scale."""
         if request.method in READS:
-            return answer(subresources.scale_of(self._objects.get(target.resource, target.namespace, target.name)))
+            return json_response(
+                subresources.scale_of(self._objects.get(target.resource, target.namespace, target.name))
+            )
         raw = await request.read()
-        write = write_of(request, "scale")
+        write = write_options(request, "scale")
         if request.method == "PATCH":
             bodies.check_patch_type(request)
-            kind, patch = patch_of(request, raw, write)
+            kind, patch = read_patch(request, raw)
             stored = self._objects.get(target.resource, target.namespace, target.name)
             scale = subresources.patched_scale(subresources.scale_of(stored), kind, patch, write)
         else:
-            scale = decoded_of(request, raw, _SCALE, write)
+            scale = read_decoded(request, raw, _SCALE, write)
             stored = self._objects.get(target.resource, target.namespace, target.name)
-        return answer(subresources.set_scale(self._objects, target.resource, stored, scale, write))
+        return json_response(subresources.set_scale(self._objects, target.resource, stored, scale, write))
 
 
-def _one(request: web.BaseRequest, resource: Resource, stored: Stored, write: Write, status: int) -> web.Response:
+def _written(request: web.BaseRequest, resource: Resource, stored: Stored, write: Write, status: int) -> web.Response:
     """The written object, with the warnings that came up."""
-    response = one(request, resource, stored, status)
-    warn(response, write.warnings)
+    response = object_response(request, resource, stored, status)
+    add_warnings(response, write.warnings)
     return response
 
 
 @contextmanager
-def _telling(write: Write) -> Iterator[None]:
+def _with_warnings(write: Write) -> Iterator[None]:
     """A refusal tells the warnings that came up before it, too."""
     try:
         yield
-    except errors.ApiError as error:
+    except errors.StatusError as error:
         error.warnings = write.warnings
         raise
 
 
 async def _delete_options(request: web.BaseRequest) -> DeleteOptions:
-    """The options in the body; those in the query only without one. Raises ApiError 400, 415 or 422."""
+    """The options in the body; those in the query only without one. Raises StatusError 400, 415 or 422."""
     raw = await request.read()
-    return DeleteOptions.of(options_of(request, raw)) if raw.strip() else DeleteOptions.of_query(request.query)
+    return (
+        DeleteOptions.of(read_delete_options(request, raw)) if raw.strip() else DeleteOptions.from_query(request.query)
+    )

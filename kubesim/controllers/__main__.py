@@ -1,4 +1,4 @@
-"""`python -m kubesim.controllers`: the scheduler and controllers as one process of the rehearsal."""
+"""`python -m kubesim.controllers`: run the scheduler and the controllers until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import signal
 import sys
 from pathlib import Path
 
-from kubesim.client import Kubeconfig, KubeconfigError
 from kubesim.controllers.manager import Settings, run_controllers
+from kubesim.errors import KubeconfigError
+from kubesim.kubeconfig import Kubeconfig
 from kubesim.process import die_with_parent
 
 

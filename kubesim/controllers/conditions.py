@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from kubesim.client import ApiClient, ApiError, Object
-from kubesim.controllers.clock import now_utc, rfc3339
+from kubesim.client import ApiClient, Object
+from kubesim.clock import now_utc, rfc3339
+from kubesim.errors import ApiError
 
 CONFLICT_TRIES = 5  # client-go's retry.DefaultRetry
 

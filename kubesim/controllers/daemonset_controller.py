@@ -7,7 +7,7 @@ import asyncio
 from kubesim.client import ApiClient, Object, Reflector, key_of
 from kubesim.controllers.daemonsets import DaemonStep, next_step, pod_for
 from kubesim.controllers.events import NORMAL, WARNING, EventRecorder
-from kubesim.controllers.pods import PodIndex, is_leaving, owner_of, pod_path
+from kubesim.controllers.pods import PodIndex, is_terminating, owner_of, pod_path
 from kubesim.controllers.taints import node_taints
 from kubesim.controllers.workqueue import WorkQueue
 from kubesim.controllers.writes import Expectations, for_each
@@ -67,7 +67,7 @@ class DaemonSetController:
 
     async def _reconcile(self, key: str) -> None:
         daemonset = self._daemonsets.store.get(key)
-        if daemonset is None or is_leaving(daemonset):
+        if daemonset is None or is_terminating(daemonset):
             return
         uid = daemonset["metadata"]["uid"]
         pods = self._index.owned_by(uid)

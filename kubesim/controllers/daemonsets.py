@@ -11,9 +11,9 @@ import orjson
 
 from kubesim.client import Object
 from kubesim.controllers.conditions import holds
-from kubesim.controllers.pods import is_leaving, is_terminal
-from kubesim.controllers.selectors import matches_node, node_affinity
+from kubesim.controllers.pods import is_terminal, is_terminating
 from kubesim.controllers.taints import NO_EXECUTE, NO_SCHEDULE, node_taints, untolerated
+from kubesim.selectors import matches_node, node_affinity
 
 HASH_LABEL = "controller-revision-hash"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -97,8 +97,8 @@ def next_step(daemonset: Object, pods: list[Object], nodes: list[Object]) -> Dae
         start, stay = should_run(spec, tolerations, node)
         if start:
             desired.add(name)
-        ended = [pod for pod in here if is_terminal(pod) and not is_leaving(pod)]
-        living = sorted((p for p in here if not is_terminal(p) and not is_leaving(p)), key=_oldest_first)
+        ended = [pod for pod in here if is_terminal(pod) and not is_terminating(pod)]
+        living = sorted((p for p in here if not is_terminal(p) and not is_terminating(p)), key=_oldest_first)
         if start and not here:
             create.append(name)
         elif start:

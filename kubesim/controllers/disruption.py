@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kubesim.client import ApiClient, Object, Reflector, key_of
-from kubesim.controllers.clock import now_utc, parse_time
+from kubesim.clock import now_utc, parse_time_if_any
 from kubesim.controllers.conditions import holds, with_condition
 from kubesim.controllers.daemonsets import share
-from kubesim.controllers.pods import is_leaving, owner_of
-from kubesim.controllers.selectors import matches_labels
+from kubesim.controllers.pods import is_terminating, owner_of
 from kubesim.controllers.workqueue import WorkQueue
+from kubesim.selectors import matches_labels
 
 # How long an eviction the API server granted may take to show as a deletion (upstream's DeletionTimeout).
 DELETION_TIMEOUT = timedelta(minutes=2)
@@ -25,26 +25,26 @@ class BudgetStep:
     """The status to store, and when a granted eviction that never happened is forgotten."""
 
     status: Object
-    again_at: datetime | None
+    requeue_at: datetime | None
 
 
 def next_step(budget: Object, pods: list[Object], expected: int, now: datetime) -> BudgetStep:
     """The budget's status. `pods`: those it selects; `expected`: how many their owners want."""
     granted = (budget.get("status") or {}).get("disruptedPods") or {}
-    names = {pod["metadata"]["name"] for pod in pods if not is_leaving(pod)}
+    names = {pod["metadata"]["name"] for pod in pods if not is_terminating(pod)}
     open_until = {
         name: when + DELETION_TIMEOUT
         for name, text in granted.items()
-        if name in names and (when := parse_time(text)) and when + DELETION_TIMEOUT > now
+        if name in names and (when := parse_time_if_any(text)) and when + DELETION_TIMEOUT > now
     }
     healthy = sum(
-        1 for p in pods if holds(p, "Ready") and not is_leaving(p) and p["metadata"]["name"] not in open_until
+        1 for p in pods if holds(p, "Ready") and not is_terminating(p) and p["metadata"]["name"] not in open_until
     )
     desired = desired_healthy(budget["spec"], expected)
     allowed = max(0, healthy - desired) if expected else 0
     generation = budget["metadata"].get("generation", 1)
-    news = {"type": "DisruptionAllowed", "status": "True" if allowed else "False", "message": ""}
-    news["reason"] = "SufficientPods" if allowed else "InsufficientPods"
+    new_condition = {"type": "DisruptionAllowed", "status": "True" if allowed else "False", "message": ""}
+    new_condition["reason"] = "SufficientPods" if allowed else "InsufficientPods"
     status = {
         **(budget.get("status") or {}),
         "currentHealthy": healthy,
@@ -52,7 +52,7 @@ def next_step(budget: Object, pods: list[Object], expected: int, now: datetime) 
         "expectedPods": expected,
         "disruptionsAllowed": allowed,
         "observedGeneration": generation,
-        "conditions": with_condition(budget, {**news, "observedGeneration": generation}, now),
+        "conditions": with_condition(budget, {**new_condition, "observedGeneration": generation}, now),
         "disruptedPods": {name: granted[name] for name in open_until},
     }
     if not open_until:
@@ -119,8 +119,8 @@ class DisruptionController:
             return
         pods = [pod for pod in self._pods.store.values() if _selects(budget, pod)]
         step = next_step(budget, pods, expected_pods(budget["spec"], pods, self._scale), now_utc())
-        if step.again_at is not None:
-            self._queue.add_at(key, step.again_at)
+        if step.requeue_at is not None:
+            self._queue.add_at(key, step.requeue_at)
         if step.status != budget.get("status"):
             meta = budget["metadata"]
             path = f"/apis/policy/v1/namespaces/{meta['namespace']}/poddisruptionbudgets/{meta['name']}/status"

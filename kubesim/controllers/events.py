@@ -12,13 +12,14 @@ import logging
 import time
 from dataclasses import dataclass
 
-from kubesim.client import ApiClient, ApiError, Object
-from kubesim.controllers.clock import now_utc, rfc3339
+from kubesim.client import ApiClient, Object
+from kubesim.clock import now_utc, rfc3339
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 
 QUEUE_LIMIT = 20_000
-KNOWN_LIMIT = 4096  # client-go's EventCorrelator remembers as many (maxLruCacheEntries)
+REMEMBERED_LIMIT = 4096  # client-go's EventCorrelator remembers as many (maxLruCacheEntries)
 REPEAT_PAUSE_S = 10.0
 WRITERS = 2
 
@@ -27,7 +28,7 @@ WARNING = "Warning"
 
 
 @dataclass
-class _Known:
+class _WrittenEvent:
     """An event already written, for raising its count."""
 
     path: str
@@ -41,7 +42,7 @@ class EventRecorder:
     def __init__(self, api: ApiClient, component: str) -> None:
         self._api = api
         self._component = component
-        self._known: dict[tuple[str, ...], _Known] = {}
+        self._known: dict[tuple[str, ...], _WrittenEvent] = {}
         self._queue: asyncio.Queue[tuple[str, str, Object]] = asyncio.Queue(QUEUE_LIMIT)
         self._dropped = 0
 
@@ -52,20 +53,20 @@ class EventRecorder:
         meta = about["metadata"]
         identity = (kind, meta.get("uid", ""), meta["name"], reason, message)
         now = rfc3339(now_utc())
-        known = self._known.pop(identity, None)
-        if known is None:
+        written = self._known.pop(identity, None)
+        if written is None:
             event = self._new(about, kind, api_version, now, level)
             event["reason"], event["message"] = reason, message
             path = f"/api/v1/namespaces/{event['metadata']['namespace']}/events"
-            known = _Known(f"{path}/{event['metadata']['name']}", 1, time.monotonic())
+            written = _WrittenEvent(f"{path}/{event['metadata']['name']}", 1, time.monotonic())
             self._put("POST", path, event)
         else:
-            known.count += 1
-            if time.monotonic() - known.written_at >= REPEAT_PAUSE_S:
-                known.written_at = time.monotonic()
-                self._put("PATCH", known.path, {"count": known.count, "lastTimestamp": now})
-        self._known[identity] = known  # last used goes last
-        while len(self._known) > KNOWN_LIMIT:
+            written.count += 1
+            if time.monotonic() - written.written_at >= REPEAT_PAUSE_S:
+                written.written_at = time.monotonic()
+                self._put("PATCH", written.path, {"count": written.count, "lastTimestamp": now})
+        self._known[identity] = written  # last used goes last
+        while len(self._known) > REMEMBERED_LIMIT:
             del self._known[next(iter(self._known))]
 
     async def run(self) -> None:

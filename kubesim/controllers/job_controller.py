@@ -6,10 +6,10 @@ import asyncio
 import copy
 
 from kubesim.client import ApiClient, Object, Reflector, key_of
-from kubesim.controllers.clock import now_utc
+from kubesim.clock import now_utc
 from kubesim.controllers.events import NORMAL, WARNING, EventRecorder
 from kubesim.controllers.jobs import JobStep, is_tracked, next_step
-from kubesim.controllers.pods import JOB_TRACKING, PodIndex, is_leaving, owner_of, pod_path
+from kubesim.controllers.pods import JOB_TRACKING, PodIndex, is_terminating, owner_of, pod_path
 from kubesim.controllers.workqueue import WorkQueue
 from kubesim.controllers.writes import Expectations, drop_finalizer, for_each
 
@@ -67,15 +67,15 @@ class JobController:
         if job is None or job["metadata"]["uid"] != uid:
             await for_each([pod for pod in pods if is_tracked(pod)], self._release)
             return
-        if is_leaving(job):
-            await for_each([pod for pod in pods if is_tracked(pod) and is_leaving(pod)], self._release)
+        if is_terminating(job):
+            await for_each([pod for pod in pods if is_tracked(pod) and is_terminating(pod)], self._release)
             return
         if wait_s := self._expected.settle(uid, {pod["metadata"]["uid"] for pod in pods}):
             self._queue.add_after(key, wait_s)
             return
         step = next_step(job, pods, self._first_backoff_s, now_utc())
-        if step.again_at is not None:
-            self._queue.add_at(key, step.again_at)
+        if step.requeue_at is not None:
+            self._queue.add_at(key, step.requeue_at)
         await self._carry_out(job, step)
 
     async def _free_orphan(self, key: str) -> None:

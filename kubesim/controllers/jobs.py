@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from kubesim.client import Object
-from kubesim.controllers.clock import parse_time, rfc3339
+from kubesim.clock import parse_time_if_any, rfc3339
 from kubesim.controllers.conditions import condition, holds, with_condition
-from kubesim.controllers.pods import JOB_TRACKING, is_leaving, is_terminal
+from kubesim.controllers.pods import JOB_TRACKING, is_terminal, is_terminating
 
 DEFAULT_BACKOFF_LIMIT = 6
 MAX_FAILURE_BACKOFF_S = 600.0  # MaxJobPodFailureBackOff
@@ -27,7 +27,7 @@ class JobStep:
     create: int = 0
     delete: list[Object] = field(default_factory=list)
     release: list[Object] = field(default_factory=list)
-    again_at: datetime | None = None
+    requeue_at: datetime | None = None
     events: list[tuple[str, str]] = field(default_factory=list)
     remove_job: bool = False
 
@@ -54,7 +54,7 @@ def is_tracked(pod: Object) -> bool:
 
 def has_failed(pod: Object, *, suspended: bool) -> bool:
     """A pod that failed, or was deleted before it ended; deletions by our own suspension are not failures."""
-    return _phase(pod) == "Failed" or (is_leaving(pod) and _phase(pod) != "Succeeded" and not suspended)
+    return _phase(pod) == "Failed" or (is_terminating(pod) and _phase(pod) != "Succeeded" and not suspended)
 
 
 def tally(job: Object, pods: list[Object]) -> Tally:
@@ -66,9 +66,9 @@ def tally(job: Object, pods: list[Object]) -> Tally:
     counts: dict[str, int] = {}
     uncounted: dict[str, list[str]] = {}
     for outcome in ("succeeded", "failed"):
-        known = before.get(outcome) or []
-        uncounted[outcome] = [uid for uid in known if uid in tracked]
-        counts[outcome] = int(status.get(outcome) or 0) + len(known) - len(uncounted[outcome])
+        listed_before = before.get(outcome) or []
+        uncounted[outcome] = [uid for uid in listed_before if uid in tracked]
+        counts[outcome] = int(status.get(outcome) or 0) + len(listed_before) - len(uncounted[outcome])
     listed = {uid for uids in uncounted.values() for uid in uids}
     for uid, pod in tracked.items():
         if uid in listed:
@@ -78,11 +78,11 @@ def tally(job: Object, pods: list[Object]) -> Tally:
         elif has_failed(pod, suspended=suspended):
             uncounted["failed"].append(uid)
     ended = {uid for uids in uncounted.values() for uid in uids}
-    unjudged = [p for uid, p in tracked.items() if suspended and is_leaving(p) and uid not in ended]
+    unjudged = [p for uid, p in tracked.items() if suspended and is_terminating(p) and uid not in ended]
     living = [pod for pod in pods if not is_terminal(pod)]
     return Tally(
-        active=[pod for pod in living if not is_leaving(pod)],
-        leaving=[pod for pod in living if is_leaving(pod)],
+        active=[pod for pod in living if not is_terminating(pod)],
+        leaving=[pod for pod in living if is_terminating(pod)],
         succeeded=counts["succeeded"] + len(uncounted["succeeded"]),
         failed=counts["failed"] + len(uncounted["failed"]),
         uncounted={outcome: uids for outcome, uids in uncounted.items() if uids},
@@ -153,7 +153,7 @@ def _restarts(pods: list[Object]) -> int:
 
 def _deadline(job: Object, status: Object) -> datetime | None:
     seconds = job["spec"].get("activeDeadlineSeconds")
-    start = parse_time(status.get("startTime"))
+    start = parse_time_if_any(status.get("startTime"))
     if seconds is None or start is None or job["spec"].get("suspend"):
         return None
     return start + timedelta(seconds=int(seconds))
@@ -176,31 +176,42 @@ def _shape(spec: Object) -> tuple[int, int | None]:
 
 def _failed(step: JobStep, job: Object, counted: Tally, failure: tuple[str, str], now: datetime) -> JobStep:
     reason, message = failure
-    news = {"type": "Failed", "status": "True", "reason": reason, "message": message, "lastProbeTime": rfc3339(now)}
-    status = {**step.status, "conditions": with_condition(job, news, now)}
+    new_condition = {
+        "type": "Failed",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastProbeTime": rfc3339(now),
+    }
+    status = {**step.status, "conditions": with_condition(job, new_condition, now)}
     return replace(step, status=status, delete=counted.active, events=[(reason, message)])
 
 
 def _completed(step: JobStep, job: Object, counted: Tally, now: datetime) -> JobStep:
-    news = {"type": "Complete", "status": "True", "reason": "CompletionsReached", "lastProbeTime": rfc3339(now)}
-    news["message"] = "Reached expected number of succeeded pods"
-    status = {**step.status, "conditions": with_condition(job, news, now), "completionTime": rfc3339(now)}
+    new_condition = {
+        "type": "Complete",
+        "status": "True",
+        "reason": "CompletionsReached",
+        "lastProbeTime": rfc3339(now),
+    }
+    new_condition["message"] = "Reached expected number of succeeded pods"
+    status = {**step.status, "conditions": with_condition(job, new_condition, now), "completionTime": rfc3339(now)}
     return replace(step, status=status, delete=counted.active, events=[("Completed", "Job completed")])
 
 
 def _suspended(step: JobStep, job: Object, counted: Tally, now: datetime) -> JobStep:
     if holds(job, "Suspended"):
         return replace(step, delete=counted.active)
-    news = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
-    status = {**step.status, "conditions": with_condition(job, news, now)}
+    new_condition = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+    status = {**step.status, "conditions": with_condition(job, new_condition, now)}
     status.pop("startTime", None)
     return replace(step, status=status, delete=counted.active, events=[("Suspended", "Job suspended")])
 
 
 def _running(step: JobStep, job: Object, counted: Tally, not_before: datetime | None, now: datetime) -> JobStep:
     if holds(job, "Suspended"):
-        news = {"type": "Suspended", "status": "False", "reason": "JobResumed", "message": "Job resumed"}
-        status = {**step.status, "conditions": with_condition(job, news, now), "startTime": rfc3339(now)}
+        new_condition = {"type": "Suspended", "status": "False", "reason": "JobResumed", "message": "Job resumed"}
+        status = {**step.status, "conditions": with_condition(job, new_condition, now), "startTime": rfc3339(now)}
         step = replace(step, status=status, events=[("Resumed", "Job resumed")])
     deadline = _deadline(job, step.status)
     parallelism, completions = _shape(job["spec"])
@@ -210,10 +221,10 @@ def _running(step: JobStep, job: Object, counted: Tally, not_before: datetime | 
         wanted = len(counted.active) if counted.succeeded else parallelism
     missing = wanted - len(counted.active)
     if missing < 0:
-        return replace(step, delete=_least_started(counted.active)[:-missing], again_at=deadline)
+        return replace(step, delete=_least_started(counted.active)[:-missing], requeue_at=deadline)
     if missing and not_before is not None and now < not_before:
-        return replace(step, again_at=min(not_before, deadline) if deadline else not_before)
-    return replace(step, create=missing, again_at=deadline)
+        return replace(step, requeue_at=min(not_before, deadline) if deadline else not_before)
+    return replace(step, create=missing, requeue_at=deadline)
 
 
 def _least_started(pods: list[Object]) -> list[Object]:
@@ -227,11 +238,11 @@ def _after_the_end(job: Object, counted: Tally, now: datetime) -> JobStep:
     step = JobStep(status=_status(job, counted), delete=counted.active, release=counted.release)
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     ended = condition(job, "Complete") if holds(job, "Complete") else condition(job, "Failed")
-    when = parse_time((ended or {}).get("lastTransitionTime"))
+    when = parse_time_if_any((ended or {}).get("lastTransitionTime"))
     if ttl is None or when is None:
         return step
     expiry = when + timedelta(seconds=int(ttl))
-    return replace(step, remove_job=True) if now >= expiry else replace(step, again_at=expiry)
+    return replace(step, remove_job=True) if now >= expiry else replace(step, requeue_at=expiry)
 
 
 def retry_at(pods: list[Object], first_backoff_s: float) -> datetime | None:
@@ -253,5 +264,5 @@ def _phase(pod: Object) -> str | None:
 def _end(pod: Object) -> datetime | None:
     """When the last of a pod's containers ended."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    ends = [parse_time(((s.get("state") or {}).get("terminated") or {}).get("finishedAt")) for s in statuses]
+    ends = [parse_time_if_any(((s.get("state") or {}).get("terminated") or {}).get("finishedAt")) for s in statuses]
     return max((when for when in ends if when), default=None)

@@ -1,8 +1,8 @@
 """Node lifecycle: notices kubelets that fall silent and turns node conditions and cordons into taints.
 
 Only the taint keys listed here are ever added or removed, against the node version the decision was made on, so
-nobody else's taint can be lost. Unlike upstream there is no zone brake and no eviction rate limit: on a rehearsal's
-few nodes a brake would hide what the game-day wants to see.
+nobody else's taint can be lost. Unlike upstream there is no zone brake and no eviction rate limit: on a few
+nodes a brake would hide the very failures that a test provokes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import asyncio
 import logging
 from datetime import datetime
 
-from kubesim.client import ApiClient, ApiError, Object, Reflector
-from kubesim.controllers.clock import now_utc, rfc3339
+from kubesim.client import ApiClient, Object, Reflector
+from kubesim.clock import now_utc, rfc3339
 from kubesim.controllers.conditions import condition, holds, write_condition
 from kubesim.controllers.events import EventRecorder
 from kubesim.controllers.pods import PodIndex, pod_path
@@ -27,6 +27,7 @@ from kubesim.controllers.taints import (
 )
 from kubesim.controllers.workqueue import WorkQueue
 from kubesim.controllers.writes import for_each
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 
@@ -144,10 +145,10 @@ class NodeLifecycle:
             since = self._leases.listening_since, self._nodes.listening_since
             if None in since:
                 continue
-            now, deaf_until = asyncio.get_running_loop().time(), max(each or 0.0 for each in since)
+            now, watched_since = asyncio.get_running_loop().time(), max(each or 0.0 for each in since)
             for name, node in list(self._nodes.store.items()):
                 ready = condition(node, "Ready")
-                silence_s = now - max(self._heard.get(name, now), deaf_until)
+                silence_s = now - max(self._heard.get(name, now), watched_since)
                 if silence_s > self._grace_s and (ready is None or ready["status"] != "Unknown"):
                     await self._give_up(node)
 
@@ -178,5 +179,5 @@ class NodeLifecycle:
             await for_each([p for p in self._index.on_node(name) if holds(p, "Ready")], self._mark_pod_not_ready)
 
     async def _mark_pod_not_ready(self, pod: Object) -> None:
-        news = {**(condition(pod, "Ready") or {}), "type": "Ready", "status": "False"}
-        await write_condition(self._api, pod_path(pod), pod, news)
+        new_condition = {**(condition(pod, "Ready") or {}), "type": "Ready", "status": "False"}
+        await write_condition(self._api, pod_path(pod), pod, new_condition)

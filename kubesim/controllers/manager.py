@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
-from kubesim.client import ApiClient, Kubeconfig, Reflector
+from kubesim.client import ApiClient, Reflector
 from kubesim.controllers.daemonset_controller import DaemonSetController
 from kubesim.controllers.disruption import DisruptionController
 from kubesim.controllers.events import EventRecorder
@@ -22,6 +22,7 @@ from kubesim.controllers.podgc import PodGarbageCollector
 from kubesim.controllers.pods import PodIndex
 from kubesim.controllers.scheduler import SCHEDULER_NAME, Scheduler
 from kubesim.controllers.taint_eviction import TaintEviction
+from kubesim.kubeconfig import Kubeconfig
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 

@@ -16,8 +16,7 @@ from functools import cached_property
 import orjson
 
 from kubesim.client import Object
-from kubesim.controllers.quantity import amounts, pod_requests
-from kubesim.controllers.selectors import matches_node, matches_node_term, node_affinity, only_nodes
+from kubesim.controllers.requests import pod_requests
 from kubesim.controllers.taints import (
     NO_EXECUTE,
     NO_SCHEDULE,
@@ -27,6 +26,8 @@ from kubesim.controllers.taints import (
     tolerates,
     untolerated,
 )
+from kubesim.quantity import amounts
+from kubesim.selectors import matches_node, matches_node_term, node_affinity, only_nodes
 
 GPU = "nvidia.com/gpu"
 # Weights of kube-scheduler's default profile: TaintToleration 3, NodeAffinity 2, NodeResourcesFit 1, each over 0..100.
@@ -65,14 +66,14 @@ class Demand:
 
 
 @dataclass
-class NodeRoom:
+class NodeUsage:
     """A node with what is reserved on it, kept up to date pod by pod."""
 
     node: Object
     allocatable: dict[str, int]
     used: dict[str, int] = field(default_factory=dict)
 
-    def take(self, requests: Mapping[str, int], sign: int = 1) -> None:
+    def reserve(self, requests: Mapping[str, int], sign: int = 1) -> None:
         for resource, value in requests.items():
             self.used[resource] = self.used.get(resource, 0) + sign * value
 
@@ -80,7 +81,7 @@ class NodeRoom:
         return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
 
 
-def refusals(demand: Demand, room: NodeRoom) -> tuple[str, ...]:
+def refusals(demand: Demand, room: NodeUsage) -> tuple[str, ...]:
     """Why the node cannot take the pod, from the first of kube-scheduler's filters that says no; empty when it can."""
     spec = room.node.get("spec") or {}
     cordon = {"key": UNSCHEDULABLE, "effect": NO_SCHEDULE}
@@ -98,7 +99,7 @@ def refusals(demand: Demand, room: NodeRoom) -> tuple[str, ...]:
     )
 
 
-def score(demand: Demand, room: NodeRoom) -> float:
+def score(demand: Demand, room: NodeUsage) -> float:
     """How well a feasible node suits the pod: higher is better.
 
     Free share of the scarce resource (GPUs if the pod wants any, else cpu and memory) in percent, plus preferred
@@ -128,7 +129,7 @@ class Ranking:
         self._scores: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
 
-    def best(self, rooms: Mapping[str, NodeRoom]) -> str | None:
+    def best(self, rooms: Mapping[str, NodeUsage]) -> str | None:
         """The best feasible node; ties go to the first name."""
         for name in self.stale:
             self.refused.pop(name, None)
@@ -162,11 +163,11 @@ def unschedulable_message(reasons: Iterable[tuple[str, ...]], total: int) -> str
     return f"0/{total} nodes are available: {', '.join(histogram)}."
 
 
-class Rooms:
+class ClusterUsage:
     """All nodes with their reservations, and the rankings over them."""
 
     def __init__(self) -> None:
-        self.rooms: dict[str, NodeRoom] = {}
+        self.rooms: dict[str, NodeUsage] = {}
         self._held: dict[str, dict[str, dict[str, int]]] = {}  # node name → pod uid → requests
         self._where: dict[str, str] = {}  # pod uid → node name
         self._rankings: dict[bytes, Ranking] = {}
@@ -178,9 +179,9 @@ class Rooms:
         if old is not None and _placement_view(old.node) == _placement_view(node):
             old.node = node
             return False
-        room = NodeRoom(node, amounts((node.get("status") or {}).get("allocatable")))
+        room = NodeUsage(node, amounts((node.get("status") or {}).get("allocatable")))
         for requests in self._held.get(name, {}).values():
-            room.take(requests)
+            room.reserve(requests)
         self.rooms[name] = room
         self._changed(name)
         return True
@@ -197,10 +198,10 @@ class Rooms:
         self._where[uid] = node
         self._held.setdefault(node, {})[uid] = requests
         if (room := self.rooms.get(node)) is not None:
-            room.take(requests)
+            room.reserve(requests)
             self._changed(node)
 
-    def holds(self, uid: str) -> bool:
+    def is_reserved(self, uid: str) -> bool:
         return uid in self._where
 
     def release(self, uid: str) -> bool:
@@ -210,7 +211,7 @@ class Rooms:
             return False
         requests = self._held[node].pop(uid)
         if (room := self.rooms.get(node)) is not None:
-            room.take(requests, sign=-1)
+            room.reserve(requests, sign=-1)
             self._changed(node)
         return True
 

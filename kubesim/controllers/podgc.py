@@ -46,11 +46,11 @@ class PodGarbageCollector:
     async def _collect(self, pod: Object) -> None:
         log.info("pod %s: its node is gone", pod["metadata"]["name"])
         if not is_terminal(pod):
-            news = {
+            new_condition = {
                 "type": "DisruptionTarget",
                 "status": "True",
                 "reason": "DeletionByPodGC",
                 "message": "PodGC: node no longer exists",
             }
-            await write_condition(self._api, pod_path(pod), pod, news, also={"phase": "Failed"})
+            await write_condition(self._api, pod_path(pod), pod, new_condition, also={"phase": "Failed"})
         await self._api.delete(pod_path(pod), {"gracePeriodSeconds": 0})

@@ -11,7 +11,7 @@ def is_terminal(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
 
 
-def is_leaving(pod: Object) -> bool:
+def is_terminating(pod: Object) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 

@@ -13,19 +13,21 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-from kubesim.client import ApiClient, ApiError, Object, Reflector, key_of
+from kubesim.client import ApiClient, Object, Reflector, key_of
 from kubesim.controllers.conditions import condition, write_condition
 from kubesim.controllers.events import WARNING, EventRecorder
-from kubesim.controllers.placement import Demand, Rooms
+from kubesim.controllers.placement import ClusterUsage, Demand
 from kubesim.controllers.pods import is_terminal, pod_path
-from kubesim.controllers.quantity import pod_requests
+from kubesim.controllers.requests import pod_requests
+from kubesim.errors import ApiError
+from kubesim.unsimulated import sentence
 
 log = logging.getLogger(__name__)
 
 SCHEDULER_NAME = "default-scheduler"
 # kube-scheduler's podInitialBackoffSeconds and podMaxBackoffSeconds.
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 10.0
-BINDINGS_AT_ONCE = 16
+MAX_PARALLEL_BINDINGS = 16
 DECISIONS_PER_SLICE = 50
 
 
@@ -52,6 +54,11 @@ def is_pending(pod: Object) -> bool:
     )
 
 
+def _would_preempt(spec: Object) -> bool:
+    """Return whether kube-scheduler would look for pods of a lower priority to delete for this one."""
+    return int(spec.get("priority") or 0) > 0 and spec.get("preemptionPolicy") != "Never"
+
+
 class Scheduler:
     """Places pods through `api`; learns of pods and nodes from shared reflectors."""
 
@@ -59,12 +66,12 @@ class Scheduler:
         self._api = api
         self._events = events
         self._reflectors = (pods, nodes)
-        self._rooms = Rooms()
+        self._rooms = ClusterUsage()
         self._pending: dict[str, Pending] = {}
         self._active: list[tuple[int, int, str]] = []  # (-priority, order of arrival, pod uid)
         self._order = 0
         self._wake = asyncio.Event()
-        self._bindings = asyncio.Semaphore(BINDINGS_AT_ONCE)
+        self._bindings = asyncio.Semaphore(MAX_PARALLEL_BINDINGS)
         pods.on(self._pod_seen, lambda _, pod: self._pod_seen(pod), self._pod_gone)
         nodes.on(self._node_seen, lambda _, node: self._node_seen(node), self._node_gone)
 
@@ -114,10 +121,10 @@ class Scheduler:
             self._pending.pop(uid, None)
             self._rooms.hold(uid, node, pod_requests(pod["spec"]))
         elif is_pending(pod):
-            known = self._pending.get(uid)
-            if known is not None:
-                self._changed(known, pod)
-            elif not self._rooms.holds(uid):
+            pending = self._pending.get(uid)
+            if pending is not None:
+                self._changed(pending, pod)
+            elif not self._rooms.is_reserved(uid):
                 self._pending[uid] = Pending(pod, Demand(pod["spec"]))
                 self._activate(uid, self._pending[uid])
         else:
@@ -162,6 +169,8 @@ class Scheduler:
         name, why_not = self._rooms.choose(pending.demand)
         if name is None:
             self._back_off(pending, parked=True)
+            if _would_preempt(pending.pod["spec"]):
+                why_not = f"{why_not.rstrip('.')}. {sentence('Preemption')}."
             self._events.record(pending.pod, "Pod", "v1", "FailedScheduling", why_not, WARNING)
             reported = condition(pending.pod, "PodScheduled")
             if reported is None or reported.get("message") != why_not:
@@ -210,9 +219,9 @@ class Scheduler:
         self._wake.set()
 
     async def _report(self, pod: Object, message: str) -> None:
-        news = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        new_condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         try:
             async with self._bindings:
-                await write_condition(self._api, pod_path(pod), pod, news)
+                await write_condition(self._api, pod_path(pod), pod, new_condition)
         except ApiError as error:
             log.debug("%s not reported as unschedulable: %s", key_of(pod), error)

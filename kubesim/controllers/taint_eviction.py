@@ -6,10 +6,10 @@ import asyncio
 from datetime import datetime
 
 from kubesim.client import ApiClient, Object, Reflector, key_of
-from kubesim.controllers.clock import now_utc
+from kubesim.clock import now_utc
 from kubesim.controllers.conditions import write_condition
 from kubesim.controllers.events import EventRecorder
-from kubesim.controllers.pods import PodIndex, is_leaving, pod_path
+from kubesim.controllers.pods import PodIndex, is_terminating, pod_path
 from kubesim.controllers.taints import NO_EXECUTE, eviction_time, node_taints
 from kubesim.controllers.workqueue import WorkQueue
 
@@ -65,7 +65,7 @@ class TaintEviction:
     async def _reconcile(self, key: str) -> None:
         pod = self._pods.store.get(key)
         node = self._nodes.store.get(pod["spec"].get("nodeName") or "") if pod else None
-        if pod is None or node is None or is_leaving(pod):
+        if pod is None or node is None or is_terminating(pod):
             return
         now = now_utc()
         end = eviction_time(pod, no_execute(node), self._seen.get(node["metadata"]["name"], now))
@@ -75,11 +75,11 @@ class TaintEviction:
             self._queue.add_at(key, end)
             return
         self._events.record(pod, "Pod", "v1", "TaintManagerEviction", f"Marking for deletion Pod {key}")
-        news = {
+        new_condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
         }
-        await write_condition(self._api, pod_path(pod), pod, news)
+        await write_condition(self._api, pod_path(pod), pod, new_condition)
         await self._api.delete(pod_path(pod), {"preconditions": {"uid": pod["metadata"]["uid"]}})

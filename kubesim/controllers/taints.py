@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from kubesim.client import Object
-from kubesim.controllers.clock import parse_time, rfc3339
+from kubesim.clock import parse_time_if_any, rfc3339
 
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
@@ -70,13 +70,13 @@ def eviction_time(pod: Object, taints: Iterable[Object], seen: datetime) -> date
     the pod's creation, whichever is later. Per taint the first toleration that covers it decides, as in
     kube-controller-manager's taint eviction.
     """
-    created = parse_time(pod["metadata"].get("creationTimestamp")) or seen
+    created = parse_time_if_any(pod["metadata"].get("creationTimestamp")) or seen
     tolerations = pod["spec"].get("tolerations") or ()
     end: datetime | None = None
     for taint in taints:
         if taint["effect"] != NO_EXECUTE:
             continue
-        start = max(parse_time(taint.get("timeAdded")) or seen, created)
+        start = max(parse_time_if_any(taint.get("timeAdded")) or seen, created)
         toleration = next((each for each in tolerations if tolerates(each, taint)), None)
         if toleration is None:
             return seen

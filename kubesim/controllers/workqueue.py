@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from kubesim.client import ApiError
-from kubesim.controllers.clock import now_utc
+from kubesim.clock import now_utc
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 

@@ -6,15 +6,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
-from kubesim.client import ApiClient, ApiError, Object
+from kubesim.client import ApiClient, Object
+from kubesim.errors import ApiError
 
-AT_ONCE = 16
+MAX_PARALLEL = 16
 EXPECTATION_S = 30.0  # a created pod that no watch event shows by then was never stored, or is gone
 
 
 async def for_each(things: Iterable[Object], write: Callable[[Object], Awaitable[object]]) -> None:
     """Write for every object, some at once. What is already gone is fine; else the first ApiError, after all."""
-    limit = asyncio.Semaphore(AT_ONCE)
+    limit = asyncio.Semaphore(MAX_PARALLEL)
 
     async def one(thing: Object) -> ApiError | None:
         async with limit:

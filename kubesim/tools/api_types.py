@@ -1,11 +1,13 @@
-"""Write kubesim/apiserver/types.json: the built-in kinds' types, as the embedded API server decodes them.
+"""Write kubesim/apiserver/types.json: the built-in kinds' types, as the API server decodes them.
 
-    python -m gameday.rehearsal.lab --data-dir DIR &          # a real control plane, of the release that is wanted
-    python kubesim/tools/api_types.py DIR/admin.kubeconfig
+    python -m kubesim.tools.api_types KUBECONFIG GO_MODULE
 
-Which fields there are, what they hold and how they merge is in the real server's OpenAPI documents. Whether an empty
-value is a value, and whether it is written at all, is in the tags of the Go types alone, so Go and the modules of
-lab/kubernetes have to be there, too. Only facts are taken: names, types and markers, no descriptions.
+KUBECONFIG is that of a running control plane of the wanted release, with a client certificate. GO_MODULE is a folder
+whose go.mod requires k8s.io/api and k8s.io/apimachinery of that release; Go has to be on PATH.
+
+The server's OpenAPI documents have the fields, their types and how they merge. The tags of the Go types alone have
+whether an empty value is a value, and whether it is written at all. Only facts are taken: names, types and markers, no
+descriptions.
 """
 
 from __future__ import annotations
@@ -23,13 +25,10 @@ from typing import Any
 import httpx
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from kubesim.apiserver.resources import RESOURCES  # noqa: E402
+from kubesim.apiserver.resources import RESOURCES
 
 Json = dict[str, Any]
-TARGET = ROOT / "kubesim" / "apiserver" / "types.json"
+TARGET = Path(__file__).resolve().parents[1] / "apiserver" / "types.json"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _SCALARS = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": "Quantity",
@@ -76,9 +75,10 @@ def schemas(kubeconfig: Path) -> Json:
 
 
 class GoTypes:
-    """The structs of the Go modules that lab/kubernetes pins."""
+    """The structs of the Go modules that a module requires."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: Path) -> None:
+        self._module = module
         self._folders: dict[str, Path] = {}
         self._packages: dict[Path, dict[str, dict[str, GoField]]] = {}
 
@@ -103,8 +103,8 @@ class GoTypes:
     def _folder(self, module: str) -> Path:
         if module not in self._folders:
             argv = ["go", "list", "-m", "-f", "{{.Dir}}", f"k8s.io/{module}"]
-            told = subprocess.run(argv, cwd=ROOT / "lab" / "kubernetes", capture_output=True, text=True, check=True)
-            self._folders[module] = Path(told.stdout.strip())
+            listed = subprocess.run(argv, cwd=self._module, capture_output=True, text=True, check=True)
+            self._folders[module] = Path(listed.stdout.strip())
         return self._folders[module]
 
 
@@ -129,9 +129,9 @@ def _structs(package: Path) -> Iterator[tuple[str, dict[str, GoField]]]:
 class Writer:
     """Collects the types that the served kinds reach."""
 
-    def __init__(self, definitions: Json) -> None:
+    def __init__(self, definitions: Json, go: GoTypes) -> None:
         self._definitions = definitions
-        self._go = GoTypes()
+        self._go = go
         self._needed: list[str] = []
         self.kinds: dict[str, str] = {}
         self.types: dict[str, Json] = {}
@@ -204,8 +204,6 @@ def _rules(schema: Json) -> Json:
     strategy = schema.get("x-kubernetes-patch-strategy", "")
     if "merge" in strategy:
         rules["merge"] = schema.get("x-kubernetes-patch-merge-key", True)
-    if "retainKeys" in strategy:
-        rules["retain"] = True
     return rules
 
 
@@ -215,17 +213,17 @@ def _short(name: str) -> str:
 
 
 def main() -> int:
-    """Write the file; the exit status."""
-    if len(sys.argv) != 2:
-        sys.stderr.write(f"usage: {sys.argv[0]} KUBECONFIG of a running lab\n")
+    """Write the file and return the exit status."""
+    if len(sys.argv) != 3:
+        sys.stderr.write("usage: python -m kubesim.tools.api_types KUBECONFIG GO_MODULE\n")
         return 64
-    writer = Writer(schemas(Path(sys.argv[1])))
+    writer = Writer(schemas(Path(sys.argv[1])), GoTypes(Path(sys.argv[2])))
     writer.write()
     # One line for each type, so that a new release shows what it changed.
     lines = [f"{json.dumps(name)}: {json.dumps(fields)}" for name, fields in sorted(writer.types.items())]
     text = f'{{"kinds": {json.dumps(writer.kinds)},\n"types": {{\n' + ",\n".join(lines) + "\n}}\n"
     TARGET.write_text(text, encoding="utf-8")
-    sys.stdout.write(f"{TARGET.relative_to(ROOT)}: {len(writer.types)} types of {len(writer.kinds)} kinds\n")
+    sys.stdout.write(f"{TARGET}: {len(writer.types)} types of {len(writer.kinds)} kinds\n")
     return 0
 
 

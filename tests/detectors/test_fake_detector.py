@@ -15,7 +15,8 @@ from gameday.rehearsal.fake_detector.actions import Actions, Effect
 from gameday.rehearsal.fake_detector.detector import FakeDetector, fields_of
 from gameday.rehearsal.fake_detector.sources import Cause, DcgmFields
 from gameday.xid.lines import format_xid, recognise
-from kubesim.client import ApiError, Reflector
+from kubesim.client import Reflector
+from kubesim.errors import ApiError
 from tests.detectors.profiles import profile
 
 PCI = "0000:4e:00"

@@ -168,6 +168,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         servers = Servers(tmp_path_factory.mktemp("servers"))
         stack.callback(servers.stop)
         servers.start()
+        api = Api(Path(servers.apiserver.ready["kubeconfig"]))
+        api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "gameday"}})
         yield servers
 
 

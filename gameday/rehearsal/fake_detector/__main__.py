@@ -14,7 +14,8 @@ from pathlib import Path
 from gameday.detectors.load import read_detector
 from gameday.errors import DocumentError
 from gameday.rehearsal.fake_detector.detector import run_fake_detector
-from kubesim.client import Kubeconfig, KubeconfigError
+from kubesim.errors import KubeconfigError
+from kubesim.kubeconfig import Kubeconfig
 from kubesim.process import die_with_parent
 
 _USAGE = 64  # sysexits.h EX_USAGE

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 from gameday.detectors.models import Condition, Cordon, Event, Fact, Label, Taint
 from gameday.detectors.resolve import filled_in
-from kubesim.client import STRATEGIC_MERGE_PATCH, ApiClient, ApiError, Object
-from kubesim.controllers.clock import now_utc, rfc3339
+from kubesim.client import STRATEGIC_MERGE_PATCH, ApiClient, Object
+from kubesim.clock import now_utc, rfc3339
 from kubesim.controllers.events import WARNING, EventRecorder
+from kubesim.errors import ApiError
 
 Effect = Condition | Taint | Label | Cordon | Event
 _CONFLICT_TRIES = 8

@@ -21,8 +21,10 @@ from gameday.health.detect import Detection
 from gameday.rehearsal.fake_detector.actions import Actions, Effect
 from gameday.rehearsal.fake_detector.sources import Cause, DcgmFields, KernelLogs, cause_in
 from gameday.xid.lines import Kind
-from kubesim.client import ApiClient, ApiError, Kubeconfig, Object, Reflector
+from kubesim.client import ApiClient, Object, Reflector
 from kubesim.controllers.events import EventRecorder
+from kubesim.errors import ApiError
+from kubesim.kubeconfig import Kubeconfig
 
 log = logging.getLogger(__name__)
 

@@ -85,6 +85,7 @@ def write_kubeconfigs(folder: Path, secrets: Secrets, url: str) -> None:
             name,
             cluster={"server": url, "certificate-authority": str(secrets.ca.certificate)},
             user={"client-certificate": str(pair.certificate), "client-key": str(pair.key)},
+            context="gameday",
         )
 
 

@@ -21,7 +21,9 @@ from gameday.rehearsal.nodes import MAX_GPUS, MAX_NODES, kubelet_server, server
 from gameday.rehearsal.nodes.kubelet_server import serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
-from kubesim.client import ApiClient, ApiError, Kubeconfig, KubeconfigError
+from kubesim.client import ApiClient
+from kubesim.errors import ApiError, KubeconfigError
+from kubesim.kubeconfig import Kubeconfig
 from kubesim.process import die_with_parent
 
 _NODES_PER_CONNECTION = 10

@@ -18,8 +18,9 @@ from gameday.rehearsal.nodes.machine import KUBELET, Machine
 from gameday.rehearsal.nodes.node_object import Conditions, NodeFacts, labels, machine_status, node_object
 from gameday.rehearsal.nodes.numa import POLICY_ANNOTATION, SINGLE_NUMA_NODE
 from gameday.rehearsal.nodes.pod import PodRunner
-from kubesim.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, ApiError, Object
+from kubesim.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, Object
 from kubesim.controllers.events import EventRecorder
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 

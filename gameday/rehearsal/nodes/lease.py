@@ -7,8 +7,9 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
-from gameday.rehearsal.nodes.clock import now, rfc3339_micro
-from kubesim.client import ApiClient, ApiError, Object
+from kubesim.client import ApiClient, Object
+from kubesim.clock import now_utc, rfc3339_micro
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 
@@ -93,5 +94,5 @@ class NodeLease:
         return {
             "holderIdentity": self._node,
             "leaseDurationSeconds": LEASE_DURATION_S,
-            "renewTime": rfc3339_micro(now()),
+            "renewTime": rfc3339_micro(now_utc()),
         }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gameday.rehearsal.nodes.clock import now, rfc3339
 from gameday.rehearsal.nodes.devices import RESOURCE
 from gameday.rehearsal.nodes.gpus import FB_TOTAL_MIB
 from gameday.rehearsal.nodes.identity import CUDA_VERSION, DRIVER_VERSION, KERNEL_VERSION, PRODUCT_LABEL, machine_id
 from kubesim.client import Object
+from kubesim.clock import now_utc, rfc3339
 
 INSTANCE_TYPE_LABEL, INSTANCE_TYPE = "node.kubernetes.io/instance-type", "virtual-hgx-h100"
 OPT_IN_LABEL = "gameday.dev/opt-in"
@@ -120,7 +120,7 @@ class Conditions:
 
     def __init__(self) -> None:
         self._ready: bool | None = None
-        self._ready_since = self._since = rfc3339(now())
+        self._ready_since = self._since = rfc3339(now_utc())
         self._told: dict[str, str] = {}
 
     def shown_by(self, node: Object) -> bool:
@@ -133,10 +133,10 @@ class Conditions:
 
     def begin_again(self) -> None:
         """Somebody wrote another state: the next document's is a new one, with a new time of transition."""
-        self._ready, self._since = None, rfc3339(now())
+        self._ready, self._since = None, rfc3339(now_utc())
 
     def document(self, not_ready_because: str | None) -> list[Object]:
-        at = rfc3339(now())
+        at = rfc3339(now_utc())
         ready = not_ready_because is None
         if ready != self._ready:
             self._ready, self._ready_since = ready, at

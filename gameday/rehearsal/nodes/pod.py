@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Protocol
 
 from gameday.errors import PodConfigError, PodRejectedError
-from gameday.rehearsal.nodes.clock import now, parse
 from gameday.rehearsal.nodes.containers import ContainerProcess, start_container
 from gameday.rehearsal.nodes.devices import RESOURCE, GpuDevices, GpuHolder
 from gameday.rehearsal.nodes.numa import exclusive_cpus
 from gameday.rehearsal.nodes.pod_status import Container, PodState
 from gameday.rehearsal.nodes.probes import follow_readiness
 from gameday.rehearsal.nodes.sandbox import Sandbox
-from kubesim.client import STRATEGIC_MERGE_PATCH, ApiClient, ApiError, Object
+from kubesim.client import STRATEGIC_MERGE_PATCH, ApiClient, Object
+from kubesim.clock import now_utc, parse_time
 from kubesim.controllers.events import EventRecorder
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ class PodRunner:
         return [*self.state.init, *self.state.main]
 
     def _restore(self, status: Object) -> None:
-        self.state.start_time = parse(status["startTime"])
+        self.state.start_time = parse_time(status["startTime"])
         for containers, names in ((self.state.init, "initContainerStatuses"), (self.state.main, "containerStatuses")):
             known = {each["name"]: each for each in status.get(names) or ()}
             for container in containers:
@@ -237,7 +238,7 @@ class PodRunner:
         while not work.done() and not self._deleted.is_set():
             deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
             end = self.state.start_time + timedelta(seconds=deadline_s) if deadline_s is not None else None
-            left_s = (end - now()).total_seconds() if end else None
+            left_s = (end - now_utc()).total_seconds() if end else None
             if left_s is not None and left_s <= 0:
                 self._event(*_LATE)
                 return True
@@ -314,7 +315,7 @@ class PodRunner:
             self._say()
             await self._stopping.wait()
             return
-        container.process, container.log, container.started = process, process.log, now()
+        container.process, container.log, container.started = process, process.log, now_utc()
         if self._stopping.is_set():
             process.terminate()
         gpus = self._kubelet.occupy(self.uid, container.name, process)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from gameday.rehearsal.nodes.clock import now, rfc3339
 from gameday.rehearsal.nodes.container_log import ContainerLog
 from gameday.rehearsal.nodes.containers import ContainerProcess
 from kubesim.client import Object
+from kubesim.clock import now_utc, parse_time, rfc3339
 
 _READY_TO_START = "PodReadyToStartContainers"
 
@@ -44,8 +44,8 @@ class Container:
         return str(self.spec["name"])
 
     def end(self, exit_code: int, reason: str, message: str) -> None:
-        started = self.started or now()
-        self.ended = Ended(exit_code, reason, message, started, now())
+        started = self.started or now_utc()
+        self.ended = Ended(exit_code, reason, message, started, now_utc())
         self.process, self.ready = None, False
 
     def begin_again(self) -> None:
@@ -62,7 +62,7 @@ class Container:
         if "terminated" in state:
             self.ended = _ended(state["terminated"])
         elif "running" in state:
-            self.started = datetime.fromisoformat(state["running"]["startedAt"])
+            self.started = parse_time(state["running"]["startedAt"])
 
     def status(self, pod_uid: str) -> Object:
         if self.process and self.started:
@@ -103,8 +103,8 @@ def _ended(terminated: Object) -> Ended:
         exit_code=int(terminated.get("exitCode", 0)),
         reason=terminated.get("reason", ""),
         message=terminated.get("message", ""),
-        started=datetime.fromisoformat(terminated["startedAt"]) if terminated.get("startedAt") else now(),
-        finished=datetime.fromisoformat(terminated["finishedAt"]) if terminated.get("finishedAt") else now(),
+        started=parse_time(terminated["startedAt"]) if terminated.get("startedAt") else now_utc(),
+        finished=parse_time(terminated["finishedAt"]) if terminated.get("finishedAt") else now_utc(),
     )
 
 
@@ -117,7 +117,7 @@ class PodState:
     ip: str
     init: Sequence[Container]
     main: Sequence[Container]
-    start_time: datetime = field(default_factory=now)
+    start_time: datetime = field(default_factory=now_utc)
     final: tuple[str, str, str] | None = None  # phase, reason, message
     all_ended: bool = False
     generation: int | None = None  # of the object that the status is about; servers before 1.33 count none for pods
@@ -177,7 +177,7 @@ class PodState:
     def _condition(self, kind: str, holds: bool, reason: str, message: str = "") -> Object:
         before = self._since.get(kind)
         if before is None or before[0] != holds:
-            self._since[kind] = (holds, reason, now())
+            self._since[kind] = (holds, reason, now_utc())
         condition: dict[str, Any] = {
             "type": kind,
             "status": "True" if holds else "False",

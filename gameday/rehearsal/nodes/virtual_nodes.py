@@ -21,8 +21,9 @@ from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.node_object import INSTANCE_TYPE, INSTANCE_TYPE_LABEL, NodeFacts
 from gameday.rehearsal.nodes.pod import PodRunner
-from kubesim.client import ApiClient, ApiError, Object, Reflector
+from kubesim.client import ApiClient, Object, Reflector
 from kubesim.controllers.events import EventRecorder
+from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 

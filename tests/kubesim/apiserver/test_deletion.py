@@ -9,7 +9,8 @@ import pytest
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
-from tests.kubesim.apiserver.conftest import eventually, make_running, pod
+from tests.kubesim.apiserver.conftest import make_running, pod
+from tests.kubesim.processes import eventually
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -55,7 +56,7 @@ def test_pods_nobody_runs_go_at_once(http: httpx.Client) -> None:
 
 
 def test_finalizers_hold(http: httpx.Client) -> None:
-    http.post(CONFIGMAPS, json={"metadata": {"name": "held", "finalizers": ["gameday.dev/hold"]}})
+    http.post(CONFIGMAPS, json={"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})
     assert "deletionTimestamp" in delete(http, f"{CONFIGMAPS}/held").json()["metadata"]
     assert http.get(f"{CONFIGMAPS}/held").status_code == 200
     http.patch(f"{CONFIGMAPS}/held", content=b'{"metadata":{"finalizers":null}}', headers=MERGE)

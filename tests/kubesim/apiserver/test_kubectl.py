@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from tests.kubesim.apiserver.conftest import Server, make_running, node, pod
+from tests.kubesim.apiserver.conftest import make_running, node, pod
+from tests.kubesim.processes import ApiServer
 
 Kubectl = Callable[..., str]
 
@@ -29,7 +30,7 @@ class FakeKubelet(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def kubelet_port(server: Server) -> Iterator[int]:
+def kubelet_port(server: ApiServer) -> Iterator[int]:
     """HTTPS with the certificates that the server keeps for kubelets; only it may come in."""
     served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeKubelet)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(server.folder / "ca.crt"))
@@ -82,7 +83,7 @@ def test_get_shows_the_columns_people_expect(kubectl: Kubectl) -> None:
     header, first, *_ = wide.splitlines()
     assert header.split()[:5] == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
     assert "INTERNAL-IP" in header and "127.0.0.1" in first and "Ready" in first and "v1.35.7" in first
-    assert "gameday" in kubectl("get", "namespaces")
+    assert "kube-node-lease" in kubectl("get", "namespaces")
     assert "ConfigMap" not in kubectl("get", "cm", "-A")
     assert "cluster-admin" in kubectl("get", "clusterrolebindings")
 
@@ -105,9 +106,9 @@ def test_describe_node_and_pod(kubectl: Kubectl, http: httpx.Client) -> None:
 
 
 def test_label_annotate_taint_cordon(kubectl: Kubectl, http: httpx.Client) -> None:
-    kubectl("label", "node", "gpu-0", "gameday.dev/opt-in=true")
+    kubectl("label", "node", "gpu-0", "example.com/opt-in=true")
     kubectl("annotate", "node", "gpu-0", "note=a b")
-    assert "gpu-0" in kubectl("get", "nodes", "-l", "gameday.dev/opt-in in (true,yes)")
+    assert "gpu-0" in kubectl("get", "nodes", "-l", "example.com/opt-in in (true,yes)")
     kubectl("taint", "nodes", "gpu-0", "trainy.konduktor.ai/faulty=true:NoSchedule")
     assert taints(http, "gpu-0") == [{"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}]
     assert managers_of(http, "/api/v1/nodes/gpu-0", "f:spec", "f:taints") == {"kubectl-taint"}
@@ -118,15 +119,15 @@ def test_label_annotate_taint_cordon(kubectl: Kubectl, http: httpx.Client) -> No
     assert http.get("/api/v1/nodes?fieldSelector=spec.unschedulable=true").json()["items"]
     kubectl("uncordon", "gpu-0")
     assert "unschedulable" not in http.get("/api/v1/nodes/gpu-0").json()["spec"]
-    kubectl("label", "node", "gpu-0", "gameday.dev/opt-in-")
-    assert "No resources" in kubectl("get", "nodes", "-l", "gameday.dev/opt-in")
+    kubectl("label", "node", "gpu-0", "example.com/opt-in-")
+    assert "No resources" in kubectl("get", "nodes", "-l", "example.com/opt-in")
 
 
 def test_drain_evicts(kubectl: Kubectl, http: httpx.Client) -> None:
     http.post("/api/v1/namespaces/default/pods", json=pod("drained", nodeName="gpu-1"))
     make_running(http, "drained")
     draining = threading.Thread(
-        target=lambda: kubectl("drain", "gpu-1", "--force", "--ignore-daemonsets", "--timeout=30s")
+        target=lambda: kubectl("drain", "gpu-1", "--force", "--ignore-daemonsets", "--timeout=60s")
     )
     draining.start()
     path = "/api/v1/namespaces/default/pods/drained"
@@ -189,13 +190,13 @@ def test_wait_for_condition_and_for_deletion(kubectl: Kubectl, http: httpx.Clien
     http.post("/api/v1/namespaces/default/pods", json=pod("awaited"))
     said: list[str] = []
     waiting = threading.Thread(
-        target=lambda: said.append(kubectl("wait", "--for=condition=Ready", "pod/awaited", "--timeout=30s"))
+        target=lambda: said.append(kubectl("wait", "--for=condition=Ready", "pod/awaited", "--timeout=60s"))
     )
     waiting.start()
     make_running(http, "awaited")
     waiting.join()
     assert "condition met" in said[0]
-    gone = threading.Thread(target=lambda: said.append(kubectl("wait", "--for=delete", "pod/awaited", "--timeout=30s")))
+    gone = threading.Thread(target=lambda: said.append(kubectl("wait", "--for=delete", "pod/awaited", "--timeout=60s")))
     gone.start()
     kubectl("delete", "pod", "awaited")
     gone.join()
@@ -204,7 +205,7 @@ def test_wait_for_condition_and_for_deletion(kubectl: Kubectl, http: httpx.Clien
 
 def test_auth(kubectl: Kubectl) -> None:
     if "whoami" in kubectl("auth", "--help"):  # kubectl before 1.26 has no such command
-        assert "gameday-admin" in kubectl("auth", "whoami")
+        assert "kubesim-admin" in kubectl("auth", "whoami")
     assert "yes" in kubectl("auth", "can-i", "delete", "nodes")
     said = kubectl("auth", "can-i", "delete", "nodes", "--as=system:serviceaccount:default:default", fails=True)
     assert "no" in said
@@ -223,7 +224,7 @@ def test_logs_come_from_the_kubelet(kubectl: Kubectl, http: httpx.Client) -> Non
     assert "NotFound" in kubectl("logs", "talks", fails=True)
 
 
-def test_watching_tables(kubectl: Kubectl, server: Server, http: httpx.Client) -> None:
+def test_watching_tables(kubectl: Kubectl, server: ApiServer, http: httpx.Client) -> None:
     argv = ["kubectl", f"--kubeconfig={server.folder / 'admin.kubeconfig'}", "get", "cm", "-w", "--watch-only",
             f"--cache-dir={server.folder / 'cache'}"]  # fmt: skip
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watching:
@@ -256,5 +257,5 @@ def test_create_replace_edit_patch_and_errors(kubectl: Kubectl) -> None:
     assert 'configmaps "made" not found' in kubectl("get", "configmap", "made", fails=True)
     kubectl("create", "namespace", "passing")
     kubectl("create", "configmap", "inside", "-n", "passing")
-    kubectl("delete", "namespace", "passing", "--timeout=20s")
+    kubectl("delete", "namespace", "passing", "--timeout=60s")
     assert "NotFound" in kubectl("get", "namespace", "passing", fails=True)

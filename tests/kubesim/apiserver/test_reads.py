@@ -19,7 +19,8 @@ from kubernetes.informer import SharedInformer
 
 from kubesim.apiserver.store import EVENT_WINDOW, Store
 from kubesim.apiserver.watching import BOOKMARK_EVERY_S
-from tests.kubesim.apiserver.conftest import Server, eventually, pod
+from tests.kubesim.apiserver.conftest import pod
+from tests.kubesim.processes import PATIENCE_S, ApiServer, eventually
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -165,7 +166,7 @@ def test_the_event_window_forgets_its_oldest(tmp_path: Path) -> None:
 
 
 def test_a_killed_server_loses_nothing_and_old_watches_get_410(tmp_path: Path) -> None:
-    server = Server(tmp_path)
+    server = ApiServer(tmp_path)
     try:
         with server.http() as http:
             old = http.get(CONFIGMAPS).json()["metadata"]["resourceVersion"]
@@ -203,14 +204,14 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_port_in_use_is_said_plainly(server: Server, tmp_path: Path) -> None:
+def test_a_port_in_use_is_said_plainly(server: ApiServer, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "kubesim.apiserver", "--port", str(server.port), "--data-dir"]
-    done = subprocess.run([*argv, str(tmp_path)], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([*argv, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1 and f"127.0.0.1:{server.port}" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_an_informer_survives_a_restart(tmp_path: Path) -> None:
-    server = Server(tmp_path)
+    server = ApiServer(tmp_path)
     informer = SharedInformer(client.CoreV1Api(server.api()).list_namespaced_config_map, namespace="default")
     seen: list[str] = []
     informer.add_event_handler("ADDED", lambda item: seen.append(item.metadata.name))

@@ -11,10 +11,11 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
 from kubesim.apiserver import objects
-from kubesim.apiserver.errors import ApiError
+from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.resources import BY_PATH
 from kubesim.apiserver.store import Store
-from tests.kubesim.apiserver.conftest import Server, node, pod
+from tests.kubesim.apiserver.conftest import node, pod
+from tests.kubesim.processes import ApiServer
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
@@ -158,7 +159,7 @@ def test_json_patch_tests_before_it_writes(http: httpx.Client) -> None:
     assert send(http, f"{CONFIGMAPS}/jp", {"op": "x"}, JSON_PATCH).status_code == 400
 
 
-def test_unknown_formats_and_methods(http: httpx.Client, server: Server) -> None:
+def test_unknown_formats_and_methods(http: httpx.Client, server: ApiServer) -> None:
     refused = http.patch(f"{CONFIGMAPS}/x", content=b"{}", headers={"Content-Type": "text/plain"})
     assert (refused.status_code, refused.json()["reason"]) == (415, "UnsupportedMediaType")
     assert http.post(CONFIGMAPS, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
@@ -274,7 +275,7 @@ def test_binding_and_double_binding(http: httpx.Client) -> None:
 
 def test_two_faces_of_an_event(http: httpx.Client) -> None:
     body = {"metadata": {"name": "ev.1"}, "regarding": {"kind": "Node", "name": "n1"}, "note": "hello", "reason": "Why",
-            "reportingController": "test", "action": "Act", "type": "Warning",
+            "reportingController": "test", "reportingInstance": "one", "action": "Act", "type": "Warning",
             "eventTime": "2026-01-01T00:00:00.000000Z"}  # fmt: skip
     made = http.post("/apis/events.k8s.io/v1/namespaces/default/events", json=body)
     assert made.status_code == 201 and made.json()["note"] == "hello"
@@ -310,5 +311,5 @@ def test_a_generated_name_that_is_taken_is_made_again(monkeypatch: pytest.Monkey
     body = {"metadata": {"generateName": "n-"}}
     made = [kept.create(namespaces, "", {"metadata": {**body["metadata"]}}, objects.Write("me")) for _ in range(2)]
     assert [stored.name for stored in made] == ["n-aaaaa", "n-bbbbb"]
-    with pytest.raises(ApiError, match="already exists"):
+    with pytest.raises(StatusError, match="already exists"):
         kept.create(namespaces, "", body, objects.Write("me"))

@@ -17,11 +17,9 @@ import yaml
 
 Json = dict[str, Any]
 _HERE = Path(__file__).parent
-GOLDEN = _HERE / "golden"
 PAGE = _HERE.parents[2] / "docs" / "conformance.md"
 _BEGIN, _END = "<!-- differences: begin -->\n", "<!-- differences: end -->\n"
 _ABSENT = "(absent)"
-_GOLDEN_WIDTH = 140
 
 
 @dataclass(frozen=True)
@@ -88,30 +86,6 @@ def listed() -> tuple[Listed, ...]:
     """The accepted differences."""
     entries = yaml.safe_load((_HERE / "differences.yaml").read_text(encoding="utf-8")) or []
     return tuple(Listed(**entry) for entry in entries)
-
-
-def read_golden(script: str) -> list[Json]:
-    """A script's golden recording; raises FileNotFoundError."""
-    found: list[Json] = json.loads((GOLDEN / f"{script}.json").read_text(encoding="utf-8"))["exchanges"]
-    return found
-
-
-def write_golden(script: str, exchanges: list[Json]) -> None:
-    """Keep a recording of the real server."""
-    text = _written({"script": script, "exchanges": exchanges})
-    (GOLDEN / f"{script}.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _written(value: Any, indent: str = "") -> str:
-    """JSON for reading: whatever fits stands on one line."""
-    flat = json.dumps(value, ensure_ascii=False)
-    if len(indent) + len(flat) <= _GOLDEN_WIDTH or not isinstance(value, dict | list):
-        return flat
-    deeper = indent + "  "
-    if isinstance(value, list):
-        return "[\n" + ",\n".join(deeper + _written(part, deeper) for part in value) + f"\n{indent}]"
-    parts = (f"{deeper}{json.dumps(key, ensure_ascii=False)}: {_written(part, deeper)}" for key, part in value.items())
-    return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
 
 
 def table() -> str:

@@ -27,8 +27,8 @@ APPLY = "application/apply-patch+yaml"
 # What is compared of an answer's headers; the others name a request, a date or a level of flow control.
 _HEADERS = ("Allow", "Cache-Control", "Content-Type", "Location", "Retry-After", "Vary", "Warning")
 # No answer may keep a script waiting longer; the servers' own time limits are shorter or set by the script.
-_ANSWER_WITHIN_S = 30.0
-_SETTLED_WITHIN_S = 30.0
+_ANSWER_WITHIN_S = 60.0
+_SETTLED_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Replaced: uids, resourceVersions (by their rank, so that their order still counts), times of the run, continue tokens,
 generated names, bearer tokens, certificates, the server's address, ages in tables. The columns' descriptions, which are
-prose for people, are dropped.
+prose for people, are dropped, and so is what kubesim says of things that it does not simulate.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ _MESSAGE_VERSION = re.compile(
     r"(?<=, current: )\d+|(?<=ResourceVersion in record \()\d+|(?<=ResourceVersion in object meta: )\d+"
     r"|(?<=too old resource version: )(?P<asked>\d+) \(\d+\)"
 )
+# What kubesim says of what it does not simulate, among a response's warnings and in kubectl's output.
+_NOT_SIMULATED = "is not simulated by kubesim"
+_WARNING = re.compile(r'299 - "(?:[^"\\]|\\.)*"')
 # Versions that a script makes up are 0, 1 or beyond whatever a server reaches during the suite.
 _MADE_UP = 100_000_000
 _AGE = re.compile(r"^(\d+[smhdy]){1,2}$")
@@ -33,17 +36,26 @@ _AGO = re.compile(r"\((\d+[smhdy]){1,2} ago\)")
 _AGE_COLUMNS = frozenset({"Age", "Last Seen", "First Seen", "Last Schedule"})
 
 
-def normal(exchanges: list[Json], address: str) -> list[Json]:
-    """The recording of one script without what differs from run to run. `address` is the server's URL."""
+def normal(exchanges: list[Json], address: str, namespace: str) -> list[Json]:
+    """Return the recording of one script without what differs from run to run.
+
+    Args:
+        exchanges: As the script's client recorded them.
+        address: The server's URL.
+        namespace: The script's own; it is written <ns>.
+    """
     # Sorted: uids are numbered in the order in which they are met.
     found: list[Json] = json.loads(json.dumps(exchanges, sort_keys=True))
     found = [{name: exchange[name] for name in ("step", "request", "response")} for exchange in found]
     for exchange in found:
+        _notices(exchange["response"])
         _tables(exchange["response"])
         _continues(exchange)
     _versions(found)
     literals = {text for exchange in found for text in _strings(exchange["request"])}
-    replace = _Words(literals, _generated_names(found), address.removeprefix("https://"))
+    replace = _Words(
+        literals, _generated_names(found), {address.removeprefix("https://"): "<server>", namespace: "<ns>"}
+    )
     return [_mapped(exchange, replace) for exchange in found]
 
 
@@ -82,15 +94,13 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 class _Words:
     """Replaces inside strings; times that the script itself wrote stay."""
 
-    def __init__(self, literals: set[str], generated: dict[str, str], address: str) -> None:
+    def __init__(self, literals: set[str], generated: dict[str, str], places: dict[str, str]) -> None:
         self._written = {match[0] for text in literals for match in _TIME.finditer(text)}
-        self._generated = generated
-        self._address = address
+        self._plain = generated | places
         self._uids: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
-        text = text.replace(self._address, "<server>")
-        for name, shown in self._generated.items():
+        for name, shown in self._plain.items():
             text = text.replace(name, shown)
         text = _CERTIFICATE.sub("<certificate>", text)
         text = _TOKEN_VOLUME.sub("kube-api-access-<5 generated>", text)
@@ -119,6 +129,19 @@ def _generated_names(exchanges: list[Json]) -> dict[str, str]:
         if prefix and isinstance(name, str) and name.startswith(prefix):
             found.setdefault(name, f"{prefix}<{len(name) - len(prefix)} generated, {len(found) + 1}>")
     return found
+
+
+def _notices(response: Json) -> None:
+    """Take out the warnings that only kubesim gives."""
+    headers = response.get("headers", {})
+    if _NOT_SIMULATED in headers.get("Warning", ""):
+        kept = [one for one in _WARNING.findall(headers.pop("Warning")) if _NOT_SIMULATED not in one]
+        if kept:
+            headers["Warning"] = ", ".join(kept)
+    for stream in ("stdout", "stderr"):
+        lines = [line for line in response.pop(stream, []) if _NOT_SIMULATED not in line]
+        if lines:
+            response[stream] = lines
 
 
 def _continues(exchange: Json) -> None:

@@ -1,4 +1,4 @@
-"""Plays a script against a server and hands back the recording."""
+"""Play a script against a server."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from contextlib import closing
 from typing import Any
 
 from tests.kubesim.conformance.exchange import Client, Server
+from tests.kubesim.conformance.golden import summarize
 from tests.kubesim.conformance.normal import normal
 from tests.kubesim.conformance.scripts import Script
 
 
 def play(server: Server, name: str, script: Script) -> list[dict[str, Any]]:
-    """The normalised exchanges of one run, in a namespace named for the script."""
+    """Play a script in a namespace named for it, and return the normalised exchanges with their requests summarized."""
     with closing(Client(server, f"conformance-{name.replace('_', '-')}")) as client:
         client.namespace(client.ns)
         script(client)
-        return normal(client.exchanges, server.url)
+        exchanges = normal(client.exchanges, server.url, client.ns)
+    return [{**exchange, "request": summarize(exchange["request"])} for exchange in exchanges]

@@ -1,36 +1,32 @@
-"""The embedded server says what the real one said when the goldens were recorded."""
+"""kubesim says what the real server said when its answers were recorded.
+
+Without `-m conformance` only some scripts are played; `make test-kubesim` plays all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kubesim.apiserver.conftest import Server as Process
-from tests.kubesim.conformance import differences
-from tests.kubesim.conformance.exchange import Server
-from tests.kubesim.conformance.play import play
+from tests.kubesim.conformance import differences, golden
+from tests.kubesim.conformance.conftest import Play
 from tests.kubesim.conformance.scripts import all_scripts
 
 SCRIPTS = all_scripts()
+# One of each area, none of them slow.
+ALWAYS = {
+    "access_reviews", "admission_of_pods", "apply_ownership", "create_defaults_pods", "delete_with_dependents",
+    "evictions_with_budgets", "field_validation", "json_patches", "list_versions", "managed_fields_of_nodes",
+    "strategic_patches_of_nodes", "subresource_status", "table_of_nodes", "validation_nodes", "watched_nodes",
+}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    process = Process(tmp_path_factory.mktemp("embedded"))
-
-    def forget() -> None:
-        process.end()
-        process.start()
-
-    yield Server(process.url, process.folder / "admin.kubeconfig", forget)
-    process.end()
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_says_what_the_real_server_says(server: Server, name: str) -> None:
-    found = differences.compare(differences.read_golden(name), play(server, name, SCRIPTS[name]))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ALWAYS else [pytest.mark.conformance]) for name in SCRIPTS]
+)
+def test_says_what_the_real_server_says(played: Play, name: str) -> None:
+    found = differences.compare(golden.read(name), played(name))
     listed = [entry for entry in differences.listed() if entry.script == name]
     new = [str(one) for one in found if not any(entry.covers(name, one) for entry in listed)]
     mended = [entry for entry in listed if not any(entry.covers(name, one) for one in found)]
@@ -38,8 +34,13 @@ def test_says_what_the_real_server_says(server: Server, name: str) -> None:
     assert not mended, f"mended: delete from differences.yaml: {mended}"
 
 
+def test_what_is_recorded_is_what_was_said(played: Play, tmp_path: Path) -> None:
+    golden.write("json_patches", played("json_patches"), tmp_path)
+    assert differences.compare(golden.read("json_patches", tmp_path), played("json_patches")) == []
+
+
 def test_goldens_and_listed_differences_belong_to_scripts() -> None:
-    assert {path.stem for path in differences.GOLDEN.glob("*.json")} == {*SCRIPTS}
+    assert {path.stem for path in golden.GOLDEN.glob("*.jsonl")} == {*SCRIPTS}
     assert {entry.script for entry in differences.listed()} <= {*SCRIPTS}
 
 

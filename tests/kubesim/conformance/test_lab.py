@@ -1,6 +1,6 @@
-"""The real server says what the goldens say: they are true, and the scripts can be repeated.
+"""The real server answers as it was recorded: the recordings are true, and the scripts can be repeated.
 
-pytest tests/kubesim/conformance/test_lab.py --record    # writes the goldens anew
+pytest tests/kubesim/conformance/test_lab.py -m lab --record    # record anew
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kubesim.conformance import differences
+from tests.kubesim.conformance import differences, golden
 from tests.kubesim.conformance.exchange import Server
 from tests.kubesim.conformance.play import play
 from tests.kubesim.conformance.real import real_server
@@ -31,6 +31,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_says_what_the_golden_says(server: Server, name: str, pytestconfig: pytest.Config) -> None:
     found = play(server, name, SCRIPTS[name])
     if pytestconfig.getoption("--record"):
-        differences.write_golden(name, found)
-    told = [str(one) for one in differences.compare(differences.read_golden(name), found)]
+        golden.write(name, found)
+    told = [str(one) for one in differences.compare(golden.read(name), found)]
     assert not told, "\n".join(told)

@@ -15,17 +15,18 @@ from kubernetes import client
 from kubernetes.aio import client as aio
 
 from kubesim.apiserver.resources import RESOURCES, Resource
-from tests.kubesim.apiserver.conftest import Server as Process
 from tests.kubesim.conformance.exchange import Server
 from tests.kubesim.conformance.play import play
 from tests.kubesim.conformance.scripts import all_scripts
+from tests.kubesim.processes import ApiServer
 
-STORED = [resource for resource in RESOURCES if resource.stored]
+STORED = [resource for resource in RESOURCES if resource.is_stored]
 
 
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    process = Process(tmp_path_factory.mktemp("models"))
+    """A server with the objects of the table scripts alone: the client refuses some odd ones of other scripts."""
+    process = ApiServer(tmp_path_factory.mktemp("models"))
     server = Server(process.url, process.folder / "admin.kubeconfig", lambda: None)
     for name, script in all_scripts().items():
         if name.startswith("table_of_"):

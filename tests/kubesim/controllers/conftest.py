@@ -1,23 +1,23 @@
-"""A real embedded API server and the real controllers' process, with small kubelets played by the test."""
+"""An API server and the controllers' process, with small kubelets played by the test."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gameday.rehearsal.children import Child
-from kubesim.client import ApiClient, Kubeconfig, Reflector
-from tests.support.ports import free_ports
+from kubesim.client import ApiClient, Reflector
+from kubesim.kubeconfig import Kubeconfig
+from tests.kubesim.processes import PATIENCE_S, ApiServer, Program, eventually, wipe
 
 from .kubelets import Kubelets
 
-EVENTUALLY_S = 20.0
-MONITOR_GRACE_S = 2.0
+# Seconds of silence after which a node is given up: never, in tests that are about something else.
+LONG_GRACE_S, SHORT_GRACE_S = 3600.0, 3.0
 KINDS = {
     "pods": "/api/v1/pods",
     "nodes": "/api/v1/nodes",
@@ -28,13 +28,33 @@ KINDS = {
 }
 
 
-class Cluster:
-    """What a test sees and does: live copies of all objects, and one way to wait for them to be as expected."""
+class Processes:
+    """The API server and the controllers of one cluster."""
 
-    def __init__(self, api: ApiClient, apiserver: Child, controllers: Child) -> None:
+    def __init__(self, folder: Path, grace_s: float) -> None:
+        self.apiserver = ApiServer(folder / "apiserver")
+        data = self.apiserver.folder
+        self.controllers = Program(
+            "kubesim.controllers",
+            *("--kubeconfig-scheduler", str(data / "scheduler.kubeconfig")),
+            *("--kubeconfig-controllers", str(data / "controllers.kubeconfig")),
+            *("--node-monitor-grace", str(grace_s), "--job-backoff", "0.1", "--pod-gc-quarantine", "0.2"),
+            log=folder / "controllers.log",
+        )
+        self.controllers.start()
+
+    def end(self) -> None:
+        self.controllers.end()
+        self.apiserver.end()
+
+
+class Cluster:
+    """Live copies of all objects, and one way to wait for them to be as expected."""
+
+    def __init__(self, api: ApiClient, processes: Processes) -> None:
         self.api = api
-        self.apiserver = apiserver
-        self.controllers = controllers
+        self.apiserver = processes.apiserver
+        self.controllers = processes.controllers
         self.kubelets = Kubelets(api)
         self._changed = asyncio.Event()
         self._reflectors = {kind: Reflector(api, path) for kind, path in KINDS.items()}
@@ -68,9 +88,9 @@ class Cluster:
         return {event["reason"] for event in self.all("events") if event["involvedObject"]["name"] == name}
 
     async def until(self, what: str, holds: Callable[[], object]) -> None:
-        """Wait for a condition over the live copies; says what was awaited and how things stand if it never comes."""
+        """Wait for a condition over the live copies; fail with their state if it never comes."""
         try:
-            async with asyncio.timeout(EVENTUALLY_S):
+            async with asyncio.timeout(PATIENCE_S):
                 while not holds():
                     self._changed.clear()
                     await self._changed.wait()
@@ -82,36 +102,62 @@ class Cluster:
             pytest.fail(f"never came: {what}\npods: {state}\ncontrollers' log:\n{log}")
 
 
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[tuple[Child, Child]]:
-    data, python = tmp_path / "apiserver", sys.executable
-    server = ["--port", str(free_ports(1)[0]), "--data-dir", str(data)]
-    apiserver = Child("apiserver", [python, "-m", "kubesim.apiserver", *server], tmp_path / "apiserver.log")
-    knobs = ["--node-monitor-grace", str(MONITOR_GRACE_S), "--job-backoff", "0.1", "--pod-gc-quarantine", "0.2"]
-    identities = ["--kubeconfig-scheduler", str(data / "scheduler.kubeconfig")]
-    identities += ["--kubeconfig-controllers", str(data / "controllers.kubeconfig")]
-    argv = [python, "-m", "kubesim.controllers", *identities, *knobs]
-    controllers = Child("controllers", argv, tmp_path / "controllers.log")
+@contextmanager
+def running(folder: Path, grace_s: float) -> Iterator[Processes]:
+    processes = Processes(folder, grace_s)
     try:
-        apiserver.start()
-        apiserver.await_ready_line()
-        controllers.start()
-        controllers.await_ready_line()
-        yield apiserver, controllers
+        yield processes
     finally:
-        controllers.end()
-        apiserver.end()
+        processes.end()
+
+
+@pytest.fixture(scope="session")
+def shared_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    with running(tmp_path_factory.mktemp("controllers"), LONG_GRACE_S) as processes:
+        yield processes
 
 
 @pytest.fixture
-async def cluster(processes: tuple[Child, Child], tmp_path: Path) -> AsyncIterator[Cluster]:
-    kubeconfig = Kubeconfig.load(tmp_path / "apiserver" / "admin.kubeconfig")
-    async with ApiClient(kubeconfig, "test") as api:
-        made = Cluster(api, *processes)
-        running = asyncio.create_task(made.run())
+def processes(shared_processes: Processes) -> Iterator[Processes]:
+    """The shared cluster, empty: controllers end what they had begun before the next test begins."""
+    yield shared_processes
+    with shared_processes.apiserver.http() as http:
+
+        def is_empty() -> bool:
+            wipe(http)
+            left = [http.get(path).json()["items"] for path in (*KINDS.values(), "/api/v1/events")]
+            return not any(left)
+
+        eventually(is_empty, "an empty cluster")
+
+
+@pytest.fixture
+def own_processes(tmp_path: Path) -> Iterator[Processes]:
+    """A cluster for a test that ends or restarts its processes, or waits for a node to be given up."""
+    with running(tmp_path, SHORT_GRACE_S) as processes:
+        yield processes
+
+
+@pytest.fixture
+async def cluster(processes: Processes) -> AsyncIterator[Cluster]:
+    async for made in _clusters(processes):
         yield made
-        broken = running.done() and running.exception()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture
+async def own_cluster(own_processes: Processes) -> AsyncIterator[Cluster]:
+    async for made in _clusters(own_processes):
+        yield made
+
+
+async def _clusters(processes: Processes) -> AsyncIterator[Cluster]:
+    kubeconfig = Kubeconfig.load(processes.apiserver.folder / "admin.kubeconfig")
+    async with ApiClient(kubeconfig, "test") as api:
+        made = Cluster(api, processes)
+        task = asyncio.create_task(made.run())
+        yield made
+        broken = task.done() and task.exception()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
     if broken:
         raise broken

@@ -6,13 +6,14 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from kubesim.client import ApiClient, ApiError, Reflector
-from kubesim.controllers.clock import now_utc, rfc3339
-from kubesim.controllers.pods import is_leaving, is_terminal, pod_path
+from kubesim.client import ApiClient, Reflector
+from kubesim.clock import now_utc, rfc3339
+from kubesim.controllers.pods import is_terminal, is_terminating, pod_path
+from kubesim.errors import ApiError
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 HEARTBEAT_S = 0.3
-EXITS = "test.gameday.dev/exits"  # a pod with this annotation ends at once in the phase it names
+EXITS = "test.example.com/exits"  # a pod with this annotation ends at once in the phase it names
 
 
 def ready_condition(status: str = "True") -> dict[str, str]:
@@ -71,7 +72,7 @@ class Kubelets:
             if pod["spec"].get("nodeName") not in self.alive:
                 continue
             phase = (pod.get("status") or {}).get("phase")
-            if is_leaving(pod):
+            if is_terminating(pod):
                 await self._quietly("DELETE", pod_path(pod), {"gracePeriodSeconds": 0})
             elif phase == "Pending":
                 await self._report(pod, {"phase": "Running", "conditions": [ready_condition()]})

@@ -11,7 +11,9 @@ import orjson
 import pytest
 from aiohttp import web
 
-from kubesim.client import ApiClient, ApiError, Kubeconfig, KubeconfigError, Reflector
+from kubesim.client import ApiClient, Reflector
+from kubesim.errors import ApiError, KubeconfigError
+from kubesim.kubeconfig import Kubeconfig
 
 PODS = "/api/v1/pods"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from kubesim.controllers.clock import rfc3339
+from kubesim.clock import rfc3339
 from kubesim.controllers.conditions import holds
 from kubesim.controllers.job_controller import pod_for
 from kubesim.controllers.jobs import next_step
@@ -69,11 +69,11 @@ def test_failed_pod_is_replaced_after_the_back_off_which_doubles() -> None:
     failed = [untracked(tracked("a", "Failed"))]
     known = job({"startTime": STAMP, "failed": 1})
     waiting = next_step(known, failed, BACKOFF_S, NOW)
-    assert (waiting.create, waiting.again_at) == (0, NOW + timedelta(seconds=10))
+    assert (waiting.create, waiting.requeue_at) == (0, NOW + timedelta(seconds=10))
     assert next_step(known, failed, BACKOFF_S, NOW + timedelta(seconds=10)).create == 1
     failed.append(untracked(tracked("b", "Failed")))
     again = next_step(job({"startTime": STAMP, "failed": 2}), failed, BACKOFF_S, NOW)
-    assert again.again_at == NOW + timedelta(seconds=20)
+    assert again.requeue_at == NOW + timedelta(seconds=20)
 
 
 def test_deleted_pod_counts_as_failed_and_is_replaced() -> None:
@@ -95,7 +95,7 @@ def test_backoff_limit_fails_the_job_and_stops_its_pods() -> None:
 
 def test_deadline() -> None:
     limited = job(activeDeadlineSeconds=60)
-    assert next_step(limited, [tracked("a")], BACKOFF_S, NOW).again_at == NOW + timedelta(seconds=60)
+    assert next_step(limited, [tracked("a")], BACKOFF_S, NOW).requeue_at == NOW + timedelta(seconds=60)
     late = next_step(limited, [tracked("a")], BACKOFF_S, NOW + timedelta(seconds=60))
     assert holds({"status": late.status}, "Failed")
     assert late.status["conditions"][0]["reason"] == "DeadlineExceeded"
@@ -104,7 +104,7 @@ def test_deadline() -> None:
 def test_ttl_after_finished() -> None:
     ended = {"type": "Complete", "status": "True", "lastTransitionTime": STAMP}
     finished = job({"conditions": [ended], "succeeded": 1}, ttlSecondsAfterFinished=30)
-    assert next_step(finished, [], BACKOFF_S, NOW).again_at == NOW + timedelta(seconds=30)
+    assert next_step(finished, [], BACKOFF_S, NOW).requeue_at == NOW + timedelta(seconds=30)
     assert next_step(finished, [], BACKOFF_S, NOW + timedelta(seconds=30)).remove_job
     assert not next_step(job({"conditions": [ended]}), [], BACKOFF_S, NOW).remove_job
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from kubesim.client import JSON_PATCH, ApiError
+from kubesim.client import JSON_PATCH
 from kubesim.controllers.conditions import condition, holds
+from kubesim.errors import ApiError
 
-from .conftest import MONITOR_GRACE_S, Cluster
+from .conftest import SHORT_GRACE_S, Cluster
 from .kubelets import EXITS
 
 DEFAULT = "/api/v1/namespaces/default"
@@ -128,19 +129,33 @@ async def test_taint_keeps_work_away_until_it_goes(cluster: Cluster) -> None:
     await cluster.until("event", lambda: "Scheduled" in cluster.reasons("canary"))
 
 
-async def test_higher_priority_goes_first(cluster: Cluster) -> None:
-    await cluster.kubelets.register("n1", gpus=1)
-    await cluster.until("n1 ready", lambda: not taints(cluster.one("nodes", "n1")))
-    cluster.controllers.end()
+async def test_higher_priority_goes_first(own_cluster: Cluster) -> None:
+    await own_cluster.kubelets.register("n1", gpus=1)
+    await own_cluster.until("n1 ready", lambda: not taints(own_cluster.one("nodes", "n1")))
+    own_cluster.controllers.end()
+    high = {"metadata": {"name": "high"}, "value": 100}
+    await own_cluster.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", high)
+    for name, asked in (("low", {}), ("high", {"priorityClassName": "high"})):
+        await own_cluster.api.post(f"{DEFAULT}/pods", pod(name, gpus=1, **asked))
+    await asyncio.to_thread(own_cluster.controllers.start)
+    await own_cluster.until("low waits", lambda: "FailedScheduling" in own_cluster.reasons("low"))
+    await own_cluster.until("high is placed", lambda: own_cluster.one("pods", "high")["spec"].get("nodeName") == "n1")
+    assert not own_cluster.one("pods", "low")["spec"].get("nodeName")
+
+
+async def test_a_pod_that_would_preempt_others_says_that_it_does_not(cluster: Cluster) -> None:
     high = {"metadata": {"name": "high"}, "value": 100}
     await cluster.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", high)
-    for name, asked in (("low", {}), ("high", {"priorityClassName": "high"})):
-        await cluster.api.post(f"{DEFAULT}/pods", pod(name, gpus=1, **asked))
-    cluster.controllers.start()
-    await asyncio.to_thread(cluster.controllers.await_ready_line)
-    await cluster.until("low waits", lambda: "FailedScheduling" in cluster.reasons("low"))
-    await cluster.until("high is placed", lambda: cluster.one("pods", "high")["spec"].get("nodeName") == "n1")
-    assert not cluster.one("pods", "low")["spec"].get("nodeName")
+    for name, asked in (("modest", {"preemptionPolicy": "Never"}), ("pushy", {})):
+        await cluster.api.post(f"{DEFAULT}/pods", pod(name, gpus=1, priorityClassName="high", **asked))
+    said = {}
+    for name in ("modest", "pushy"):
+        await cluster.until(
+            f"{name} waits", lambda name=name: condition(cluster.one("pods", name) or {}, "PodScheduled")
+        )
+        said[name] = condition(cluster.one("pods", name), "PodScheduled")["message"]
+    assert said["modest"] == "no nodes available to schedule pods"
+    assert said["pushy"].startswith(f"{said['modest']}. Preemption is not simulated by kubesim; `gameday lab up`")
 
 
 async def test_daemonset_follows_nodes_and_template(cluster: Cluster) -> None:
@@ -168,21 +183,23 @@ async def test_daemonset_follows_nodes_and_template(cluster: Cluster) -> None:
     await cluster.until("counted", lambda: cluster.one("daemonsets", "dmesg")["status"]["updatedNumberScheduled"] == 3)
 
 
-async def test_silent_node_is_tainted_and_cleared_without_touching_other_taints(cluster: Cluster) -> None:
-    await cluster.kubelets.register("n1", "n2")
-    await cluster.api.post(f"{DEFAULT}/pods", pod("worker", nodeSelector={"kubernetes.io/hostname": "n1"}))
-    await cluster.until("worker runs", lambda: holds(cluster.one("pods", "worker") or {}, "Ready"))
-    await add_taint(cluster, "n1", FAULTY)
-    cluster.kubelets.silence("n1")
+async def test_silent_node_is_tainted_and_cleared_without_touching_other_taints(own_cluster: Cluster) -> None:
+    await own_cluster.kubelets.register("n1", "n2")
+    await own_cluster.api.post(f"{DEFAULT}/pods", pod("worker", nodeSelector={"kubernetes.io/hostname": "n1"}))
+    await own_cluster.until("worker runs", lambda: holds(own_cluster.one("pods", "worker") or {}, "Ready"))
+    await add_taint(own_cluster, "n1", FAULTY)
+    own_cluster.kubelets.silence("n1")
     lost = {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
-    await cluster.until("tainted", lambda: taints(cluster.one("nodes", "n1")) == lost | {("faulty", "NoSchedule")})
-    ready = condition(cluster.one("nodes", "n1"), "Ready") or {}
+    await own_cluster.until(
+        "tainted", lambda: taints(own_cluster.one("nodes", "n1")) == lost | {("faulty", "NoSchedule")}
+    )
+    ready = condition(own_cluster.one("nodes", "n1"), "Ready") or {}
     assert ready["reason"] == "NodeStatusUnknown"
-    await cluster.until("its pod is not ready", lambda: not holds(cluster.one("pods", "worker"), "Ready"))
-    await cluster.until("event", lambda: "NodeNotReady" in cluster.reasons("n1"))
-    await cluster.kubelets.speak("n1")
-    await cluster.until("cleared", lambda: taints(cluster.one("nodes", "n1")) == {("faulty", "NoSchedule")})
-    assert not taints(cluster.one("nodes", "n2"))
+    await own_cluster.until("its pod is not ready", lambda: not holds(own_cluster.one("pods", "worker"), "Ready"))
+    await own_cluster.until("event", lambda: "NodeNotReady" in own_cluster.reasons("n1"))
+    await own_cluster.kubelets.speak("n1")
+    await own_cluster.until("cleared", lambda: taints(own_cluster.one("nodes", "n1")) == {("faulty", "NoSchedule")})
+    await own_cluster.until("the other node is as it was", lambda: not taints(own_cluster.one("nodes", "n2")))
 
 
 async def test_cordon_is_a_taint(cluster: Cluster) -> None:
@@ -245,23 +262,19 @@ async def test_pods_of_a_deleted_node_are_collected(cluster: Cluster) -> None:
     await cluster.until("runs elsewhere", lambda: running(cluster.pods_of("train")))
 
 
-async def test_everything_goes_on_after_the_api_server_restarts(cluster: Cluster) -> None:
-    await cluster.kubelets.register("n1")
-    await cluster.until("n1 ready", lambda: not taints(cluster.one("nodes", "n1")))
-    cluster.apiserver.end()
-    await asyncio.sleep(1.25 * MONITOR_GRACE_S)  # longer than a node may be silent: the time itself is the condition
-    cluster.apiserver.start()
-    await asyncio.to_thread(cluster.apiserver.await_ready_line)
-    await cluster.api.post(JOBS, job("train", {"exits": "Succeeded"}))
-    await cluster.until("job complete", lambda: holds(cluster.one("jobs", "train") or {}, "Complete"))
-    assert not taints(await cluster.api.get("/api/v1/nodes/n1"))
-    assert "NodeNotReady" not in cluster.reasons("n1"), "silence while the server was away is not the node's"
+async def test_everything_goes_on_after_the_api_server_restarts(own_cluster: Cluster) -> None:
+    await own_cluster.kubelets.register("n1")
+    await own_cluster.until("n1 ready", lambda: not taints(own_cluster.one("nodes", "n1")))
+    own_cluster.apiserver.end()
+    await asyncio.sleep(1.25 * SHORT_GRACE_S)  # longer than a node may be silent: the time itself is the condition
+    await asyncio.to_thread(own_cluster.apiserver.start)
+    await own_cluster.api.post(JOBS, job("train", {"exits": "Succeeded"}))
+    await own_cluster.until("job complete", lambda: holds(own_cluster.one("jobs", "train") or {}, "Complete"))
+    assert not taints(await own_cluster.api.get("/api/v1/nodes/n1"))
+    assert "NodeNotReady" not in own_cluster.reasons("n1"), "silence while the server was away is not the node's"
 
 
-async def test_the_process_ends_quietly(cluster: Cluster) -> None:
-    await cluster.kubelets.register("n1")
-    process = cluster.controllers.process
-    assert process is not None
-    cluster.controllers.ask_to_end()
-    assert await asyncio.to_thread(process.wait, 5) == 0
-    assert "Traceback" not in cluster.controllers.log.read_text()
+async def test_the_process_ends_quietly(own_cluster: Cluster) -> None:
+    await own_cluster.kubelets.register("n1")
+    assert await asyncio.to_thread(own_cluster.controllers.end) == 0
+    assert "Traceback" not in own_cluster.controllers.log.read_text()

@@ -71,7 +71,7 @@ def test_budget_counts_only_pods_that_stay() -> None:
     step = next_step(granted, pods, 4, NOW)
     assert (step.status["currentHealthy"], step.status["disruptionsAllowed"]) == (1, 0)
     assert step.status["disruptedPods"] == {"d": STAMP}
-    assert step.again_at == NOW + DELETION_TIMEOUT
+    assert step.requeue_at == NOW + DELETION_TIMEOUT
     forgotten = next_step(granted, pods, 4, NOW + DELETION_TIMEOUT + timedelta(seconds=1))
     assert forgotten.status["currentHealthy"] == 2
     assert "disruptedPods" not in forgotten.status

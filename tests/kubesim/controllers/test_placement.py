@@ -6,21 +6,21 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesim.controllers.placement import Demand, Rooms, refusals
+from kubesim.controllers.placement import ClusterUsage, Demand, refusals
 
 from .builders import node, pod
 
 FAULTY = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}
 
 
-def rooms_of(nodes: Iterable[Any]) -> Rooms:
-    rooms = Rooms()
+def rooms_of(nodes: Iterable[Any]) -> ClusterUsage:
+    rooms = ClusterUsage()
     for each in nodes:
         rooms.set_node(each)
     return rooms
 
 
-def place(rooms: Rooms, each: Any) -> str | None:
+def place(rooms: ClusterUsage, each: Any) -> str | None:
     demand = Demand(each["spec"])
     name, _ = rooms.choose(demand)
     if name is not None:
@@ -43,7 +43,7 @@ def test_cordon_full_nodes_and_no_nodes_in_the_message() -> None:
     rooms = rooms_of([node("n1", unschedulable=True), node("n2", gpus=1)])
     _, why_not = rooms.choose(Demand(pod("a", gpus=2)["spec"]))
     assert why_not == "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable."
-    assert Rooms().choose(Demand(pod("a")["spec"])) == (None, "no nodes available to schedule pods")
+    assert ClusterUsage().choose(Demand(pod("a")["spec"])) == (None, "no nodes available to schedule pods")
 
 
 def test_daemon_pod_message_counts_the_other_nodes() -> None:
@@ -89,7 +89,7 @@ def test_preferred_affinity() -> None:
 
 
 def test_reservations_survive_a_node_seen_late() -> None:
-    rooms = Rooms()
+    rooms = ClusterUsage()
     rooms.hold("uid-early", "n1", {"nvidia.com/gpu": 8, "pods": 1})
     rooms.set_node(node("n1"))
     assert place(rooms, pod("a", gpus=1)) is None

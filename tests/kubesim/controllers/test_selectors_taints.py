@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from kubesim.controllers.quantity import amount, pod_requests
-from kubesim.controllers.selectors import matches_labels, matches_node, only_nodes
+from kubesim.controllers.requests import pod_requests
 from kubesim.controllers.taints import eviction_time, tolerates, with_own_taints
+from kubesim.quantity import amount
+from kubesim.selectors import matches_labels, matches_node, only_nodes
 
 from .builders import NOW, STAMP, node, pod
 

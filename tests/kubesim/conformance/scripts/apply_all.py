@@ -80,7 +80,6 @@ def apply_requests(c: Client) -> None:
     apply("an unknown field", _config("one", dat={"k": "v"}))
     apply("an unknown field, strictly", _config("one", dat={"k": "v"}), {**manager, "fieldValidation": "Strict"})
     apply("an unknown field, with a warning", _config("one", dat={"k": "v"}), {**manager, "fieldValidation": "Warn"})
-    apply("a key twice", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {k: a}\ndata: {k: b}\n")
     apply("a wrong type", _config("one", data={"k": 5}))
     apply("a wrong value", _config("one", metadata={"labels": {"a b": "c"}}))
     made = apply("created, dry", _config("dry"), {**manager, "dryRun": "All"}, "dry")

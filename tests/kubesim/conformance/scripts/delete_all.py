@@ -31,7 +31,6 @@ def delete_answers(c: Client) -> None:
         (f"{core}/endpoints", {}),
         (f"{core}/services", {"spec": {"clusterIP": "None", "ports": [{"port": 80}]}}),
         (f"{core}/podtemplates", {"template": template}),
-        (f"{core}/replicationcontrollers", {"spec": {"template": template}}),
         (f"{core}/limitranges", {"spec": {"limits": []}}),
         (f"{core}/resourcequotas", {}),
         (f"{core}/persistentvolumeclaims", {"spec": {"accessModes": ["ReadWriteOnce"],
@@ -61,8 +60,8 @@ def delete_answers(c: Client) -> None:
     ):  # fmt: skip
         kind = path.rpartition("/")[2]
         one = f"{path}/delete-answers-{kind}"
-        # By default these two leave orphans behind, and are gone only when the collector has been there.
-        held = {"finalizers": ["example.com/f"]} if kind in ("jobs", "replicationcontrollers") else {}
+        # By default a job leaves orphans behind, and is gone only when the collector has been there.
+        held = {"finalizers": ["example.com/f"]} if kind == "jobs" else {}
         c.do("POST", path, {"metadata": {"name": f"delete-answers-{kind}", **held}, **spec})
         c.send(kind, "DELETE", one, only=_answer)
         if held:

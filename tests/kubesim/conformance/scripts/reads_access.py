@@ -105,7 +105,6 @@ def forbidden(c: Client) -> None:
     robot.send("HEAD", "HEAD", f"{space}/configmaps/x")
     robot.send("a token", "POST", f"{space}/serviceaccounts/robot/token", {})
     robot.send("a review of others", "POST", f"{AUTHZ}/subjectaccessreviews", {})
-    robot.get("the old watch prefix", f"/api/v1/watch/namespaces/{c.ns}/configmaps")
 
 
 @script
@@ -184,9 +183,6 @@ def access_reviews(c: Client) -> None:
         "a path": {"user": "alice", "nonResourceAttributes": {"path": "/version", "verb": "get"}},
     }.items():
         c.send(f"others: {step}", "POST", subjects, {"spec": spec})
-    local = f"{AUTHZ}/namespaces/{c.ns}/localsubjectaccessreviews"
-    c.send("in a namespace", "POST", local, {"spec": {**on("get", "jobs"), "user": account}})
-    c.send("in another namespace", "POST", local, {"spec": {**on("get", "jobs", namespace="default"), "user": account}})
     rules = f"{AUTHZ}/selfsubjectrulesreviews"
 
     def ours(body: Json) -> Any:
@@ -212,7 +208,6 @@ def identities(c: Client) -> None:
     robot.send(
         "a service account", "POST", me, {}, only=lambda body: {**body, "status": _without_credential(body["status"])}
     )
-    c.send("an administrator's name", "POST", me, {}, only=lambda body: body["status"]["userInfo"]["username"])
     short = c.send("a token", "POST", f"{accounts}/robot/token", {"spec": {"expirationSeconds": 600}})
     for step, body in {
         "with kind and version": {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {}},

@@ -198,7 +198,6 @@ def field_selectors_by_kind(c: Client) -> None:
         f"/apis/apps/v1/namespaces/{c.ns}/replicasets": ("status.replicas=0", "spec.replicas=0"),
         f"/apis/apps/v1/namespaces/{c.ns}/daemonsets": ("status.x=0", "metadata.name=d"),
         f"/apis/policy/v1/namespaces/{c.ns}/poddisruptionbudgets": ("spec.minAvailable=1",),
-        f"/api/v1/namespaces/{c.ns}/replicationcontrollers": ("status.replicas=0",),
         "/api/v1/namespaces": ("status.phase=Nonsense", f"metadata.name={c.ns},status.phase=Active", "name=x"),
         "/apis/rbac.authorization.k8s.io/v1/clusterroles": ("metadata.name=cluster-admin", "rules=x"),
         "/apis/resource.k8s.io/v1/resourceslices": ("spec.nodeName=n", "spec.driver=d", "spec.pool.name=p"),

@@ -192,9 +192,6 @@ def table_of_small_things(c: Client) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "x"}
     c.do("POST", f"{space}/persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": claim})
     show("persistentvolumeclaims", f"{space}/persistentvolumeclaims")
-    controller = {"replicas": 2, "selector": {"app": "a"}, "template": _TEMPLATE}
-    c.do("POST", f"{space}/replicationcontrollers", {"metadata": {"name": "r"}, "spec": controller})
-    show("replicationcontrollers", f"{space}/replicationcontrollers")
 
 
 @script

@@ -66,8 +66,7 @@ def subresource_reviews(c: Client) -> None:
 
     def ask(step: str, plural: str, spec: Json, **options: Any) -> None:
         kind = {"selfsubjectaccessreviews": "SelfSubjectAccessReview", "subjectaccessreviews": "SubjectAccessReview",
-                "selfsubjectrulesreviews": "SelfSubjectRulesReview",
-                "localsubjectaccessreviews": "LocalSubjectAccessReview"}[plural.rpartition("/")[2]]  # fmt: skip
+                "selfsubjectrulesreviews": "SelfSubjectRulesReview"}[plural.rpartition("/")[2]]  # fmt: skip
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "metadata": {}, "spec": spec}
         c.send(step, "POST", f"{authz}/{plural}", body, **options)
 
@@ -91,9 +90,6 @@ def subresource_reviews(c: Client) -> None:
     ask("somebody", "subjectaccessreviews", {"user": "conformance-nobody", "resourceAttributes": attributes})
     ask("nobody", "subjectaccessreviews", {"resourceAttributes": attributes})
     ask("a group alone", "subjectaccessreviews", {"groups": ["g"], "resourceAttributes": attributes})
-    local = f"namespaces/{c.ns}/localsubjectaccessreviews"
-    ask("local", local, {"user": "u", "resourceAttributes": attributes})
-    ask("local elsewhere", local, {"user": "u", "resourceAttributes": {**attributes, "namespace": "elsewhere"}})
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{c.ns}"
     rules = [{"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]},
              {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["one"], "verbs": ["*"]}]  # fmt: skip

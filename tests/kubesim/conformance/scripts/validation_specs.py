@@ -270,6 +270,9 @@ def validation_nodes(c: Client) -> None:
     c.send("the same taint twice by patch", "PATCH", node, {"spec": {"taints": [taint(), taint()]}}, content_type=MERGE)
     negative = {"status": {"capacity": {"cpu": "-1"}}}
     c.send("a negative capacity", "PATCH", f"{node}/status", negative, content_type=MERGE)
+    for resource in ("nvidia.com/gpu", "example.kubernetes.io/gpu", "pods", "cpu"):
+        part = {"status": {"capacity": {resource: "1500m"}, "allocatable": {resource: "0.5"}}}
+        c.send(f"a fraction of {resource}", "PATCH", f"{node}/status", part, content_type=MERGE, only=_short)
 
 
 @script
@@ -333,6 +336,18 @@ def validation_others(c: Client) -> None:
     refuse("a new event's type", news, {
         "regarding": {"namespace": c.ns}, "eventTime": "2026-01-02T03:04:05.000006Z", "type": "Perhaps", "reason": "r",
         "action": "a", "reportingController": "c", "reportingInstance": "i"})  # fmt: skip
+    timed = {"eventTime": "2026-01-02T03:04:05.000006Z", "type": "Normal"}
+    whole = {**timed, "reason": "r", "action": "a", "reportingController": "c", "reportingInstance": "i"}
+    about = {"regarding": {"namespace": c.ns}}
+    refuse("a new event of nothing but its time", news, {**about, **timed})
+    refuse("a new event about no namespace", news, whole)
+    refuse("a new event's long parts", news, {**about, **whole, "action": "a" * 129, "reason": "r" * 129,
+        "reportingInstance": "i" * 129, "note": "n" * 1025})  # fmt: skip
+    refuse("a new event's short series", news, {
+        **about, **whole, "series": {"count": 1, "lastObservedTime": timed["eventTime"]}})  # fmt: skip
+    refuse("a new event with the old parts", news, {**about, **whole, "deprecatedCount": 1,
+        "deprecatedSource": {"component": "c"}, "deprecatedFirstTimestamp": "2026-01-02T03:04:05Z"})  # fmt: skip
+    refuse("an event of nothing but its time", events, {"involvedObject": {"namespace": c.ns}, **timed})
     refuse("an account's wrong secret", f"/api/v1/namespaces/{c.ns}/serviceaccounts", {"secrets": [{"name": "A_"}]})
 
 

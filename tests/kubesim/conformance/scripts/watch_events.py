@@ -131,11 +131,7 @@ def watch_places(c: Client) -> None:
     ours = {"labelSelector": "ours=watch-places", "resourceVersion": start}
     c.watch("one namespace", configmaps, ours, until=2)
     c.watch("all namespaces", "/api/v1/configmaps", ours, until=3)
-    c.watch("the old prefix", f"/api/v1/watch/namespaces/{c.ns}/configmaps", ours, until=2)
-    c.watch("the old prefix, all namespaces", "/api/v1/watch/configmaps", ours, until=3)
     c.do("POST", configmaps, {"metadata": {"name": "single"}})
-    single = f"/api/v1/watch/namespaces/{c.ns}/configmaps/single"
-    c.watch("the old prefix, one object", single, {"resourceVersion": start}, until=1)
     c.watch("one object's own path", f"{configmaps}/single", {"resourceVersion": start}, until=1)
     c.watch("a namespace that does not exist", "/api/v1/namespaces/nowhere/pods", {"timeoutSeconds": "1"})
     c.watch("a resource that does not exist", "/api/v1/nonsense", {"timeoutSeconds": "1"})

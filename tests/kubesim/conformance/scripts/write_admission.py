@@ -86,8 +86,6 @@ def admission_of_pods(c: Client) -> None:
     body = {"metadata": {"name": "p"}, "spec": {"containers": [MAIN], "serviceAccountName": "quiet"}}
     c.send("an account that mounts nothing", "POST", pods, body, query={"dryRun": "All"},
            only=lambda pod: [pod["spec"].get("volumes"), pod["spec"].get("imagePullSecrets")])  # fmt: skip
-    kubelet = {**body, "metadata": {"name": "mirror", "annotations": {"kubernetes.io/config.mirror": "x"}}}
-    c.send("a mirror pod", "POST", pods, kubelet, query={"dryRun": "All"}, only=_what)
 
 
 RESTRICTED: Json = {
@@ -167,32 +165,7 @@ def admission_warnings(c: Client) -> None:
         )
 
     create("a pod without warnings", f"{space}/pods", spec={"containers": [MAIN]})
-    create("the same variable twice", f"{space}/pods", spec={"containers": [
-        {**MAIN, "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}]})  # fmt: skip
-    create(
-        "an old node selector",
-        f"{space}/pods",
-        spec={"containers": [MAIN], "nodeSelector": {"beta.kubernetes.io/os": "linux"}},
-    )
-    create("an old seccomp annotation", f"{space}/pods", metadata={
-        "annotations": {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}},
-        spec={"containers": [MAIN]})  # fmt: skip
-    create(
-        "a fraction of memory",
-        f"{space}/pods",
-        spec={"containers": [{**MAIN, "resources": {"limits": {"memory": "100m"}}}]},
-    )
-    create("the same port twice", f"{space}/pods", spec={"containers": [
-        {**MAIN, "ports": [{"containerPort": 80}, {"containerPort": 80}]}]})  # fmt: skip
-    create("a name with dots", f"{space}/pods", metadata={"name": "a.b"}, spec={"containers": [MAIN]})
     create("endpoints", f"{space}/endpoints")
-    never = {"spec": {"restartPolicy": "Never", "containers": [MAIN]}}
-    create(
-        "a job's name with dots",
-        f"/apis/batch/v1/namespaces/{c.ns}/jobs",
-        metadata={"name": "a.b"},
-        spec={"template": never},
-    )
     finalizers = ["foreground", "kubernetes.io/x"]
     create("a finalizer without a domain", f"{space}/configmaps", metadata={"finalizers": finalizers})
     create(

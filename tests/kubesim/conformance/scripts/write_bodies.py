@@ -68,8 +68,6 @@ def body_formats(c: Client) -> None:
     c.send("YAML that is none", "POST", configmaps, "a: [", content_type="application/yaml")
     c.send("YAML without a mapping", "POST", configmaps, "- a\n", content_type="application/yaml")
     c.send("two documents", "POST", configmaps, f"{text}---\n{text}", content_type="application/yaml")
-    duplicated = "metadata: {name: d}\ndata: {k: a}\ndata: {k: b}\n"
-    c.send("YAML with a key twice", "POST", configmaps, duplicated, content_type="application/yaml")
     c.send("text", "POST", configmaps, text, content_type="text/plain")
     c.send("a form", "POST", configmaps, "a=b", content_type="application/x-www-form-urlencoded")
     c.send("a format that does not exist", "POST", configmaps, text, content_type="application/nonsense")
@@ -156,11 +154,7 @@ def field_validation(c: Client) -> None:
     c.send("no such level", "POST", pods, unknown, query={"fieldValidation": "Nonsense"})
     c.send("an empty level", "POST", pods, unknown, query={"fieldValidation": "", "dryRun": "All"}, only=spec)
     configmaps = f"/api/v1/namespaces/{c.ns}/configmaps"
-    twice = b'{"metadata": {"name": "one"}, "data": {"k": "a", "k": "b"}, "data": {"l": "c"}}'
-    for level in ("Ignore", "Warn", "Strict"):
-        query = {"fieldValidation": level, "dryRun": "All"}
-        c.send(f"duplicates: {level}", "POST", configmaps, twice, query=query)
-    yaml = "metadata: {name: why}\ndata: {k: a}\ndata: {l: b}\nunknown: 1\n"
+    yaml = "metadata: {name: why}\ndata: {l: b}\nunknown: 1\n"
     for level in ("Ignore", "Warn", "Strict"):
         query = {"fieldValidation": level, "dryRun": "All"}
         c.send(f"YAML: {level}", "POST", configmaps, yaml, content_type="application/yaml", query=query)
@@ -188,9 +182,6 @@ def field_validation(c: Client) -> None:
            only=why_not)  # fmt: skip
     c.send("a JSON patch", "PATCH", f"{configmaps}/one", [{"op": "add", "path": "/dat", "value": 1}],
            content_type=JSON_PATCH, query=strict, only=why_not)  # fmt: skip
-    twice_in_patch = b'{"data": {"k": "a"}, "data": {"l": "b"}}'
-    c.send("a key twice in a patch", "PATCH", f"{configmaps}/one", twice_in_patch, content_type=MERGE, query=strict,
-           only=why_not)  # fmt: skip
     c.send(
         "a wrong type in a patch", "PATCH", f"{configmaps}/one", {"data": {"k": 5}}, content_type=MERGE, only=why_not
     )

@@ -186,8 +186,6 @@ def create_defaults_workloads(c: Client) -> None:
         **selected, "replicas": 0, "strategy": {"type": "Recreate"}})  # fmt: skip
     create("a stateful set", f"{apps}/statefulsets", "one", {**selected, "serviceName": "s"})
     create("a replica set", f"{apps}/replicasets", "one", selected)
-    create("a replication controller", f"/api/v1/namespaces/{c.ns}/replicationcontrollers", "one", {
-        "template": _template()})  # fmt: skip
 
 
 @script

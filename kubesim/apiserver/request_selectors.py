@@ -1,0 +1,173 @@
+"""Label and field selectors, parsed once per request into plain predicates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubesim.apiserver.errors import bad_request
+from kubesim.apiserver.label_grammar import parse
+from kubesim.apiserver.resources import Resource
+from kubesim.errors import SelectorError
+
+Json = dict[str, Any]
+Predicate = Callable[[Json], bool]
+
+# A term of a field selector: the first operator splits it.
+_TERM = re.compile(r"(?P<key>.*?)(?P<op>!=|==|=)(?P<value>.*)", re.DOTALL)
+
+# Fields besides metadata.name that may be selected on, by resource: where they lie and what an absent one counts as.
+# A resource that is not here can be selected on metadata.name and metadata.namespace.
+# Source: the field label conversions in pkg/apis/*/v1/conversion.go of k8s.io/kubernetes.
+_Fields = Mapping[str, tuple[str, str]]
+
+
+def _plain(*paths: str) -> _Fields:
+    return {path: (path, "") for path in paths}
+
+
+_SPACE = _plain("metadata.namespace")
+_EVENT_PARTS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_FIELDS: Mapping[str, _Fields] = {
+    "pods": {
+        **_SPACE,
+        **_plain("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
+        "spec.hostNetwork": ("spec.hostNetwork", "false"),
+        "spec.host": ("spec.nodeName", ""),
+        **_plain("status.phase", "status.podIP", "status.nominatedNodeName"),
+        # Accepted, and matches no pod that has addresses: they are a list.
+        "status.podIPs": ("status.podIPs.none", ""),
+    },
+    "nodes": {"spec.unschedulable": ("spec.unschedulable", "false")},
+    "namespaces": _plain("status.phase"),
+    "secrets": {**_SPACE, **_plain("type")},
+    "services": {**_SPACE, **_plain("spec.clusterIP", "spec.type")},
+    "jobs.batch": {**_SPACE, "status.successful": ("status.succeeded", "0")},
+    "resourceslices.resource.k8s.io": _plain("spec.nodeName", "spec.driver", "spec.pool.name"),
+    "events": {
+        **_SPACE,
+        **_plain(*(f"involvedObject.{part}" for part in _EVENT_PARTS), "reason", "reportingComponent", "type"),
+        "source": ("source.component", ""),
+    },
+    # In the form events are kept in, which is core's.
+    "events.events.k8s.io": {
+        **_SPACE,
+        **_plain("reason", "type"),
+        "reportingController": ("reportingComponent", ""),
+        **{f"regarding.{part}": (f"involvedObject.{part}", "") for part in _EVENT_PARTS},
+    },
+}
+
+
+def label_predicate(selector: str) -> Predicate | None:
+    """Predicate of a labelSelector; None when it selects everything. Raises StatusError 400."""
+    try:
+        tests = parse(selector)
+    except SelectorError as error:
+        raise bad_request(str(error)) from None
+    if not tests:
+        return None
+
+    def predicate(obj: Json) -> bool:
+        found = obj["metadata"].get("labels") or {}
+        return all(test(found) for test in tests)
+
+    return predicate
+
+
+def _value_at(obj: Json, path: tuple[str, ...], default: str) -> str:
+    value: Any = obj
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    if value is None:
+        return default
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def field_predicate(resource: Resource, selector: str) -> Predicate | None:
+    """Predicate of a fieldSelector; None when it selects everything. Raises StatusError 400."""
+    tests: list[tuple[tuple[str, ...], str, bool, str]] = []
+    for key, operator, value in _terms(selector):
+        path, default = _field(resource, key)
+        tests.append((tuple(path.split(".")), value, operator != "!=", default))
+    if not tests:
+        return None
+
+    def predicate(obj: Json) -> bool:
+        return all((_value_at(obj, path, default) == value) is wanted for path, value, wanted, default in tests)
+
+    return predicate
+
+
+def _field(resource: Resource, key: str) -> tuple[str, str]:
+    """Where a selectable field lies in an object, and what an absent one counts as."""
+    if key == "metadata.name":
+        return key, ""
+    known = _FIELDS.get(resource.qualified)
+    if known is None:
+        if key == "metadata.namespace":
+            return key, ""
+        names = '"metadata.name", "metadata.namespace"'
+        raise bad_request(f'"{key}" is not a known field selector: only {names}')
+    if key in known:
+        return known[key]
+    if resource.plural == "jobs":
+        raise bad_request(f'field label "{key}" not supported for Job')
+    if resource.plural == "resourceslices":
+        kind = f"{resource.api_version}, Kind={resource.kind}"
+        raise bad_request(f"field label not supported for {kind}: {key}")
+    raise bad_request(f"field label not supported: {key}")
+
+
+def _terms(selector: str) -> list[tuple[str, str, str]]:
+    """(field, operator, value) of each term; empty terms count for nothing. Raises StatusError 400."""
+    terms: list[tuple[str, str, str]] = []
+    # A backslash keeps the comma behind it from ending the term.
+    for term in re.findall(r"(?:\\.|[^,\\]|\\$)+", selector, re.DOTALL):
+        match = _TERM.fullmatch(term)
+        if not match:
+            raise bad_request(f"invalid selector: '{selector}'; can't understand '{term}'")
+        terms.append((match["key"], match["op"], _unescaped(match["value"])))
+    return terms
+
+
+def _unescaped(text: str) -> str:
+    found: list[str] = []
+    for piece in re.findall(r"\\.?|[^\\]", text, re.DOTALL):
+        if piece in (",", "="):
+            raise bad_request(f"invalid field selector: unescaped character in value: {ord(piece)}")
+        if piece[0] == "\\" and piece[1:] not in (",", "=", "\\"):
+            raise bad_request(f"invalid field selector: invalid escape sequence: {piece}")
+        found.append(piece[-1])
+    return "".join(found)
+
+
+def pinned_name(selector: str) -> str:
+    """The name a fieldSelector pins with metadata.name=…, else empty; RBAC's resourceNames use it."""
+    for term in selector.split(","):
+        match = _TERM.fullmatch(term)
+        if match and match["key"] == "metadata.name" and match["op"] != "!=":
+            return match["value"]
+    return ""
+
+
+def conjunction(first: Predicate | None, second: Predicate | None) -> Predicate | None:
+    """The conjunction."""
+    if first is None or second is None:
+        return first or second
+    left, right = first, second
+    return lambda obj: left(obj) and right(obj)
+
+
+def selector_predicate(query: Mapping[str, str], resource: Resource) -> Predicate | None:
+    """Return a predicate of a request's selectors, None where it selects everything.
+
+    Raises:
+        StatusError: 400 for a selector that does not parse, or selects by a field that cannot be selected by.
+    """
+    return conjunction(
+        label_predicate(query.get("labelSelector", "")), field_predicate(resource, query.get("fieldSelector", ""))
+    )
