@@ -38,7 +38,7 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
         kubernetes.close()
     log = flow_run_logger(flow_run, flow)
     for one in result.reaped:
-        log.info("%s", one.told())
+        log.info("%s", one.describe())
     for held in result.alive:
         log.warning("what this flow run left is not undone by its hook: %s; the reaper does it later", held)
     notify_reaped(cluster, result, Path(flow_run.parameters.get("reports") or "reports"))

@@ -30,10 +30,10 @@ def reaper(
     try:
         result = reap(kubernetes)
         for one in result.reaped:
-            get_run_logger().info("%s", one.told())
+            get_run_logger().info("%s", one.describe())
         notify_reaped(cluster, result, Path(reports))
         report_settled_elsewhere(kubernetes, Path(reports))
     finally:
         kubernetes.close()
     message = f"{len(result.reaped)} entries undone, {len(result.alive)} runs alive"
-    return Completed(message=message) if result.clean else Failed(message=f"{message}; not everything is clean")
+    return Completed(message=message) if result.is_clean else Failed(message=f"{message}; not everything is clean")

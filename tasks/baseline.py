@@ -14,7 +14,7 @@ from gameday.guard.check import guard_before
 from gameday.guard.observation import longest_run
 from gameday.history.events import NodeSeen, SteadyStateChecked
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
-from gameday.ledger.lease import node_lease
+from gameday.ledger.lease import lease_refusal, node_lease
 from gameday.observe.alerts import note_active_alerts
 from gameday.observe.kernel_log import lines_with
 from gameday.observe.signals import signals_before_fault
@@ -93,7 +93,7 @@ def _lock_nodes(run: Run, targets: Targets) -> None:
         try:
             _lock_node(run, node_lease(target.node), duration)
         except LeaseHeldError as error:
-            raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
+            raise lease_refusal(error) from None
 
 
 def _lock_node(run: Run, lease: str, duration: timedelta) -> None:

@@ -12,7 +12,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile
 from gameday.coverage.run_row import render_run
 from gameday.errors import KubernetesError
-from gameday.reaper.dead_histories import note_reaped, settled_elsewhere, undone_by
+from gameday.reaper.histories import describe_reap, note_reaped, note_reaped_elsewhere
 from gameday.reaper.reap import ReapResult
 from gameday.report.message import notice
 from gameday.tasks.publish import publish_folder, tell, warn
@@ -25,10 +25,10 @@ def report_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) ->
     Returns the runs whose histories cannot be reached in this reports folder. Whatever fails is logged and passed over.
     """
     elsewhere = []
-    for run_id in result.news:
+    for run_id in result.changed:
         folder = reports / run_id
         try:
-            reached = note_reaped(folder, result, undone_by("the reaper", result, run_id))
+            reached = note_reaped(folder, result, describe_reap("the reaper", result, run_id))
         except OSError as error:
             warn("the history of run %s cannot be written: %s", run_id, error.strerror)
             reached = False
@@ -42,7 +42,7 @@ def report_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) ->
 def report_settled_elsewhere(kubernetes: Kubernetes, reports: Path) -> None:
     """The same for runs that were killed, and undone by a reaper that reaches neither their histories nor people."""
     try:
-        found = settled_elsewhere(kubernetes, reports)
+        found = note_reaped_elsewhere(kubernetes, reports)
     except (KubernetesError, OSError) as error:
         warn("whether other runs were killed could not be told: %s", error)
         return
@@ -61,8 +61,8 @@ def _renew(profile: ClusterProfile, folder: Path) -> None:
 def notify_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
     """As `report_reaped`; of runs whose histories are out of reach people are told at least what was undone."""
     for run_id in report_reaped(profile, result, reports):
-        news = result.news[run_id]
+        news = result.changed[run_id]
         found = {one.cleanliness for one in news}
         left = next((state for state in (Cleanliness.DIRTY, Cleanliness.UNKNOWN) if state in found), None)
         dirt = f"CLUSTER {left.upper()}: " if left else ""
-        tell(profile, notice(f"{dirt}run {run_id} died and was reaped", [one.told() for one in news]))
+        tell(profile, notice(f"{dirt}run {run_id} died and was reaped", [one.describe() for one in news]))

@@ -22,11 +22,11 @@ from gameday.guard.preview import warnings
 from gameday.guard.read_only_run import choose_and_follow
 from gameday.guard.rights import needed
 from gameday.guard.rule_series import CanFire, RuleSeries
-from gameday.ledger.lease import CLUSTER_LEASE, holder_of, read_lease
+from gameday.ledger.agent_output import termination_message
+from gameday.ledger.lease import CLUSTER_LEASE, as_held, lease_refusal, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
-from gameday.ledger.undo import termination_message
 from gameday.plan.models import ExpectedAlert
-from gameday.reaper.excluded_nodes import node_only
+from gameday.reaper.excluded_nodes import node_reasons
 from gameday.run.agents import AGENT_STARTS_WITHIN, RESET_FIX, forbids_reset, mark_task
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
@@ -93,12 +93,12 @@ def _cluster(run: ReadOnlyRun) -> Iterator[Check]:
     for name, why in run.plan.dangers().items():
         fix = f"add {name} to allow_dangerous of profile {run.profile.name}, if this cluster may bear it"
         yield Check("kubernetes", f"{name} is allowed here", name in run.profile.allow_dangerous, why, fix)
-    held = holder_of(_lease(run))
-    fix = f"wait for run {held.holder}, or `gameday reap` if it is dead" if held else ""
+    held = as_held(_lease(run))
+    fix = lease_refusal(held).hint if held else ""
     yield Check("kubernetes", "no other game-day", held is None, str(held) if held else "nobody holds the lease", fix)
     ledgers = stored_ledgers(run.kubernetes)
     left_open = [(one.header.run_id, entry) for one in ledgers.ledgers for entry in one.open_entries()]
-    reasons = node_only(run.kubernetes, [entry for _, entry in left_open])
+    reasons = node_reasons(run.kubernetes, [entry for _, entry in left_open])
     open_runs = dict.fromkeys(run_id for (run_id, _), why in zip(left_open, reasons, strict=True) if not why)
     left = [f"open: {', '.join(open_runs)}"] if open_runs else []
     left += [f"unreadable: {', '.join(ledgers.unreadable_parts)}"] if ledgers.unreadable_parts else []

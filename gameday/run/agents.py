@@ -21,8 +21,8 @@ from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodSeen
 from gameday.errors import StepFailedError
 from gameday.faults.gpu import PERSISTENCE_DAEMON
+from gameday.ledger.agent_output import termination_message
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo
-from gameday.ledger.undo import termination_message
 from gameday.plan.models import FaultParameters, RemediationAction
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.run.targets import ChosenTarget, physical_gpus

@@ -69,7 +69,7 @@ def test_a_season_tells_what_it_undid_of_dead_runs_before_it_begins(world: World
     told: list[ReapResult] = []
     with open_season("season-1", profile(world), told.append):
         (result,) = told
-        assert [(one.cleanliness, one.entry.id) for one in result.news["dead"]] == [(Cleanliness.CLEAN, "mark")]
+        assert [(one.cleanliness, one.entry.id) for one in result.changed["dead"]] == [(Cleanliness.CLEAN, "mark")]
 
 
 def test_a_second_season_is_refused_with_the_first_ones_name(world: World) -> None:
