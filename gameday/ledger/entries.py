@@ -80,7 +80,7 @@ Undo = Annotated[DeletePod | DeleteJob | TakeOutFault | RestoreNode, Field(discr
 
 
 class Entry(LedgerModel):
-    """One mutation: its intent, its undo, and how clean the undo left the cluster."""
+    """A mutation: its intent, its undo, and how clean the undo left the cluster."""
 
     id: str
     """Unique in the run."""

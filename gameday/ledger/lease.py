@@ -1,4 +1,4 @@
-"""One game-day per cluster and per node: Kubernetes Leases, held while a run lives.
+"""Kubernetes Leases that allow one game-day per cluster and per node; held while a run lives.
 
 No clock is compared with another machine's. A holder's life is observed, as client-go does it: its lease changes within
 the lease's duration by the observer's own clock, or the holder is dead. The times written in a lease only ever make us

@@ -44,7 +44,7 @@ class StoredLedgers:
 
     @property
     def dirty_nodes(self) -> dict[str, str]:
-        """By node: the change that is known to be left there and waits for a person, so that no run may use it."""
+        """The change known to be left on a node, by node: it waits for a person, and no run may use the node."""
         return {
             entry.node: describe_dirty_entry(ledger.header.run_id, entry)
             for ledger in self.ledgers

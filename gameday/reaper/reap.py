@@ -32,7 +32,7 @@ STRAY = "stray"
 
 @dataclass(frozen=True)
 class Reaped:
-    """One entry of a dead run, and how clean it is: after this reap, or after an earlier one that found it dirty."""
+    """An entry of a dead run, and how clean it is: after this reap, or after an earlier one that found it dirty."""
 
     run_id: str
     entry: Entry
@@ -64,7 +64,7 @@ class ReapResult:
 
     @property
     def changed(self) -> dict[str, list[Reaped]]:
-        """By run: the entries whose state differs from the one in the ledger; without stray pods that are clean."""
+        """The entries whose state differs from the one in the ledger, by run; without stray pods that are clean."""
         found: dict[str, list[Reaped]] = {}
         for one in self.reaped:
             is_clean_stray = one.entry.id == STRAY and one.cleanliness is Cleanliness.CLEAN
@@ -74,7 +74,7 @@ class ReapResult:
 
     @property
     def dirty_nodes(self) -> dict[str, str]:
-        """By node: the change that is known to be left there and waits for a person, so that no run may use it."""
+        """The change known to be left on a node, by node: it waits for a person, and no run may use the node."""
         return {
             one.entry.node: describe_dirty_entry(one.run_id, one.entry)
             for one in self.reaped
