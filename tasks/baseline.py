@@ -20,7 +20,14 @@ from gameday.observe.kernel_log import lines_with
 from gameday.observe.signals import signals_before_fault
 from gameday.plan.models import RemediationAction
 from gameday.reaper.reap import reap_under
-from gameday.run.agents import AGENT_STARTS_WITHIN, PRIORITY_CLASS_FIX, RESET_FIX, forbids_reset, mark_task, run_agent
+from gameday.run.agents import (
+    AGENT_START_TIMEOUT,
+    GPU_RESET_HINT,
+    PRIORITY_CLASS_HINT,
+    gpu_users_left,
+    mark_task,
+    run_agent,
+)
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import Run
 from gameday.run.steps import step
@@ -158,16 +165,16 @@ def _log_path_is_alive(run: Run, target: ChosenTarget) -> None:
     within = run.plan.baseline.log_path_within
     leaving = {pod.uid for pod in pods_to_drain(run, target.node)}
     try:
-        entry, outcome = run_agent(run, name, mark_task(run, target), AGENT_STARTS_WITHIN)
+        entry, outcome = run_agent(run, name, mark_task(run, target), AGENT_START_TIMEOUT)
     except KubernetesError as error:
         if error.status != 403 or "PriorityClass" not in error.cause:
             raise
-        raise RefusedError(error.cause, PRIORITY_CLASS_FIX) from None
+        raise RefusedError(error.cause, PRIORITY_CLASS_HINT) from None
     if not outcome.ok or outcome.written_at is None:
         raise RefusedError(f"the first look at {target.node} failed: {outcome.error or 'no time given'}")
     if run.plan.recover.remediation is RemediationAction.GPU_RESET:
         leaving |= {pod.uid for pod in pods_to_drain(run, target.node)}
-        _gpu_can_be_reset(target, forbids_reset(run.kubernetes.pod_log(name), leaving))
+        _gpu_can_be_reset(target, gpu_users_left(run.kubernetes.pod_log(name), leaving))
     written = outcome.written_at
 
     def found() -> datetime | None:
@@ -201,7 +208,7 @@ def _gpu_can_be_reset(target: ChosenTarget, users: list[str]) -> None:
         raise RefusedError(
             f"GPU {target.gpu} of {target.node} could not be reset: {'; '.join(users)} has it open, and does not leave "
             "when the node is drained",
-            RESET_FIX,
+            GPU_RESET_HINT,
         )
 
 

@@ -13,7 +13,7 @@ from gameday.errors import AdapterError, StepFailedError
 from gameday.history.events import CanaryMeasured, QaChecked
 from gameday.plan.canary import ExpectedCanary
 from gameday.run.agents import run_agent
-from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task
+from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
@@ -77,7 +77,7 @@ def _measure(
     name = run.record.object_name(f"canary-{phase}", target.index)
     try:
         task = canary_task(run, expected, target.node, phase, gpus, peer)
-        entry, outcome = run_agent(run, name, task, MEASURED_WITHIN)
+        entry, outcome = run_agent(run, name, task, CANARY_TIMEOUT)
         note = _note(run, name) or CanaryNote(value=None, detail=outcome.error or "the canary printed no result")
         run.undo(entry)
     except (AdapterError, StepFailedError) as error:

@@ -8,7 +8,7 @@ from gameday.ledger.entries import RestoreNode
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.kernel_log import KernelLogTail
 from gameday.reaper.late_quarantine import detector_bound
-from gameday.run.agents import AGENT_STARTS_WITHIN, inject_fault
+from gameday.run.agents import AGENT_START_TIMEOUT, inject_fault
 from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets
@@ -24,7 +24,7 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
     Raises:
         StopRunError: A fault did not go in, or the run was stopped.
     """
-    with step(run, Step.INJECT, AGENT_STARTS_WITHIN):
+    with step(run, Step.INJECT, AGENT_START_TIMEOUT):
         return tuple(_inject(run, target) for target in targets)
 
 

@@ -18,7 +18,7 @@ from gameday.observe.alerts import note_active_alerts
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.signals import await_cleared
 from gameday.plan.models import ExpectedAlert, RemediationAction
-from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, inject_fault, intent_id, run_agent
+from gameday.run.agents import AGENT_START_TIMEOUT, agent_act, inject_fault, intent_id, run_agent
 from gameday.run.drain import pods_to_drain
 from gameday.run.repair import Repair
 from gameday.run.run import Run
@@ -88,7 +88,7 @@ def _remediate(run: Run, result: StepResult, target: ChosenTarget) -> Repair:
     action, started = run.plan.recover.remediation, time.monotonic()
     if action is RemediationAction.NONE:
         return Repair(target)
-    within = run.plan.recover.within + AGENT_STARTS_WITHIN
+    within = run.plan.recover.within + AGENT_START_TIMEOUT
     intend_qa_and_return(run, target, repair=within)
     name = run.record.object_name("remediate", target.index)
     if action in _DRAINING:

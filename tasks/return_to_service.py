@@ -8,8 +8,8 @@ from gameday.cluster.kubernetes import GPU
 from gameday.cluster.manifests import gpu_canary
 from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeletePod, Entry
-from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, intent_id
-from gameday.run.canary import MEASURED_WITHIN
+from gameday.run.agents import AGENT_START_TIMEOUT, agent_act, intent_id
+from gameday.run.canary import CANARY_TIMEOUT
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
@@ -29,7 +29,7 @@ def intend_qa_and_return(run: Run, target: ChosenTarget, *, repair: timedelta) -
         target: The target.
         repair: How long the repair before them may take.
     """
-    duration = repair + run.plan.qa.within + AGENT_STARTS_WITHIN + MEASURED_WITHIN + _RETURNS_WITHIN
+    duration = repair + run.plan.qa.within + AGENT_START_TIMEOUT + CANARY_TIMEOUT + _RETURNS_WITHIN
     name = run.record.object_name("qa", target.index)
     act, undo = agent_act("qa", target.node), DeletePod(pod=name)
     run.intend(intent_id(run, name), act, undo, target.node, duration, defer_write=True)

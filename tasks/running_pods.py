@@ -7,7 +7,7 @@ from datetime import timedelta
 from gameday.cluster.kubernetes import GpuPod
 from gameday.history.events import WorkloadSeen
 from gameday.observe.injected_fault import InjectedFault
-from gameday.run.pod_states import Fate
+from gameday.run.pod_states import PodFate
 from gameday.run.run import Run
 from gameday.run.targets import ChosenTarget
 
@@ -31,7 +31,7 @@ def note_running_pods(run: Run, fault: InjectedFault) -> None:
         run.wait(
             f"GPU pods to leave {node}",
             within,
-            lambda: True if all(pod_states.fate(uid).off for uid in left) else None,
+            lambda: True if all(pod_states.fate(uid).has_left for uid in left) else None,
         )
     for pod in ran:
         fate = pod_states.fate(pod.uid)
@@ -39,17 +39,17 @@ def note_running_pods(run: Run, fault: InjectedFault) -> None:
             WorkloadSeen(
                 purpose="running",
                 pod=f"{pod.namespace}/{pod.name}",
-                node=None if fate.off else node,
-                phase="gone" if fate.gone else fate.pod.phase,
+                node=None if fate.has_left else node,
+                phase="gone" if fate.deleted else fate.pod.phase,
                 wanted=wanted,
                 ok=True if wanted == "any" else _as_wanted(fate, wanted),
-                detail=fate.words,
+                detail=fate.description,
             )
         )
 
 
-def _as_wanted(fate: Fate, wanted: str) -> bool | None:
+def _as_wanted(fate: PodFate, wanted: str) -> bool | None:
     """Return whether the plan's wish held; None for a pod that ended by itself before it could be evicted."""
     if wanted == "kept":
-        return fate.kept or fate.ended_by_itself
-    return None if fate.ended_by_itself else fate.off
+        return fate.is_kept or fate.ended_by_itself
+    return None if fate.ended_by_itself else fate.has_left

@@ -11,7 +11,7 @@ from gameday.errors import KubernetesError
 from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeletePod
 from gameday.plan.models import MisalignedPod
-from gameday.run.agents import AGENT_STARTS_WITHIN
+from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
@@ -46,7 +46,7 @@ def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> 
         decided = pod and (pod.ended or pod.unschedulable or pod.phase == "Running")
         return pod if decided else None
 
-    run.wait(f"the kubelet's decision on pod {name}", AGENT_STARTS_WITHIN, judged)
+    run.wait(f"the kubelet's decision on pod {name}", AGENT_START_TIMEOUT, judged)
     pod = run.pods.seen(name)
     _note(run, result, target, name, pod, *judge(pod, asks))
     run.undo(entry)

@@ -27,7 +27,7 @@ from gameday.ledger.lease import CLUSTER_LEASE, as_held, lease_refusal, read_lea
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.plan.models import ExpectedAlert
 from gameday.reaper.excluded_nodes import node_reasons
-from gameday.run.agents import AGENT_STARTS_WITHIN, RESET_FIX, forbids_reset, mark_task
+from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, gpu_users_left, mark_task
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
@@ -284,7 +284,7 @@ def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
         run_id=run.id,
         node=node,
         profile=run.profile,
-        deadline=AGENT_STARTS_WITHIN,
+        deadline=AGENT_START_TIMEOUT,
         security=security_of(task),
     )
     with PodFollower(run.kubernetes, run.id) as pods:
@@ -293,7 +293,7 @@ def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
         run.kubernetes.create_pod(manifest)
         try:
             ended = pods.wait(
-                lambda: (seen := pods.seen(name)) is not None and seen.ended, AGENT_STARTS_WITHIN.total_seconds()
+                lambda: (seen := pods.seen(name)) is not None and seen.ended, AGENT_START_TIMEOUT.total_seconds()
             )
             seen_at, outcome, pod = datetime.now(UTC), termination_message(pods, name), pods.seen(name)
             log = run.kubernetes.pod_log(name) if outcome and task.reset_gpu is not None else ""
@@ -308,9 +308,9 @@ def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
         return
     yield Check("agent", "image", outcome.ok, outcome.error or f"{image} ran on {node}", "see the agent's own error")
     if task.reset_gpu is not None and outcome.ok:
-        users = forbids_reset(log, {pod.uid for pod in pods_to_drain(run, node)})
+        users = gpu_users_left(log, {pod.uid for pod in pods_to_drain(run, node)})
         said = "; ".join(users) or "nobody that stays when the node is drained"
-        fix = RESET_FIX if users else ""
+        fix = GPU_RESET_HINT if users else ""
         yield Check("agent", f"GPU {task.reset_gpu} can be reset", not users, f"open in: {said}", fix)
     if outcome.written_at:
         early, late = (sent - outcome.written_at).total_seconds(), (outcome.written_at - seen_at).total_seconds()

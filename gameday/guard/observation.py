@@ -67,7 +67,7 @@ class Observation:
     @property
     def ours(self) -> frozenset[str]:
         """The targets, and every node of the same season: what is amiss with those is nobody else's trouble."""
-        others = self.run.member.others if self.run.member else frozenset[str]()
+        others = self.run.member.sibling_nodes if self.run.member else frozenset[str]()
         return others | {target.node for target in self.targets}
 
     @cached_property
@@ -81,7 +81,7 @@ class Observation:
             leases = kubernetes.coordination.list_namespaced_lease(self.run.profile.namespace).items
         prefix = node_lease("")
         held = {lease.metadata.name.removeprefix(prefix) for lease in leases if lease.metadata.name.startswith(prefix)}
-        return own | (held & self.run.member.others)
+        return own | (held & self.run.member.sibling_nodes)
 
     def strictest(self, name: str) -> Limit | None:
         """The smaller of the plan's and the profile's number of this name; None where neither is set."""

@@ -18,8 +18,8 @@ from gameday.faults.registry import fault_for
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
 from gameday.plan.models import FaultParameters, RemediationAction
-from gameday.run.agents import AGENT_STARTS_WITHIN, SentTask, agent_manifest, injector_deadline, mark_task, qa_task
-from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task
+from gameday.run.agents import AGENT_START_TIMEOUT, SentTask, agent_manifest, injector_deadline, mark_task, qa_task
+from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import ChosenTarget, Targets, pool_labels
@@ -67,7 +67,7 @@ def _object(version: str, kind: str, run: ReadOnlyRun, name: str, content: Json)
 def _of_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
     plan, node, template = run.plan, target.node, run.gpu_pod_template
     why = "a harmless line in the kernel log"
-    yield _agent(run, Step.BASELINE, "mark", target, mark_task(run, target), AGENT_STARTS_WITHIN, why)
+    yield _agent(run, Step.BASELINE, "mark", target, mark_task(run, target), AGENT_START_TIMEOUT, why)
     yield from _canary(run, Step.BASELINE, "before", target)
     yield _injector(run, Step.INJECT, "inject", target, plan.fault)
     yield from _canary(run, Step.VERIFY_TAINT, "during", target)
@@ -96,7 +96,7 @@ def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarg
     gpus = 0 if expected is None or expected.measure.pings else run.nodes.free_gpus(target.node)
     if expected and (expected.measure.pings or gpus > 0):
         task, why = canary_task(run, expected, target.node, phase, gpus), f"measure {expected.measure} {phase}"
-        yield _agent(run, step, f"canary-{phase}", target, task, MEASURED_WITHIN, why)
+        yield _agent(run, step, f"canary-{phase}", target, task, CANARY_TIMEOUT, why)
 
 
 def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
@@ -111,7 +111,7 @@ def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
     if recover.fault_during:
         yield _injector(run, Step.RECOVER, "disturb", target, recover.fault_during)
     task = RemediateTask(run_id=run.id, node=node, gpu=target.gpu, action=recover.remediation)
-    within = recover.within + AGENT_STARTS_WITHIN
+    within = recover.within + AGENT_START_TIMEOUT
     yield _agent(run, Step.RECOVER, "remediate", target, task, within, f"repair: {recover.remediation}")
 
 

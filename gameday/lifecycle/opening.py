@@ -130,7 +130,7 @@ def _assemble(
     """Follow our own pods, reap, and put the run's parts together."""
     kubernetes, pod_states = servers.kubernetes, PodStates()
     pods = PodFollower(
-        kubernetes, record.id, partial(pod_states.of_run, profile.namespace), beside_others=record.member is None
+        kubernetes, record.id, partial(pod_states.add_own_pod, profile.namespace), beside_others=record.member is None
     )
     pods.__enter__()
     closing.add("stop following the pods", partial(pods.__exit__, None, None, None))

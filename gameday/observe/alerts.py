@@ -129,7 +129,7 @@ def is_background(run: Run, alert: str, node: str | None) -> bool:
 
 def siblings_alert(run: Run, alert: str, node: str | None) -> bool:
     """Return True where another run of the same season may have set the alert off."""
-    return run.member is not None and run.member.theirs(alert, node)
+    return run.member is not None and run.member.is_siblings_alert(alert, node)
 
 
 def _fires(known: AlertSeen | None) -> TypeGuard[AlertSeen]:

@@ -25,7 +25,7 @@ from gameday.reaper.excluded_nodes import reap_before_start
 from gameday.reaper.histories import reap_season_member
 from gameday.reaper.reap import ReapResult
 from gameday.run.abort import Abort
-from gameday.run.targets import judges_running_pods, unfit_because
+from gameday.run.targets import judges_running_pods, why_unfit
 from gameday.season.assignment import FitNode, Waiting, seeded_order
 from gameday.season.plans import Chosen
 from gameday.season.record import Place
@@ -121,7 +121,7 @@ def _fit_node(kubernetes: Kubernetes, name: str, opt_in: dict[str, str], *, ask_
             raise
         return None
     profile = kubernetes.profile
-    if unfit_because(seen, opt_in, profile.quarantine_taint_keys, profile.ordinary_taint_keys):
+    if why_unfit(seen, opt_in, profile.quarantine_taint_keys, profile.ordinary_taint_keys):
         return None
     return FitNode(name, seen.labels, bool(ask_pods and kubernetes.gpu_pods(name)))
 
@@ -149,7 +149,7 @@ def carry_out(
                 place = running.pop(future)
                 waiting.ended(place.run_id)
                 _stop_the_line(season, place, future)
-            season.abort.forward()
+            season.abort.forward_to_other_runs()
 
 
 def _play_to_the_end(season: Season, play: Callable[[Place], RunResult], reports: Path, place: Place) -> Cleanliness:

@@ -69,7 +69,7 @@ def test_a_plan_cannot_loosen_the_clusters_limit() -> None:
 @pytest.mark.parametrize(("held", "ok"), [(["a", "b"], True), (["a", "b", "c"], False), (["a", "else", "where"], True)])
 def test_the_clusters_limit_counts_the_nodes_that_a_seasons_other_runs_hold(held: list[str], ok: bool) -> None:
     run = FakeRun(plan(), profile(max_nodes=2), node("a"))
-    run.member = SeasonMember(season="s", targets=("a",), seed=1, others=frozenset({"b", "c", "d"}))
+    run.member = SeasonMember(season="s", targets=("a",), seed=1, sibling_nodes=frozenset({"b", "c", "d"}))
     run.kubernetes.held = held
     assert found(Nodes(), run) is ok
 

@@ -16,7 +16,7 @@ from gameday.ledger import undo
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, Header, RestoreNode, TakeOutFault, Undo
 from gameday.ledger.ledger import Ledger, stored_ledgers
 from gameday.ledger.undo import undo_entry
-from gameday.run.agents import AGENT_STARTS_WITHIN
+from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
 from tests.support.world import NAMESPACE, PATIENCE_S, Kubelet, World, unique, word
@@ -379,7 +379,7 @@ def test_a_second_agent_has_as_long_to_start_as_the_first_had_but_for_a_signal(
         assert undo_entry(reaper, entry(take_out("i")), run, pods).cleanliness is Cleanliness.CLEAN
     hurried = undo_entry(reaper, entry(take_out("j")), run, pods, after_signal=True)
     assert hurried.evidence[-1] == "a second agent left no message"
-    assert AGENT_STARTS_WITHIN.total_seconds() <= undo._SECOND_AGENT_TIMEOUT_S
+    assert AGENT_START_TIMEOUT.total_seconds() <= undo._SECOND_AGENT_TIMEOUT_S
 
 
 def test_a_second_attempt_does_not_believe_the_first_ones_agent(

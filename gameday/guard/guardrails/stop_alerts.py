@@ -52,4 +52,4 @@ class StopAlerts(Guardrail):
 
 
 def _siblings(observation: Observation, alert: str, node: str | None) -> bool:
-    return bool(observation.run.member and observation.run.member.theirs(alert, node))
+    return bool(observation.run.member and observation.run.member.is_siblings_alert(alert, node))
