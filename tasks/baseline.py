@@ -16,7 +16,7 @@ from gameday.history.events import NodeSeen, SteadyStateChecked
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
 from gameday.ledger.lease import lease_refusal, node_lease
 from gameday.observe.alerts import note_active_alerts
-from gameday.observe.kernel_log import lines_with
+from gameday.observe.kernel_log import lines_containing
 from gameday.observe.signals import signals_before_fault
 from gameday.plan.models import RemediationAction
 from gameday.reaper.reap import reap_under
@@ -178,7 +178,7 @@ def _log_path_is_alive(run: Run, target: ChosenTarget) -> None:
     written = outcome.written_at
 
     def found() -> datetime | None:
-        lines = lines_with(run, target.node, f"marker {marker}", since=written - timedelta(minutes=1))
+        lines = lines_containing(run, target.node, f"marker {marker}", since=written - timedelta(minutes=1))
         return datetime.now(UTC) if lines else None
 
     seen = run.wait(f"marker {marker} of {target.node} in the log store", within, found, every_s=0.2)
