@@ -63,10 +63,10 @@ def game_day(
         plan: A shipped plan's name, or the path of a plan file.
         profile: Cluster profile's path; none: GAMEDAY_* of the environment.
         reports: Folder the run's own folder is made in.
-        trigger: Why this run is made.
+        trigger: The reason why this run is made.
         run_id: Name of the run; none: from the time.
         command: Shell line that runs the same again, for the report.
-        approved_by: Who said yes already, where the plan needs it; none: asked in this UI.
+        approved_by: The person who approved, where the plan needs it; none: asked in this UI.
         member: Set by a season for its own runs; leave it empty.
     """
     cluster = load_profile(Path(profile) if profile else None)

@@ -11,7 +11,7 @@ from gameday.cluster.prometheus import AlertingRule
 from gameday.documents.fields import format_duration
 from gameday.errors import AdapterError, KubernetesError, LeaseHeldError, RefusedError, StepFailedError
 from gameday.guard.check import guard_before
-from gameday.guard.observation import longest_run
+from gameday.guard.observation import max_run_duration
 from gameday.history.events import NodeSeen, SteadyStateChecked
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
 from gameday.ledger.lease import lease_refusal, node_lease
@@ -95,7 +95,7 @@ def _expected_rules(run: Run) -> dict[str, AlertingRule]:
 
 
 def _lock_nodes(run: Run, targets: Targets) -> None:
-    duration = longest_run(run.plan.guardrails, run.profile.guardrails)
+    duration = max_run_duration(run.plan.guardrails, run.profile.guardrails)
     for target in targets:
         try:
             _lock_node(run, node_lease(target.node), duration)

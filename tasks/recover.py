@@ -11,7 +11,7 @@ from functools import partial
 from gameday.agent.task import RemediateTask
 from gameday.errors import AdapterError, StepFailedError
 from gameday.faults.registry import fault_for, takes_node_down
-from gameday.guard.observation import few
+from gameday.guard.observation import first_names
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.observe.alerts import note_active_alerts
@@ -96,7 +96,7 @@ def _remediate(run: Run, result: StepResult, target: ChosenTarget) -> Repair:
         act, undo = agent_act("remediate", target.node), DeletePod(pod=name)
         run.intend(intent_id(run, name), act, undo, target.node, within, defer_write=True)
         if left := _drain(run, target.node):
-            return _leave_out(run, result, target, f"not drained: {few(left)}", time.monotonic() - started)
+            return _leave_out(run, result, target, f"not drained: {first_names(left)}", time.monotonic() - started)
     _repair_with_agent(run, result, target, name, within, started)
     return Repair(target)
 
