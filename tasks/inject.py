@@ -61,5 +61,5 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
             seen_by=reach.seen_by,
         )
     )
-    run.hop(Hop.WRITTEN, target.node, note.written_at, f"clock of {target.node}, told by the injector")
+    run.hop(Hop.WRITTEN, target.node, note.written_at, f"clock of {target.node}, reported by the injector")
     return InjectedFault(target, note.written_at, note.evidence, pods_before, tail)

@@ -1,4 +1,4 @@
-"""Step 6: prove the node good; only then are taint and cordon removed, and only then does it take work again."""
+"""Step 6: prove the node good; only then remove taint and cordon, so that it takes work again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from gameday.agent.task import QaResult
 from gameday.history.events import NodeReturned, QaChecked
+from gameday.ledger.agent_output import notes_in
 from gameday.observe.node_states import note_nodes_after
 from gameday.run.agents import qa_task, run_agent
 from gameday.run.quarantine import keep_out_of_service
@@ -15,7 +16,7 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
-from gameday.tasks.canary import canary_after
+from gameday.tasks.canary import measure_after_fault
 from gameday.tasks.return_to_service import check_takes_work, intend_return, void_return
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness, Step
@@ -44,12 +45,12 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
     name = run.record.object_name("qa", target.index)
     intend_return(run, target, defer_write=True)
     entry, outcome = run_agent(run, name, qa_task(run, target), run.plan.qa.within)
-    checked = _results(run, name)
+    checked = notes_in(run.kubernetes.pod_log(name), QaResult)
     for check in checked:
         run.note(QaChecked(node=target.node, **check.model_dump()))
     run.undo(entry)
     failed = [f"{c.check}{'' if c.gpu is None else f' of GPU {c.gpu}'}" for c in checked if not c.ok]
-    canary = canary_after(run, target)
+    canary = measure_after_fault(run, target)
     failed += [canary.check] if canary and not canary.ok else []
     if outcome.ok and checked and not failed:
         return True
@@ -58,16 +59,6 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
     void_return(run, target)
     keep_out_of_service(run, target.node, why)
     return False
-
-
-def _results(run: Run, pod: str) -> list[QaResult]:
-    results = []
-    for line in run.kubernetes.pod_log(pod).splitlines():
-        try:
-            results.append(QaResult.model_validate_json(line))
-        except ValueError:
-            continue
-    return results
 
 
 def _return(run: Run, result: StepResult, target: ChosenTarget) -> None:
