@@ -20,10 +20,10 @@ def digest(
     days: Annotated[int, Field(ge=1, le=3660)] = 7,
     publish_to: str | None = None,
 ) -> State[str]:
-    """Every plan's verdicts, what got slower, what nothing notices, what people promised to do.
+    """Show every plan's verdicts, what got slower, what nothing notices, and what people promised to do.
 
     Args:
-        reports: Folder that the runs' folders stand in.
+        reports: Folder of the runs' own folders.
         days: Length of the window that ends now, in days.
         publish_to: fsspec URL the pages are copied to, beside published runs; none: nowhere.
     """

@@ -1,7 +1,7 @@
-"""One game-day: baseline, inject, await alert, verify taint, recover, QA node, and a report whatever happened.
+"""A game-day: baseline, inject, await alert, verify taint, recover, QA node, and a report whatever happened.
 
-The outcome is computed from the history; the Prefect state is derived from it, never the other way round. Behind
-`undo_at_the_end` stand Prefect's hooks (flows/hooks.py), the agents' own deadlines, and the reaper.
+The outcome is computed from the history, and the Prefect state is derived from it. Where `undo_at_the_end` cannot run,
+Prefect's hooks (flows/hooks.py), the agents' own deadlines and the reaper undo the run.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def game_day(
         plan: A shipped plan's name, or the path of a plan file.
         profile: Cluster profile's path; none: GAMEDAY_* of the environment.
         reports: Folder the run's own folder is made in.
-        trigger: Why this run is made.
+        trigger: The reason why this run is made.
         run_id: Name of the run; none: from the time.
         command: Shell line that runs the same again, for the report.
-        approved_by: Who said yes already, where the plan needs it; none: asked in this UI.
+        approved_by: The person who approved, where the plan needs it; none: asked in this UI.
         member: Set by a season for its own runs; leave it empty.
     """
     cluster = load_profile(Path(profile) if profile else None)
@@ -86,7 +86,7 @@ def game_day(
         verify_taint(run, faults)
         repairs = recover(run, faults)
         qa_node(run, repairs)
-    # An impatient person's second Ctrl-C comes now as often as in the undo, and must not cost the report.
+    # A second Ctrl-C comes now as often as in the undo, and must not cost the report.
     with record.abort.on_signals():
         result = report(record)
     publish_run(cluster, record.folder)

@@ -1,10 +1,9 @@
-"""Prefect's hooks: the fast way out for a run whose process is gone, long before the reaper's next visit.
+"""Prefect's hooks: undo a run whose process is gone, long before the reaper's next visit.
 
-A worker that finds its flow's process killed, or has killed it because a cancel
-took too long, runs these hooks in a fresh process. That process knows nothing
-but the flow run's id, by which the ledger is found; all else is the reaper's:
-it takes the cluster's lease, which a living run does not let go, so that no
-two undo at once. After a run that undid everything itself there is nothing to find.
+A worker that finds its flow's process killed, or has killed it because a cancel took too long, runs these hooks in a
+fresh process. That process knows only the flow run's id, by which it finds the ledger, and reaps. It takes the
+cluster's lease, which a living run does not release, so that two processes never undo at the same time. After a run
+that undid everything itself it finds nothing.
 """
 
 from __future__ import annotations
@@ -23,11 +22,14 @@ from gameday.tasks.reaped_runs import notify_reaped
 
 
 def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Undo every open entry of the ledgers of this flow run's process, once their lease shows that it is dead.
+    """Undo every open entry of the ledgers of this flow run's process, once their lease shows that the process is dead.
 
-    Its reports are renewed then, and people are told, as the run would have done. Nothing is undone while a run lives.
-    Raises ProfileError and KubernetesError, which Prefect logs; the reaper stands
-    behind.
+    Then render its reports again and notify people, as the run would have done. While the run lives nothing is undone.
+    Prefect logs an error; the scheduled reaper tries again.
+
+    Raises:
+        ProfileError: The cluster profile cannot be used.
+        KubernetesError: The cluster does not answer.
     """
     profile = flow_run.parameters.get("profile")
     cluster = load_profile(Path(profile) if profile else None)
@@ -38,7 +40,7 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
         kubernetes.close()
     log = flow_run_logger(flow_run, flow)
     for one in result.reaped:
-        log.info("%s", one.told())
+        log.info("%s", one.describe())
     for held in result.alive:
-        log.warning("what this flow run left is not undone by its hook: %s; the reaper does it later", held)
+        log.warning("the hook did not undo what this flow run left: %s; the reaper does it later", held)
     notify_reaped(cluster, result, Path(flow_run.parameters.get("reports") or "reports"))

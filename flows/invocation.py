@@ -1,4 +1,4 @@
-"""Which Prefect flow run a game-day belongs to, and which one its process was started for."""
+"""The Prefect flow run of a game-day, and the one that its process was started for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prefect.context import FlowRunContext
 from gameday.lifecycle.opening import Invocation
 from gameday.values.results import Trigger
 
-# Set by Prefect's runner for the process it starts: a season's runs share one, and the hooks are the season's.
+# Prefect's runner sets it for the process that it starts: a season's runs share one, and the hooks are the season's.
 _STARTED_FOR = "PREFECT__FLOW_RUN_ID"
 
 
@@ -17,7 +17,7 @@ def invocation(trigger: Trigger, command: str) -> Invocation:
     """Return why and how this flow run was started.
 
     Args:
-        trigger: Why the run is made.
+        trigger: The reason why the run is made.
         command: A shell line that runs the same again.
     """
     context = FlowRunContext.get()

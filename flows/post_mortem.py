@@ -1,4 +1,4 @@
-"""A real incident's report, from the Prefect UI: read what the servers remember, render, link. Nothing is injected."""
+"""The report of a real incident, from the Prefect UI: read what the servers remember, render, link; inject nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Undo what dead runs left in the cluster; scheduled, because nobody may be there to ask for it."""
+"""Undo what dead runs left in the cluster, on a schedule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prefect.states import Completed, Failed
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.reaper.reap import reap
-from gameday.tasks.reaped_runs import notify_reaped, report_settled_elsewhere
+from gameday.tasks.reaped_runs import notify_reaped, report_reaped_elsewhere
 
 
 @flow(name="reaper", persist_result=False)
@@ -19,7 +19,7 @@ def reaper(
     profile: str | None = None,
     reports: str = "reports",
 ) -> State[None]:
-    """Undo every open entry of every ledger whose run is dead, renew those runs' reports, and tell people.
+    """Undo every open entry of every ledger whose run is dead, render those runs' reports again, and notify people.
 
     Args:
         profile: Cluster profile's path; none: GAMEDAY_* of the environment.
@@ -30,10 +30,10 @@ def reaper(
     try:
         result = reap(kubernetes)
         for one in result.reaped:
-            get_run_logger().info("%s", one.told())
+            get_run_logger().info("%s", one.describe())
         notify_reaped(cluster, result, Path(reports))
-        report_settled_elsewhere(kubernetes, Path(reports))
+        report_reaped_elsewhere(kubernetes, Path(reports))
     finally:
         kubernetes.close()
     message = f"{len(result.reaped)} entries undone, {len(result.alive)} runs alive"
-    return Completed(message=message) if result.clean else Failed(message=f"{message}; not everything is clean")
+    return Completed(message=message) if result.is_clean else Failed(message=f"{message}; not everything is clean")

@@ -1,8 +1,7 @@
-"""The six steps and the report, as Prefect tasks: one module each, in the order of `gameday.history.events.Step`.
+"""The six steps and the report, as Prefect tasks: one module each, beside the parts that several steps share.
 
-A step is one task that runs in the flow's own thread (a submitted task would
-run on after a cancel: its thread is nobody's to stop), is never cached, and
-keeps no result: what it found is in the run's history.
+A step is one task that runs in the flow's own thread, because nobody can stop a submitted task's thread after a cancel.
+It is never cached and keeps no result: its findings are in the run's history.
 """
 
 from collections.abc import Callable
@@ -16,6 +15,6 @@ R = TypeVar("R")
 
 
 def step_task(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Prefect's `task` with the options every step has."""
+    """Return Prefect's `task` decorator with the options of every step."""
     options: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False, "retries": 0}
     return task(name=name, **options)

@@ -1,4 +1,4 @@
-"""Artifacts in the Prefect UI are a convenience: its server may be gone, and a step's own work is done by then."""
+"""Artifacts in the Prefect UI, which are optional: a step's own work is done by then, also without Prefect's server."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 @contextmanager
 def where_prefect_answers() -> Iterator[None]:
-    """Go on without the artifacts of the block where Prefect's server takes them at neither of two attempts.
+    """Go on without the artifacts of the block where Prefect's server does not answer at two attempts.
 
-    Prefect's own six take 75 s an artifact, while a person waits for the result.
+    Prefect's own six attempts take 75 s for each artifact, while a person waits for the result.
     """
     with suppress(httpx.HTTPError), temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}):
         yield

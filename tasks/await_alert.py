@@ -1,4 +1,4 @@
-"""Step 3: will anything notice? Wait for the expected alerts of these nodes, and time every hop on the way."""
+"""Step 3: wait for the expected alerts of the targets, and time every hop on the way."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gameday.run.steps import StepResult, step
 from gameday.tasks import step_task
 from gameday.values.results import Hop, Step
 
-# Prometheus holds what it evaluated for minutes, but a poll dates what has no time of its own.
+# Prometheus keeps its evaluations for minutes, but a state without a time of its own is dated by the poll that sees it.
 _POLL_S = 0.25
 # From firing in Prometheus to active in Alertmanager: one notifier flush, which is immediate for a new alert.
-_NOTIFIED_WITHIN = timedelta(seconds=5)
+_NOTIFICATION_TIMEOUT = timedelta(seconds=5)
 
 
 @step_task(name="await alert")
@@ -32,12 +32,12 @@ def await_alert(run: Run, faults: Sequence[InjectedFault]) -> None:
     with step(run, Step.AWAIT_ALERT, max(bounds, default=timedelta())) as result:
         for fault in faults:
             for expected in run.plan.expect.alerts:
-                _await_one(run, result, expected, fault, nodes)
+                _await_alert(run, result, expected, fault, nodes)
             note_rule_hops(run, fault)
             fault.note_arrival_in_log_store()
 
 
-def _await_one(
+def _await_alert(
     run: Run, result: StepResult, expected: ExpectedAlert, fault: InjectedFault, nodes: Sequence[str]
 ) -> None:
     unreachable: list[AdapterError] = []
@@ -61,7 +61,7 @@ def _await_one(
         _await_notified(run, expected, node)
     elif at is None and not unreachable:
         try:
-            at = _fired_unseen(run, expected, fault, nodes)
+            at = _fired_between_looks(run, expected, fault, nodes)
         except AdapterError as error:
             unreachable.append(error)
     if unreachable:
@@ -71,8 +71,10 @@ def _await_one(
         judge(result, what, expected.within, fault, at)
 
 
-def _fired_unseen(run: Run, expected: ExpectedAlert, fault: InjectedFault, nodes: Sequence[str]) -> datetime | None:
-    """Return when an alert fired that came and went between two looks, as Prometheus stored it."""
+def _fired_between_looks(
+    run: Run, expected: ExpectedAlert, fault: InjectedFault, nodes: Sequence[str]
+) -> datetime | None:
+    """Return when an alert fired that began and ended between two looks, as Prometheus stored it."""
     now = datetime.now(UTC)
     firing = f'ALERTS{{alertname={json.dumps(expected.name)},alertstate="firing"}}'
     note_missed_alerts(run, nodes, run.servers.prometheus.stored_samples(firing, now - fault.written_at, now))
@@ -86,9 +88,9 @@ def _await_notified(run: Run, expected: ExpectedAlert, node: str) -> None:
         return note_notified(run, expected, node) or None
 
     try:
-        if not run.wait(f"{alert} active in Alertmanager", _NOTIFIED_WITHIN, notified, every_s=_POLL_S):
+        if not run.wait(f"{alert} active in Alertmanager", _NOTIFICATION_TIMEOUT, notified, every_s=_POLL_S):
             run.problem(
-                f"{alert} fires for {node}, but Alertmanager does not hold it: nobody is told",
+                f"{alert} fires for {node}, but Alertmanager does not hold it: nobody is notified",
                 "check alerting: in Prometheus",
             )
     except AdapterError as error:

@@ -1,6 +1,6 @@
-"""Step 1: choose the targets and make sure that the cluster is in the state that the plan assumes.
+"""Step 1: choose the targets, and check that the cluster is in the state that the plan assumes.
 
-Nothing has been changed yet that anybody would notice, so everything amiss is a refusal, not a failure.
+Nothing is broken yet, so that everything amiss is a refusal, not a failure.
 """
 
 from __future__ import annotations
@@ -11,29 +11,36 @@ from gameday.cluster.prometheus import AlertingRule
 from gameday.documents.fields import format_duration
 from gameday.errors import AdapterError, KubernetesError, LeaseHeldError, RefusedError, StepFailedError
 from gameday.guard.check import guard_before
-from gameday.guard.observation import longest_run
+from gameday.guard.observation import max_run_duration
 from gameday.history.events import NodeSeen, SteadyStateChecked
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
-from gameday.ledger.lease import node_lease
+from gameday.ledger.lease import lease_refusal, node_lease
 from gameday.observe.alerts import note_active_alerts
-from gameday.observe.kernel_log import lines_with
+from gameday.observe.kernel_log import lines_containing
 from gameday.observe.signals import signals_before_fault
 from gameday.plan.models import RemediationAction
 from gameday.reaper.reap import reap_under
-from gameday.run.agents import AGENT_STARTS_WITHIN, PRIORITY_CLASS_FIX, RESET_FIX, forbids_reset, mark_task, run_agent
+from gameday.run.agents import (
+    AGENT_START_TIMEOUT,
+    GPU_RESET_HINT,
+    PRIORITY_CLASS_HINT,
+    gpu_users_left,
+    mark_task,
+    run_agent,
+)
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets, choose_targets
 from gameday.tasks import step_task
-from gameday.tasks.canary import canary_before
+from gameday.tasks.canary import measure_before_fault
 from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Cleanliness, Step
 
 # Two samples prove that a series is being scraped and not merely left over. Our own choice of patience: enough for
 # two scrapes at a pace of 15 s, the rehearsal's at 1,000 nodes.
 _SAMPLES = 2
-_SAMPLED_WITHIN = timedelta(seconds=45)
+_SAMPLING_TIMEOUT = timedelta(seconds=45)
 
 
 @step_task(name="baseline")
@@ -58,11 +65,11 @@ def baseline(run: Run) -> Targets:
                         name="node ready", ok=True, detail="Ready, schedulable, no unexpected taint", node=target.node
                     )
                 )
-            _alerts_are_silent(run, targets, rules)
+            _refuse_early_alerts(run, targets, rules)
             for target in targets:
-                _log_path_is_alive(run, target)
-                canary_before(run, target)
-            _window_is_full(run, targets[0].node)
+                _check_log_path(run, target)
+                measure_before_fault(run, target)
+            _await_baseline_window(run, targets[0].node)
             return targets
         except StepFailedError as error:
             raise RefusedError(error.why, error.hint) from None
@@ -88,12 +95,12 @@ def _expected_rules(run: Run) -> dict[str, AlertingRule]:
 
 
 def _lock_nodes(run: Run, targets: Targets) -> None:
-    duration = longest_run(run.plan.guardrails, run.profile.guardrails)
+    duration = max_run_duration(run.plan.guardrails, run.profile.guardrails)
     for target in targets:
         try:
             _lock_node(run, node_lease(target.node), duration)
         except LeaseHeldError as error:
-            raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
+            raise lease_refusal(error) from None
 
 
 def _lock_node(run: Run, lease: str, duration: timedelta) -> None:
@@ -108,7 +115,7 @@ def _lock_node(run: Run, lease: str, duration: timedelta) -> None:
         run.leases.acquire(lease, duration)
 
 
-def _alerts_are_silent(run: Run, targets: Targets, rules: dict[str, AlertingRule]) -> None:
+def _refuse_early_alerts(run: Run, targets: Targets, rules: dict[str, AlertingRule]) -> None:
     """Note the alerts that fire already, and refuse where an expected one does."""
     nodes = {target.node for target in targets}
     active = note_active_alerts(run, nodes, at_baseline=True)
@@ -122,7 +129,7 @@ def _alerts_are_silent(run: Run, targets: Targets, rules: dict[str, AlertingRule
         if early:
             raise RefusedError(
                 f"alert {expected.name} is already {early[0].state} for {early[0].node or 'the cluster'}",
-                "it could not tell our fault from what made it fire; wait until it is silent",
+                "it would not show our fault; wait until it is silent",
             )
         labels = {**rules[expected.name].labels, **expected.labels, "alertname": expected.name}
         silences = [
@@ -147,38 +154,38 @@ def _refuse_early_signals(run: Run, seen: NodeSnapshot) -> None:
     if early := signals_before_fault(run, seen):
         raise RefusedError(
             f"{seen.node}: {'; '.join(early)}",
-            "it could not tell our fault from what caused that; mend the node, or choose another",
+            "they would not show our fault; mend the node, or choose another",
         )
 
 
-def _log_path_is_alive(run: Run, target: ChosenTarget) -> None:
+def _check_log_path(run: Run, target: ChosenTarget) -> None:
     """Send a harmless marker line through the kernel log and find it in the log store."""
     marker = run.record.log_marker(target.index)
     name = run.record.object_name("mark", target.index)
-    within = run.plan.baseline.log_path_within
+    timeout = run.plan.baseline.log_path_within
     leaving = {pod.uid for pod in pods_to_drain(run, target.node)}
     try:
-        entry, outcome = run_agent(run, name, mark_task(run, target), AGENT_STARTS_WITHIN)
+        entry, outcome = run_agent(run, name, mark_task(run, target), AGENT_START_TIMEOUT)
     except KubernetesError as error:
         if error.status != 403 or "PriorityClass" not in error.cause:
             raise
-        raise RefusedError(error.cause, PRIORITY_CLASS_FIX) from None
+        raise RefusedError(error.cause, PRIORITY_CLASS_HINT) from None
     if not outcome.ok or outcome.written_at is None:
         raise RefusedError(f"the first look at {target.node} failed: {outcome.error or 'no time given'}")
     if run.plan.recover.remediation is RemediationAction.GPU_RESET:
         leaving |= {pod.uid for pod in pods_to_drain(run, target.node)}
-        _gpu_can_be_reset(target, forbids_reset(run.kubernetes.pod_log(name), leaving))
+        _refuse_reset_with_users(target, gpu_users_left(run.kubernetes.pod_log(name), leaving))
     written = outcome.written_at
 
     def found() -> datetime | None:
-        lines = lines_with(run, target.node, f"marker {marker}", since=written - timedelta(minutes=1))
+        lines = lines_containing(run, target.node, f"marker {marker}", since=written - timedelta(minutes=1))
         return datetime.now(UTC) if lines else None
 
-    seen = run.wait(f"marker {marker} of {target.node} in the log store", within, found, every_s=0.2)
+    seen = run.wait(f"marker {marker} of {target.node} in the log store", timeout, found, every_s=0.2)
     if seen is None:
         raise RefusedError(
             f"the log path of {target.node} is not alive: a marker written at {written:%H:%M:%S} UTC was not in "
-            f"{run.profile.loki.url} after {within.total_seconds():g} s",
+            f"{run.profile.loki.url} after {timeout.total_seconds():g} s",
             "is the dmesg shipper running on the node?",
         )
     latency = (seen - written).total_seconds()
@@ -195,18 +202,18 @@ def _log_path_is_alive(run: Run, target: ChosenTarget) -> None:
         raise RefusedError(f"marker pod {name} could not be deleted")
 
 
-def _gpu_can_be_reset(target: ChosenTarget, users: list[str]) -> None:
+def _refuse_reset_with_users(target: ChosenTarget, users: list[str]) -> None:
     """Refuse where the repair would fail, and a healthy node would stay out of service."""
     if users:
         raise RefusedError(
             f"GPU {target.gpu} of {target.node} could not be reset: {'; '.join(users)} has it open, and does not leave "
             "when the node is drained",
-            RESET_FIX,
+            GPU_RESET_HINT,
         )
 
 
-def _window_is_full(run: Run, node: str) -> None:
-    """Wait until a target is sampled and the window is past: charts need a steady state to compare with."""
+def _await_baseline_window(run: Run, node: str) -> None:
+    """Wait until a target is sampled and the window is over: charts need a steady state to compare with."""
     label = run.profile.prometheus_node_label
 
     def scrapes(since: str) -> float:
@@ -216,7 +223,7 @@ def _window_is_full(run: Run, node: str) -> None:
     def sampled() -> bool | None:
         return scrapes("5m") >= _SAMPLES or None
 
-    if run.wait(f"Prometheus to sample {node}", _SAMPLED_WITHIN, sampled, every_s=0.5):
+    if run.wait(f"Prometheus to sample {node}", _SAMPLING_TIMEOUT, sampled, every_s=0.5):
         run.note(SteadyStateChecked(name="metrics of the target", ok=True, detail="sampled by Prometheus", node=node))
     else:
         detail = f"Prometheus holds no DCGM_FI_DEV_GPU_TEMP of it under the label {label}"

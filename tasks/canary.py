@@ -1,6 +1,8 @@
-"""The canary of steps 1, 4 and 6: one measurement on a target before, during and after the fault.
+"""The canary as parts of steps 1, 4 and 6: measure on a target before, during and after the fault, and judge.
 
-A canary that cannot measure is unknown and says why; it never ends a step.
+The plan's bound is gameday/plan/canary.py, the order gameday/run/canary.py, the measurement in the pod
+gameday/agent/canary.py, the verdict gameday/checks/canary.py. A canary that cannot measure is unknown with a reason; it
+never ends a step.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ from gameday.errors import AdapterError, StepFailedError
 from gameday.history.events import CanaryMeasured, QaChecked
 from gameday.plan.canary import ExpectedCanary
 from gameday.run.agents import run_agent
-from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task
+from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
 
 
-def canary_before(run: Run, target: ChosenTarget) -> None:
+def measure_before_fault(run: Run, target: ChosenTarget) -> None:
     """Measure the value that later ones are compared with."""
     expected = run.plan.expect.canary
     if expected is None:
@@ -29,8 +31,8 @@ def canary_before(run: Run, target: ChosenTarget) -> None:
     run.note(_event(expected, target, "before", note, gpus, "", True if note.value is not None else None))
 
 
-def canary_during(run: Run, result: StepResult, target: ChosenTarget) -> None:
-    """Measure and judge by the plan's bound; without a baseline nothing is measured."""
+def measure_during_fault(run: Run, result: StepResult, target: ChosenTarget) -> None:
+    """Measure while the fault is in, and judge by the plan's bound; without a baseline nothing is measured."""
     expected = run.plan.expect.canary
     if expected is None:
         return
@@ -48,8 +50,8 @@ def canary_during(run: Run, result: StepResult, target: ChosenTarget) -> None:
         result.mark_broken(f"{expected.measure} on {target.node} is {note.value:.4g} {expected.measure.unit}")
 
 
-def canary_after(run: Run, target: ChosenTarget) -> QaChecked | None:
-    """Measure whether the value is back, as a line of QA; None without a baseline."""
+def measure_after_fault(run: Run, target: ChosenTarget) -> QaChecked | None:
+    """Measure whether the value is back, and return it as a check of QA; None without a baseline."""
     expected = run.plan.expect.canary
     before = baseline_of(run.history(), target.node)
     if expected is None or before is None or before.value is None:
@@ -69,7 +71,7 @@ def canary_after(run: Run, target: ChosenTarget) -> QaChecked | None:
 def _measure(
     run: Run, expected: ExpectedCanary, target: ChosenTarget, phase: CanaryPhase, gpus: int, peer: str = ""
 ) -> CanaryNote:
-    """Send a canary; whatever goes wrong in the cluster or the agent becomes the note's detail."""
+    """Send a canary; an error of the cluster or the agent becomes the note's detail."""
     free = run.nodes.free_gpus(target.node)
     if not expected.measure.uses_ping and (gpus < 1 or free < gpus):
         wanted = f"{gpus} were measured before" if gpus else "a canary needs one at least, an all-reduce two"
@@ -77,13 +79,12 @@ def _measure(
     name = run.record.object_name(f"canary-{phase}", target.index)
     try:
         task = canary_task(run, expected, target.node, phase, gpus, peer)
-        entry, outcome = run_agent(run, name, task, MEASURED_WITHIN)
-        printed = next(iter(notes_in(run.kubernetes.pod_log(name), CanaryNote)), None)
-        note = printed or CanaryNote(value=None, detail=outcome.error or "the canary printed no result")
+        entry, outcome = run_agent(run, name, task, CANARY_TIMEOUT)
+        notes = notes_in(run.kubernetes.pod_log(name), CanaryNote)
         run.undo(entry)
     except (AdapterError, StepFailedError) as error:
         return CanaryNote(value=None, detail=str(error))
-    return note
+    return notes[0] if notes else CanaryNote(value=None, detail=outcome.error or "the canary printed no result")
 
 
 def _event(

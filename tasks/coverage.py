@@ -1,4 +1,4 @@
-"""The season's last step: the coverage matrix from what its runs left on disk, and its artifacts in the Prefect UI."""
+"""The season's last step: the coverage matrix of its runs' folders, and its artifacts in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ from gameday.tasks.artifacts import where_prefect_answers
 
 @step_task(name="coverage")
 def coverage(folder: Path, died: Iterable[Path] = ()) -> SeasonResult:
-    """Render coverage.html and coverage.json, and publish the matrix and its link.
+    """Render coverage.html and coverage.json, and link the matrix in the Prefect UI.
 
-    `died`: folders of runs that rendered their report, if at all, before the season undid what they left.
+    Args:
+        folder: The season's folder.
+        died: Folders of runs that died, whose reports are rendered again with what the season undid.
+
+    Raises:
+        OSError: The folder cannot be written.
     """
-    for run in died:
-        if run.is_dir():
-            render_run(run, datetime.now(UTC))
+    for dead in died:
+        if dead.is_dir():
+            render_run(dead, datetime.now(UTC))
     rendered = render_season(folder, datetime.now(UTC))
     with where_prefect_answers():
         create_markdown_artifact(key="coverage", markdown=rendered.markdown, description=rendered.result.why)

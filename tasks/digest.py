@@ -21,11 +21,24 @@ from gameday.tasks.artifacts import where_prefect_answers
 
 @step_task(name="digest")
 def render_pages(reports: Path, start: datetime, end: datetime, publish_to: str | None) -> str:
-    """Render both pages and return the digest's headline; raises OSError where the folder cannot be read or written."""
-    shelf = read_shelf(reports)
+    """Render the digest and the index of runs, and link the digest in the Prefect UI.
+
+    Args:
+        reports: Folder of the runs' own folders.
+        start: Beginning of the digest's window.
+        end: End of the window, and the time of rendering.
+        publish_to: fsspec URL that the pages are copied to; None: nowhere.
+
+    Returns:
+        The digest's headline.
+
+    Raises:
+        OSError: The folder cannot be read or written.
+    """
+    catalog = read_shelf(reports)
     plans = [loaded.plan for loaded in load_shipped(parameter_models())]
-    made = render_digest(reports, digest_of(shelf, plans, start, end), end)
-    index = render_index(reports, shelf, end)
+    made = render_digest(reports, digest_of(catalog, plans, start, end), end)
+    index = render_index(reports, catalog, end)
     link = made.html.resolve().as_uri()
     if publish_to:
         try:

@@ -8,7 +8,7 @@ from gameday.ledger.entries import RestoreNode
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.kernel_log import KernelLogTail
 from gameday.reaper.late_quarantine import detector_bound
-from gameday.run.agents import AGENT_STARTS_WITHIN, inject_fault
+from gameday.run.agents import AGENT_START_TIMEOUT, inject_fault
 from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets
@@ -24,7 +24,7 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
     Raises:
         StopRunError: A fault did not go in, or the run was stopped.
     """
-    with step(run, Step.INJECT, AGENT_STARTS_WITHIN):
+    with step(run, Step.INJECT, AGENT_START_TIMEOUT):
         return tuple(_inject(run, target) for target in targets)
 
 
@@ -61,5 +61,5 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
             seen_by=reach.seen_by,
         )
     )
-    run.hop(Hop.WRITTEN, target.node, note.written_at, f"clock of {target.node}, told by the injector")
+    run.hop(Hop.WRITTEN, target.node, note.written_at, f"clock of {target.node}, reported by the injector")
     return InjectedFault(target, note.written_at, note.evidence, pods_before, tail)

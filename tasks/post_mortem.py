@@ -1,4 +1,4 @@
-"""An incident's report, rendered with what the reports folder knows, and linked in the Prefect UI."""
+"""Render the report of an incident beside the runs of the reports folder, and link it in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -19,14 +19,22 @@ from gameday.tasks.publish import copy_out
 
 @step_task(name="render")
 def render_incident(folder: Path, publish_to: str | None) -> PostMortem:
-    """Raises OSError where the folder cannot be written."""
+    """Render an incident's folder, and publish it where asked.
+
+    Args:
+        folder: The incident's own folder.
+        publish_to: fsspec URL that the folder is copied to; None: nowhere.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
     plans = [loaded.plan for loaded in load_shipped(parameter_models())]
     runs = [run.summary for run in read_shelf(folder.parent).runs]
     made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
     write_form(folder, "gameday post-mortem")
-    said = made.markdown.read_text(encoding="utf-8")
+    markdown = made.markdown.read_text(encoding="utf-8")
     with where_prefect_answers():
-        create_markdown_artifact(key="post-mortem", markdown=said, description=made.story.headline)
+        create_markdown_artifact(key="post-mortem", markdown=markdown, description=made.story.headline)
         create_link_artifact(key="post-mortem-report", link=made.html.resolve().as_uri(), link_text=folder.name)
     if publish_to:
         copy_out(folder, publish_to, made.html.name)

@@ -1,7 +1,6 @@
-"""After the report: copy it where people find it, mark Grafana, tell people. Nothing in here can change a verdict.
+"""Publish a finished run: copy its report, mark it in Grafana, notify people. Nothing in here can change a verdict.
 
-Whatever fails is logged and passed over: a chat that is down is no reason to
-call a passed game-day failed.
+A failure is logged and passed over: a chat that is down is no reason to call a passed game-day failed.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from gameday.tasks import step_task
 from gameday.tasks.artifacts import where_prefect_answers
 
 OUTSIDE_PREFECT = logging.getLogger("gameday.publish")
-"""The same warnings for the command line, which mutes Prefect's log; whoever wants them adds a handler."""
+"""The same warnings for the command line, which mutes Prefect's log; it adds a handler here."""
 OUTSIDE_PREFECT.propagate = False
 OUTSIDE_PREFECT.setLevel(logging.WARNING)
 OUTSIDE_PREFECT.addHandler(logging.NullHandler())
 
 
 def warn(text: str, *values: object) -> None:
-    """Also where no flow runs: a hook and the command line publish too."""
+    """Log a warning, also where no flow runs: a hook and the command line publish too."""
     try:
         get_run_logger().warning(text, *values)
     except MissingContextError:
@@ -56,7 +55,7 @@ def publish_run(profile: ClusterProfile, folder: Path) -> None:
 
 
 def publish_folder(profile: ClusterProfile, folder: Path) -> None:
-    """As `publish_run`, for any run's rendered folder; raises what Prefect's client raises without its server."""
+    """Publish any rendered run's folder as `publish_run` does; an error of Prefect's client passes through."""
     link = (folder / "report.html").resolve().as_uri()
     if profile.publish_to:
         link = copy_out(folder, profile.publish_to, "report.html") or link
@@ -66,11 +65,20 @@ def publish_folder(profile: ClusterProfile, folder: Path) -> None:
     if summary:
         before = next(iter(earlier_than(folder, summary)[-1:]), None)
         if worth_telling(summary, before, profile.notify_on):
-            tell(profile, message(summary, before, link))
+            notify(profile, message(summary, before, link))
 
 
 def copy_out(folder: Path, url: str, page: str) -> str | None:
-    """Copy a folder and link its page in the Prefect UI; the page's URL, or None where it could not be copied."""
+    """Copy a folder and link its page in the Prefect UI.
+
+    Args:
+        folder: The folder.
+        url: fsspec URL to copy it to.
+        page: Name of the page in the folder.
+
+    Returns:
+        The copied page's URL; None where it could not be copied.
+    """
     try:
         link = f"{publish(folder, url)}/{page}"
     except PublishError as error:
@@ -81,19 +89,19 @@ def copy_out(folder: Path, url: str, page: str) -> str | None:
     return link
 
 
-def tell(profile: ClusterProfile, said: Message) -> None:
+def notify(profile: ClusterProfile, content: Message) -> None:
     """Send a message through every notification block the profile names."""
     for name in profile.notify:
         try:
             block = Block.load(name)
             if not isinstance(block, NotificationBlock):
-                warn("%s is a block, and not one that notifies", name)
+                warn("block %s is not a notification block", name)
                 continue
-            notify: Any = block.notify  # typed as if always awaited; outside a loop it is done when it returns
+            send: Any = block.notify  # typed as if always awaited; outside a loop it is done when it returns
             with block.raise_on_failure():
-                notify(said.body, subject=said.subject)
+                send(content.body, subject=content.subject)
         except Exception as error:  # its text may hold the webhook's URL, which is a secret
-            warn("nobody was told through %s (%s)", name, type(error).__name__)
+            warn("no notification was sent through %s (%s)", name, type(error).__name__)
 
 
 def _annotate(grafana: Endpoint, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Step 6: prove the node good; only then are taint and cordon removed, and only then does it take work again."""
+"""Step 6: prove the node good; only then remove taint and cordon, so that it takes work again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
-from gameday.tasks.canary import canary_after
+from gameday.tasks.canary import measure_after_fault
 from gameday.tasks.return_to_service import check_takes_work, intend_return, void_return
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness, Step
@@ -49,7 +49,7 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
         run.note(QaChecked(node=target.node, **check.model_dump()))
     run.undo(entry)
     failed = [f"{c.check}{'' if c.gpu is None else f' of GPU {c.gpu}'}" for c in checked if not c.ok]
-    canary = canary_after(run, target)
+    canary = measure_after_fault(run, target)
     failed += [canary.check] if canary and not canary.ok else []
     if outcome.ok and checked and not failed:
         return True

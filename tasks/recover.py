@@ -11,7 +11,7 @@ from functools import partial
 from gameday.agent.task import RemediateTask
 from gameday.errors import AdapterError, StepFailedError
 from gameday.faults.registry import fault_for, takes_node_down
-from gameday.guard.observation import few
+from gameday.guard.observation import first_names
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.observe.alerts import note_active_alerts
@@ -19,7 +19,7 @@ from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.signals import await_cleared
 from gameday.plan.expectations import ExpectedAlert
 from gameday.plan.models import RemediationAction
-from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, inject_fault, intent_id, run_agent
+from gameday.run.agents import AGENT_START_TIMEOUT, agent_act, inject_fault, intent_id, run_agent
 from gameday.run.drain import pods_to_drain
 from gameday.run.repair import Repair
 from gameday.run.run import Run
@@ -32,10 +32,10 @@ from gameday.values.results import Cleanliness, Step
 
 _POLL_S = 0.5
 # Before these repairs pods have to leave the node: its GPUs cannot be reset otherwise, or a reboot would kill them.
-_DRAINING = (RemediationAction.GPU_RESET, RemediationAction.DRIVER_RESTART, RemediationAction.REBOOT)
-_DRAINED_WITHIN = timedelta(seconds=60)
+_REPAIRS_THAT_DRAIN = (RemediationAction.GPU_RESET, RemediationAction.DRIVER_RESTART, RemediationAction.REBOOT)
+_DRAIN_TIMEOUT = timedelta(seconds=60)
 # From the kubelet's last signal to the pod's end in the API.
-_ENDS_WITHIN = timedelta(seconds=30)
+_END_MARGIN = timedelta(seconds=30)
 # kubectl drain's own pause after an eviction that a PodDisruptionBudget refused.
 _EVICT_AGAIN_S = 5.0
 
@@ -66,10 +66,10 @@ def _await_nodes_that_went_down(run: Run, targets: Sequence[ChosenTarget]) -> No
     if not takes_node_down(run.plan.fault):
         return
     for target in targets:
-        run.wait(f"{target.node} to be Ready again", run.plan.recover.within, partial(_ready, run, target))
+        run.wait(f"{target.node} to be Ready again", run.plan.recover.within, partial(_is_ready, run, target))
 
 
-def _ready(run: Run, target: ChosenTarget) -> bool | None:
+def _is_ready(run: Run, target: ChosenTarget) -> bool | None:
     return True if _has_its_gpus(run, target, run.nodes.now(target.node)) else None
 
 
@@ -81,36 +81,36 @@ def _has_its_gpus(run: Run, target: ChosenTarget, now: NodeSnapshot | None) -> b
     falls = run.plan.expect.allocatable_falls
     if now is None or now.conditions.get("Ready") != "True":
         return False
-    lost = falls is not None and falls.returns_within is None
-    return lost or now.allocatable_gpus == target.before.allocatable_gpus
+    stays_lost = falls is not None and falls.returns_within is None
+    return stays_lost or now.allocatable_gpus == target.before.allocatable_gpus
 
 
 def _remediate(run: Run, result: StepResult, target: ChosenTarget) -> Repair:
     action, started = run.plan.recover.remediation, time.monotonic()
     if action is RemediationAction.NONE:
         return Repair(target)
-    within = run.plan.recover.within + AGENT_STARTS_WITHIN
-    intend_qa_and_return(run, target, repair=within)
+    timeout = run.plan.recover.within + AGENT_START_TIMEOUT
+    intend_qa_and_return(run, target, repair=timeout)
     name = run.record.object_name("remediate", target.index)
-    if action in _DRAINING:
+    if action in _REPAIRS_THAT_DRAIN:
         # Together with the cordon's undo, in one write.
         act, undo = agent_act("remediate", target.node), DeletePod(pod=name)
-        run.intend(intent_id(run, name), act, undo, target.node, within, defer_write=True)
+        run.intend(intent_id(run, name), act, undo, target.node, timeout, defer_write=True)
         if left := _drain(run, target.node):
-            return _leave_out(run, result, target, f"not drained: {few(left)}", time.monotonic() - started)
-    _repair_with_agent(run, result, target, name, within, started)
+            return _leave_out(run, result, target, f"not drained: {first_names(left)}", time.monotonic() - started)
+    _repair_with_agent(run, result, target, name, timeout, started)
     return Repair(target)
 
 
 def _repair_with_agent(
-    run: Run, result: StepResult, target: ChosenTarget, name: str, within: timedelta, started: float
+    run: Run, result: StepResult, target: ChosenTarget, name: str, timeout: timedelta, started: float
 ) -> None:
-    """Send the agent that repairs the node, with the plan's second fault in meanwhile; note how it went."""
+    """Send the agent that repairs the node, with the plan's second fault in meanwhile, and note the result."""
     action = run.plan.recover.remediation
     second = _disturb(run, target)
     try:
         task = RemediateTask(run_id=run.id, node=target.node, gpu=target.gpu, action=action)
-        entry, outcome = run_agent(run, name, task, within)
+        entry, outcome = run_agent(run, name, task, timeout)
         ok, detail = outcome.ok, outcome.error or "; ".join(outcome.evidence)
         if ok and action is RemediationAction.REBOOT:
             ok, detail = _await_reboot(run, target)
@@ -177,15 +177,15 @@ def _drain(run: Run, node: str) -> list[str]:
     A node that no detector tainted would otherwise get its pods back immediately.
 
     Returns:
-        The pods that have not left, as `namespace/name`, after the longest time that one of them is given to end, or
-        when the recovery's own time is up.
+        The pods that have not left, as `namespace/name`: after the longest grace period of one of them, or at the end
+        of the recovery's own time.
     """
     _cordon(run, node)
     longest = timedelta(seconds=max((pod.grace_s for pod in pods_to_drain(run, node)), default=0))
-    within = min(max(_DRAINED_WITHIN, longest + _ENDS_WITHIN), run.plan.recover.within)
+    timeout = min(max(_DRAIN_TIMEOUT, longest + _END_MARGIN), run.plan.recover.within)
     ask_at: dict[str, float] = {}
 
-    def drained() -> bool | None:
+    def is_drained() -> bool | None:
         pods = pods_to_drain(run, node)
         for pod in pods:
             if time.monotonic() >= ask_at.get(pod.uid, 0.0):
@@ -193,15 +193,15 @@ def _drain(run: Run, node: str) -> list[str]:
                 ask_at[pod.uid] = math.inf if accepted else time.monotonic() + _EVICT_AGAIN_S
         return None if pods else True
 
-    if run.wait(f"pods to leave {node}", within, drained):
+    if run.wait(f"pods to leave {node}", timeout, is_drained):
         return []
     hint = "a PodDisruptionBudget may forbid it, or recover.within is too short for their grace periods"
-    run.problem(f"pods did not leave {node} within {within.total_seconds():g} s", hint)
+    run.problem(f"pods did not leave {node} within {timeout.total_seconds():g} s", hint)
     return [f"{pod.namespace}/{pod.name}" for pod in pods_to_drain(run, node)]
 
 
 def _cordon(run: Run, node: str) -> None:
-    """Cordon a node that is not cordoned yet; the ledger says before that the cordon is ours to lift."""
+    """Cordon a node that is not cordoned yet; the ledger records first that the cordon is ours to lift."""
     now = run.nodes.now(node)
     if now and now.unschedulable:
         return
@@ -214,12 +214,12 @@ def _await_reboot(run: Run, target: ChosenTarget) -> tuple[bool, str]:
     """Wait for the node to be back from a reboot; return whether it is, and the boot ids or what is missing."""
     node, boot_before = target.node, target.before.boot_id
 
-    def back() -> str | None:
+    def new_boot_id() -> str | None:
         now = run.nodes.now(node)
         rebooted = now is not None and now.boot_id and now.boot_id != boot_before
         return now.boot_id if now and rebooted and _has_its_gpus(run, target, now) else None
 
-    boot = run.wait(f"{node} to reboot and be Ready with its GPUs", run.plan.recover.within, back)
+    boot = run.wait(f"{node} to reboot and be Ready with its GPUs", run.plan.recover.within, new_boot_id)
     if boot:
         return True, f"boot id {boot_before} -> {boot}, Ready"
     return False, f"not Ready with its GPUs and a new boot id within {run.plan.recover.within.total_seconds():g} s"
@@ -228,7 +228,9 @@ def _await_reboot(run: Run, target: ChosenTarget) -> tuple[bool, str]:
 def _await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node: str, nodes: Sequence[str]) -> None:
     def silent() -> bool | None:
         active = note_active_alerts(run, nodes)
-        return None if any(a.alert == expected.name and a.node == expected.about(node) for a in active) else True
+        return (
+            None if any(seen.alert == expected.name and seen.node == expected.about(node) for seen in active) else True
+        )
 
     try:
         if not run.wait(

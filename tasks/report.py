@@ -1,4 +1,4 @@
-"""The report, whatever happened: rendered from the run's folder and linked in the Prefect UI."""
+"""Render the report from the run's folder, whatever happened, and link it in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gameday.tasks.artifacts import where_prefect_answers
 def report(record: RunRecord) -> RunResult:
     """Render report.html, leave the form for people's notes beside it, and publish verdicts and link as artifacts.
 
-    Where the folder cannot be written, the result still comes from the history
-    in memory: a full disk must not hide a dirty cluster.
+    Where the folder cannot be written the result comes from the history in memory: a full disk must not hide a dirty
+    cluster.
     """
     try:
         rendered = render_run(record.folder, datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""Step 6 proves that a returned node takes GPU work: the pods of that proof, and their intents in the ledger."""
+"""Step 6 checks that a returned node runs a GPU pod; the intents of that pod and of QA's are written here as well."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from gameday.cluster.manifests import gpu_canary
 from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeletePod, Entry
-from gameday.run.agents import AGENT_STARTS_WITHIN, agent_act, intent_id
-from gameday.run.canary import MEASURED_WITHIN
+from gameday.run.agents import AGENT_START_TIMEOUT, agent_act, intent_id
+from gameday.run.canary import CANARY_TIMEOUT
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
 from gameday.values.results import Cleanliness
 
-# A pod that may run again does so within this.
-_RETURNS_WITHIN = timedelta(seconds=60)
+# A GPU pod runs within this on a node that takes work. Our own choice of patience.
+_RETURN_TIMEOUT = timedelta(seconds=60)
 
 
 def intend_qa_and_return(run: Run, target: ChosenTarget, *, repair: timedelta) -> None:
     """Write the intents of QA's pod and of the return pod, together with the next intent.
 
-    An undo of a pod that was never made finds nothing to delete.
+    An undo of a pod that was never created finds nothing to delete.
 
     Args:
         run: The run.
         target: The target.
         repair: How long the repair before them may take.
     """
-    duration = repair + run.plan.qa.within + AGENT_STARTS_WITHIN + MEASURED_WITHIN + _RETURNS_WITHIN
+    duration = repair + run.plan.qa.within + AGENT_START_TIMEOUT + CANARY_TIMEOUT + _RETURN_TIMEOUT
     name = run.record.object_name("qa", target.index)
     act, undo = agent_act("qa", target.node), DeletePod(pod=name)
     run.intend(intent_id(run, name), act, undo, target.node, duration, defer_write=True)
@@ -37,9 +37,9 @@ def intend_qa_and_return(run: Run, target: ChosenTarget, *, repair: timedelta) -
 
 
 def intend_return(
-    run: Run, target: ChosenTarget, duration: timedelta = _RETURNS_WITHIN, *, defer_write: bool = False
+    run: Run, target: ChosenTarget, duration: timedelta = _RETURN_TIMEOUT, *, defer_write: bool = False
 ) -> Entry:
-    """Write the intent of the return pod; where it was written ahead, return its entry."""
+    """Write the intent of the return pod; return its entry where it was written before."""
     name = run.record.object_name("return", target.index)
     act, undo = f"create canary pod {name}", DeletePod(pod=name)
     return run.intend(f"return-{target.index}", act, undo, target.node, duration, defer_write=defer_write)
@@ -49,7 +49,7 @@ def void_return(run: Run, target: ChosenTarget) -> None:
     """Settle the intent of a return pod that is not made, because its node stays out of service."""
     for entry in run.ledger.open_entries():
         if entry.id == f"return-{target.index}":
-            run.ledger.settle(entry, Cleanliness.CLEAN, ("never made: the node is kept out of service",))
+            run.ledger.settle(entry, Cleanliness.CLEAN, ("never created: the node is kept out of service",))
 
 
 def check_takes_work(
@@ -84,14 +84,14 @@ def check_takes_work(
         proof = (new or others)[0]
         return f"{proof.namespace}/{proof.name}", "runs" if new else f"ran on: {len(others)} pods hold every GPU"
 
-    found = run.wait(f"a GPU pod to run on {target.node}", _RETURNS_WITHIN, at_work)
+    found = run.wait(f"a GPU pod to run on {target.node}", _RETURN_TIMEOUT, at_work)
     pod = run.pods.seen(name)
     full = found is None and _is_only_full(run, target, name)
-    shown, detail = found or (name, (pod.why_not_running if pod else "") or "was not scheduled")
+    name_shown, detail = found or (name, (pod.why_not_running if pod else "") or "was not scheduled")
     run.note(
         WorkloadSeen(
             purpose="return",
-            pod=shown,
+            pod=name_shown,
             node=target.node if found else None,
             phase="Running" if found else pod.phase if pod else "",
             wanted=f"runs on {target.node}",

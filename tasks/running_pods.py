@@ -1,4 +1,4 @@
-"""What becomes of the GPU pods that ran on a target: those that are there right before the fault, judged in step 4."""
+"""The GPU pods that ran on a target right before the fault, and what step 4 judges of their fate."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from datetime import timedelta
 from gameday.cluster.gpu_pods import GpuPod
 from gameday.history.events import WorkloadSeen
 from gameday.observe.injected_fault import InjectedFault
-from gameday.run.pod_states import Fate
+from gameday.run.pod_states import PodFate
 from gameday.run.run import Run
 from gameday.run.targets import ChosenTarget
 
 # From the kubelet's last signal to the pod's end in the API.
-_ENDS_WITHIN = timedelta(seconds=10)
+_END_MARGIN = timedelta(seconds=10)
 
 
 def pods_before_fault(run: Run, target: ChosenTarget) -> tuple[GpuPod, ...]:
-    """Return the GPU pods on a target now; one that is ending already is none of the fault's doing."""
+    """Return the GPU pods on a target now, without those that are ending already."""
     now = run.nodes.gpu_pods_on(target.node)
     return tuple(pod for pod in now if pod.run != run.id and not pod.terminating)
 
 
 def note_running_pods(run: Run, fault: InjectedFault) -> None:
-    """Note what became of the pods that ran before the fault; evicted ones get the time that they may take to end."""
+    """Note the fates of the pods that ran before the fault; evicted ones get their grace periods to end."""
     wanted, ran, node = run.plan.expect.workloads.running_pods, fault.pods_before, fault.node
     pod_states = run.nodes.pod_states
     if wanted == "evicted" and ran:
-        within = timedelta(seconds=max(pod.grace_s for pod in ran)) + _ENDS_WITHIN
+        timeout = timedelta(seconds=max(pod.grace_s for pod in ran)) + _END_MARGIN
         left = [pod.uid for pod in ran]
         run.wait(
             f"GPU pods to leave {node}",
-            within,
-            lambda: True if all(pod_states.fate(uid).off for uid in left) else None,
+            timeout,
+            lambda: True if all(pod_states.fate(uid).has_left for uid in left) else None,
         )
     for pod in ran:
         fate = pod_states.fate(pod.uid)
@@ -39,17 +39,17 @@ def note_running_pods(run: Run, fault: InjectedFault) -> None:
             WorkloadSeen(
                 purpose="running",
                 pod=f"{pod.namespace}/{pod.name}",
-                node=None if fate.off else node,
-                phase="gone" if fate.gone else fate.pod.phase,
+                node=None if fate.has_left else node,
+                phase="gone" if fate.deleted else fate.pod.phase,
                 wanted=wanted,
                 ok=True if wanted == "any" else _as_wanted(fate, wanted),
-                detail=fate.words,
+                detail=fate.description,
             )
         )
 
 
-def _as_wanted(fate: Fate, wanted: str) -> bool | None:
-    """Return whether the plan's wish held; None for a pod that ended by itself before it could be evicted."""
+def _as_wanted(fate: PodFate, wanted: str) -> bool | None:
+    """Return True where the fate is the wanted one; None for a pod that ended by itself before it could be evicted."""
     if wanted == "kept":
-        return fate.kept or fate.ended_by_itself
-    return None if fate.ended_by_itself else fate.off
+        return fate.is_kept or fate.ended_by_itself
+    return None if fate.ended_by_itself else fate.has_left

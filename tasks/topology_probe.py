@@ -1,6 +1,6 @@
-"""Step 4 asks a target's Topology Manager for a pod that no single NUMA node can serve.
+"""Step 4 sends a target a pod that no single NUMA node can serve: its Topology Manager must reject it.
 
-It measures nothing, other than the canary: the kubelet's answer at admission is all.
+Unlike the canary it measures nothing; the kubelet's answer at admission is the finding.
 """
 
 from __future__ import annotations
@@ -11,55 +11,58 @@ from gameday.errors import KubernetesError
 from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeletePod
 from gameday.plan.expectations import MisalignedPod
-from gameday.run.agents import AGENT_STARTS_WITHIN
+from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
 
-_REJECTED = "TopologyAffinityError"  # the kubelet's reason (cm/topologymanager)
+# The kubelet's reason (pkg/kubelet/cm/topologymanager).
+_REJECTED = "TopologyAffinityError"
 
 
 def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> None:
     """Send the plan's pod where there is room for it, and note whether the kubelet rejects it."""
-    asks = run.plan.expect.topology_manager_rejects
-    if asks is None:
+    wanted = run.plan.expect.topology_manager_rejects
+    if wanted is None:
         return
     name = run.record.object_name("misaligned", target.index)
     free = max(0, run.nodes.free_gpus(target.node))
-    if free < asks.gpus:
-        why = f"{free} GPU(s) of {target.node} are free; it asks for {asks.gpus}"
+    if free < wanted.gpus:
+        why = f"{free} GPU(s) of {target.node} are free; it asks for {wanted.gpus}"
         _note(run, result, target, name, None, None, why)
         return
     duration, template = run.plan.guardrails.max_duration, run.gpu_pod_template
     undo = DeletePod(pod=name)
     entry = run.intend(f"misaligned-{target.index}", f"create pod {name}", undo, target.node, duration)
-    manifest = misaligned_pod(name, run_id=run.id, node=target.node, template=template, gpus=asks.gpus, cpus=asks.cpus)
+    manifest = misaligned_pod(
+        name, run_id=run.id, node=target.node, template=template, gpus=wanted.gpus, cpus=wanted.cpus
+    )
     try:
         run.kubernetes.create_pod(manifest)
-    except KubernetesError as error:  # a quota, say: no answer of the kubelet's
+    except KubernetesError as error:  # a quota, say, and not the kubelet's answer
         _note(run, result, target, name, None, None, f"it could not be created: {error}")
         run.undo(entry)
         return
 
-    def judged() -> PodSeen | None:
+    def decided() -> PodSeen | None:
         pod = run.pods.seen(name)
-        decided = pod and (pod.ended or pod.unschedulable or pod.phase == "Running")
-        return pod if decided else None
+        is_decided = pod and (pod.ended or pod.unschedulable or pod.phase == "Running")
+        return pod if is_decided else None
 
-    run.wait(f"the kubelet's decision on pod {name}", AGENT_STARTS_WITHIN, judged)
+    run.wait(f"the kubelet's decision on pod {name}", AGENT_START_TIMEOUT, decided)
     pod = run.pods.seen(name)
-    _note(run, result, target, name, pod, *judge(pod, asks))
+    _note(run, result, target, name, pod, *judge_rejection(pod, wanted))
     run.undo(entry)
 
 
-def judge(pod: PodSeen | None, asks: MisalignedPod) -> tuple[bool | None, str]:
+def judge_rejection(pod: PodSeen | None, wanted: MisalignedPod) -> tuple[bool | None, str]:
     """Return whether the pod was rejected for its topology, and why; None where that is not known."""
     if pod is None:
         return None, "the pod was never seen"
     if pod.phase == "Failed" and pod.reason == _REJECTED:
         return True, f"rejected: {_REJECTED}"
     if pod.phase in ("Running", "Succeeded"):
-        return False, f"{pod.node} admitted it: its policy is not single-numa-node, or a NUMA node has {asks.size}"
+        return False, f"{pod.node} admitted it: its policy is not single-numa-node, or a NUMA node has {wanted.size}"
     if pod.unschedulable:
         return None, f"there is no room for it: {pod.unschedulable}"
     return None, f"it neither ran nor was rejected for its topology: {f'{pod.phase} {pod.reason}'.strip()}"

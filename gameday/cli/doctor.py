@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from gameday.guard.doctor import Check
+    from gameday.guard.doctor import Prerequisite
 
 _SAID = {True: ("ok", "green"), False: ("failed", "red"), None: ("unknown", "yellow")}
 
@@ -42,7 +42,7 @@ def doctor(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
 ) -> int:
-    """Check rights, servers, alerts, logs, targets and guardrails; changes nothing, unless told to send a pod.
+    """Prerequisite rights, servers, alerts, logs, targets and guardrails; changes nothing, unless told to send a pod.
 
     Exit code 0 when all is well, 2 when something cannot be told, 5 when a run would be refused.
     """
@@ -58,10 +58,10 @@ def doctor(
     return ExitCode.UNKNOWN if None in verdicts else ExitCode.PASSED
 
 
-def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Check]:
+def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Prerequisite]:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
-    from gameday.guard.doctor import examine  # noqa: PLC0415
+    from gameday.guard.doctor import check_prerequisites  # noqa: PLC0415
     from gameday.guard.read_only_run import read_only_run  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
 
@@ -69,22 +69,22 @@ def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Check]:
         cluster = load_profile(profile)
         loaded = checked_plan(plan, cluster.detector_profiles, cluster.detector)
         with read_only_run(f"{new_run_id()}-doctor", loaded, cluster) as run:
-            return list(examine(run, send_pod=send_pod))
+            return list(check_prerequisites(run, send_pod=send_pod))
     except ProfileError as error:
         raise CommandError(str(error)) from None
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
 
 
-def _folded(found: list[tuple[str, Check]]) -> list[tuple[str, Check]]:
+def _folded(found: list[tuple[str, Prerequisite]]) -> list[tuple[str, Prerequisite]]:
     """A plan's granted rights as one line: who is missing none need not read them all."""
-    from gameday.guard.doctor import Check  # noqa: PLC0415
+    from gameday.guard.doctor import Prerequisite  # noqa: PLC0415
 
-    folded: list[tuple[str, Check]] = []
+    folded: list[tuple[str, Prerequisite]] = []
     for plan, group in itertools.groupby(found, key=lambda one: one[0]):
         checks = [check for _, check in group]
         rights = [check for check in checks if check.area == "rights" and check.ok]
-        line = Check("rights", f"{len(rights)} rights", True, "granted (--json lists them)")
+        line = Prerequisite("rights", f"{len(rights)} rights", True, "granted (--json lists them)")
         for check in checks:
             if check not in rights:
                 folded.append((plan, check))
@@ -93,7 +93,7 @@ def _folded(found: list[tuple[str, Check]]) -> list[tuple[str, Check]]:
     return folded
 
 
-def _print(out: Console, found: list[tuple[str, Check]], *, several: bool) -> None:
+def _print(out: Console, found: list[tuple[str, Prerequisite]], *, several: bool) -> None:
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

@@ -14,8 +14,8 @@ from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.cluster.profile import ClusterProfile
-    from gameday.guard.check import Checked
-    from gameday.guard.preview import Act
+    from gameday.guard.check import GuardrailCheck
+    from gameday.guard.preview import PlannedChange
     from gameday.plan.load import LoadedPlan
     from gameday.plan.models import FaultParameters
     from gameday.run.run import ReadOnlyRun
@@ -28,7 +28,7 @@ def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
     """Print it to stdout. Exit code 0 where a run would begin, 5 where it would be refused."""
     from gameday.errors import AdapterError, RefusedError  # noqa: PLC0415
     from gameday.guard.check import check_all  # noqa: PLC0415
-    from gameday.guard.preview import acts  # noqa: PLC0415
+    from gameday.guard.preview import planned_changes  # noqa: PLC0415
     from gameday.guard.read_only_run import choose_and_follow, read_only_run  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
 
@@ -36,20 +36,20 @@ def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
         with read_only_run(new_run_id(), loaded, profile) as run:
             targets = choose_and_follow(run)
             checked = check_all(run, targets)
-            _say(_head(run, targets), *map(_guardrail, checked), "")
-            _say(*_host_commands(run.plan.fault, targets[0]), "")
-            for act in acts(run, targets):
-                _print(act)
+            _comment(_head(run, targets), *map(_guardrail, checked), "")
+            _comment(*_host_commands(run.plan.fault, targets[0]), "")
+            for change in planned_changes(run, targets):
+                _print(change)
     except RefusedError as error:
         raise CommandError(
             f"refused: {error.why}" + (f"; {error.hint}" if error.hint else ""), ExitCode.REFUSED
         ) from None
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
-    return ExitCode.PASSED if all(one.finding.ok for one in checked) else ExitCode.REFUSED
+    return ExitCode.PASSED if all(one.measurement.ok for one in checked) else ExitCode.REFUSED
 
 
-def _say(*lines: str) -> None:
+def _comment(*lines: str) -> None:
     """Comments, so that all of stdout is YAML."""
     for text in lines:
         for line in text.split("\n"):
@@ -57,7 +57,7 @@ def _say(*lines: str) -> None:
 
 
 def _head(run: ReadOnlyRun, targets: Targets) -> str:
-    from gameday.guard.preview import warnings  # noqa: PLC0415
+    from gameday.guard.preview import fault_warnings  # noqa: PLC0415
 
     plan, approval = run.plan, run.plan.approval.required or run.profile.approval.required
     dangers = [
@@ -69,17 +69,17 @@ def _head(run: ReadOnlyRun, targets: Targets) -> str:
         f"cluster {run.profile.name} ({run.kubernetes.server}), namespace {run.profile.namespace}; nothing was changed",
         f"it would touch: {touched}",
         f"it would wait for somebody's approval: {'yes' if approval else 'no'}",
-        *(f"note: {said}" for said in (*warnings(run), *dangers)),
+        *(f"note: {said}" for said in (*fault_warnings(run), *dangers)),
         *(f"WARNING: detector {one.detector}: {one.what}\n  {one.fix}" for one in run.record.loaded.detector_warnings),
         "guardrails:",
     ]
     return "\n".join(lines)
 
 
-def _guardrail(checked: Checked) -> str:
-    found = checked.finding
+def _guardrail(checked: GuardrailCheck) -> str:
+    found = checked.measurement
     why = f" ({found.why})" if found.why else ""
-    return f"  {_SAID[found.ok]:<8} {checked.name}: {found.measured or 'not measured'}{why}; limit: {checked.limit}"
+    return f"  {_SAID[found.ok]:<8} {checked.name}: {found.value or 'not measured'}{why}; limit: {checked.limit}"
 
 
 def _host_commands(fault: FaultParameters, target: ChosenTarget) -> list[str]:
@@ -91,14 +91,14 @@ def _host_commands(fault: FaultParameters, target: ChosenTarget) -> list[str]:
     return [*lines, *(f"  {what}" for what in played)]
 
 
-def _print(act: Act) -> None:
+def _print(change: PlannedChange) -> None:
     typer.echo("---")
-    where = f" (node {act.node})" if act.node else ""
-    _say(f"{act.step}: {act.verb} {act.object}{where}: {act.why}")
-    if act.manifest is None:
+    where = f" (node {change.node})" if change.node else ""
+    _comment(f"{change.step}: {change.verb} {change.object}{where}: {change.why}")
+    if change.manifest is None:
         return
     yaml = YAML()
     yaml.width = 4096
     text = io.StringIO()
-    yaml.dump(act.manifest, text)
+    yaml.dump(change.manifest, text)
     typer.echo(text.getvalue(), nl=False)

@@ -216,14 +216,14 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
     from gameday.reaper.reap import reap as reap_once  # noqa: PLC0415
     from gameday.values.results import Cleanliness  # noqa: PLC0415
 
-    result = reap_once(kubernetes, wait=False)
+    result = reap_once(kubernetes, observe_holder=False)
     if result.alive and wait:
         held = result.alive[0]
         within = f"{held.duration.total_seconds():g} s"
         out.print(f"{held}; watching for {within} whether it is renewed (--no-wait does not)", soft_wrap=True)
         result = reap_once(kubernetes)
     for one in result.reaped:
-        out.print(one.told(), soft_wrap=True)
+        out.print(one.describe(), soft_wrap=True)
     for key in result.unreadable:
         out.print(f"{key} in the ledger cannot be read; look at it with kubectl", style="yellow")
     for held in result.alive:
@@ -231,15 +231,15 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
         out.print(f"{held}: {lives}", soft_wrap=True)
     if not (result.reaped or result.alive or result.unreadable):
         out.print("nothing to reap")
-    if result.news:
+    if result.changed:
         _renew_reports(out, kubernetes.profile, result, reports)
     if any(one.cleanliness is Cleanliness.DIRTY for one in result.reaped):
         return ExitCode.DIRTY
-    return ExitCode.PASSED if result.clean else ExitCode.UNKNOWN
+    return ExitCode.PASSED if result.is_clean else ExitCode.UNKNOWN
 
 
 def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
-    here = {run_id for run_id in result.news if (reports / run_id / "history.jsonl").is_file()}
+    here = {run_id for run_id in result.changed if (reports / run_id / "history.jsonl").is_file()}
     if here:  # the CronJob's pod has neither reports nor Prefect's home
         from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
 
@@ -248,7 +248,7 @@ def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, re
 
         with _warnings_of_publishing(out):
             report_reaped(profile, result, reports)
-    for run_id in result.news:
+    for run_id in result.changed:
         if run_id not in here:
             told = (
                 f"run {run_id} has no history in {reports}, and its report was not renewed; --reports names the folder"

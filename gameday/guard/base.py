@@ -1,4 +1,4 @@
-"""What every guardrail is: a name, a limit for people, and a measurement."""
+"""The base of every guardrail: a name, a limit for people, and a measurement."""
 
 from __future__ import annotations
 
@@ -10,38 +10,41 @@ from gameday.guard.observation import Observation
 
 
 @dataclass(frozen=True)
-class Finding:
-    """`ok` None: it could not be measured, and `why` says what was missing. `hint`: what a person can do.
-
-    `nodes` are those that `why` may name beside the targets, so that a report can hide them.
-    """
+class Measurement:
+    """The result of one look at a guardrail."""
 
     ok: bool | None
-    measured: str
+    """True where the limit is kept; None where it could not be measured."""
+    value: str
+    """The measured value, for people."""
     why: str = ""
+    """The reason where the limit is not kept; the missing part where it could not be measured."""
     hint: str = ""
+    """What a person can do next."""
     nodes: tuple[str, ...] = ()
+    """Nodes that `why` may name beside the targets, so that a report can hide them."""
 
 
 class Guardrail(ABC):
-    """One reason for which a game-day must not go on.
-
-    A server that does not answer may raise AdapterError out of `measure`: the
-    guardrail is then unmeasured, which before the fault is a refusal.
-    """
+    """A reason for which a game-day must not go on."""
 
     name: ClassVar[str]
-    every_s: ClassVar[float | None] = None
-    """Seconds between two looks while the run is on; None: what is true before the fault stays true."""
-    asks: ClassVar[bool] = False
-    """Whether its later looks wait for a server: the time limit must not wait for it too."""
+    interval_s: ClassVar[float | None] = None
+    """Seconds between two looks while the run is on; None: only before the fault."""
+    asks_server: ClassVar[bool] = False
+    """True where a look waits for a server; such looks have a thread of their own, so that the others are not late."""
     needs_targets: ClassVar[bool] = True
-    """Whether it says nothing before the targets are chosen."""
+    """True where it can say nothing before the targets are chosen."""
 
     @abstractmethod
     def limit(self, observation: Observation) -> str:
-        """The limit in force, and whose it is; empty where nobody set one."""
+        """Return the limit in force and who set it; empty where nobody set one."""
 
     @abstractmethod
-    def measure(self, observation: Observation) -> Finding:
-        """Only called where there is a limit. Raises AdapterError."""
+    def measure(self, observation: Observation) -> Measurement:
+        """Measure; called only where there is a limit.
+
+        Raises:
+            AdapterError: A server does not answer. The guardrail is then unmeasured, which before the fault is a
+                refusal.
+        """

@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from gameday.errors import AdapterError, RefusedError
-from gameday.guard.base import Finding, Guardrail
+from gameday.guard.base import Guardrail, Measurement
 from gameday.guard.observation import Observation
 from gameday.guard.registry import guardrails
 from gameday.history.events import GuardChecked
@@ -18,71 +19,76 @@ from gameday.run.targets import Targets, chosen_targets
 from gameday.values.nodes import Target
 from gameday.values.results import Step
 
-# How often the watching thread looks whether a guardrail is due; what is free is looked at this often.
+# How often the watching thread checks whether a guardrail is due; guardrails that cost nothing are due this often.
 _TICK_S = 0.1
-# A guardrail that cannot be measured for so long while the fault is in stops the run: it would not know.
-_BLIND_FOR_S = 30.0
+# A guardrail that stays unmeasured for so long while the fault is in stops the run. Our own choice: an API server that
+# restarts is back by then.
+_UNMEASURED_LIMIT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Checked:
-    """One guardrail that is in force, and what was found."""
+class GuardrailCheck:
+    """A guardrail that is in force, and what was measured."""
 
     name: str
     limit: str
-    finding: Finding
+    measurement: Measurement
 
     def message(self) -> str:
-        """Return what tripped, for the refusal or the abort."""
-        found = self.finding
-        why = f" ({found.why})" if found.why and found.measured else found.why
+        """Return why the run must not go on, for the refusal or the abort."""
+        found = self.measurement
+        why = f" ({found.why})" if found.why and found.value else found.why
         doubt = "not measured" if found.ok is None else ""
-        return (
-            f"guardrail {self.name}: {', '.join(filter(None, (doubt, f'{found.measured}{why}')))}; limit: {self.limit}"
-        )
+        text = ", ".join(filter(None, (doubt, f"{found.value}{why}")))
+        return f"guardrail {self.name}: {text}; limit: {self.limit}"
 
 
-def check(rail: Guardrail, observation: Observation) -> Checked | None:
-    """What it found; None where nobody set a limit. Whatever goes wrong is unmeasured, never held."""
+def check(guardrail: Guardrail, observation: Observation) -> GuardrailCheck | None:
+    """Look at one guardrail; None where nobody set a limit. An error makes it unmeasured, never kept."""
     limit = "not known"
     try:
-        if not (limit := rail.limit(observation)):
+        if not (limit := guardrail.limit(observation)):
             return None
-        finding = rail.measure(observation)
+        measurement = guardrail.measure(observation)
     except AdapterError as error:
-        finding = Finding(None, "", str(error), error.hint)
+        measurement = Measurement(None, "", str(error), error.hint)
     except Exception as error:  # a bug in a guardrail must not let the run through
-        finding = Finding(None, "", f"{type(error).__name__}: {error}")
-    return Checked(rail.name, limit, finding)
+        measurement = Measurement(None, "", f"{type(error).__name__}: {error}")
+    return GuardrailCheck(guardrail.name, limit, measurement)
 
 
-def check_all(run: ReadOnlyRun, targets: Targets) -> list[Checked]:
+def check_all(run: ReadOnlyRun, targets: Targets) -> list[GuardrailCheck]:
     """Look once at every guardrail in force; the targets must be followed."""
     observation = Observation(run, tuple(chosen.target for chosen in targets))
-    return [checked for rail in guardrails() if (checked := check(rail, observation))]
+    return [checked for guardrail in guardrails() if (checked := check(guardrail, observation))]
 
 
 def guard_before(run: ReadOnlyRun, targets: Targets) -> None:
-    """Note every guardrail in force. Raises RefusedError for the first that trips or cannot be measured."""
-    found = check_all(run, targets)
-    for checked in found:
+    """Look at every guardrail before the fault, and note each in the history.
+
+    Raises:
+        RefusedError: A guardrail trips, or cannot be measured.
+    """
+    checks = check_all(run, targets)
+    for checked in checks:
         note(run, checked, "before")
-    for checked in sorted(found, key=lambda one: one.finding.ok is None):
-        if not checked.finding.ok:
-            raise RefusedError(checked.message(), checked.finding.hint)
+    for checked in sorted(checks, key=lambda checked: checked.measurement.ok is None):
+        if not checked.measurement.ok:
+            raise RefusedError(checked.message(), checked.measurement.hint)
 
 
-def note(run: ReadOnlyRun, checked: Checked, phase: str, looks: int = 1) -> None:
-    finding = checked.finding
+def note(run: ReadOnlyRun, checked: GuardrailCheck, phase: Literal["before", "during"], looks: int = 1) -> None:
+    """Note a guardrail in the history; `looks` is how often it was looked at."""
+    found = checked.measurement
     run.note(
         GuardChecked(
             guardrail=checked.name,
-            phase="before" if phase == "before" else "during",
+            phase=phase,
             limit=checked.limit,
-            measured=finding.measured,
-            ok=finding.ok,
-            why=finding.why,
-            nodes=finding.nodes,
+            measured=found.value,
+            ok=found.ok,
+            why=found.why,
+            nodes=found.nodes,
             looks=looks,
         )
     )
@@ -90,32 +96,32 @@ def note(run: ReadOnlyRun, checked: Checked, phase: str, looks: int = 1) -> None
 
 @dataclass
 class _Watched:
-    """One guardrail's looks so far; times are of the monotonic clock."""
+    """The looks at one guardrail so far; times are of the monotonic clock."""
 
-    rail: Guardrail
+    guardrail: Guardrail
     due: float
     looks: int = 0
-    last: Checked | None = None
-    blind_since: float | None = None
-    told: set[bool | None] = field(default_factory=set)
+    last: GuardrailCheck | None = None
+    unmeasured_since: float | None = None
+    noted: set[bool | None] = field(default_factory=set)
 
 
 @contextmanager
 def under_guardrails(run: Run) -> Iterator[None]:
     """Look at the guardrails that may change for as long as the block runs, in threads; one that trips stops the run.
 
-    During the baseline that is a refusal: nothing is broken yet.
+    During the baseline the run is refused, because nothing is broken yet; later it is aborted.
     """
     stop = threading.Event()
-    watched = [_Watched(rail, time.monotonic()) for rail in guardrails() if rail.every_s is not None]
+    watched = [_Watched(each, time.monotonic()) for each in guardrails() if each.interval_s is not None]
     threads = [
         threading.Thread(
             target=_watch,
-            args=(run, [one for one in watched if one.rail.asks is asks], stop),
+            args=(run, [one for one in watched if one.guardrail.asks_server is asks_server], stop),
             name="guardrails",
             daemon=True,
         )
-        for asks in (False, True)
+        for asks_server in (False, True)
     ]
     for thread in threads:
         thread.start()
@@ -138,32 +144,37 @@ def _watch(run: Run, watched: list[_Watched], stop: threading.Event) -> None:
         followed = bool(targets) and all(run.nodes.follows(target.node) for target in targets)
         observation = Observation(run, targets)
         for one in watched:
-            if time.monotonic() < one.due or (one.rail.needs_targets and not followed):
+            if time.monotonic() < one.due or (one.guardrail.needs_targets and not followed):
                 continue
             began = time.monotonic()
-            one.due = began + (one.rail.every_s or 0.0)
-            checked = check(one.rail, observation)
+            one.due = began + (one.guardrail.interval_s or 0.0)
+            checked = check(one.guardrail, observation)
             if stop.is_set():
                 return
             if checked:
                 one.looks, one.last = one.looks + 1, checked
-                _act(run, one, checked, began)
+                _handle(run, one, checked, began)
         if run.record.abort.requested is not None:
             return
 
 
-def _act(run: Run, one: _Watched, checked: Checked, began: float) -> None:
-    """Stop the run over what tripped, or over what stays unmeasured; write down what is new.
+def _handle(run: Run, one: _Watched, checked: GuardrailCheck, began: float) -> None:
+    """Stop the run where a guardrail trips or stays unmeasured, and note each of the two once.
 
-    `began`: when this look did, by the monotonic clock; a server may take long to say nothing.
+    Args:
+        run: The run.
+        one: The guardrail's looks so far.
+        checked: This look.
+        began: When this look began, by the monotonic clock; a server may take long to fail.
     """
-    ok, now = checked.finding.ok, time.monotonic()
-    one.blind_since = None if ok is not None else one.blind_since or began
-    if ok is not True and ok not in one.told:
-        one.told.add(ok)
+    ok, now = checked.measurement.ok, time.monotonic()
+    one.unmeasured_since = None if ok is not None else one.unmeasured_since or began
+    if ok is not True and ok not in one.noted:
+        one.noted.add(ok)
         note(run, checked, "during", one.looks)
-    if ok is False or (one.blind_since is not None and now - one.blind_since > _BLIND_FOR_S):
+    too_long = one.unmeasured_since is not None and now - one.unmeasured_since > _UNMEASURED_LIMIT_S
+    if ok is False or too_long:
         if run.record.step is Step.BASELINE:
-            run.record.abort.stop_with(RefusedError(checked.message(), checked.finding.hint))
+            run.record.abort.stop_with(RefusedError(checked.message(), checked.measurement.hint))
         else:
             run.record.abort.request("guard", checked.message())

@@ -1,7 +1,7 @@
-"""Is everything there that a run of this plan needs? One line each, with what to do where it is not.
+"""Check everything that a run of a plan needs, with the next step where something is missing.
 
-Reads only, unless it is told to send a pod; the rights are asked for by access
-review, one a right. Every part goes on after another's failure.
+It only reads, unless it may send a pod. Rights are checked by access reviews, one for each right. After a part that
+fails the next one is checked all the same.
 """
 
 from __future__ import annotations
@@ -18,44 +18,46 @@ from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
 from gameday.errors import AdapterError, KubernetesError, RefusedError
 from gameday.guard.check import check_all
-from gameday.guard.preview import warnings
+from gameday.guard.preview import fault_warnings
 from gameday.guard.read_only_run import choose_and_follow
-from gameday.guard.rights import needed
-from gameday.guard.rule_series import CanFire, RuleSeries
-from gameday.ledger.lease import CLUSTER_LEASE, holder_of, read_lease
+from gameday.guard.rights import rights_for
+from gameday.guard.rule_series import RuleCheck, RuleSeries
+from gameday.ledger.lease import CLUSTER_LEASE, as_held, lease_refusal, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
-from gameday.ledger.undo import termination_message
+from gameday.ledger.termination_message import termination_message
 from gameday.plan.expectations import ExpectedAlert
-from gameday.reaper.excluded_nodes import node_only
-from gameday.run.agents import AGENT_STARTS_WITHIN, RESET_FIX, forbids_reset, mark_task
+from gameday.reaper.excluded_nodes import node_reasons
+from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, gpu_users_left, mark_task
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
 
 # A kernel log may be silent for long, but a node that wrote nothing for a day into the store has no shipper.
 _LOG_LOOK_BACK = timedelta(hours=24)
-# What a run's own bounds bear: chains are timed by several clocks, and the report names a drift above half a second.
-_CLOCKS_APART_S = 1.0
-_GONE_WITHIN_S = 10.0
+# Seconds. Chains are timed by several clocks, and the report names a drift above half a second; our own choice.
+_MOST_CLOCK_OFFSET_S = 1.0
+_POD_GONE_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
-class Check:
-    """One line. `ok` None: it cannot be told, and `detail` says why. `fix`: what to do where it is not ok."""
+class Prerequisite:
+    """A thing that a run needs, and whether it is there."""
 
     area: str
     name: str
     ok: bool | None
+    """None: unknown, and `detail` says why."""
     detail: str
     fix: str = ""
+    """The next step where it is not ok."""
 
 
-def examine(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Check]:
-    """Yield every check as it is made.
+def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequisite]:
+    """Yield every prerequisite as it is checked.
 
     Args:
         run: A run whose targets are not chosen yet.
-        send_pod: Send the agent to a target, which is the only change; otherwise nothing is written.
+        send_pod: Send the agent to a target, which is the only change; False: change nothing.
     """
     yield from _part("kubernetes", _cluster(run))
     yield from _part("rights", _rights(run))
@@ -74,48 +76,50 @@ def examine(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Check]:
     yield from _part("agent", (_agent_by_pod if send_pod else _agent_by_reading)(run, targets))
 
 
-def _part(area: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """Yield the checks of one part; a server that does not answer fails the part, and the next one goes on."""
+def _part(area: str, checks: Iterator[Prerequisite]) -> Iterator[Prerequisite]:
+    """Yield the prerequisites of one part; a server that does not answer fails the part, and the next one goes on."""
     try:
         yield from checks
     except (RefusedError, AdapterError) as error:
         yield _failed(area, error)
 
 
-def _failed(area: str, error: RefusedError | AdapterError) -> Check:
+def _failed(area: str, error: RefusedError | AdapterError) -> Prerequisite:
     why = error.why if isinstance(error, RefusedError) else f"{error.url}: {error.cause}"
-    return Check(area, "can be asked" if isinstance(error, AdapterError) else "found", False, why, error.hint)
+    return Prerequisite(area, "can be asked" if isinstance(error, AdapterError) else "found", False, why, error.hint)
 
 
-def _cluster(run: ReadOnlyRun) -> Iterator[Check]:
+def _cluster(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     identity = run.kubernetes.identity()
-    yield Check("kubernetes", "answers", True, f"{identity.server}, {identity.version}")
+    yield Prerequisite("kubernetes", "answers", True, f"{identity.server}, {identity.version}")
     for name, why in run.plan.dangers().items():
         fix = f"add {name} to allow_dangerous of profile {run.profile.name}, if this cluster may bear it"
-        yield Check("kubernetes", f"{name} is allowed here", name in run.profile.allow_dangerous, why, fix)
-    held = holder_of(_lease(run))
-    fix = f"wait for run {held.holder}, or `gameday reap` if it is dead" if held else ""
-    yield Check("kubernetes", "no other game-day", held is None, str(held) if held else "nobody holds the lease", fix)
+        yield Prerequisite("kubernetes", f"{name} is allowed here", name in run.profile.allow_dangerous, why, fix)
+    held = as_held(_lease(run))
+    fix = lease_refusal(held).hint if held else ""
+    yield Prerequisite(
+        "kubernetes", "no other game-day", held is None, str(held) if held else "nobody holds the lease", fix
+    )
     ledgers = stored_ledgers(run.kubernetes)
     left_open = [(one.header.run_id, entry) for one in ledgers.ledgers for entry in one.open_entries()]
-    reasons = node_only(run.kubernetes, [entry for _, entry in left_open])
+    reasons = node_reasons(run.kubernetes, [entry for _, entry in left_open])
     open_runs = dict.fromkeys(run_id for (run_id, _), why in zip(left_open, reasons, strict=True) if not why)
     left = [f"open: {', '.join(open_runs)}"] if open_runs else []
     left += [f"unreadable: {', '.join(ledgers.unreadable_parts)}"] if ledgers.unreadable_parts else []
-    fix = "gameday reap, which says what is in its way" if left else ""
+    fix = "gameday reap, which says what it cannot undo" if left else ""
     nothing = "only what keeps runs off single nodes" if left_open else "no ledger holds an open entry"
-    yield Check("kubernetes", "nothing left to undo", not left, "; ".join(left) or nothing, fix)
+    yield Prerequisite("kubernetes", "nothing left to undo", not left, "; ".join(left) or nothing, fix)
     for (run_id, entry), why in zip(left_open, reasons, strict=True):
         if why:
             fix = (
-                "`gameday reap` when that is over; of a node that never comes back: "
+                "run `gameday reap` when that is over; for a node that never comes back: "
                 f"kubectl -n {run.profile.namespace} delete configmap {ledger_name(run_id)}; until then it is no target"
             )
             detail = f"{why}; run {run_id} left open: {entry.act}"
-            yield Check("kubernetes", f"{entry.node} is clean", None, detail, fix)
+            yield Prerequisite("kubernetes", f"{entry.node} is clean", None, detail, fix)
     fix = f"take it out, then kubectl -n {run.profile.namespace} delete that configmap; until then it is no target"
     for node, why in ledgers.dirty_nodes.items():
-        yield Check("kubernetes", f"{node} is clean", None, why, fix)
+        yield Prerequisite("kubernetes", f"{node} is clean", None, why, fix)
 
 
 def _lease(run: ReadOnlyRun) -> Any | None:
@@ -127,156 +131,157 @@ def _lease(run: ReadOnlyRun) -> Any | None:
         raise
 
 
-def _rights(run: ReadOnlyRun) -> Iterator[Check]:
-    for right in needed(run.plan, run.profile.namespace):
+def _rights(run: ReadOnlyRun) -> Iterator[Prerequisite]:
+    for right in rights_for(run.plan, run.profile.namespace):
         resource, _, subresource = right.resource.partition("/")
         why_not = run.kubernetes.why_forbidden(
             right.verb, right.group, resource, subresource, right.namespace, right.name
         )
         fix = "kubectl apply -f deploy/rbac, and run as gameday-runner" if why_not else ""
-        yield Check("rights", str(right), why_not is None, why_not or "granted", fix)
+        yield Prerequisite("rights", str(right), why_not is None, why_not or "granted", fix)
 
 
-def _canaries(run: ReadOnlyRun) -> Iterator[Check]:
-    """Whether admission takes the GPU pods that a run sends through the scheduler; the first comes after the fault."""
+def _canaries(run: ReadOnlyRun) -> Iterator[Prerequisite]:
+    """Check that admission takes the GPU pods that a run sends through the scheduler; it sends them after the fault."""
     manifest = gpu_canary(run.record.object_name("canary"), run_id=run.id, node="any", template=run.gpu_pod_template)
     ok: bool | None = True
     detail, fix = f"PriorityClass {run.gpu_pod_template.priority_class}, image {run.gpu_pod_template.image}", ""
     try:
         run.kubernetes.create_pod(manifest, dry_run=True)
     except KubernetesError as error:
-        # Anything else may be a webhook's that does not take part in dry runs.
+        # Any other status may come from a webhook that does not take part in dry runs.
         ok, detail = False if error.status == 403 else None, error.cause
         fix = "kubectl apply -f deploy/rbac, or set canary_priority_class in the cluster profile"
-    yield Check("kubernetes", "canaries are admitted", ok, detail, fix)
+    yield Prerequisite("kubernetes", "canaries are admitted", ok, detail, fix)
 
 
-def _prometheus(run: ReadOnlyRun) -> Iterator[Check]:
+def _prometheus(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     prometheus = run.servers.prometheus
-    yield Check("prometheus", "answers", True, f"{run.profile.prometheus.url}, {prometheus.build_info().version}")
+    yield Prerequisite(
+        "prometheus", "answers", True, f"{run.profile.prometheus.url}, {prometheus.build_info().version}"
+    )
     series = RuleSeries(prometheus)
     for expected in run.plan.expect.alerts:
         rule = prometheus.rule(expected.name)
         if rule is None:
             fix = "load deploy/alerts, or change expect.alerts in the plan"
-            yield Check("prometheus", f"rule {expected.name}", False, "no such alerting rule", fix)
+            yield Prerequisite("prometheus", f"rule {expected.name}", False, "no such alerting rule", fix)
         else:
             detail = rule.last_error or f"for {rule.hold_s:g} s, {rule.state}"
-            yield Check(
+            yield Prerequisite(
                 "prometheus", f"rule {expected.name}", not rule.last_error, detail, "mend the rule's expression"
             )
-            yield _can_fire(expected.name, series.look(prometheus.queries(expected.name)))
+            yield _can_fire(expected.name, series.check(prometheus.queries(expected.name)))
 
 
-def _can_fire(rule: str, found: CanFire) -> Check:
-    says = {
+def _can_fire(rule: str, found: RuleCheck) -> Prerequisite:
+    details = {
         True: found.why or "every series that it needs is there",
-        None: f"cannot be told: {found.why}",
+        None: f"unknown: {found.why}",
         False: f"rule {rule} can never fire here: {found.why}",
     }
-    return Check("prometheus", f"rule {rule} can fire", found.ok, says[found.ok], found.fix)
+    return Prerequisite("prometheus", f"rule {rule} can fire", found.can_fire, details[found.can_fire], found.fix)
 
 
-def _alertmanager(run: ReadOnlyRun) -> Iterator[Check]:
+def _alertmanager(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     alertmanager = run.servers.alertmanager
     version = alertmanager.status().version_info.version
-    yield Check("alertmanager", "answers", True, f"{run.profile.alertmanager.url}, {version}")
+    yield Prerequisite("alertmanager", "answers", True, f"{run.profile.alertmanager.url}, {version}")
     silences = alertmanager.silences()
     for expected in run.plan.expect.alerts:
         try:
             rule = run.servers.prometheus.rule(expected.name)
         except AdapterError:
-            why = "Prometheus does not tell its rule, and so not which labels a silence would match"
-            yield Check("alertmanager", f"{expected.name} is not silenced", None, why, "see to Prometheus first")
+            why = "Prometheus does not answer, so that the labels which a silence would match are unknown"
+            yield Prerequisite("alertmanager", f"{expected.name} is not silenced", None, why, "see to Prometheus first")
             continue
         muting = [silence for silence in silences if rule and silence.mutes(_labels(expected, rule))]
-        told = [f"by {one.created_by} until {one.ends_at:%Y-%m-%d %H:%M} UTC" for one in muting]
+        reasons = [f"by {silence.created_by} until {silence.ends_at:%Y-%m-%d %H:%M} UTC" for silence in muting]
         fix = "expire the silence, or run when it has ended" if muting else ""
-        detail = "silenced " + "; ".join(told) if muting else "no silence matches it"
-        yield Check("alertmanager", f"{expected.name} is not silenced", not muting, detail, fix)
+        detail = "silenced " + "; ".join(reasons) if muting else "no silence matches it"
+        yield Prerequisite("alertmanager", f"{expected.name} is not silenced", not muting, detail, fix)
 
 
 def _labels(expected: ExpectedAlert, rule: AlertingRule) -> dict[str, str]:
-    """Without a node: a silence of one node is looked at by the run, which knows its targets."""
+    """Return the alert's labels without its node; a run checks the silences of its own targets."""
     return {**rule.labels, **expected.labels, "alertname": expected.name}
 
 
-def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
+def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     if not targets:
         return
     names = ", ".join(target.node for target in targets)
-    yield Check("targets", "opted in and fit", True, f"the next run with this seed would take {names}")
-    for said in warnings(run):
-        yield Check("targets", "worth knowing", True, said)
+    yield Prerequisite("targets", "opted in and fit", True, f"the next run with this seed would take {names}")
+    for warning in fault_warnings(run):
+        yield Prerequisite("targets", "worth knowing", True, warning)
     label, node = run.profile.prometheus_node_label, targets[0].node
     series = f"DCGM_FI_DEV_GPU_TEMP{{{label}={json.dumps(node)}}}"
     sampled = run.servers.prometheus.query(series)
     fix = "" if sampled else "scrape dcgm-exporter, or set prometheus_node_label in the cluster profile"
-    yield Check("targets", "metrics", bool(sampled) or None, f"{len(sampled)} series {series}", fix)
+    yield Prerequisite("targets", "metrics", bool(sampled) or None, f"{len(sampled)} series {series}", fix)
 
 
-def _detectors(run: ReadOnlyRun) -> Iterator[Check]:
+def _detectors(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     for warning in run.record.loaded.detector_warnings:
-        yield Check("detectors", f"{warning.detector} bears this fault", None, warning.what, warning.fix)
+        yield Prerequisite("detectors", f"{warning.detector} bears this fault", None, warning.what, warning.fix)
 
 
-def _guardrails(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
+def _guardrails(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     if not targets:
-        yield Check("guardrails", "all", None, "not looked at without targets", "see to the targets first")
+        yield Prerequisite("guardrails", "all", None, "not checked without targets", "see to the targets first")
         return
     for checked in check_all(run, targets):
-        found = checked.finding
-        detail = "; ".join(filter(None, (found.measured, found.why, f"limit: {checked.limit}")))
-        yield Check("guardrails", checked.name, found.ok, detail, "" if found.ok else found.hint)
+        found = checked.measurement
+        detail = "; ".join(filter(None, (found.value, found.why, f"limit: {checked.limit}")))
+        yield Prerequisite("guardrails", checked.name, found.ok, detail, "" if found.ok else found.hint)
 
 
-def _logs(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
+def _logs(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     profile, loki = run.profile, run.servers.loki
-    known = loki.labels()
-    yield Check("logs", "answers", True, f"{profile.loki.url}, {len(known)} labels")
+    stored_labels = loki.labels()
+    yield Prerequisite("logs", "answers", True, f"{profile.loki.url}, {len(stored_labels)} labels")
     wanted = {*loki.selector_labels(), *([profile.loki_node_label] if profile.loki_node_label_kind == "index" else [])}
-    missing = sorted(wanted - known)
+    missing = sorted(wanted - stored_labels)
     fix = "set loki_selector and loki_node_label in the cluster profile to what the shipper writes" if missing else ""
     if profile.loki_node_label in missing:
         fix = f"for lines shipped by OTLP (Konduktor's stack), set loki_node_label_kind: structured_metadata; {fix}"
     detail = f"no line carries {', '.join(missing)}" if missing else ", ".join(sorted(wanted))
-    yield Check("logs", "labels exist", not missing, detail, fix)
+    yield Prerequisite("logs", "labels exist", not missing, detail, fix)
     if targets and not missing:
         node, now = targets[0].node, datetime.now(UTC)
         lines = loki.iterate_node_lines(node, containing="", start=now - _LOG_LOOK_BACK, end=now)
         any_line = next(iter(lines), None) is not None
         hint = "is the dmesg shipper running on the node? --send-pod writes a line"
         detail = f"lines of {node} within {_LOG_LOOK_BACK.total_seconds() / 3600:g} h: {'yes' if any_line else 'none'}"
-        yield Check("logs", "kernel log of a target", any_line or None, detail, "" if any_line else hint)
+        yield Prerequisite("logs", "kernel log of a target", any_line or None, detail, "" if any_line else hint)
 
 
-def _agent_by_reading(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
-    """What can be told without changing anything: the node's own list of images, the exporter's clock."""
+def _agent_by_reading(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
+    """Check image and clock without changing anything, by the node's list of images and by node_exporter's clock."""
     if not targets:
         return
     node, image = targets[0].node, run.profile.agent_image
     images = run.kubernetes.node(node).status.images or []
-    pulled = any(image in (one.names or []) for one in images)
-    said = (
-        f"{image} in {node}'s own list of images" if pulled else f"{image} is not among {len(images)} images of {node}"
-    )
+    pulled = any(image in (listed.names or []) for listed in images)
+    found = "is in" if pulled else "is not in"
     fix = "" if pulled else "--send-pod pulls it; a node lists only its largest images"
-    yield Check("agent", "image", pulled or None, said, fix)
+    detail = f"{image} {found} the node's list of {len(images)} images"
+    yield Prerequisite("agent", "image", pulled or None, f"{node}: {detail}", fix)
     label = run.profile.prometheus_node_label
     query = (
         f"node_time_seconds{{{label}={json.dumps(node)}}} - timestamp(node_time_seconds{{{label}={json.dumps(node)}}})"
     )
     offsets = run.servers.prometheus.query(query)
     if not offsets:
-        yield Check(
+        yield Prerequisite(
             "agent", "clock", None, f"Prometheus holds no node_time_seconds of {node}", "--send-pod asks the node"
         )
     else:
         yield _clock(node, offsets[0].value, "node-exporter's clock against Prometheus'")
 
 
-def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
-    """Send the agent to a target, to write one harmless line into its kernel log: image, admission and clock in one."""
+def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
+    """Send the agent to write a harmless line into a target's kernel log, which checks image, admission and clock."""
     if not targets:
         return
     node, name = targets[0].node, run.record.object_name("doctor")
@@ -288,7 +293,7 @@ def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
         run_id=run.id,
         node=node,
         profile=run.profile,
-        deadline=AGENT_STARTS_WITHIN,
+        deadline=AGENT_START_TIMEOUT,
         security=security_of(task),
     )
     with PodFollower(run.kubernetes, run.id) as pods:
@@ -297,25 +302,27 @@ def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
         run.kubernetes.create_pod(manifest)
         try:
             ended = pods.wait(
-                lambda: (seen := pods.seen(name)) is not None and seen.ended, AGENT_STARTS_WITHIN.total_seconds()
+                lambda: (seen := pods.seen(name)) is not None and seen.ended, AGENT_START_TIMEOUT.total_seconds()
             )
             seen_at, outcome, pod = datetime.now(UTC), termination_message(pods, name), pods.seen(name)
             log = run.kubernetes.pod_log(name) if outcome and task.reset_gpu is not None else ""
         finally:
             uid = run.kubernetes.delete_pod(name)
-            pods.wait_gone(name, uid, _GONE_WITHIN_S)
+            pods.wait_gone(name, uid, _POD_GONE_TIMEOUT_S)
     image = run.profile.agent_image
     if not ended or outcome is None:
         state = f"{pod.phase} {pod.reason}".strip() if pod else "never seen"
         fix = f"can {node} pull {image}? kubectl -n {run.profile.namespace} get events"
-        yield Check("agent", "image", False, f"pod {name} on {node} left no word: {state}", fix)
+        yield Prerequisite("agent", "image", False, f"pod {name} on {node} left no message: {state}", fix)
         return
-    yield Check("agent", "image", outcome.ok, outcome.error or f"{image} ran on {node}", "see the agent's own error")
+    yield Prerequisite(
+        "agent", "image", outcome.ok, outcome.error or f"{image} ran on {node}", "see the agent's own error"
+    )
     if task.reset_gpu is not None and outcome.ok:
-        users = forbids_reset(log, {pod.uid for pod in pods_to_drain(run, node)})
-        said = "; ".join(users) or "nobody that stays when the node is drained"
-        fix = RESET_FIX if users else ""
-        yield Check("agent", f"GPU {task.reset_gpu} can be reset", not users, f"open in: {said}", fix)
+        users = gpu_users_left(log, {pod.uid for pod in pods_to_drain(run, node)})
+        detail = f"open in: {'; '.join(users)}" if users else "no process that a drain leaves has it open"
+        fix = GPU_RESET_HINT if users else ""
+        yield Prerequisite("agent", f"GPU {task.reset_gpu} can be reset", not users, detail, fix)
     if outcome.written_at:
         early, late = (sent - outcome.written_at).total_seconds(), (outcome.written_at - seen_at).total_seconds()
         ahead = max(late, 0.0) - max(early, 0.0)
@@ -323,8 +330,8 @@ def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Check]:
         yield _clock(node, ahead, f"the agent's clock against ours, known to {span:.1f} s")
 
 
-def _clock(node: str, ahead_s: float, how: str) -> Check:
-    ok = abs(ahead_s) <= _CLOCKS_APART_S
-    said = f"{abs(ahead_s):.2f} s {'ahead' if ahead_s > 0 else 'behind'}" if ahead_s else "no offset seen"
+def _clock(node: str, ahead_s: float, how: str) -> Prerequisite:
+    ok = abs(ahead_s) <= _MOST_CLOCK_OFFSET_S
+    offset = f"{abs(ahead_s):.2f} s {'ahead' if ahead_s > 0 else 'behind'}" if ahead_s else "no offset seen"
     fix = "" if ok else f"synchronise the clocks of {node} and of this machine (chrony, NTP): chains are timed by both"
-    return Check("agent", "clock", ok, f"{node}: {said} ({how})", fix)
+    return Prerequisite("agent", "clock", ok, f"{node}: {offset} ({how})", fix)

@@ -1,7 +1,7 @@
-"""What a run would create, change and delete, told before anything is: for the dry run and for whoever approves.
+"""The changes that a run would make in the cluster, for the dry run and for the person who approves.
 
-Made with the same manifests and orders as the steps use. A test holds the list
-to what a real run then writes into its history.
+They are made of the same manifests and orders as the steps send. A test compares the list with what a real run then
+writes into its history.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from gameday.faults.registry import fault_for
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
 from gameday.plan.models import FaultParameters, RemediationAction
-from gameday.run.agents import AGENT_STARTS_WITHIN, SentTask, agent_manifest, injector_deadline, mark_task, qa_task
-from gameday.run.canary import MEASURED_WITHIN, CanaryPhase, canary_task
+from gameday.run.agents import AGENT_START_TIMEOUT, SentTask, agent_manifest, injector_deadline, mark_task, qa_task
+from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import ChosenTarget, Targets, pool_labels
@@ -29,34 +29,37 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Act:
-    """One thing the run would do in the cluster. `object` is named as the ledger names it."""
+class PlannedChange:
+    """A change that the run would make in the cluster."""
 
     step: Step
     verb: Literal["create", "patch", "evict"]
     object: str
+    """As `kind/name`, as the ledger names it."""
     why: str
     node: str | None = None
     manifest: Json | None = None
-    """What would be sent; None where it depends on what the run meets."""
+    """The object that would be sent; None where it depends on what the run finds."""
 
 
-def acts(run: ReadOnlyRun, targets: Targets) -> list[Act]:
-    """Return everything that the run would do, in the order of the steps. What is created is deleted again."""
+def planned_changes(run: ReadOnlyRun, targets: Targets) -> list[PlannedChange]:
+    """Return every change that the run would make, in the order of the steps; it deletes again what it creates."""
     found = list(_locks(run, targets))
     for target in targets:
-        found += _of_target(run, target)
-    return sorted(found, key=lambda act: list(Step).index(act.step))
+        found += _changes_on_target(run, target)
+    return sorted(found, key=lambda change: list(Step).index(change.step))
 
 
-def _locks(run: ReadOnlyRun, targets: Targets) -> Iterator[Act]:
+def _locks(run: ReadOnlyRun, targets: Targets) -> Iterator[PlannedChange]:
     leases = [CLUSTER_LEASE] if run.member is None else []
     for name in (*leases, *(node_lease(target.node) for target in targets)):
         manifest = _object("coordination.k8s.io/v1", "Lease", run, name, {"spec": {"holderIdentity": run.id}})
-        yield Act(Step.BASELINE, "create", f"lease/{name}", "one game-day at a time", manifest=manifest)
+        yield PlannedChange(Step.BASELINE, "create", f"lease/{name}", "one game-day at a time", manifest=manifest)
     name = ledger_name(run.id)
     why = "the ledger: every intent with its undo, patched as the run goes on"
-    yield Act(Step.BASELINE, "create", f"configmap/{name}", why, manifest=_object("v1", "ConfigMap", run, name, {}))
+    yield PlannedChange(
+        Step.BASELINE, "create", f"configmap/{name}", why, manifest=_object("v1", "ConfigMap", run, name, {})
+    )
 
 
 def _object(version: str, kind: str, run: ReadOnlyRun, name: str, content: Json) -> Json:
@@ -64,25 +67,25 @@ def _object(version: str, kind: str, run: ReadOnlyRun, name: str, content: Json)
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
 
 
-def _of_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
+def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
     plan, node, template = run.plan, target.node, run.gpu_pod_template
     why = "a harmless line in the kernel log"
-    yield _agent(run, Step.BASELINE, "mark", target, mark_task(run, target), AGENT_STARTS_WITHIN, why)
+    yield _agent(run, Step.BASELINE, "mark", target, mark_task(run, target), AGENT_START_TIMEOUT, why)
     yield from _canary(run, Step.BASELINE, "before", target)
     yield _injector(run, Step.INJECT, "inject", target, plan.fault)
     yield from _canary(run, Step.VERIFY_TAINT, "during", target)
-    asks = plan.expect.topology_manager_rejects
-    if asks and run.nodes.free_gpus(node) >= asks.gpus:
+    probe = plan.expect.topology_manager_rejects
+    if probe and run.nodes.free_gpus(node) >= probe.gpus:
         name, why = _name(run, "misaligned", target), "a pod that no NUMA node can serve alone: to be rejected"
-        manifest = misaligned_pod(name, run_id=run.id, node=node, template=template, gpus=asks.gpus, cpus=asks.cpus)
-        yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
+        manifest = misaligned_pod(name, run_id=run.id, node=node, template=template, gpus=probe.gpus, cpus=probe.cpus)
+        yield PlannedChange(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
     if plan.expect.expects_quarantine:
         name, why = _name(run, "canary", target), "a GPU pod that the quarantine must keep off this node"
         manifest = gpu_canary(name, run_id=run.id, node=node, template=template)
-        yield Act(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
+        yield PlannedChange(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
         name, why = _name(run, "resubmit", target), "a GPU job that must run on a healthy node"
         manifest = gpu_job(name, run_id=run.id, selector=pool_labels(run), template=template)
-        yield Act(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
+        yield PlannedChange(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
     if plan.recover.remediation is not RemediationAction.NONE:
         yield from _repair(run, target)
     yield _agent(run, Step.QA_NODE, "qa", target, qa_task(run, target), plan.qa.within, "prove the node good")
@@ -90,42 +93,44 @@ def _of_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
     yield from _return(run, target)
 
 
-def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget) -> Iterator[Act]:
+def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget) -> Iterator[PlannedChange]:
     """Yield the canary's pod; where it needs GPUs and none is free, none is sent."""
     expected = run.plan.expect.canary
     gpus = 0 if expected is None or expected.measure.uses_ping else run.nodes.free_gpus(target.node)
     if expected and (expected.measure.uses_ping or gpus > 0):
         task, why = canary_task(run, expected, target.node, phase, gpus), f"measure {expected.measure} {phase}"
-        yield _agent(run, step, f"canary-{phase}", target, task, MEASURED_WITHIN, why)
+        yield _agent(run, step, f"canary-{phase}", target, task, CANARY_TIMEOUT, why)
 
 
-def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
+def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
     recover, node = run.plan.recover, target.node
     cordoned = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"unschedulable": True}}
-    yield Act(Step.RECOVER, "patch", f"node/{node}", "cordon it", node, cordoned)
+    yield PlannedChange(Step.RECOVER, "patch", f"node/{node}", "cordon it", node, cordoned)
     for pod in pods_to_drain(run, node):
         metadata = {"name": pod.name, "namespace": pod.namespace}
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
         why = "its node is to be repaired; its PodDisruptionBudgets are asked"
-        yield Act(Step.RECOVER, "evict", f"pod/{pod.namespace}/{pod.name}", why, node, eviction)
+        yield PlannedChange(Step.RECOVER, "evict", f"pod/{pod.namespace}/{pod.name}", why, node, eviction)
     if recover.fault_during:
         yield _injector(run, Step.RECOVER, "disturb", target, recover.fault_during)
     task = RemediateTask(run_id=run.id, node=node, gpu=target.gpu, action=recover.remediation)
-    within = recover.within + AGENT_STARTS_WITHIN
+    within = recover.within + AGENT_START_TIMEOUT
     yield _agent(run, Step.RECOVER, "remediate", target, task, within, f"repair: {recover.remediation}")
 
 
-def _return(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Act]:
+def _return(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
     cordoned = run.plan.expect.cordoned or run.plan.recover.remediation is not RemediationAction.NONE
     what = f"taints {', '.join(run.quarantine_keys)}" + (" and the cordon" if cordoned else "")
     why = f"take off {what} if they came meanwhile"
-    yield Act(Step.QA_NODE, "patch", f"node/{target.node}", why, target.node)
+    yield PlannedChange(Step.QA_NODE, "patch", f"node/{target.node}", why, target.node)
     name, why = _name(run, "return", target), "a GPU pod that must run there again"
     manifest = gpu_canary(name, run_id=run.id, node=target.node, template=run.gpu_pod_template)
-    yield Act(Step.QA_NODE, "create", f"pod/{name}", why, target.node, manifest)
+    yield PlannedChange(Step.QA_NODE, "create", f"pod/{name}", why, target.node, manifest)
 
 
-def _injector(run: ReadOnlyRun, step: Step, purpose: str, target: ChosenTarget, fault: FaultParameters) -> Act:
+def _injector(
+    run: ReadOnlyRun, step: Step, purpose: str, target: ChosenTarget, fault: FaultParameters
+) -> PlannedChange:
     task = InjectTask(
         run_id=run.id,
         node=target.node,
@@ -133,7 +138,7 @@ def _injector(run: ReadOnlyRun, step: Step, purpose: str, target: ChosenTarget, 
         fault=fault.model_dump(mode="json"),
         hold_s=fault.hold.total_seconds(),
     )
-    return _agent(run, step, purpose, target, task, injector_deadline(fault), f"put in fault {fault.type}")
+    return _agent(run, step, purpose, target, task, injector_deadline(fault), f"inject fault {fault.type}")
 
 
 def _agent(
@@ -144,51 +149,49 @@ def _agent(
     task: SentTask,
     deadline: timedelta,
     why: str,
-) -> Act:
+) -> PlannedChange:
     name = _name(run, purpose, target)
-    return Act(step, "create", f"pod/{name}", why, task.node, agent_manifest(run, name, task, deadline))
+    return PlannedChange(step, "create", f"pod/{name}", why, task.node, agent_manifest(run, name, task, deadline))
 
 
 def _name(run: ReadOnlyRun, purpose: str, target: ChosenTarget) -> str:
     return run.record.object_name(purpose, target.index)
 
 
-def warnings(run: ReadOnlyRun) -> list[str]:
-    """Return what the faults do beyond themselves, and why they are dangerous where they are."""
+def fault_warnings(run: ReadOnlyRun) -> list[str]:
+    """Return the side effects of the plan's faults, and why they are dangerous where they are."""
     plan = run.plan
     faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
-    said = [warning for fault in faults for warning in fault_for(fault).warnings(fault)]
-    return [*said, *(f"{name} is dangerous: {why}" for name, why in plan.dangers().items())]
+    side_effects = [warning for fault in faults for warning in fault_for(fault).warnings(fault)]
+    return [*side_effects, *(f"{name} is dangerous: {why}" for name, why in plan.dangers().items())]
 
 
-def summary(run: ReadOnlyRun, targets: Targets) -> str:
-    """Return Markdown for the person who is asked to approve: what is broken, where, for how long, and the undo."""
+def approval_question(run: ReadOnlyRun, targets: Targets) -> str:
+    """Return Markdown for the person who is asked to approve: the fault, the targets, the duration and the repair."""
     plan = run.plan
     parameters = plan.fault.model_dump(mode="json", exclude={"type", "hold"}, exclude_defaults=True)
-    shown = ", ".join(f"{plain(key)} {plain(value)}" for key, value in parameters.items())
+    shown = ", ".join(f"{escape_markdown(key)} {escape_markdown(value)}" for key, value in parameters.items())
     broken = ", ".join(
-        plain(target.node) + (f" GPU {target.gpu}" if target.gpu is not None else "") for target in targets
+        escape_markdown(target.node) + (f" GPU {target.gpu}" if target.gpu is not None else "") for target in targets
     )
+    detector_warnings = [f"{found.detector}: {found.what} {found.fix}" for found in run.record.loaded.detector_warnings]
     lines = [
-        f"**{plain(plan.title)}** on cluster {plain(run.profile.name)}",
+        f"**{escape_markdown(plan.title)}** on cluster {escape_markdown(run.profile.name)}",
         "",
-        plain(plan.hypothesis),
+        escape_markdown(plan.hypothesis),
         "",
         f"* fault: `{plan.fault.type}`" + (f" ({shown})" if shown else ""),
         f"* targets: {broken}",
         f"* stays in for {format_duration(plan.fault.hold)} at most, then it comes out by itself",
         f"* GPU pods there now: {sum(len(run.nodes.gpu_pods_on(target.node)) for target in targets)}",
         f"* repair: {plan.recover.remediation}",
-        *(f"* {plain(warning)}" for warning in warnings(run)),
-        *(
-            f"* warning: detector {plain(f'{warning.detector}: {warning.what} {warning.fix}')}"
-            for warning in run.record.loaded.detector_warnings
-        ),
+        *(f"* {escape_markdown(warning)}" for warning in fault_warnings(run)),
+        *(f"* warning: detector {escape_markdown(warning)}" for warning in detector_warnings),
     ]
     return "\n".join(lines)
 
 
-def plain(text: object) -> str:
-    """Text that Markdown takes for itself and nothing else: what a plan or a label says is hostile input."""
+def escape_markdown(text: object) -> str:
+    """Return text that Markdown shows as it is, on one line; a plan's or a label's text is hostile input."""
     one_line = " ".join(str(text).split())
     return "".join(f"\\{mark}" if mark in "\\`*_{}[]<>()#+!|~&" else mark for mark in one_line if mark.isprintable())

@@ -1,4 +1,4 @@
-"""A run that never begins: it looks at the cluster as a run would, and writes nothing to it."""
+"""A run that never begins: it reads the cluster as a run would, and changes nothing there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_only_run(run_id: str, loaded: LoadedPlan, profile: ClusterProfile) -> I
     """Open a run without lease and ledger, whose history is thrown away.
 
     Raises:
-        AdapterError: No cluster can be spoken to.
+        AdapterError: The cluster cannot be reached.
     """
     with tempfile.TemporaryDirectory(prefix="gameday-read-only-") as folder, closing(Servers(profile)) as servers:
         record = RunRecord(run_id, Path(folder), loaded)

@@ -1,7 +1,6 @@
-"""The rights of a game-day's account, as data: asked for by `gameday doctor`, granted by deploy/rbac/runner.yaml.
+"""The rights of a game-day's account, as data: `gameday doctor` checks them, deploy/rbac/runner.yaml grants them.
 
-A test holds the two to each other, and the lab's audit log holds both to what
-a game-day does.
+A test compares the two, and the lab's audit log is compared with both.
 """
 
 from __future__ import annotations
@@ -15,14 +14,17 @@ from gameday.run.drain import moves_pods
 
 @dataclass(frozen=True)
 class Right:
-    """One verb on one resource. `namespace` is empty for the whole cluster, `group` for the core group."""
+    """A verb on a resource."""
 
     verb: str
     resource: str
     """With its subresource: `pods/log`."""
     namespace: str = ""
+    """Empty: in the whole cluster."""
     group: str = ""
+    """Empty: the core group."""
     name: str = ""
+    """Empty: every object."""
 
     def __str__(self) -> str:
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
@@ -30,13 +32,13 @@ class Right:
         return f"{self.verb} {resource}{f' {self.name}' if self.name else ''}{where}"
 
 
-def needed(plan: Plan, namespace: str) -> tuple[Right, ...]:
-    """Every right that a run of this plan uses, in the order in which it uses them."""
+def rights_for(plan: Plan, namespace: str) -> tuple[Right, ...]:
+    """Return every right that a run of this plan uses, in the order in which it uses them."""
     return tuple(dict.fromkeys((*_always(namespace), *_of_plan(plan, namespace))))
 
 
-def of_every_plan(namespace: str) -> tuple[Right, ...]:
-    """What the account needs that runs whatever plan comes."""
+def rights_for_every_plan(namespace: str) -> tuple[Right, ...]:
+    """Return the rights of an account that may run any plan."""
     return (*_always(namespace), *_MOVES_PODS, *_DRAINS, *_job(namespace))
 
 

@@ -1,4 +1,4 @@
-"""What a ledger holds: one entry per mutation, with the undo as data."""
+"""The content of a ledger: one entry per mutation, with the undo as data."""
 
 from __future__ import annotations
 
@@ -11,44 +11,48 @@ from gameday.values.nodes import NodeSnapshot, Taint
 from gameday.values.results import Cleanliness
 
 
-class _Model(BaseModel):
+class LedgerModel(BaseModel):
+    """Base of the models that a ledger stores; an unknown field is an error, because an unknown undo is none."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class DeletePod(_Model):
+class DeletePod(LedgerModel):
+    """Delete a pod of ours."""
+
     kind: Literal["delete-pod"] = "delete-pod"
     pod: str
 
 
-class DeleteJob(_Model):
+class DeleteJob(LedgerModel):
+    """Delete a job of ours and its pods."""
+
     kind: Literal["delete-job"] = "delete-job"
     job: str
 
 
-class TakeOutFault(_Model):
-    """End the injector pod and read its word that the fault is out; without that word, undo with a second agent."""
+class TakeOutFault(LedgerModel):
+    """End the injector pod, whose termination message proves that the fault is out; without it, send a second agent."""
 
     kind: Literal["take-out-fault"] = "take-out-fault"
     pod: str
     gpu: int
     fault: dict[str, Any] = Field(description="the fault's parameters as plain data")
     undo_state: dict[str, str] = Field(
-        default={}, description="prior values, as the injector told them once the fault was in"
+        default={}, description="prior values, as the injector reported them once the fault was in"
     )
 
 
-class RestoreNode(_Model):
-    """Put back what detectors and remediation change about a node because of us.
-
-    `keys` are those of the taints the plan expects and of those the cluster's
-    detectors use: none was on the node before the run, so that whatever of
-    them is there now came because of us. Nothing else is removed.
-    """
+class RestoreNode(LedgerModel):
+    """Put back what detectors and repairs change about a node because of us, and nothing else."""
 
     kind: Literal["restore-node"] = "restore-node"
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = Field(
+        description="keys of the taints that the plan expects and that the cluster's detectors use; none was on the "
+        "node before the run, so that any taint of these keys came because of us"
+    )
     unschedulable: bool | None = Field(
-        description="what the cordon is set to; None leaves it alone: neither the plan nor we cordon this node"
+        description="the cordon is set to this; None leaves it alone: neither the plan nor we cordon this node"
     )
     awaited: tuple[str, ...] = Field(default=(), description="keys of the taints that the plan expects of the detector")
     within: timedelta = Field(default=timedelta(), description="the detector's time by the plan, from the fault on")
@@ -56,10 +60,11 @@ class RestoreNode(_Model):
         default=None, description="when that time is over, once somebody knows who ended the fault before"
     )
 
-    def unwanted(self, taint: Taint) -> bool:
+    def removes(self, taint: Taint) -> bool:
+        """Return True for a taint that this undo takes off."""
         return taint.key in self.keys
 
-    def has_come_to(self, node: NodeSnapshot) -> bool:
+    def is_quarantine_complete(self, node: NodeSnapshot) -> bool:
         """Return True where the node has all that the plan expects of the detector; or anything, if it expects none."""
         keys = {taint.key for taint in node.taints}
         if self.awaited or self.unschedulable is False:
@@ -68,27 +73,33 @@ class RestoreNode(_Model):
 
     def is_met_by(self, node: NodeSnapshot) -> bool:
         """Return True where the node is as this undo would leave it."""
-        return self.unschedulable in (None, node.unschedulable) and not any(map(self.unwanted, node.taints))
+        return self.unschedulable in (None, node.unschedulable) and not any(map(self.removes, node.taints))
 
 
 Undo = Annotated[DeletePod | DeleteJob | TakeOutFault | RestoreNode, Field(discriminator="kind")]
 
 
-class Entry(_Model):
-    """`settled` is None until somebody verified the undo by reading."""
+class Entry(LedgerModel):
+    """A mutation: its intent, its undo, and how clean the undo left the cluster."""
 
     id: str
+    """Unique in the run."""
     seq: int
+    """Place in the order in which the run made its changes, from 0."""
     act: str
+    """The change, in words."""
     node: str | None
     undo: Undo
     expires: AwareDatetime
     settled: Cleanliness | None = None
+    """None until somebody verified the undo by reading."""
     by: str = ""
+    """`flow`, `deadline` or `reaper`: the one that undid it."""
     evidence: tuple[str, ...] = ()
 
     @property
     def object(self) -> str:
+        """The changed object as `kind/name`."""
         if isinstance(self.undo, DeletePod | TakeOutFault):
             return f"pod/{self.undo.pod}"
         if isinstance(self.undo, DeleteJob):
@@ -97,7 +108,10 @@ class Entry(_Model):
 
 
 class Header(BaseModel):
-    """Whose ledger this is. A reaper that is older than the run passes over what it does not know: it is no undo."""
+    """The run that a ledger belongs to.
+
+    Unknown fields are ignored, so that a reaper that is older than the run can read it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -1,12 +1,11 @@
-"""One game-day per cluster and per node: Kubernetes Leases, held while a run lives.
+"""Kubernetes Leases that allow one game-day per cluster and per node; held while a run lives.
 
-Nobody's clock is compared with anybody else's. Whether a holder lives is
-observed, as client-go does it: its lease changes within the lease's duration
-by the observer's own clock, or the holder is dead. What the times in a lease
-say only ever makes us more careful, never less.
+No clock is compared with another machine's. A holder's life is observed, as client-go does it: its lease changes within
+the lease's duration by the observer's own clock, or the holder is dead. The times written in a lease only ever make us
+more careful, never less.
 
-A season holds the cluster's lease for all its runs, which hold those of their
-nodes only and look that their season still has its own.
+A season holds the cluster's lease for all its runs, which hold those of their nodes only and watch that their season
+still holds its own.
 """
 
 from __future__ import annotations
@@ -15,95 +14,120 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError, SeasonGoneError
+from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError, RefusedError, SeasonGoneError
 
 CLUSTER_LEASE = "gameday-cluster"
-# A run that stops renewing is taken for dead after this; it renews twice in it, and after a failure five times as
-# often, so that an API server that restarts costs no lease.
+# A run that stops renewing counts as dead after this; it renews twice in it, and after a failure five times as often,
+# so that an API server that restarts costs no lease. Our own choice.
 LEASE_DURATION = timedelta(seconds=30)
+_RENEWALS_PER_DURATION = 2
+_RETRIES_PER_DURATION = 10
 # An observer looks this often while a lease's duration passes: a living holder is seen to renew after half of it.
-_LOOKS = 6
-# Nobody is watched for longer, whatever a lease that somebody else wrote says.
-_LONGEST_S = 600.0
-_RENEWALS = 2
-_RENEWALS_AFTER_FAILURE = 10
+_LOOKS_PER_DURATION = 6
+# No holder is observed for longer, whatever duration somebody wrote into the lease.
+_LONGEST_OBSERVATION_S = 600.0
 # Create, take over, meet the run that was faster: each of the first two can lose a race.
 _TRIES = 3
 # A renewal that is under way is let through before the lease is given back.
 _LAST_RENEWAL_S = 2.0
+_NOT_FOUND_STATUS = 404
+_CONFLICT_STATUS = 409
 
 
 def node_lease(node: str) -> str:
+    """Return the name of a node's lease."""
     return f"gameday-node-{node}"
 
 
-def is_ours(lease: str) -> bool:
-    """Whether a lease of this name is one of a run; the namespace may hold others, a controller's say."""
-    return lease == CLUSTER_LEASE or lease.startswith(node_lease(""))
+def is_game_day_lease(name: str) -> bool:
+    """Return True for a lease of a run; the namespace may hold others, such as a controller's."""
+    return name == CLUSTER_LEASE or name.startswith(node_lease(""))
 
 
-def lives_under(run_id: str, holder: str) -> bool:
-    """Whether the holder of the cluster lease is this run, or the season whose run it is: those are named after it."""
+def is_covered_by(run_id: str, holder: str) -> bool:
+    """Return True where the holder of the cluster lease is this run or its season, whose name its id begins with."""
     return run_id == holder or run_id.startswith(f"{holder}-")
 
 
-class Leases:
-    """The leases of one run, season or reaper; `lost` is called once, from the renewing thread, when the cluster lease
-    is gone.
+def lease_refusal(held: LeaseHeldError) -> RefusedError:
+    """Return the refusal that another run's lease means, with the command that helps."""
+    return RefusedError(str(held), f"wait for run {held.holder}, or run `gameday reap` if it is dead")
 
-    Every write names the version it was made from: a run that was asleep while
-    another took its lease over must neither take it back nor give it away.
+
+class Leases:
+    """The leases of one run, season or reaper.
+
+    Every write names the version it was made from: a run that was asleep while another took its lease over must neither
+    take it back nor give it away.
     """
 
     def __init__(
         self,
         kubernetes: Kubernetes,
         holder: str,
-        lost: Callable[[str], None],
+        on_lost: Callable[[str], None],
         duration: timedelta = LEASE_DURATION,
-        pause: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`pause` waits so many seconds while another's lease is observed; what it raises ends that."""
+        """Hold nothing yet.
+
+        Args:
+            kubernetes: The cluster.
+            holder: The id of the run, season or reaper.
+            on_lost: Called once with the reason, from the renewing thread, when the cluster lease is lost.
+            duration: After this long without a renewal the holder counts as dead.
+            sleep: Waits so many seconds while another's lease is observed; an error that it raises passes through.
+        """
         self._kubernetes = kubernetes
         self._holder = holder
-        self._lost = lost
+        self._on_lost = on_lost
         self._duration = duration
-        self._pause = pause
+        self._sleep = sleep
         self._renewed = boottime_s()
         self._held: dict[str, Any] = {}
         self._season = ""
         self._observed: tuple[Any, ...] = ()
-        self._gone = ""
-        self._patient = False
+        self._lost_because = ""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def acquire(self, name: str, duration: timedelta | None = None, *, patient: bool = False) -> None:
-        """Take a lease that is free, or whose holder is dead; raises LeaseHeldError for any other, one of the same run
-        id included: that is another run that began in the same second.
+    def acquire(self, name: str, duration: timedelta | None = None, *, always_observe: bool = False) -> None:
+        """Take a lease that is free, or whose holder is dead.
 
         Only the cluster's lease can be taken over, after its holder was observed for the lease's whole duration: a
-        node's is never renewed, so that nothing but the end of its run, or the reaper, makes it free. A holder whose
-        own times say that it lives is not observed but believed, unless `patient`: its clock may be wrong.
+        node's is never renewed, so that only the end of its run, or the reaper, frees it.
+
+        Args:
+            name: The lease.
+            duration: The duration to write into it; None: the run's own.
+            always_observe: Observe also a holder whose own times say that it lives, because its clock may be wrong.
+                By default such a holder is believed.
+
+        Raises:
+            LeaseHeldError: Somebody holds it; also another run of the same id, which began in the same second.
+            KubernetesError: The lease cannot be read or written.
         """
-        self._patient = patient
         attempt = self._create
         for tries_left in reversed(range(_TRIES)):
             try:
                 self._held[name] = attempt(name, duration or self._duration)
                 return
             except KubernetesError as error:
-                if not tries_left or error.status not in (404, 409):
+                if not tries_left or error.status not in (_NOT_FOUND_STATUS, _CONFLICT_STATUS):
                     raise
-                attempt = self._take_over if error.status == 409 else self._create
+                take_over = partial(self._take_over, always_observe=always_observe)
+                attempt = take_over if error.status == _CONFLICT_STATUS else self._create
 
     def rely_on(self, season: str) -> None:
-        """Let the season's cluster lease cover this run, in place of one of its own, and look after it until `release`.
+        """Let the season's cluster lease cover this run instead of one of its own, and watch it until `release`.
 
-        Raises SeasonGoneError where the season does not hold it.
+        Raises:
+            SeasonGoneError: The season does not hold it.
+            KubernetesError: The lease cannot be read.
         """
         self._season = season
         if why := self._season_gone(boottime_s()):
@@ -111,22 +135,24 @@ class Leases:
         self.keep_renewing()
 
     def keep_renewing(self) -> None:
-        """Renew the cluster lease in the background until `release`; that of a season is only looked at."""
+        """Renew the cluster lease in the background until `release`; a season's lease is only watched."""
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Raise LeaseLostError where the cluster lease is gone, or was not renewed for its duration, by a clock that
-        runs on while the machine sleeps: somebody else may hold it by now, and the renewing thread has yet to learn
-        that."""
-        if self._gone:
-            raise LeaseLostError(self._gone)
+        """Raise LeaseLostError where another run may hold the cluster lease by now.
+
+        It is lost, or was not renewed for its duration. The clock runs on while the machine sleeps, so that this knows
+        of a long sleep before the renewing thread does.
+        """
+        if self._lost_because:
+            raise LeaseLostError(self._lost_because)
         late = boottime_s() - self._renewed
         if late >= self._duration.total_seconds():
             raise LeaseLostError(f"the cluster lease was not renewed for {late:.0f} s: another run may hold it")
 
     def release(self) -> None:
-        """Give back what is held; a lease that cannot be reached expires by itself."""
+        """Give every lease back; one that cannot be reached expires by itself."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_LAST_RENEWAL_S)
@@ -142,19 +168,19 @@ class Leases:
                 self._kubernetes.profile.namespace, manifest
             ).metadata
 
-    def _take_over(self, name: str, duration: timedelta) -> Any:
+    def _take_over(self, name: str, duration: timedelta, *, always_observe: bool) -> Any:
         lease = read_lease(self._kubernetes, name)
-        held = holder_of(lease)
+        held = as_held(lease)
         if held is not None and (
             name != CLUSTER_LEASE
-            or (_looks_alive(held) and not self._patient)
-            or _renews(self._kubernetes, lease, self._pause)
+            or (_looks_alive(held) and not always_observe)
+            or _is_seen_alive(self._kubernetes, lease, self._sleep)
         ):
             raise held
         return self._patch(f"take over lease {name}", lease.metadata, self._spec(name, duration))
 
     def _spec(self, name: str, duration: timedelta) -> dict[str, Any]:
-        """Made right before it is written: observing the holder before may have taken a lease's whole duration."""
+        """Return a lease's spec as of now; to be called right before the write, because an observation takes long."""
         if name == CLUSTER_LEASE:
             self._renewed = boottime_s()
         now = _micro(datetime.now(UTC))
@@ -177,8 +203,8 @@ class Leases:
 
     def _renew(self) -> None:
         duration_s = self._duration.total_seconds()
-        # Whoever looks at a season's renewals must look more often than they come.
-        regular = pause = duration_s / _RENEWALS / (2 if self._season else 1)
+        # A season's renewals must be looked at more often than they come.
+        regular = pause = duration_s / _RENEWALS_PER_DURATION / (2 if self._season else 1)
         while not self._stop.wait(pause):
             asked = boottime_s()
             try:
@@ -187,25 +213,29 @@ class Leases:
                     self._renewed = asked
                 pause = regular
             except KubernetesError as error:
-                pause = duration_s / _RENEWALS_AFTER_FAILURE
+                pause = duration_s / _RETRIES_PER_DURATION
                 late = boottime_s() - self._renewed >= duration_s
                 act = "look at" if self._season else "renew"
                 why = f"could not {act} the cluster lease for {duration_s:g} s: {error.cause}" if late else ""
             if why:
-                self._gone = why
-                self._lost(why)
+                self._lost_because = why
+                self._on_lost(why)
                 return
 
     def _renew_once(self) -> str:
-        """Empty, or why the cluster lease is ours no more. Raises KubernetesError when it cannot be told."""
+        """Renew the cluster lease; return why it is ours no more, or an empty string.
+
+        Raises:
+            KubernetesError: The lease cannot be read or written.
+        """
         spec = {"renewTime": _micro(datetime.now(UTC))}
         act = f"renew lease {CLUSTER_LEASE}"
         try:
             self._held[CLUSTER_LEASE] = self._patch(act, self._held[CLUSTER_LEASE], spec)
         except KubernetesError as error:
-            if error.status == 404:
+            if error.status == _NOT_FOUND_STATUS:
                 return "somebody deleted the cluster lease"
-            if error.status != 409:
+            if error.status != _CONFLICT_STATUS:
                 raise
             lease = read_lease(self._kubernetes, CLUSTER_LEASE)
             if lease.spec.holder_identity != self._holder:
@@ -214,31 +244,38 @@ class Leases:
         return ""
 
     def _season_gone(self, asked: float) -> str:
-        """Empty, or why the season's cluster lease covers us no more. Raises KubernetesError when it cannot be told.
+        """Return why the season's cluster lease covers us no more, or an empty string.
 
-        It lives as long as its lease changes: one that does not for its duration, by our clock, is dead.
+        A season is dead whose lease did not change for its duration by our clock.
+
+        Args:
+            asked: When this look began, by `boottime_s`.
+
+        Raises:
+            KubernetesError: The lease cannot be read.
         """
         try:
             lease = read_lease(self._kubernetes, CLUSTER_LEASE)
         except KubernetesError as error:
-            if error.status != 404:
+            if error.status != _NOT_FOUND_STATUS:
                 raise
             return f"season {self._season} holds no cluster lease: it has ended"
         if lease.spec.holder_identity != self._season:
             return f"run {lease.spec.holder_identity} holds the cluster lease of season {self._season}"
-        if (record := _record(lease)) != self._observed:
-            self._observed, self._renewed = record, asked
+        if (renewal := _last_renewal(lease)) != self._observed:
+            self._observed, self._renewed = renewal, asked
         dead = asked - self._renewed >= self._duration.total_seconds()
         return f"season {self._season} renews its cluster lease no more: it is dead" if dead else ""
 
 
 def read_lease(kubernetes: Kubernetes, name: str) -> Any:
+    """Return the V1Lease. Raises KubernetesError; its status is 404 where there is none."""
     with kubernetes.explained(f"read lease {name}"):
         return kubernetes.coordination.read_namespaced_lease(name, kubernetes.profile.namespace)
 
 
-def holder_of(lease: Any | None) -> LeaseHeldError | None:
-    """The refusal this lease means for everybody but its holder; None where there is no lease, or nobody holds it."""
+def as_held(lease: Any | None) -> LeaseHeldError | None:
+    """Return the error that a lease (V1Lease) means for everybody but its holder; None where nobody holds it."""
     owner = lease.spec.holder_identity if lease is not None else None
     if lease is None or not owner:
         return None
@@ -248,34 +285,39 @@ def holder_of(lease: Any | None) -> LeaseHeldError | None:
 
 
 def _looks_alive(held: LeaseHeldError) -> bool:
-    """Whether the holder's own times say that it lives: reason enough to refuse at once, and never to take over."""
+    """Return True where the holder's own times say that it lives: enough to refuse, and never to take over."""
     return held.renewed is not None and held.renewed + held.duration > datetime.now(UTC)
 
 
-def _renews(kubernetes: Kubernetes, lease: Any, pause: Callable[[float], object]) -> bool:
-    """Watch a lease for its own duration, by our clock: True as soon as its holder or its renewal changes, False when
-    nothing does, or when it goes. Raises KubernetesError for a server that does not say.
+def _is_seen_alive(kubernetes: Kubernetes, lease: Any, sleep: Callable[[float], object]) -> bool:
+    """Observe a lease for its own duration by our clock.
+
+    Returns:
+        True as soon as its holder or its renewal changes; False where neither does, or the lease goes.
+
+    Raises:
+        KubernetesError: The lease cannot be read.
     """
-    name, seen = lease.metadata.name, _record(lease)
-    duration_s = min(float(lease.spec.lease_duration_seconds or 0), _LONGEST_S)
+    name, seen = lease.metadata.name, _last_renewal(lease)
+    duration_s = min(float(lease.spec.lease_duration_seconds or 0), _LONGEST_OBSERVATION_S)
     deadline = time.monotonic() + duration_s
     while True:
         left = deadline - time.monotonic()
-        pause(max(0.0, min(left, duration_s / _LOOKS)))
+        sleep(max(0.0, min(left, duration_s / _LOOKS_PER_DURATION)))
         try:
             now = read_lease(kubernetes, name)
         except KubernetesError as error:
-            if error.status == 404:
+            if error.status == _NOT_FOUND_STATUS:
                 return False
             raise
-        if _record(now) != seen:
+        if _last_renewal(now) != seen:
             return now.spec.holder_identity is not None
         if left <= 0:
             return False
 
 
-def _record(lease: Any) -> tuple[Any, ...]:
-    """What client-go compares: the holder's own words, and not whatever else is written on the object."""
+def _last_renewal(lease: Any) -> tuple[Any, ...]:
+    """Return the fields that client-go compares: only those that a holder writes."""
     return (lease.metadata.uid, lease.spec.holder_identity, lease.spec.acquire_time, lease.spec.renew_time)
 
 
@@ -285,13 +327,15 @@ def boottime_s() -> float:
 
 
 def delete_lease(kubernetes: Kubernetes, holder: str, metadata: Any) -> None:
-    """Delete a lease as long as `holder` holds it: a run that took it over keeps its name and uid, so only the
-    version tells them apart. What cannot be reached is left to expire."""
+    """Delete a lease as long as `holder` holds it; one that cannot be reached is left to expire.
+
+    A run that took it over keeps its name and uid, so that only the version tells the two apart.
+    """
     try:
         try:
             _delete(kubernetes, metadata)
         except KubernetesError as error:
-            if error.status != 409:
+            if error.status != _CONFLICT_STATUS:
                 raise
             lease = read_lease(kubernetes, metadata.name)
             if lease.spec.holder_identity == holder:

@@ -15,39 +15,46 @@ from gameday.values.results import Cleanliness
 
 LEDGER_LABEL = "gameday.dev/ledger"
 _HEADER = "run.json"
-# From this HTTP status on an error does not say whether the request was carried out.
-_SAYS_NOTHING = 500
-# An entry's evidence is cut to this many bytes as JSON, three times what an undo has to say: a plan's 100 targets with
-# eight entries each then stay below the 1 MiB a ConfigMap may hold. The history keeps all of it.
+# From this HTTP status on an error leaves open whether the server carried the request out.
+_OUTCOME_UNKNOWN_STATUS = 500
+_NOT_FOUND_STATUS = 404
+# An entry's evidence is cut to this many bytes as JSON, three times what an undo writes: a plan's 100 targets with
+# eight entries each then stay below the 1 MiB that a ConfigMap may hold. The history keeps all of it.
 _EVIDENCE_BYTES = 800
 _EVIDENCE_CHARACTERS = 300
 
 
 def ledger_name(run_id: str) -> str:
+    """Return the name of a run's ConfigMap."""
     return f"gameday-run-{run_id}"
 
 
-def still_in(run_id: str, entry: Entry) -> str:
-    """Of a node on which an entry was found dirty, why nothing may begin there, and whose record says so."""
+def describe_dirty_entry(run_id: str, entry: Entry) -> str:
+    """Return why no run may use the node of an entry that was read back as dirty, and which ConfigMap records it."""
     return f"still has what run {run_id} left and nobody took out: {entry.act} (ConfigMap {ledger_name(run_id)})"
 
 
 @dataclass(frozen=True)
 class StoredLedgers:
-    """Every ledger of the cluster. `unreadable` names ConfigMaps that are labelled as one and do not say whose."""
+    """Every ledger of the cluster."""
 
     ledgers: tuple[StoredLedger, ...]
     unreadable: tuple[str, ...]
+    """Names of ConfigMaps that carry the ledger label and name no run."""
 
     @property
     def dirty_nodes(self) -> dict[str, str]:
-        """By node: what was found still in it and waits for a person, so that nothing may begin there."""
+        """The change known to be left on a node, by node: it waits for a person, and no run may use the node."""
         return {
-            entry.node: still_in(ledger.header.run_id, entry)
+            entry.node: describe_dirty_entry(ledger.header.run_id, entry)
             for ledger in self.ledgers
             for entry in ledger.entries
             if entry.node and entry.settled is Cleanliness.DIRTY
         }
+
+    def has(self, name: str) -> bool:
+        """Return True where a ConfigMap of this name exists, readable or not."""
+        return name in self.unreadable or any(ledger_name(ledger.header.run_id) == name for ledger in self.ledgers)
 
     @property
     def unreadable_parts(self) -> tuple[str, ...]:
@@ -58,20 +65,24 @@ class StoredLedgers:
 
 @dataclass(frozen=True)
 class StoredLedger:
-    """A ledger as it stands in the cluster. `unreadable` names keys that hold no entry of ours."""
+    """A ledger as the cluster stores it."""
 
     header: Header
     entries: tuple[Entry, ...]
     unreadable: tuple[str, ...] = ()
+    """Keys of the ConfigMap that hold no entry of ours."""
 
     def open_entries(self) -> list[Entry]:
-        """Entries to undo, newest first. One settled as dirty is a person's business; unknown may be tried again."""
+        """Return the entries to undo, newest first.
+
+        An entry settled as unknown is tried again; one settled as dirty waits for a person.
+        """
         unsettled = (None, Cleanliness.UNKNOWN)
         return sorted((e for e in self.entries if e.settled in unsettled), key=lambda e: e.seq, reverse=True)
 
 
 class Ledger:
-    """One run's ledger. Every entry is a key of its own, so that two writers cannot lose one."""
+    """The ledger of one run. Every entry is a key of its own, so that two writers cannot lose one."""
 
     def __init__(self, kubernetes: Kubernetes, header: Header) -> None:
         self._kubernetes = kubernetes
@@ -84,10 +95,20 @@ class Ledger:
     def intend(
         self, *, id: str, act: str, node: str | None, undo: Undo, expires: datetime, defer_write: bool = False
     ) -> Entry:
-        """Write what is about to be done and how to undo it. Only when this returns may it be done.
+        """Write what is about to be done and how to undo it; only when this returns may it be done.
 
-        `defer_write` leaves the writing to the next intent, for what only that one sets off. What was written ahead
-        with another and is still open is not written again.
+        An open entry of the same id and undo that was written before is returned as it is.
+
+        Args:
+            id: The entry's name, unique in the run.
+            act: What is about to be done, in words.
+            node: The node it is done on; None where it is on no node.
+            undo: How to undo it.
+            expires: When the change should be over, and the reaper may undo it.
+            defer_write: Write it together with the next intent, which sets this one off.
+
+        Raises:
+            KubernetesError: The ledger cannot be written.
         """
         ahead = self.find_open(id, undo)
         if ahead is not None and id not in self._unwritten:
@@ -99,38 +120,47 @@ class Ledger:
         return entry
 
     def find_open(self, id: str, undo: Undo) -> Entry | None:
-        """The open entry of this name with this undo."""
+        """Return the open entry with this id and undo; None where there is none."""
         entry = self._entries.get(id)
         return entry if entry is not None and entry.settled is None and entry.undo == undo else None
 
     def update_undo(self, entry: Entry, undo: Undo) -> None:
-        """Write down at once what the undo of an act that is done has to know. Raises KubernetesError."""
+        """Write immediately what the undo of a finished act has to know.
+
+        Raises:
+            KubernetesError: The ledger cannot be written.
+        """
         self._keep(entry.model_copy(update={"undo": undo}))
         self.flush()
 
     def settle(self, entry: Entry, cleanliness: Cleanliness, by: str, evidence: Iterable[str]) -> None:
-        """Note that an entry's undo was verified. Raises KubernetesError.
+        """Note that an entry's undo was verified.
 
-        A clean one is written with the next intent, or never, when the ledger
-        goes: whoever finds it open before undoes it again, which changes
-        nothing. Anything else is written at once.
+        A clean entry is written with the next intent, or never where the ledger is deleted first: another undo of it
+        changes nothing. Any other entry is written immediately.
+
+        Raises:
+            KubernetesError: The ledger cannot be written.
         """
-        # What was learned since the caller took the entry is kept.
-        known = self._entries.get(entry.id, entry)
-        self._keep(known.model_copy(update={"settled": cleanliness, "by": by, "evidence": _cut(evidence)}))
+        # Keep an undo that was updated after the caller took the entry.
+        newest = self._entries.get(entry.id, entry)
+        self._keep(newest.model_copy(update={"settled": cleanliness, "by": by, "evidence": _shortened(evidence)}))
         if cleanliness is not Cleanliness.CLEAN:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is not yet written, in one request; the first one makes the ConfigMap. Raises KubernetesError
-        (409: a run of this id has a ledger already)."""
+        """Write what is not yet written, in one request; the first one creates the ConfigMap.
+
+        Raises:
+            KubernetesError: The ledger cannot be written; status 409: a run of this id has a ledger already.
+        """
         if not self._unwritten:
             return
         try:
             self._write()
         except KubernetesError as error:
-            # Without an answer that says no, it may be there, and has to be deleted in the end.
-            self._created = self._created or error.status is None or error.status >= _SAYS_NOTHING
+            # Only a clear refusal proves that the ConfigMap does not exist; otherwise it has to be deleted in the end.
+            self._created = self._created or error.status is None or error.status >= _OUTCOME_UNKNOWN_STATUS
             raise
         self._created = True
         self._unwritten.clear()
@@ -159,10 +189,11 @@ class Ledger:
         }
 
     def open_entries(self) -> list[Entry]:
+        """Return the entries to undo, newest first."""
         return StoredLedger(self.header, tuple(self._entries.values())).open_entries()
 
     def fault_on(self, node: str | None) -> Cleanliness:
-        """What is known of the faults on a node: clean once each was read back as out."""
+        """Return how clean a node is of its faults: CLEAN once each was read back as out."""
         found = [e.settled for e in self._entries.values() if isinstance(e.undo, TakeOutFault) and e.node == node]
         if Cleanliness.DIRTY in found:
             return Cleanliness.DIRTY
@@ -183,24 +214,28 @@ class Ledger:
         )
 
     def injectors_on(self, node: str) -> list[str]:
-        """The pods of the faults that were meant for a node."""
+        """Return the names of the injector pods that were intended for a node."""
         faults = (entry.undo for entry in self._entries.values() if entry.node == node)
         return [fault.pod for fault in faults if isinstance(fault, TakeOutFault)]
 
     def all_clean(self) -> bool:
+        """Return True once every entry is settled as clean."""
         return all(entry.settled is Cleanliness.CLEAN for entry in self._entries.values())
 
     def is_gone(self) -> bool:
-        """Whether it was written, and somebody deleted it since: only one whose every entry is clean may go. Raises
-        KubernetesError."""
-        if not self._created:
-            return False
-        found = stored_ledgers(self._kubernetes)
-        there = (*(ledger_name(one.header.run_id) for one in found.ledgers), *found.unreadable)
-        return self.name not in there
+        """Return True where the ledger was written and somebody deleted it since, which proves every entry clean.
+
+        Raises:
+            KubernetesError: The ledgers cannot be listed.
+        """
+        return self._created and not stored_ledgers(self._kubernetes).has(self.name)
 
     def delete(self) -> None:
-        """Remove the ledger; only a ledger whose every entry is clean may go. One that is gone already is fine."""
+        """Delete the ledger, whose every entry must be clean; do nothing where it is gone already.
+
+        Raises:
+            KubernetesError: The ledger cannot be deleted.
+        """
         if not self._created:
             return
         kubernetes = self._kubernetes
@@ -208,7 +243,7 @@ class Ledger:
             with kubernetes.explained(f"delete ledger {self.name}"):
                 kubernetes.core.delete_namespaced_config_map(self.name, kubernetes.profile.namespace)
         except KubernetesError as error:
-            if error.status != 404:
+            if error.status != _NOT_FOUND_STATUS:
                 raise
 
     def _keep(self, entry: Entry) -> None:
@@ -216,15 +251,16 @@ class Ledger:
         self._unwritten[entry.id] = entry
 
     @classmethod
-    def of_stored(cls, kubernetes: Kubernetes, stored: StoredLedger) -> Ledger:
+    def from_stored(cls, kubernetes: Kubernetes, stored: StoredLedger) -> Ledger:
+        """Return the ledger of a dead run, to go on from where that run ended."""
         ledger = cls(kubernetes, stored.header)
         ledger._entries = {entry.id: entry for entry in stored.entries}
         ledger._created = True
         return ledger
 
 
-def _cut(evidence: Iterable[str]) -> tuple[str, ...]:
-    """The first lines that fit; what a pod said may hold characters that take six bytes each."""
+def _shortened(evidence: Iterable[str]) -> tuple[str, ...]:
+    """Return the first lines that fit; a pod's output may hold characters that take six bytes each as JSON."""
     kept: list[str] = []
     for line in (line[:_EVIDENCE_CHARACTERS] for line in evidence):
         if len(json.dumps([*kept, line])) > _EVIDENCE_BYTES:
@@ -234,7 +270,11 @@ def _cut(evidence: Iterable[str]) -> tuple[str, ...]:
 
 
 def stored_ledgers(kubernetes: Kubernetes) -> StoredLedgers:
-    """Every ledger of the cluster, unreadable ones included as far as they can be read."""
+    """Return every ledger of the cluster, including what cannot be read of it.
+
+    Raises:
+        KubernetesError: The ConfigMaps cannot be listed.
+    """
     with kubernetes.explained("list ledgers"):
         maps = kubernetes.core.list_namespaced_config_map(
             kubernetes.profile.namespace, label_selector=f"{LEDGER_LABEL}=true"

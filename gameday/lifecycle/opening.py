@@ -29,7 +29,7 @@ from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError, LeaseHeldError, RefusedError, SeasonGoneError
 from gameday.history.events import DetectorConsulted, Refused, RunStarted
 from gameday.ledger.entries import Header
-from gameday.ledger.lease import CLUSTER_LEASE, Leases
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_refusal
 from gameday.ledger.ledger import Ledger
 from gameday.lifecycle.closing import (
     Closing,
@@ -41,9 +41,9 @@ from gameday.lifecycle.closing import (
     save_frames,
 )
 from gameday.plan.models import Plan
-from gameday.reaper.dead_histories import note_reaped, undone_by
-from gameday.reaper.excluded_nodes import excluded_nodes
-from gameday.reaper.reap import reap_under
+from gameday.reaper.excluded_nodes import reap_before_start
+from gameday.reaper.histories import describe_reap, note_reaped
+from gameday.reaper.reap import ReapResult
 from gameday.run.detection_chain import DetectionChain
 from gameday.run.node_watch import NodeWatch
 from gameday.run.pod_states import PodStates
@@ -112,7 +112,7 @@ def _open(record: RunRecord, profile: ClusterProfile, invocation: Invocation, cl
         leases = _take_lease(record, servers.kubernetes, closing)
         return _assemble(record, profile, servers, leases, invocation, closing)
     except LeaseHeldError as error:
-        raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
+        raise lease_refusal(error) from None
     except SeasonGoneError as error:
         raise RefusedError(str(error), "a season's game-days run within it; run this plan by itself") from None
     except AdapterError as error:
@@ -130,12 +130,14 @@ def _assemble(
     """Follow our own pods, reap, and put the run's parts together."""
     kubernetes, pod_states = servers.kubernetes, PodStates()
     pods = PodFollower(
-        kubernetes, record.id, partial(pod_states.of_run, profile.namespace), of_every_run=record.member is None
+        kubernetes, record.id, partial(pod_states.add_own_pod, profile.namespace), of_every_run=record.member is None
     )
     pods.__enter__()
     closing.add("stop following the pods", partial(pods.__exit__, None, None, None))
     pods.require_synced()
-    excluded = _reap_first(record, kubernetes, pods) if record.member is None else {}
+    excluded: Mapping[str, str] = {}
+    if record.member is None:
+        excluded = reap_before_start(kubernetes, record.id, partial(_note_reaped, record), pods.pods_of_other_runs())
     ledger = RunLedger(record, kubernetes, Ledger(kubernetes, _header(record, invocation)), leases, pods)
     closing.add("close the ledger", partial(close_ledger, record, ledger))
     chain = DetectionChain(record.note)
@@ -228,23 +230,14 @@ def _take_lease(record: RunRecord, kubernetes: Kubernetes, closing: Closing) -> 
     return leases
 
 
-def _reap_first(record: RunRecord, kubernetes: Kubernetes, pods: PodFollower) -> Mapping[str, str]:
-    """Undo what dead runs left, before anything is measured or changed, and write it into their histories.
-
-    Returns:
-        By node: why it cannot be a target. It is dirty, or away.
-
-    Raises:
-        RefusedError: It is not known whether everything is out.
-    """
-    result = reap_under(kubernetes, record.id, pods=pods.pods_of_other_runs())
+def _note_reaped(record: RunRecord, result: ReapResult) -> None:
+    """Note what was undone of dead runs, in this run's history and in theirs."""
     for one in result.reaped:
         record.problem(
-            f"run {one.run_id} left open: {one.entry.act} ({one.entry.object}); reaped, and found {one.cleanliness}"
+            f"run {one.run_id} left open: {one.entry.act} ({one.entry.object}); after the reap it is {one.cleanliness}"
         )
-    for dead in result.news:
+    for run_id in result.changed:
         try:
-            note_reaped(record.folder.parent / dead, result, undone_by(f"run {record.id}", result, dead))
+            note_reaped(record.folder.parent / run_id, result, describe_reap(f"run {record.id}", result, run_id))
         except OSError as error:
-            record.problem(f"the history of run {dead} cannot be written on: {error.strerror}")
-    return excluded_nodes(kubernetes, result)
+            record.problem(f"the history of run {run_id} cannot be written: {error.strerror}")

@@ -11,8 +11,8 @@ from gameday.errors import AbortedError, RefusedError, StepFailedError
 from gameday.history.events import Aborted, Problem, Refused, StepEnded, StepStarted
 from gameday.ledger.entries import Entry, RestoreNode
 from gameday.lifecycle.closing import insist
+from gameday.reaper.histories import reconcile_with_reaper
 from gameday.reaper.late_quarantine import await_late_quarantines
-from gameday.reaper.lease_lost import reconcile_with_reaper
 from gameday.run.quarantine import keep_out_of_service
 from gameday.run.run import Run
 from gameday.values.results import Cleanliness, Step, StepOutcome

@@ -15,7 +15,7 @@ from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.values.results import Hop
 
-# An alert that fired before this was there at baseline, where its exact time does not matter.
+# An alert that fired earlier than this was there at baseline already, where its exact time does not matter.
 _LOOK_BACK = timedelta(minutes=15)
 
 
@@ -32,10 +32,10 @@ def active_alerts(history: History) -> dict[str, AlertSeen]:
 
 
 def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = False) -> list[AlertSeen]:
-    """Note new states and ended alerts, and return what is firing now, and pending for a target.
+    """Note new states and ended alerts; return the alerts that fire now, and those pending for a target.
 
-    On a large fleet somebody's alert is always about to fire and then does not: such a pending alert is not noted, nor
-    is what a season's other runs set off.
+    On a large fleet some alert is always pending and then does not fire: one about no target is not noted, nor is one
+    that the season's other runs set off.
 
     Args:
         run: The run.
@@ -45,13 +45,13 @@ def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = 
     Raises:
         AdapterError: Prometheus cannot be asked.
     """
-    wanted, known_by_labels = wanted_of(run, nodes), active_alerts(run.history())
+    expected_names, known_by_labels = expected_alerts(run, nodes), active_alerts(run.history())
     active: dict[str, AlertSeen] = {}
     for alert in run.servers.prometheus.alerts():
         key = json.dumps(alert.labels, sort_keys=True)
         known = known_by_labels.get(key)
         node = node_of(run, alert.labels)
-        expected = (alert.name, node) in wanted
+        expected = (alert.name, node) in expected_names
         if (alert.state == "pending" and node not in nodes and not expected) or siblings_alert(run, alert.name, node):
             continue
         active[key] = AlertSeen(
@@ -78,7 +78,7 @@ def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = 
 
 
 def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -> None:
-    """Note alerts that Prometheus stored as firing and that came and went between two looks.
+    """Note alerts that Prometheus stored as firing, and that fired and ended between two looks.
 
     Args:
         run: The run.
@@ -91,7 +91,7 @@ def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -
     history = run.history()
     known = {seen.label_set for seen in history.of(AlertSeen) if seen.state == "firing"}
     injected = min((f.written_at for f in history.of(FaultInjected)), default=datetime.now(UTC))
-    wanted, missed = wanted_of(run, nodes), []
+    expected_names, missed = expected_alerts(run, nodes), []
     for one in series:
         labels = {key: value for key, value in one.labels.items() if key != "alertstate"}
         if one.labels.get("alertstate") != "firing" or not one.points or json.dumps(labels, sort_keys=True) in known:
@@ -104,7 +104,7 @@ def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -
             state="firing",
             labels=labels,
             node=node,
-            expected=(name, node) in wanted,
+            expected=(name, node) in expected_names,
             at=first,
             at_baseline=first < injected,
             background=is_background(run, name, node),
@@ -117,19 +117,19 @@ def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -
             run.note(seen.model_copy(update={"state": "resolved", "at": last}))
 
 
-def wanted_of(run: Run, nodes: Collection[str]) -> set[tuple[str, str | None]]:
+def expected_alerts(run: Run, nodes: Collection[str]) -> set[tuple[str, str | None]]:
     """Return name and node of every alert that the plan expects; the node is None for an alert of the cluster."""
     return {(expected.name, expected.about(node)) for expected in run.plan.expect.alerts for node in nodes}
 
 
 def is_background(run: Run, alert: str, node: str | None) -> bool:
-    """Return True for an alert without a node that by the profile comes and goes, whatever a game-day does."""
+    """Return True for an alert without a node that, by the profile, comes and goes independently of game-days."""
     return node is None and alert in run.profile.background_alerts
 
 
 def siblings_alert(run: Run, alert: str, node: str | None) -> bool:
     """Return True where another run of the same season may have set the alert off."""
-    return run.member is not None and run.member.theirs(alert, node)
+    return run.member is not None and run.member.is_siblings_alert(alert, node)
 
 
 def _fires(known: AlertSeen | None) -> TypeGuard[AlertSeen]:
@@ -137,7 +137,7 @@ def _fires(known: AlertSeen | None) -> TypeGuard[AlertSeen]:
 
 
 def _fired_at(run: Run, alert: ActiveAlert) -> datetime:
-    """Return when Prometheus first stored the alert as firing; not when we looked."""
+    """Return when Prometheus first stored the alert as firing, which is earlier than the look."""
     now = datetime.now(UTC)
     selector = f'ALERTS{{alertname={json.dumps(alert.name)},alertstate="firing"}}'
     for series in run.servers.prometheus.stored_samples(selector, _LOOK_BACK, now):
@@ -148,9 +148,9 @@ def _fired_at(run: Run, alert: ActiveAlert) -> datetime:
 
 
 def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
-    """Return True where Alertmanager holds the alert that this target was to set off.
+    """Return True where Alertmanager holds the alert that was expected of this target, and note its receivers.
 
-    The first that nothing mutes is a hop of the chain; one that is silenced or inhibited reaches nobody.
+    The first alert that nothing mutes is a hop of the chain; one that is silenced or inhibited reaches nobody.
 
     Raises:
         AdapterError: Alertmanager cannot be asked.
@@ -159,17 +159,17 @@ def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
     ours = [one for one in held if node_of(run, one.labels) == expected.about(node)]
     sent = [one for one in ours if not one.silenced and not one.inhibited]
     if sent:
-        one = min(sent, key=lambda held_alert: held_alert.updated_at)
-        run.hop(Hop.NOTIFIED, node, one.updated_at, f"Alertmanager, receivers {', '.join(one.receivers) or 'none'}")
+        first = min(sent, key=lambda alert: alert.updated_at)
+        run.hop(Hop.NOTIFIED, node, first.updated_at, f"Alertmanager, receivers {', '.join(first.receivers) or 'none'}")
     for one in ours:
-        known = _known_by(run, one.labels)
+        known = _noted_alert(run, one.labels)
         routing = {"receivers": one.receivers, "silenced": one.silenced, "inhibited": one.inhibited}
         if known is not None and known.model_copy(update=routing) != known:
             run.note(known.model_copy(update=routing))
     return bool(ours)
 
 
-def _known_by(run: Run, labels: Mapping[str, str]) -> AlertSeen | None:
+def _noted_alert(run: Run, labels: Mapping[str, str]) -> AlertSeen | None:
     """Return the noted alert that Alertmanager holds under these labels.
 
     Prometheus adds its external_labels, such as the operator's `prometheus`, only when it sends an alert.

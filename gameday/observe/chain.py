@@ -11,8 +11,8 @@ from gameday.observe.injected_fault import InjectedFault
 from gameday.run.run import Run
 from gameday.values.results import Hop
 
-# A rule's expression can only be dated by asking for it again at steps: this fine, while the window's points stay
-# below the 11,000 Prometheus allows.
+# A rule's expression can only be dated by a range query at steps: this fine, while the window's points stay below the
+# 11,000 that Prometheus allows.
 _RESOLUTION = timedelta(milliseconds=50)
 _MOST_POINTS = 5000
 _LONGEST_WINDOW = timedelta(minutes=15)
@@ -29,12 +29,12 @@ def note_rule_hops(run: Run, fault: InjectedFault) -> None:
         try:
             rule = run.servers.prometheus.rule(expected.name)
             if rule is not None:
-                _note_one(run, rule, expected.about(node), node, start, end)
+                _note_hops(run, rule, expected.about(node), node, start, end)
         except AdapterError as error:
             run.problem(f"the hops of {expected.name} could not be dated: {error}")
 
 
-def _note_one(run: Run, rule: AlertingRule, about: str | None, node: str, start: datetime, end: datetime) -> None:
+def _note_hops(run: Run, rule: AlertingRule, about: str | None, node: str, start: datetime, end: datetime) -> None:
     """Record one rule's hops; `about` is the node that the rule's series name, None for the cluster's."""
     prometheus = run.servers.prometheus
     resolution = max(_RESOLUTION, (end - start) / _MOST_POINTS)

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 
 import pandas as pd
 
 from gameday.errors import AdapterError
 from gameday.history.events import FrameRead, GpusIdentified
-from gameday.history.frames import Frames, conform
+from gameday.history.frames import Frames, conform, empty
 from gameday.observe.alerts import node_of, note_missed_alerts
 from gameday.observe.dcgm import METRICS, gpus_of
-from gameday.observe.metrics import metrics_frame
-from gameday.observe.stored import Stored, stored
+from gameday.observe.samples import metrics_frame, read_samples
 from gameday.run.run import Run
 from gameday.run.targets import chosen_targets
 
-_LONGEST_LOG = 1000
+_MOST_LOG_LINES_PER_NODE = 1000
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A frame, and how it was read."""
+
+    rows: pd.DataFrame
+    server: str
+    query: str
+    step_s: float | None = None
 
 
 def collect(run: Run) -> Frames:
@@ -26,62 +35,73 @@ def collect(run: Run) -> Frames:
 
     A server that does not answer costs its own frame, not the others.
     """
-    frames = Frames(pods=conform("pods", run.nodes.pod_states.rows()))
+    pods = conform("pods", run.nodes.pod_states.rows())
     nodes = tuple(target.node for target in chosen_targets(run.history()))
     if not nodes:
-        return frames
+        return Frames(pods=pods)
     start, end = run.record.started - run.plan.baseline.window, datetime.now(UTC)
-    read = partial(FrameRead, start=start, end=end, step_s=None)
-    pods = " or ".join(f"spec.nodeName={node}" for node in nodes)
-    watch = f"watch of pods with {pods} and of this run's own"
-    run.note(read(frame="pods", server="Kubernetes", query=watch, start=run.record.started, rows=len(frames.pods)))
-    for name, fill in (("metrics", _metrics), ("alerts", _alerts)):
-        try:
-            found, rows = fill(run, nodes, start, end)
-        except AdapterError as error:
-            run.problem(f"frame {name} is missing: {error}")
-            continue
-        setattr(frames, name, rows)
-        run.note(read(frame=name, server="Prometheus", query=found.query, step_s=found.step_s, rows=len(rows)))
+    selection = " or ".join(f"spec.nodeName={node}" for node in nodes)
+    watch = _Read(pods, "Kubernetes", f"watch of pods with {selection} and of this run's own")
+    return Frames(
+        pods=_frame(run, "pods", run.record.started, end, lambda: watch),
+        metrics=_frame(run, "metrics", start, end, lambda: _metrics(run, nodes, start, end)),
+        alerts=_frame(run, "alerts", start, end, lambda: _alerts(run, nodes, start, end)),
+        logs=_frame(run, "logs", start, end, lambda: _logs(run, nodes, start, end)),
+    )
+
+
+def _frame(run: Run, name: str, start: datetime, end: datetime, read: Callable[[], _Read]) -> pd.DataFrame:
+    """Read one frame and note how; an empty one where its server does not answer."""
     try:
-        frames.logs = _logs(run, nodes, start, end)
-        query = f"{run.profile.loki_selector} of each target"
-        run.note(read(frame="logs", server="Loki", query=query, rows=len(frames.logs)))
+        found = read()
     except AdapterError as error:
-        run.problem(f"frame logs is missing: {error}")
-    return frames
+        run.problem(f"frame {name} is missing: {error}")
+        return empty(name)
+    run.note(
+        FrameRead(
+            frame=name,
+            server=found.server,
+            query=found.query,
+            start=start,
+            end=end,
+            step_s=found.step_s,
+            rows=len(found.rows),
+        )
+    )
+    return found.rows
 
 
-def _metrics(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> tuple[Stored, pd.DataFrame]:
+def _metrics(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> _Read:
     label = run.profile.prometheus_node_label
     pattern = "|".join(node.replace(".", r"\\.") for node in nodes)
-    found = stored(run.servers.prometheus, METRICS, f'{label}=~"{pattern}"', start, end)
+    found = read_samples(run.servers.prometheus, METRICS, f'{label}=~"{pattern}"', start, end)
     for node in nodes:
-        if gpus := gpus_of(one.labels for one in found.series if one.labels.get(label) == node):
+        if gpus := gpus_of(series.labels for series in found.series if series.labels.get(label) == node):
             run.note(GpusIdentified(node=node, gpus=gpus))
-    return found, metrics_frame(found.series, node_label=label)
+    return _Read(metrics_frame(found.series, node_label=label), "Prometheus", found.query, found.step_s)
 
 
-def _alerts(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> tuple[Stored, pd.DataFrame]:
-    found = stored(run.servers.prometheus, ("ALERTS",), "", start, end)
+def _alerts(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> _Read:
+    found = read_samples(run.servers.prometheus, ("ALERTS",), "", start, end)
     note_missed_alerts(run, nodes, found.series)
     rows: list[dict[str, object]] = [
         {
             "time": pd.Timestamp(at),
-            "alert": one.labels.get("alertname", ""),
-            "state": one.labels.get("alertstate", ""),
-            "node": node_of(run, one.labels) or "",
-            "severity": one.labels.get("severity", ""),
+            "alert": series.labels.get("alertname", ""),
+            "state": series.labels.get("alertstate", ""),
+            "node": node_of(run, series.labels) or "",
+            "severity": series.labels.get("severity", ""),
         }
-        for one in found.series
-        for at, _ in one.points
+        for series in found.series
+        for at, _ in series.points
     ]
-    return found, conform("alerts", rows)
+    return _Read(conform("alerts", rows), "Prometheus", found.query, found.step_s)
 
 
-def _logs(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> pd.DataFrame:
+def _logs(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> _Read:
     rows: list[dict[str, object]] = []
     for node in nodes:
         lines = run.servers.loki.node_lines(node, containing="", start=start, end=end)
-        rows += [{"time": pd.Timestamp(line.at), "node": node, "line": line.text} for line in lines[-_LONGEST_LOG:]]
-    return conform("logs", rows)
+        newest = lines[-_MOST_LOG_LINES_PER_NODE:]
+        rows += [{"time": pd.Timestamp(line.at), "node": node, "line": line.text} for line in newest]
+    return _Read(conform("logs", rows), "Loki", f"{run.profile.loki_selector} of each target")

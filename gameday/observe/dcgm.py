@@ -1,7 +1,6 @@
-"""Which dcgm-exporter series a run keeps, and whose GPUs they are by their labels.
+"""The dcgm-exporter series that a run keeps, and the GPUs that their labels name.
 
-The rehearsal at scale scrapes no more than these series and the rules'. Labels are
-dcgm-exporter's own.
+The rehearsal at scale scrapes no more than these series and those of the rules. Labels are dcgm-exporter's own.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Iterable, Mapping
 
 from gameday.history.events import GpuIdentity
 
-# What a person wants to see of a GPU around a fault; DCGM field names (docs/sources.md, dcgm-exporter).
 METRICS = (
     "DCGM_FI_DEV_GPU_TEMP",
     "DCGM_FI_DEV_POWER_USAGE",
@@ -19,11 +17,14 @@ METRICS = (
     "DCGM_FI_DEV_FB_USED",
     "DCGM_FI_DEV_XID_ERRORS",
 )
+"""The figures that a person wants to see of a GPU around a fault; DCGM field names (docs/sources.md, dcgm-exporter)."""
 
 
 def gpus_of(series: Iterable[Mapping[str, str]]) -> tuple[GpuIdentity, ...]:
-    """The GPUs that dcgm-exporter's series speak of, by their labels, in order of their index; MIG instances are their
-    GPU."""
+    """Return the GPUs that the labels of dcgm-exporter's series name, in order of their index.
+
+    A MIG instance counts as its GPU.
+    """
     found: dict[str, GpuIdentity] = {}
     for labels in series:
         gpu = labels.get("gpu", "")
@@ -36,4 +37,4 @@ def gpus_of(series: Iterable[Mapping[str, str]]) -> tuple[GpuIdentity, ...]:
             driver=labels.get("DCGM_FI_DRIVER_VERSION", ""),
             pci=labels.get("pci_bus_id", ""),
         )
-    return tuple(sorted(found.values(), key=lambda one: (len(one.gpu), one.gpu)))
+    return tuple(sorted(found.values(), key=lambda identity: (len(identity.gpu), identity.gpu)))

@@ -1,4 +1,4 @@
-"""Wait for a bounded expectation and judge it by its own time, as the verdict does: both then agree."""
+"""Wait for an expectation with a bound, and judge it by its own time as the verdict does, so that both agree."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from gameday.observe.injected_fault import InjectedFault
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 
-# A signal that came within its bound is seen later: Prometheus stamps an alert with the begin of its group's
-# evaluation, an Event bears its writer's time, and a watch is behind both. Our own choice of patience, spent only on
-# signals that are missing.
-_SEEN_LATER = timedelta(seconds=2)
+# A signal is seen some time after it came: Prometheus stamps an alert with the begin of its group's evaluation, an
+# Event bears its writer's time, and a watch is behind both. Our own choice of patience, spent only on missing signals.
+_LATEST_SIGHT = timedelta(seconds=2)
 
 
 def await_within(
@@ -33,7 +32,7 @@ def await_within(
     Args:
         run: The run.
         result: Receives the finding.
-        what: What is expected, in words.
+        what: The expectation, in words.
         bound: How long after the fault it may come.
         fault: The fault that is to cause it.
         sightings: Finds it in a history.
@@ -58,10 +57,22 @@ def first_seen(
     sighted_at: Callable[[], datetime | None],
     every_s: float = 0.1,
 ) -> datetime | None:
-    """Return when it came by its own time, which may be after the bound; None where it was not seen shortly after."""
+    """Wait for an expectation, and a little longer than its bound.
+
+    Args:
+        run: The run.
+        what: The expectation, in words.
+        bound: How long after the fault it may come.
+        fault: The fault that is to cause it.
+        sighted_at: Returns when it came by its own time; None until it was seen.
+        every_s: Seconds between two calls of `sighted_at`.
+
+    Returns:
+        When it came by its own time, which may be after the bound; None where it was not seen.
+    """
     if at := run.wait(what, fault.time_left(bound), sighted_at, every_s):
         return at
-    return run.wait(f"a last look, for {what}", fault.time_left(bound + _SEEN_LATER), sighted_at, every_s)
+    return run.wait(f"a last look, for {what}", fault.time_left(bound + _LATEST_SIGHT), sighted_at, every_s)
 
 
 def judge(result: StepResult, what: str, bound: timedelta, fault: InjectedFault, at: datetime | None) -> None:

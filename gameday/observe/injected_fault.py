@@ -12,7 +12,7 @@ from gameday.run.targets import ChosenTarget
 
 @dataclass(frozen=True)
 class InjectedFault:
-    """One target's fault, as the injector reported it."""
+    """The fault of a target, as the injector reported it."""
 
     target: ChosenTarget
     written_at: datetime

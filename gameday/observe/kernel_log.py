@@ -13,11 +13,11 @@ from gameday.values.results import Hop
 
 # The shipper stamps a line when it reads it; a node's clock may be this far from ours.
 _CLOCK_MARGIN = timedelta(seconds=5)
-_KEPT = 1000
+_MOST_LINES = 1000
 
 
-def lines_with(run: ReadOnlyRun, node: str, text: str, since: datetime) -> list[LogLine]:
-    """Return the node's lines that contain `text`, oldest first. Raises AdapterError."""
+def lines_containing(run: ReadOnlyRun, node: str, text: str, since: datetime) -> list[LogLine]:
+    """Return the node's lines since then that contain `text`, oldest first. Raises AdapterError."""
     return run.servers.loki.node_lines(node, containing=text, start=since, end=datetime.now(UTC) + _CLOCK_MARGIN)
 
 
@@ -49,7 +49,7 @@ class KernelLogTail:
     def _follow(self) -> None:
         try:
             for line in self._follower.lines():
-                if len(self._arrived) < _KEPT:
+                if len(self._arrived) < _MOST_LINES:
                     self._arrived.append((datetime.now(UTC), line.text))
         except AdapterError as error:
             self._run.problem(f"the log store could not be tailed: {error}", "the hop into it stays unmeasured")

@@ -10,8 +10,8 @@ from gameday.history.events import NodeSeen
 from gameday.run.run import Run
 from gameday.values.nodes import NodeSnapshot
 
-# Our controller takes its reason off a node one or two requests after the taint is gone.
-_TIDIED_WITHIN_S = 5.0
+# Our controller takes its reason off a node one or two requests after the taint is gone. Our own choice of patience.
+_TIDY_TIMEOUT_S = 5.0
 
 
 def note_nodes_during(run: Run, nodes: Collection[str]) -> None:
@@ -42,7 +42,7 @@ def _await_tidy(run: Run, node: str) -> None:
         now = run.nodes.now(node)
         return now is None or _is_tidy(run, now)
 
-    run.nodes.wait_until(node, tidy, _TIDIED_WITHIN_S)
+    run.nodes.wait_until(node, tidy, _TIDY_TIMEOUT_S)
 
 
 def _is_tidy(run: Run, now: NodeSnapshot) -> bool:

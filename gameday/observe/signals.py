@@ -22,7 +22,7 @@ from gameday.values.nodes import NodeSnapshot
 
 
 class Sightings(Protocol):
-    """Finds in a history when something was seen of a node."""
+    """A function that finds in a history when something was seen of a node."""
 
     def __call__(self, history: History, node: str) -> Sequence[Sighting]: ...
 
@@ -43,11 +43,10 @@ def signals_before_fault(run: Run, seen: NodeSnapshot) -> list[str]:
 
 
 def await_cordon(run: Run, result: StepResult, fault: InjectedFault) -> bool:
-    """Wait for the expected cordon; True where it came or none is expected. A late one breaks the step."""
+    """Wait for the expected cordon; return True where it came or none is expected. A late one breaks the step."""
     expected = run.plan.expect.cordoned
     if expected is None:
         return True
-
     cordons = partial(cordon.sightings, node=fault.node)
     return await_within(run, result, f"the cordon of {fault.node}", expected.within, fault, cordons)
 
@@ -56,20 +55,20 @@ def await_signals(run: Run, result: StepResult, fault: InjectedFault) -> None:
     """Wait for each expected condition, label, Event and fall of the GPU count, within its bound."""
     node = fault.node
     unwatched = {one.signal: one.why for one in run.history().of(SignalUnwatched) if one.node == node}
-    for what, within, sightings, signal in _awaited(run):
+    for what, bound, sightings, signal in _awaited(run):
         if signal in unwatched:
             result.mark_unknown(f"{what} of {node}: {unwatched[signal]}")
         else:
-            await_within(run, result, f"{what} of {node}", within, fault, partial(sightings, node=node))
+            await_within(run, result, f"{what} of {node}", bound, fault, partial(sightings, node=node))
 
 
 def signal_bounds(run: Run) -> list[timedelta]:
     """Return how long `await_signals` may wait for each signal."""
-    return [within for _, within, _, _ in _awaited(run)]
+    return [bound for _, bound, _, _ in _awaited(run)]
 
 
 def _awaited(run: Run) -> Iterator[tuple[str, timedelta, Sightings, str]]:
-    """Yield for each signal its words, its bound, its finder in a history, and the watch that shows it."""
+    """Yield for each expected signal its name, its bound, its finder in a history, and the watch that shows it."""
     expect = run.plan.expect
     for condition in expect.conditions:
         what = f"condition {condition.type}={condition.status}"
@@ -97,14 +96,14 @@ def await_cleared(run: Run, result: StepResult, target: ChosenTarget) -> None:
 
 
 def _await_end(
-    run: Run, result: StepResult, what: str, within: timedelta, node: str, over: Callable[[NodeSnapshot], bool]
+    run: Run, result: StepResult, what: str, timeout: timedelta, node: str, is_over: Callable[[NodeSnapshot], bool]
 ) -> None:
     def ended() -> bool | None:
         now = run.nodes.now(node)
-        return (now is not None and over(now)) or None
+        return (now is not None and is_over(now)) or None
 
-    if not run.wait(what, within, ended):
-        result.mark_broken(f"waited {format_duration(within)} for {what}, in vain")
+    if not run.wait(what, timeout, ended):
+        result.mark_broken(f"waited {format_duration(timeout)} in vain for {what}")
 
 
 def _is_clear(expected: ExpectedCondition, now: NodeSnapshot) -> bool:

@@ -37,8 +37,7 @@ from gameday.history.events import (
 )
 from gameday.history.frames import Frames, conform
 from gameday.observe.dcgm import METRICS
-from gameday.observe.metrics import metrics_frame
-from gameday.observe.stored import Stored, stored
+from gameday.observe.samples import StoredSamples, metrics_frame, read_samples
 from gameday.post_mortem.alerts import alerts_elsewhere, node_alerts, silences_of, with_notifications
 from gameday.post_mortem.incident import INCIDENT_FILE, Elsewhere, Incident, SilenceSeen, Source, SourceState
 from gameday.post_mortem.kernel_log import NodeLog, lines_elsewhere, node_log
@@ -165,8 +164,8 @@ def _metrics(reading: _Reading) -> None:
     label = reading.profile.prometheus_node_label
     node = reading.node.replace("\\", r"\\").replace('"', r"\"")
 
-    def ask() -> Stored:
-        return stored(reading.servers.prometheus, METRICS, f'{label}="{node}"', reading.start, reading.end)
+    def ask() -> StoredSamples:
+        return read_samples(reading.servers.prometheus, METRICS, f'{label}="{node}"', reading.start, reading.end)
 
     found = reading.read(METRICS_SOURCE, ask, lambda found: f"{len(found.series)} series" if found.series else "")
     if found and found.series:

@@ -1,1 +1,1 @@
-"""Everything about runs that died or came late: find, undo, write down, and keep others away from their nodes."""
+"""Everything about runs that died or came late: undo what they left, write it down, keep others off their nodes."""

@@ -1,20 +1,27 @@
-"""After an early stop: wait for the quarantine that a detector may still set for a fault that is out by now.
+"""The quarantine that a detector may still set for a fault that was ended early.
 
-Taken off before it is set it would stay, on a node that the run calls clean.
+A quarantine that is lifted before it is set would stay on the node, and nobody would know whose it is. A run that stops
+early waits for it. The reaper, which comes after a kill, does not wait: it keeps the entry open until the detector's
+time is over.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.nodes import snapshot
+from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError
 from gameday.history.events import CordonSeen, FaultInjected, IntentRecorded, RecoveryDisturbed, TaintSeen, WaitStarted
 from gameday.ledger.entries import Entry, RestoreNode
-from gameday.ledger.undo import went_in
+from gameday.ledger.ledger import Ledger
+from gameday.ledger.termination_message import injected_at
 from gameday.plan.models import Plan
 from gameday.run.run import Run
 
-_TICK_S = 0.5
+# The wait ends at a change of the node, or for a second signal, which is looked at this often.
+_CHECK_EVERY_S = 0.5
 
 
 def detector_bound(plan: Plan) -> timedelta:
@@ -24,11 +31,39 @@ def detector_bound(plan: Plan) -> timedelta:
     return max(*bounds, expect.cordoned.within if expect.cordoned else timedelta())
 
 
-def await_late_quarantines(run: Run) -> bool:
-    """Wait as long as the plan allows the detector, on every node that is to be given back.
+def quarantine_deadline(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollower) -> datetime | None:
+    """Return until when a detector may still quarantine an entry's node; for the reaper.
 
-    A second signal ends the wait. The reaper, which comes after a kill, does not wait: it leaves the entry open until
-    then.
+    To be asked once the faults are out, and before the node is restored. The injectors' pods show when the faults went
+    in. They go with their undo, so that the answer has to be kept in the ledger.
+
+    Args:
+        kubernetes: The cluster.
+        ledger: The dead run's ledger.
+        entry: One of its entries; only one that restores a node has a deadline.
+        pods: Follows the dead run's pods.
+
+    Returns:
+        The deadline; None where it is over, where the quarantine is complete, or where no fault went in.
+    """
+    restore = entry.undo
+    if not isinstance(restore, RestoreNode) or entry.node is None:
+        return None
+    times = [at for pod in ledger.injectors_on(entry.node) if (at := injected_at(pods, pod))]
+    until = restore.until or (max(times) + restore.within if times else None)
+    if until is None or until <= datetime.now(UTC):
+        return None
+    try:
+        node = kubernetes.node_or_none(entry.node)
+    except KubernetesError:
+        return until
+    return None if node is None or restore.is_quarantine_complete(snapshot(node)) else until
+
+
+def await_late_quarantines(run: Run) -> bool:
+    """Wait as long as the plan allows the detector, on every node that is to be given back; for a living run.
+
+    A second signal ends the wait.
 
     Returns:
         True where it waited at all.
@@ -36,36 +71,30 @@ def await_late_quarantines(run: Run) -> bool:
     waited = False
     for entry in run.ledger.open_entries():
         if isinstance(entry.undo, RestoreNode) and entry.node and run.nodes.follows(entry.node):
-            until = _may_come_until(run, entry.node)
-            if until is not None and _await(run, entry, entry.node, until):
+            at = _last_injection(run, entry.node)
+            if at is not None and _await(run, entry, entry.node, at + detector_bound(run.plan)):
                 waited = True
     return waited
 
 
 def _await(run: Run, entry: Entry, node: str, until: datetime) -> bool:
-    if until <= datetime.now(UTC) or _has_come(run, node):
+    if until <= datetime.now(UTC) or _is_quarantine_complete(run, node):
         return False
     try:
-        # A reaper that comes after a kill in this wait finds no injector that says when its fault went in.
+        # A reaper that comes after a kill in this wait finds no injector that shows when its fault went in.
         run.ledger.update_undo(entry, entry.undo.model_copy(update={"until": until}))
     except KubernetesError as error:
-        run.problem(f"the ledger does not say until when {node} may be quarantined: {error}")
+        run.problem(f"the ledger does not record until when {node} may be quarantined: {error}")
     abort, limit = run.record.abort, (until - datetime.now(UTC)).total_seconds()
     what = f"the detector's quarantine of {node}, to take it off; the plan allows it until {until:%H:%M:%S} UTC"
     run.note(WaitStarted(step=run.record.step, what=what, deadline_s=limit))
-    run.nodes.wait_until(node, lambda: abort.second_signal or _has_come(run, node), limit, _TICK_S)
-    if abort.second_signal and not _has_come(run, node) and until > datetime.now(UTC):
+    run.nodes.wait_until(node, lambda: abort.second_signal or _is_quarantine_complete(run, node), limit, _CHECK_EVERY_S)
+    if abort.second_signal and not _is_quarantine_complete(run, node) and until > datetime.now(UTC):
         run.problem(f"{node} is given back before {until:%H:%M:%S} UTC: a taint that comes later stays on it")
     return True
 
 
-def _may_come_until(run: Run, node: str) -> datetime | None:
-    """Return until when the detector has time; None where no fault went in."""
-    at = _last_went_in(run, node)
-    return at + detector_bound(run.plan) if at else None
-
-
-def _last_went_in(run: Run, node: str) -> datetime | None:
+def _last_injection(run: Run, node: str) -> datetime | None:
     """Return when the last of a node's faults went in; None where none did."""
     history, found = run.history(), list[datetime]()
     times = {event.intent: event.written_at for event in history.of(RecoveryDisturbed)}
@@ -73,12 +102,12 @@ def _last_went_in(run: Run, node: str) -> datetime | None:
     for intent in history.of(IntentRecorded):
         if intent.undo != "take-out-fault" or intent.node != node:
             continue
-        if at := times.get(intent.intent) or went_in(run.pods, intent.object.removeprefix("pod/")):
+        if at := times.get(intent.intent) or injected_at(run.pods, intent.object.removeprefix("pod/")):
             found.append(at)
     return max(found, default=None)
 
 
-def _has_come(run: Run, node: str) -> bool:
+def _is_quarantine_complete(run: Run, node: str) -> bool:
     """Return True where all that the plan expects was seen on the node; or anything, if it expects nothing."""
     history, expect = run.history(), run.plan.expect
     keys = {seen.taint.key for seen in history.of(TaintSeen) if seen.node == node and seen.present}

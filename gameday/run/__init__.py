@@ -1,4 +1,4 @@
-"""One run's context: its plan, its cluster, its journal and ledger, and the ways it may stop.
+"""The parts of a run: its record, its watches, its ledger, and the ways it may stop.
 
-The steps (`tasks/`) are written against this; it knows no Prefect.
+The steps (`tasks/`) are written against this room, which knows no Prefect.
 """

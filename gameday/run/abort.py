@@ -49,7 +49,7 @@ class Abort:
         """True where a second signal asked: the undo then waits for nothing that can be left to the reaper."""
         return self._second_signal
 
-    def forward(self) -> None:
+    def forward_to_other_runs(self) -> None:
         """Ask the runs in the other threads of this process to stop as well; each keeps its own earlier reason."""
         if self._error is not None:
             for other in list(_IN_OTHER_THREADS):
@@ -60,7 +60,7 @@ class Abort:
         self.stop_with(error)
 
     def check(self) -> None:
-        """Raise the error of whoever asked the run to stop, if anybody did."""
+        """Raise the error of the first request to stop; do nothing where nobody asked."""
         if self._error is not None:
             raise self._error
 
@@ -74,7 +74,7 @@ class Abort:
         """Let SIGINT, SIGTERM and SIGHUP ask for an abort while the block runs.
 
         A second signal hurries the undo along and never interrupts it. A SIGHUP that was ignored before, as by nohup,
-        stays ignored. In any thread but the main one no handler can be installed: `forward` reaches such a run.
+        stays ignored. Only the main thread can install a handler: `forward_to_other_runs` reaches runs in the others.
         """
         if threading.current_thread() is not threading.main_thread():
             _IN_OTHER_THREADS.add(self)
@@ -87,16 +87,16 @@ class Abort:
         if before[signal.SIGHUP] is signal.SIG_IGN:
             del before[signal.SIGHUP]
         for which in before:
-            signal.signal(which, self._signalled)
+            signal.signal(which, self._on_signal)
         try:
             yield
         finally:
             for which, handler in before.items():
                 signal.signal(which, handler)
 
-    def _signalled(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, signal_number: int, frame: FrameType | None) -> None:
         self._second_signal = self._error is not None
-        self._error = self._error or AbortedError("operator", f"{signal.Signals(number).name} received")
+        self._error = self._error or AbortedError("operator", f"{signal.Signals(signal_number).name} received")
         # A handler may find its own thread inside the event's lock, which cannot be taken twice: another thread waits
         # for it, and this one goes on.
         threading.Thread(target=self._requested.set, name="abort", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Send the agent to a node and wait for its result."""
+"""Send the agent to a node and wait for its outcome."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from gameday.cluster.pods import PodSeen
 from gameday.errors import StepFailedError
 from gameday.faults.gpu import PERSISTENCE_DAEMON
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo
-from gameday.ledger.undo import termination_message
+from gameday.ledger.termination_message import termination_message
 from gameday.plan.models import FaultParameters, RemediationAction
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.run.targets import ChosenTarget, physical_gpus
 
-# From the pod's creation to its first message, on a node that may have to pull the image.
-AGENT_STARTS_WITHIN = timedelta(seconds=60)
+AGENT_START_TIMEOUT = timedelta(seconds=60)
+"""From the pod's creation to its first message, on a node that may have to pull the image. Our own choice."""
 # The pod's own deadline lies this far behind the fault's: the agent ends the fault, the deadline ends the agent.
 _DEADLINE_MARGIN = timedelta(seconds=10)
 
-# Where a monitor keeps a GPU open that is to be reset.
-RESET_FIX = (
+GPU_RESET_HINT = (
     "set monitors aside for the run (GPU operator: the node's labels nvidia.com/gpu.deploy.*), or give the plan "
     "recover.remediation: reboot"
 )
-# Where admission does not know the class of the GPU pods that go through the scheduler.
-PRIORITY_CLASS_FIX = (
+"""For a monitor that keeps a GPU open that is to be reset."""
+PRIORITY_CLASS_HINT = (
     "kubectl apply -f deploy/rbac/priority.yaml, or set canary_priority_class in the cluster profile to a class of the "
     "cluster's that preempts nobody"
 )
+"""For a cluster whose admission does not know the class of our GPU pods that go through the scheduler."""
 
 SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask
 
@@ -59,9 +59,9 @@ def send_agent(
     Args:
         run: The run that sends it.
         name: The pod's name.
-        task: What the agent is to do.
+        task: The agent's order.
         duration: The pod's own deadline.
-        undo: How to undo what the agent does; None: deleting the pod is enough.
+        undo: The undo of the agent's work; None: deleting the pod is enough.
 
     Raises:
         KubernetesError: The ledger or the pod cannot be written.
@@ -80,15 +80,17 @@ def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
     return MarkTask(run_id=run.id, node=target.node, marker=marker, reset_gpu=target.gpu if resets else None)
 
 
-def forbids_reset(mark_log: str, leaving: Collection[str]) -> list[str]:
+def gpu_users_left(mark_log: str, leaving: Collection[str]) -> list[str]:
     """Return the processes that keep a GPU from being reset, each as `pid command`.
+
+    The persistence daemon is none of them: it lets go when it is asked to.
 
     Args:
         mark_log: The mark agent's log.
-        leaving: UIDs of the pods that leave before the reset. The persistence daemon lets go when it is asked to.
+        leaving: UIDs of the pods that leave the node before the reset.
     """
-    staying = [note.user for note in notes_in(mark_log, GpuUserNote) if note.user.pod not in leaving]
-    return [f"{user.pid} {user.command}" for user in staying if PERSISTENCE_DAEMON not in user.command]
+    users = [note.user for note in notes_in(mark_log, GpuUserNote) if note.user.pod not in leaving]
+    return [f"{user.pid} {user.command}" for user in users if PERSISTENCE_DAEMON not in user.command]
 
 
 def qa_task(run: ReadOnlyRun, target: ChosenTarget) -> QaTask:
@@ -103,7 +105,7 @@ def qa_task(run: ReadOnlyRun, target: ChosenTarget) -> QaTask:
 
 
 def intent_id(run: ReadOnlyRun, pod: str) -> str:
-    """Return the ledger's name for the creation of one of the run's pods."""
+    """Return the id of the ledger entry for the creation of one of the run's pods."""
     return pod.removeprefix(f"gd-{run.id}-")
 
 
@@ -124,13 +126,24 @@ def agent_manifest(run: ReadOnlyRun, name: str, task: SentTask, deadline: timede
         deadline=deadline,
         security=security_of(task),
         gpus=task.gpus if isinstance(task, CanaryTask) else 0,
-        # The first pod of a run: admission refuses it where the class is missing that the canaries come to need.
+        # The first pod of a run carries the class, so that admission refuses it where the canaries' class is missing.
         priority_class=run.gpu_pod_template.priority_class if isinstance(task, MarkTask) else None,
     )
 
 
 def await_pod(run: Run, name: str, what: str, timeout: timedelta, *, ready: bool) -> PodSeen | None:
-    """Wait for a pod to be Ready or to have ended (with `ready` False only ended); None after `timeout`."""
+    """Wait until a pod has ended, or with `ready` until it is Ready.
+
+    Args:
+        run: The run.
+        name: The pod's name.
+        what: The event that is waited for, in words, for the history.
+        timeout: The longest wait.
+        ready: Return also once the pod is Ready.
+
+    Returns:
+        The pod as it was then; None after the timeout.
+    """
 
     def reached() -> PodSeen | None:
         pod = run.pods.seen(name)
@@ -145,8 +158,8 @@ def run_agent(
     """Send an agent and wait for its termination message; the pod stays until its entry is undone.
 
     Raises:
-        StepFailedError: It leaves no message within `timeout`.
-        KubernetesError: It cannot be sent.
+        StepFailedError: The agent leaves no message within `timeout`.
+        KubernetesError: The pod cannot be created.
     """
     entry = send_agent(run, name, task, timeout)
     pod = await_pod(run, name, f"agent pod {name} to end", timeout, ready=False)
@@ -162,7 +175,7 @@ def run_agent(
 
 def injector_deadline(fault: FaultParameters) -> timedelta:
     """Return the injector pod's deadline, which counts from the pod's start: pulling, injecting and holding."""
-    return AGENT_STARTS_WITHIN + fault.hold + _DEADLINE_MARGIN
+    return AGENT_START_TIMEOUT + fault.hold + _DEADLINE_MARGIN
 
 
 def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: str) -> tuple[Entry, InjectedNote]:
@@ -176,23 +189,17 @@ def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: s
     task = InjectTask(run_id=run.id, node=target.node, gpu=gpu, fault=parameters, hold_s=fault.hold.total_seconds())
     undo = TakeOutFault(pod=name, gpu=gpu, fault=parameters)
     entry = send_agent(run, name, task, injector_deadline(fault), undo)
-    pod = await_pod(run, name, f"injector pod {name} Ready", AGENT_STARTS_WITHIN, ready=True)
+    pod = await_pod(run, name, f"injector pod {name} Ready", AGENT_START_TIMEOUT, ready=True)
     if pod is None or not pod.ready:
         state = f"{pod.phase} {pod.reason} {pod.termination or ''}".strip() if pod else "never seen"
         raise StepFailedError(
             f"the fault did not go in on {target.node}: injector pod {name} is {state[:300]}",
             f"kubectl -n {run.profile.namespace} logs {name}",
         )
-    note = _injected_note(run, name)
+    note = next(iter(notes_in(run.kubernetes.pod_log(name), InjectedNote)), None)
+    if note is None:
+        raise StepFailedError(f"injector pod {name} is Ready, but its log does not show what it wrote")
     if note.undo_state:
-        # An agent that is killed takes its memory along: whoever undoes in its place finds the prior values here.
+        # An agent that is killed takes its memory along: a second agent finds the prior values here.
         run.ledger.update_undo(entry, undo.model_copy(update={"undo_state": note.undo_state}))
     return entry, note
-
-
-def _injected_note(run: Run, pod: str) -> InjectedNote:
-    """Return the injector's note of what it wrote and when."""
-    note = next(iter(notes_in(run.kubernetes.pod_log(pod), InjectedNote)), None)
-    if note is None:
-        raise StepFailedError(f"injector pod {pod} is Ready but its log does not say what it wrote")
-    return note

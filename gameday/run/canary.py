@@ -1,4 +1,4 @@
-"""The order that a canary is sent to a target with; used by the steps that measure and by the dry run."""
+"""The order for a canary agent on a target, which tasks/canary.py sends and the dry run shows."""
 
 from __future__ import annotations
 
@@ -9,18 +9,27 @@ from gameday.agent.task import CanaryTask
 from gameday.faults.base import CanaryJob
 from gameday.faults.registry import fault_for
 from gameday.plan.canary import ExpectedCanary
-from gameday.run.agents import AGENT_STARTS_WITHIN
+from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.run import ReadOnlyRun
 
 CanaryPhase = Literal["before", "during", "after"]
-# An all-reduce with NCCL's start takes 90 s at most (gameday/agent/canary.py), a ping 20 s; and the pod has to start.
-MEASURED_WITHIN = timedelta(seconds=95) + AGENT_STARTS_WITHIN
+CANARY_TIMEOUT = timedelta(seconds=95) + AGENT_START_TIMEOUT
+"""An all-reduce with NCCL's start takes 90 s at most (gameday/agent/canary.py), a ping 20 s; the pod has to start."""
 
 
 def canary_task(
     run: ReadOnlyRun, expected: ExpectedCanary, node: str, phase: CanaryPhase, gpus: int, peer: str | None = None
 ) -> CanaryTask:
-    """Return the order; `peer` is the node that answered before, so that the same one is asked again."""
+    """Return the order to measure once.
+
+    Args:
+        run: The run.
+        expected: The plan's canary.
+        node: The node to measure on.
+        phase: Before, during or after the fault.
+        gpus: How many GPUs a measurement on GPUs takes.
+        peer: The node that answered pings before, so that the same one is asked again; None: the plan's.
+    """
     fault = run.plan.fault
     job = fault_for(fault).canary_job(fault) if phase == "during" else CanaryJob()
     return CanaryTask(

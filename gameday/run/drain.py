@@ -1,4 +1,4 @@
-"""Which pods a plan makes leave its targets: by its fault, by its repair, or by a taint that evicts."""
+"""The pods that a plan makes leave its targets: by its fault, by its repair, or by a taint that evicts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from gameday.plan.expectations import TaintEffect
 from gameday.plan.models import Plan, RemediationAction
 from gameday.run.run import ReadOnlyRun
 
-_STATIC = "kubernetes.io/config.mirror"
+_STATIC_POD_ANNOTATION = "kubernetes.io/config.mirror"
 
 
 def moves_pods(plan: Plan) -> bool:
     """Return True where pods leave the target, or end there, in the course of this plan."""
     evicts = any(taint.effect is TaintEffect.NO_EXECUTE for taint in plan.expect.taints)
-    gone = plan.expect.workloads.running_pods == "evicted"
-    return evicts or gone or takes_node_down(plan.fault) or plan.recover.remediation is not RemediationAction.NONE
+    expects_eviction = plan.expect.workloads.running_pods == "evicted"
+    return (
+        evicts
+        or expects_eviction
+        or takes_node_down(plan.fault)
+        or plan.recover.remediation is not RemediationAction.NONE
+    )
 
 
 def empties_node(plan: Plan) -> bool:
@@ -28,7 +33,7 @@ def empties_node(plan: Plan) -> bool:
 def is_bound_to_node(pod: Any) -> bool:
     """Return True for a pod (V1Pod) of a DaemonSet and for a static one, which a drain leaves alone."""
     owners = {owner.kind for owner in pod.metadata.owner_references or []}
-    return "DaemonSet" in owners or _STATIC in (pod.metadata.annotations or {})
+    return "DaemonSet" in owners or _STATIC_POD_ANNOTATION in (pod.metadata.annotations or {})
 
 
 def pods_to_drain(run: ReadOnlyRun, node: str) -> list[GpuPod]:
@@ -41,7 +46,8 @@ def pods_to_drain(run: ReadOnlyRun, node: str) -> list[GpuPod]:
     leaving = []
     for pod in run.nodes.pods_on(node):
         found = gpu_pod(pod)
-        goes = found.holds_gpu or (reboots and any(owner.controller for owner in pod.metadata.owner_references or []))
-        if goes and not is_bound_to_node(pod) and found.phase not in ("Succeeded", "Failed"):
+        is_controlled = any(owner.controller for owner in pod.metadata.owner_references or [])
+        has_to_leave = found.holds_gpu or (reboots and is_controlled)
+        if has_to_leave and not is_bound_to_node(pod) and found.phase not in ("Succeeded", "Failed"):
             leaving.append(found)
     return leaving

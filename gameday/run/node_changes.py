@@ -1,4 +1,4 @@
-"""What a watch shows of a target, as events of the history: only what changed, so that a heartbeat is no news. Pure."""
+"""The changes of a target that a watch shows, as events of the history; a mere heartbeat is none. Pure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from gameday.cluster.nodes import snapshot
 from gameday.history.events import AllocatableSeen, ConditionSeen, CordonSeen, Event, KubernetesEventSeen, LabelSeen
 from gameday.values.nodes import NodeSnapshot
 
-# As long as the API server lets an Event's message be; a condition's has no limit of its own.
+# Characters; the API server's limit for an Event's message. A condition's has no limit of its own.
 _LONGEST_MESSAGE = 1024
 
 
 @dataclass(frozen=True)
 class Condition:
+    """The state of one condition of a node."""
+
     status: str
     reason: str | None
-    """None where only the status was kept, as in a snapshot: then a reason is no change."""
+    """None where only the status is known, as from a snapshot: a reason that comes later is then no change."""
     message: str = ""
 
 
 @dataclass(frozen=True)
 class NodeView:
-    """What detectors and kubelets say about a node, apart from its taints."""
+    """The statements of detectors and kubelets about a node, apart from its taints."""
 
     conditions: Mapping[str, Condition]
     labels: Mapping[str, str]
@@ -34,23 +36,26 @@ class NodeView:
     cordoned: bool
 
 
-def view_of(node: Any) -> NodeView:
-    """Of a V1Node."""
+def view_of_node(node: Any) -> NodeView:
+    """Return the view of a V1Node."""
     now = snapshot(node)
     conditions = {
-        one.type: Condition(one.status, one.reason or "", (one.message or "")[:_LONGEST_MESSAGE])
-        for one in node.status.conditions or []
+        condition.type: Condition(
+            condition.status, condition.reason or "", (condition.message or "")[:_LONGEST_MESSAGE]
+        )
+        for condition in node.status.conditions or []
     }
     return NodeView(conditions, now.labels, now.allocatable_gpus, now.unschedulable)
 
 
-def view_before(seen: NodeSnapshot) -> NodeView:
+def view_of_snapshot(seen: NodeSnapshot) -> NodeView:
+    """Return the view of a snapshot, which keeps no reason of a condition."""
     conditions = {name: Condition(status, None) for name, status in seen.conditions.items()}
     return NodeView(conditions, seen.labels, seen.allocatable_gpus, seen.unschedulable)
 
 
 def changes(node: str, before: NodeView, now: NodeView, at: datetime) -> Iterator[Event]:
-    """One event for each condition, label, count or cordon that is not as it was."""
+    """Yield an event for each condition, label, GPU count or cordon that changed."""
     for name in sorted(before.conditions.keys() | now.conditions.keys()):
         was, found = before.conditions.get(name), now.conditions.get(name)
         if found is None:
@@ -70,18 +75,18 @@ def changes(node: str, before: NodeView, now: NodeView, at: datetime) -> Iterato
 
 
 class NodeEvents:
-    """The Kubernetes Events about one node: each once, and once more whenever it counts up."""
+    """The Kubernetes Events about one node: each is new once, and again whenever its count grows."""
 
     def __init__(self, node: str) -> None:
         self._node = node
         self._counts: dict[str, int] = {}
 
-    def known(self, event: Any) -> None:
-        """An Event that was there when the watch began: only what it counts from now on is news."""
+    def remember(self, event: Any) -> None:
+        """Remember an Event (CoreV1Event) that was there when the watch began; only a higher count is new."""
         self._counts[event.metadata.uid] = _count(event)
 
-    def news(self, event: Any) -> KubernetesEventSeen | None:
-        """Of a CoreV1Event; None where it says nothing new."""
+    def new_event(self, event: Any) -> KubernetesEventSeen | None:
+        """Return an Event (CoreV1Event) for the history; None where it is not new."""
         count = _count(event)
         if count <= self._counts.get(event.metadata.uid, 0):
             return None
@@ -93,7 +98,7 @@ class NodeEvents:
             source=(event.source.component if event.source else None) or event.reporting_component or "",
             message=(event.message or "")[:_LONGEST_MESSAGE],
             count=count,
-            at=_when(event) or datetime.now(UTC),
+            at=_last_seen_at(event) or datetime.now(UTC),
         )
 
 
@@ -101,8 +106,8 @@ def _count(event: Any) -> int:
     return (event.series.count if event.series else None) or event.count or 1
 
 
-def _when(event: Any) -> datetime | None:
-    """The last time it says it happened; which field holds that depends on the API its writer used."""
+def _last_seen_at(event: Any) -> datetime | None:
+    """Return when it happened last; the field that holds this depends on the API its writer used."""
     last = event.series.last_observed_time if event.series else None
     found: datetime | None = last or event.last_timestamp or event.event_time or event.first_timestamp
     return found or event.metadata.creation_timestamp

@@ -17,7 +17,7 @@ from gameday.cluster.pods import PodFollower
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError
 from gameday.history.events import CordonSeen, Event, SignalUnwatched, TaintSeen
-from gameday.run.node_changes import NodeEvents, NodeView, changes, view_before, view_of
+from gameday.run.node_changes import NodeEvents, NodeView, changes, view_of_node, view_of_snapshot
 from gameday.run.pod_states import PodStates
 from gameday.values.nodes import NodeSnapshot, Taint
 
@@ -27,16 +27,16 @@ _EVENTS_NAMESPACE = "default"
 
 
 class NodeListener:
-    """Hears of changes of targets, in the watch's thread. This base ignores them; a run's policy overrides it."""
+    """Receives the changes of targets, in the watch's thread. This base ignores them; a run's policy overrides it."""
 
-    def decided(self, node: str, at: datetime) -> None:
-        """A detector wrote on `node` that it decided at `at`."""
+    def on_decision(self, node: str, at: datetime) -> None:
+        """Handle a detector's annotation that it decided about `node` at `at`."""
 
-    def taint_changed(self, seen: TaintSeen) -> None:
-        """A taint came or went."""
+    def on_taint(self, seen: TaintSeen) -> None:
+        """Handle a taint that was added or removed."""
 
-    def cordon_changed(self, seen: CordonSeen) -> None:
-        """The node was cordoned or uncordoned."""
+    def on_cordon(self, seen: CordonSeen) -> None:
+        """Handle a node that was cordoned or uncordoned."""
 
 
 class NodeWatch:
@@ -59,7 +59,7 @@ class NodeWatch:
             note: Writes an event into the history; called in the watches' threads.
             pod_states: Collects what becomes of the targets' pods.
             own_pods: The run's own pods; None where it has none.
-            listener: Hears of the targets' changes.
+            listener: Receives the targets' changes.
         """
         self._kubernetes = kubernetes
         self._run_id = run_id
@@ -126,7 +126,7 @@ class NodeWatch:
             for node in self._nodes[seen.node].objects():
                 self._node_changed(ADDED, node)
             for pod in self._pods[seen.node].objects():
-                self.pod_states.on_target(ADDED, pod)
+                self.pod_states.add_target_pod(ADDED, pod)
             self._follow_events(seen.node)
 
     def follows(self, node: str) -> bool:
@@ -171,7 +171,7 @@ class NodeWatch:
     def trouble(self, node: str) -> str:
         """Return why the last state of a target and its pods may be old; empty where its watches are up."""
         followers = [self._nodes[node], self._pods[node]] if self.follows(node) else []
-        return "; ".join(filter(None, (one.trouble(_MAY_BE_DOWN_S) for one in followers)))
+        return "; ".join(filter(None, (follower.trouble(_MAY_BE_DOWN_S) for follower in followers)))
 
     def wait_until(
         self, node: str, condition: Callable[[], bool], timeout_s: float, check_every_s: float | None = None
@@ -199,7 +199,7 @@ class NodeWatch:
 
     def _pod_changed(self, kind: str, pod: Any) -> None:
         if pod.spec.node_name in self._before:
-            self.pod_states.on_target(kind, pod)
+            self.pod_states.add_target_pod(kind, pod)
 
     def _follow_events(self, node: str) -> None:
         """Follow the Events about a node, which are one signal among others: the run goes on without them."""
@@ -212,12 +212,12 @@ class NodeWatch:
 
     def _events_about(self, node: str) -> Follower:
         """Return a watch of the Events about a node; nodes have no namespace, so these are in `default`."""
-        known = NodeEvents(node)
+        events = NodeEvents(node)
 
         def changed(kind: str, event: Any) -> None:
             if not follower.wait_synced(0):
-                known.known(event)
-            elif kind != DELETED and (seen := known.news(event)):
+                events.remember(event)
+            elif kind != DELETED and (seen := events.new_event(event)):
                 self._note(seen)
 
         about = f"involvedObject.kind=Node,involvedObject.name={node}"
@@ -233,7 +233,7 @@ class NodeWatch:
             if name not in self._before:
                 return
             if decided := decided_at(node):
-                self._listener.decided(name, decided)
+                self._listener.on_decision(name, decided)
             self._note_taints(name, node)
             self._note_view(name, node)
 
@@ -243,13 +243,13 @@ class NodeWatch:
         for taint in now ^ self._taints.setdefault(name, set(self._before[name].taints)):
             seen = TaintSeen(node=name, taint=taint, present=taint in now, manager=manager, at=datetime.now(UTC))
             self._note(seen)
-            self._listener.taint_changed(seen)
+            self._listener.on_taint(seen)
         self._taints[name] = now
 
     def _note_view(self, name: str, node: Any) -> None:
-        view, before = view_of(node), self._views.setdefault(name, view_before(self._before[name]))
+        view, before = view_of_node(node), self._views.setdefault(name, view_of_snapshot(self._before[name]))
         for change in changes(name, before, view, datetime.now(UTC)):
             self._note(change)
             if isinstance(change, CordonSeen):
-                self._listener.cordon_changed(change)
+                self._listener.on_cordon(change)
         self._views[name] = view

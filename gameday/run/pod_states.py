@@ -1,4 +1,4 @@
-"""What became of the pods that the run watches anyway, as rows of the frame `pods`: costs no request of its own."""
+"""The states of the pods that the run watches anyway, as rows of the frame `pods`; costs no request of its own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,47 @@ from gameday.cluster.gpu_pods import GpuPod, gpu_pod
 from gameday.cluster.list_watch import DELETED
 from gameday.cluster.pods import PodSeen
 
-GONE = "Deleted"
-"""In place of a phase: the API server has the pod no more."""
+DELETED_PHASE = "Deleted"
+"""Stands for a phase in the frame once the API server has the pod no more."""
 _ENDED = ("Succeeded", "Failed")
-_ORDER = {"Running": 1, "Succeeded": 2, "Failed": 2, GONE: 3}
+_ORDER = {"Running": 1, "Succeeded": 2, "Failed": 2, DELETED_PHASE: 3}
+
+
+@dataclass(frozen=True)
+class PodFate:
+    """The end of a target's pod so far: the pod as it was when it ended, or else as last seen."""
+
+    pod: GpuPod
+    deleted: bool
+    """The API server has it no more."""
+
+    @property
+    def has_left(self) -> bool:
+        """True once the pod holds nothing of its node any more."""
+        return self.deleted or self.pod.phase in _ENDED
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """True where the pod succeeded before anybody disturbed or deleted it."""
+        return self.pod.phase == "Succeeded" and not self.pod.terminating and not self.pod.disruption
+
+    @property
+    def is_kept(self) -> bool:
+        """True where the pod runs on, and nobody has begun to end it."""
+        return not self.has_left and not self.pod.terminating and not self.pod.disruption
+
+    @property
+    def description(self) -> str:
+        """The fate in words, for the history."""
+        if self.ended_by_itself:
+            return "ended by itself"
+        if self.is_kept:
+            return "kept"
+        if self.pod.disruption:
+            why = f"disrupted: {self.pod.disruption}"
+        else:
+            why = "failed" if self.pod.phase == "Failed" else "deleted"
+        return why if self.has_left else f"{why}, and still ending"
 
 
 @dataclass(frozen=True)
@@ -27,87 +64,41 @@ class _State:
     phase: str
 
 
-@dataclass(frozen=True)
-class Fate:
-    """What became of a pod of a target: the pod as it was when it ended, or else as last seen."""
-
-    pod: GpuPod
-    gone: bool
-    """The API server has it no more."""
-
-    @property
-    def off(self) -> bool:
-        """Whether it holds nothing of its node any more."""
-        return self.gone or self.pod.phase in _ENDED
-
-    @property
-    def ended_by_itself(self) -> bool:
-        """It came to its end before anybody disturbed or deleted it."""
-        return self.pod.phase == "Succeeded" and not self.pod.terminating and not self.pod.disruption
-
-    @property
-    def kept(self) -> bool:
-        """Whether it runs on, and will."""
-        return not self.off and not self.pod.terminating and not self.pod.disruption
-
-    @property
-    def words(self) -> str:
-        if self.ended_by_itself:
-            return "ended by itself"
-        if self.kept:
-            return "kept"
-        if self.pod.disruption:
-            why = f"disrupted: {self.pod.disruption}"
-        else:
-            why = "failed" if self.pod.phase == "Failed" else "deleted"
-        return why if self.off else f"{why}, and still ending"
-
-
 class PodStates:
-    """Each pod's first sight and every change of its phase or node; called in the watches' threads."""
+    """Each pod's first sight and every change of its phase or node; filled from the watches' threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._states: list[_State] = []
         self._newest: dict[str, tuple[str, str]] = {}
         self._gpus: dict[str, int] = {}
-        self._fates: dict[str, Fate] = {}
+        self._fates: dict[str, PodFate] = {}
 
-    def on_target(self, kind: str, pod: Any) -> None:
-        """A V1Pod of a target node, as its watch shows it."""
+    def add_target_pod(self, kind: str, pod: Any) -> None:
+        """Add a pod on a target (V1Pod) as its watch shows it; `kind` is the watch event's."""
         seen = gpu_pod(pod)
-        phase = GONE if kind == DELETED else seen.phase
+        phase = DELETED_PHASE if kind == DELETED else seen.phase
         with self._lock:
             self._gpus[seen.uid] = seen.gpus
-            known = self._fates.get(seen.uid)
-            # What is done to a pod that has ended, as by whoever tidies up, is no part of its fate.
-            ended = known is not None and known.pod.phase in _ENDED
-            self._fates[seen.uid] = Fate(known.pod if known and ended else seen, gone=kind == DELETED)
+            before = self._fates.get(seen.uid)
+            # What happens to a pod after its end, such as a cleanup, does not belong to its fate.
+            had_ended = before is not None and before.pod.phase in _ENDED
+            self._fates[seen.uid] = PodFate(before.pod if before and had_ended else seen, deleted=kind == DELETED)
             self._add(seen.uid, seen.namespace, seen.name, pod.spec.node_name or "", phase)
 
-    def fate(self, uid: str) -> Fate:
-        """Of a pod that a target's watch has shown."""
+    def add_own_pod(self, namespace: str, seen: PodSeen) -> None:
+        """Add a pod of the run itself, wherever it is; one that waits to be scheduled has no node."""
+        with self._lock:
+            self._gpus[seen.uid] = seen.gpus
+            self._add(seen.uid, namespace, seen.name, seen.node or "", DELETED_PHASE if seen.gone else seen.phase)
+
+    def fate(self, uid: str) -> PodFate:
+        """Return the fate of a pod that a target's watch has shown."""
         with self._lock:
             return self._fates[uid]
 
-    def of_run(self, namespace: str, seen: PodSeen) -> None:
-        """A pod of the run itself, wherever it is; one that waits to be scheduled has no node."""
-        with self._lock:
-            self._gpus[seen.uid] = seen.gpus
-            self._add(seen.uid, namespace, seen.name, seen.node or "", GONE if seen.gone else seen.phase)
-
-    def _add(self, uid: str, namespace: str, pod: str, node: str, phase: str) -> None:
-        known_node, known_phase = self._newest.get(uid, ("", "Pending"))
-        node = node or known_node
-        # Two watches may show one pod, and a phase never goes back: what the slower one tells late is no change.
-        late = _ORDER.get(phase, 0) < _ORDER.get(known_phase, 0)
-        if uid in self._newest and (late or (node, phase) == (known_node, known_phase)):
-            return
-        self._newest[uid] = (node, phase)
-        self._states.append(_State(datetime.now(UTC), uid, namespace, pod, node, phase))
-
     def rows(self) -> list[dict[str, object]]:
-        """In order of time."""
+        """Return the rows of the frame `pods`, in order of time."""
         with self._lock:
             return [
                 {
@@ -120,3 +111,13 @@ class PodStates:
                 }
                 for state in self._states
             ]
+
+    def _add(self, uid: str, namespace: str, pod: str, node: str, phase: str) -> None:
+        last_node, last_phase = self._newest.get(uid, ("", "Pending"))
+        node = node or last_node
+        # Two watches may show one pod. A phase never goes back: an earlier one from the slower watch is no change.
+        is_outdated = _ORDER.get(phase, 0) < _ORDER.get(last_phase, 0)
+        if uid in self._newest and (is_outdated or (node, phase) == (last_node, last_phase)):
+            return
+        self._newest[uid] = (node, phase)
+        self._states.append(_State(datetime.now(UTC), uid, namespace, pod, node, phase))

@@ -1,4 +1,4 @@
-"""Whose quarantine a target's taint or cordon is: the detector's, ours, or somebody else's."""
+"""Distinguish the detector's quarantine of a target from ours and a stranger's; keep a bad node out of service."""
 
 from __future__ import annotations
 
@@ -32,30 +32,29 @@ class QuarantineListener(NodeListener):
         self._chain = chain
         self._cordoned_by_us = cordoned_by_us
 
-    def decided(self, node: str, at: datetime) -> None:
+    def on_decision(self, node: str, at: datetime) -> None:
         if self._record.step is not Step.BASELINE:
             self._chain.add(Hop.DECIDED, node, at, f"annotation {REASON_ANNOTATION}")
 
-    def taint_changed(self, seen: TaintSeen) -> None:
+    def on_taint(self, seen: TaintSeen) -> None:
         expected = {(taint.key, taint.value, str(taint.effect)) for taint in self._record.plan.expect.taints}
         is_expected = (seen.taint.key, seen.taint.value, seen.taint.effect) in expected
         if seen.present and is_expected and self._record.step is not Step.BASELINE:
             source = f"watch of the node; written by {seen.manager or 'an unnamed manager'}"
             self._chain.add(Hop.TAINTED, seen.node, seen.at, source)
 
-    def cordon_changed(self, seen: CordonSeen) -> None:
+    def on_cordon(self, seen: CordonSeen) -> None:
         """Take a cordon for the detector's where the plan expects one, and for a stranger's where nobody here sets one.
 
-        A negative control judges a cordon itself. One that comes during the baseline is refused by whoever looks at
-        the targets before the fault.
+        A negative control judges a cordon itself. A cordon that comes during the baseline is a refusal of its checks.
         """
         if not seen.cordoned:
             return
         expect, step = self._record.plan.expect, self._record.step
         if expect.cordoned and step in _DETECTOR_CORDONS:
             self._chain.add(Hop.TAINTED, seen.node, seen.at, "watch of the node; cordoned")
-        nobody_expects = expect.cordoned is None and expect.stays_schedulable_for is None
-        if nobody_expects and step is not Step.BASELINE and not self._cordoned_by_us(seen.node):
+        unexpected = expect.cordoned is None and expect.stays_schedulable_for is None
+        if unexpected and step is not Step.BASELINE and not self._cordoned_by_us(seen.node):
             self._record.abort.request("guard", f"the target {seen.node} was cordoned by somebody else")
 
 

@@ -75,10 +75,10 @@ class RunRecord:
         """Wait until `condition` returns something, and note in the history what is waited for.
 
         Args:
-            what: What is waited for, in words.
+            what: The event that is waited for, in words.
             timeout: The longest wait; the condition is asked at least once.
-            condition: Asked immediately and then every `every_s` seconds; None means not yet.
-            every_s: Seconds between two questions.
+            condition: Called immediately and then every `every_s` seconds; it returns None until it holds.
+            every_s: Seconds between two calls.
 
         Returns:
             The condition's first value that is not None; None after `timeout`.

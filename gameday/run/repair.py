@@ -9,7 +9,7 @@ from gameday.run.targets import ChosenTarget
 
 @dataclass(frozen=True)
 class Repair:
-    """One target after the recover step."""
+    """A target after the recover step."""
 
     target: ChosenTarget
     left_out_because: str = ""

@@ -1,4 +1,4 @@
-"""One run in its cluster: what the steps (`tasks/`) are given. Knows no Prefect."""
+"""A run in its cluster, as the steps (`tasks/`) use it. Knows no Prefect."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class RunLedger:
         if ahead is None:
             about = {"object": entry.object, "node": node, "expires": entry.expires}
             self._record.note(IntentRecorded(intent=id, act=act, undo=undo.kind, **about))
-        # The process may have slept: whoever holds the lease now has reaped this very intent.
+        # The process may have slept: another holder of the lease may have reaped this very intent.
         self.check_lease()
         return entry
 

@@ -1,4 +1,4 @@
-"""A run's place in a season: whose lease covers it, which nodes it was given, and what its siblings may set off."""
+"""The place of a run in a season: the lease that covers it, its nodes, and what its sibling runs may set off."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 
 class Approval(BaseModel):
-    """Who said yes for a whole season, when and where."""
+    """A person's approval of a whole season."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -19,24 +19,24 @@ class Approval(BaseModel):
 
 
 class SeasonMember(BaseModel):
-    """Crosses to another machine when a season fans out, so it is plain data."""
+    """The place of a run in a season, as plain data: a Prefect flow run takes it as a parameter."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     season: str
-    """The season's id, which its lease names as holder, and which the run's own id begins with."""
+    """The season's id: the holder that its lease names, and the beginning of the run's own id."""
     targets: tuple[str, ...]
     """The nodes the season chose for this run."""
     seed: int
-    """By which it chose them."""
-    others: frozenset[str] = frozenset()
+    """The seed that it chose them by."""
+    sibling_nodes: frozenset[str] = frozenset()
     """Nodes that sibling runs may break meanwhile."""
-    their_alerts: frozenset[str] = frozenset()
-    """Alerts that siblings expect: where such a one names no node, it may be theirs."""
+    sibling_alerts: frozenset[str] = frozenset()
+    """Alerts that sibling runs expect: one that names no node may be a sibling's."""
 
     approval: Approval | None = None
-    """Given once for the season; None where the run has to ask for itself, if its plan needs a yes."""
+    """Given once for the season; None where the run has to ask for itself, if its plan needs approval."""
 
-    def theirs(self, alert: str, node: str | None) -> bool:
-        """Whether an alert may be a sibling's doing, so that this run must not be blamed for it."""
-        return node in self.others if node else alert in self.their_alerts
+    def is_siblings_alert(self, alert: str, node: str | None) -> bool:
+        """Return True where a sibling run may have set the alert off, so that this run must not be blamed for it."""
+        return node in self.sibling_nodes if node else alert in self.sibling_alerts

@@ -23,6 +23,7 @@ class Servers:
         self.loki = Loki(profile)
 
     def close(self) -> None:
+        """Close every connection."""
         for server in (self.prometheus, self.alertmanager, self.loki, self.kubernetes):
             server.close()
 

@@ -21,8 +21,8 @@ _RULE_RETURN = "; before the others those with a free GPU, which a pod needs to 
 _RULE_BUSY = ", and with GPU pods, because the plan says what becomes of them"
 _RULE_SEASON = "the nodes season {season} chose for this run by its seed, labelled {labels}"
 _RULE_NAMED = "the nodes the plan names, in its order, labelled {labels}"
-# A watch per node that is not taken: after this many the cluster, not the choice, is the problem.
-_LOOKED_AT = 5
+# Each node that is looked at costs a watch: after this many unfit ones the cluster, not the choice, is the problem.
+_MOST_UNFIT = 5
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def chosen_targets(history: History) -> tuple[Target, ...]:
     return chosen.targets if chosen else ()
 
 
-def opt_in(run: ReadOnlyRun) -> dict[str, str]:
+def opt_in_labels(run: ReadOnlyRun) -> dict[str, str]:
     """Return the labels that a node must carry to be a target."""
     key, _, value = run.profile.opt_in_label.partition("=")
     return {key: value, **run.plan.targets.selector}
@@ -61,7 +61,7 @@ def opt_in(run: ReadOnlyRun) -> dict[str, str]:
 
 def pool_labels(run: ReadOnlyRun) -> dict[str, str]:
     """Return the labels of the nodes on which a resubmitted GPU job may run: the pool that the targets belong to."""
-    return run.profile.guardrails.pool_selector or opt_in(run)
+    return run.profile.guardrails.pool_selector or opt_in_labels(run)
 
 
 def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targets:
@@ -77,7 +77,7 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
         RefusedError: There are too few; the message says what each node that was looked at lacks.
         AdapterError: The cluster does not answer.
     """
-    labels = opt_in(run)
+    labels = opt_in_labels(run)
     readable = ",".join(f"{key}={value}" for key, value in labels.items())
     generator = random.Random(run.plan.targets.seed)  # noqa: S311 - a stated, repeatable choice
     names, rule = _candidates(run, labels, readable, generator)
@@ -90,7 +90,7 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
     fit, unfit = _fit_among(run, names, labels, excluded_nodes)
     if len(fit) < wanted.nodes:
         raise RefusedError(
-            f"{len(fit)} of {wanted.nodes} targets found; " + "; ".join(unfit[:_LOOKED_AT]),
+            f"{len(fit)} of {wanted.nodes} targets found; " + "; ".join(unfit[:_MOST_UNFIT]),
             "mend the nodes, or change targets in the plan",
         )
     targets = tuple(
@@ -98,7 +98,9 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
         for index, seen in enumerate(fit)
     )
     seed = run.member.seed if run.member else wanted.seed
-    run.note(TargetsChosen(targets=tuple(one.target for one in targets), candidates=len(names), rule=rule, seed=seed))
+    run.note(
+        TargetsChosen(targets=tuple(chosen.target for chosen in targets), candidates=len(names), rule=rule, seed=seed)
+    )
     return targets
 
 
@@ -123,15 +125,15 @@ def _fit_among(
     """Return as many fit nodes as the plan wants, or fewer, the best first; and what each unfit one lacks."""
     wanted, fit, second_best, unfit = run.plan.targets, list[NodeSnapshot](), list[NodeSnapshot](), list[str]()
     for name in names:
-        enough = len(fit) + len(second_best) >= wanted.nodes and len(second_best) > _LOOKED_AT
-        if len(fit) == wanted.nodes or enough or len(unfit) > _LOOKED_AT:
+        enough = len(fit) + len(second_best) >= wanted.nodes and len(second_best) > _MOST_UNFIT
+        if len(fit) == wanted.nodes or enough or len(unfit) > _MOST_UNFIT:
             break
         seen = run.nodes.look_at(name)
         if seen is None:
             unfit.append(f"{name}: no node of this name in {run.kubernetes.server}")
-        elif why := excluded_nodes.get(name) or _unfit(run, seen, labels) or never_fits(run.plan, seen.labels):
+        elif why := excluded_nodes.get(name) or _unfit(run, seen, labels) or why_never_fit(run.plan, seen.labels):
             unfit.append(f"{name}: {why}")
-        elif not run.member and not wanted.names and _leaves_open(run, seen):
+        elif not run.member and not wanted.names and _leaves_questions_open(run, seen):
             second_best.append(seen)
         else:
             fit.append(seen)
@@ -143,7 +145,7 @@ def judges_running_pods(plan: Plan) -> bool:
     return plan.expect.workloads.running_pods != "any"
 
 
-def _leaves_open(run: ReadOnlyRun, seen: NodeSnapshot) -> bool:
+def _leaves_questions_open(run: ReadOnlyRun, seen: NodeSnapshot) -> bool:
     """Return True where something could not be proved: no GPU pod to be kept, or no GPU free for one that returns."""
     pods = run.nodes.look_at_pods(seen.node)
     taken = sum(pod.gpus for pod in pods)
@@ -152,29 +154,41 @@ def _leaves_open(run: ReadOnlyRun, seen: NodeSnapshot) -> bool:
 
 
 def _unfit(run: ReadOnlyRun, seen: NodeSnapshot, labels: Mapping[str, str]) -> str:
-    return unfit_because(seen, labels, run.quarantine_keys, run.profile.ordinary_taint_keys)
+    return why_unfit(seen, labels, run.quarantine_keys, run.profile.ordinary_taint_keys)
 
 
-def unfit_because(
+def why_unfit(
     seen: NodeSnapshot, labels: Mapping[str, str], quarantine_keys: Collection[str], ordinary_keys: Collection[str]
 ) -> str:
-    """Return why this node cannot be a target; empty where it can."""
+    """Return why this node cannot be a target; empty where it can.
+
+    Args:
+        seen: The node.
+        labels: The labels that a target must carry.
+        quarantine_keys: Keys of taints that detectors set.
+        ordinary_keys: Keys of taints that targets may carry.
+    """
     missing = [f"{key}={value}" for key, value in labels.items() if seen.labels.get(key) != value]
-    taken = [str(taint) for taint in seen.taints if taint.key in quarantine_keys]
-    odd = [str(taint) for taint in seen.taints if taint.key not in ordinary_keys]
+    quarantine = [str(taint) for taint in seen.taints if taint.key in quarantine_keys]
+    unexpected = [str(taint) for taint in seen.taints if taint.key not in ordinary_keys]
     if missing:
         return f"lacks label {', '.join(missing)}"
     if seen.conditions.get("Ready") != "True":
         return f"Ready is {seen.conditions.get('Ready', 'not reported')}"
     if seen.unschedulable:
         return "is cordoned"
-    if taken:
-        return f"already carries {', '.join(taken)}, which is the detector's to set"
-    return f"carries {', '.join(odd)}" if odd else ""
+    if quarantine:
+        return f"already carries {', '.join(quarantine)}, which only the detector may set"
+    return f"carries {', '.join(unexpected)}" if unexpected else ""
 
 
-def never_fits(plan: Plan, labels: Mapping[str, str]) -> str:
-    """Return what the plan asks of a node's GPUs that this one lacks; empty where its GPUs are not counted on it."""
+def why_never_fit(plan: Plan, labels: Mapping[str, str]) -> str:
+    """Return what the plan asks of a node's GPUs and this node lacks; empty where it lacks nothing, or nobody counted.
+
+    Args:
+        plan: The plan.
+        labels: The node's labels, among them GPU feature discovery's count.
+    """
     counted = _counted(labels)
     if counted is None:
         return ""
@@ -207,7 +221,7 @@ def _gpu(run: ReadOnlyRun, seen: NodeSnapshot, generator: random.Random) -> int:
 
 def unfit_targets(run: ReadOnlyRun, targets: Targets) -> list[str]:
     """Return why chosen targets are fit no more, as their watches last saw them; empty where all are."""
-    labels = opt_in(run)
+    labels = opt_in_labels(run)
     now = {target.node: run.nodes.now(target.node) for target in targets}
     why = {node: _unfit(run, seen, labels) if seen else "is gone" for node, seen in now.items()}
     return [f"{node} {reason}" for node, reason in why.items() if reason]

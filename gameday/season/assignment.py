@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gameday.plan.models import Plan
-from gameday.run.targets import judges_running_pods, never_fits
+from gameday.run.targets import judges_running_pods, why_never_fit
 from gameday.season.plans import Chosen, longest
 from gameday.season.record import LeftOut, Place
 
@@ -63,7 +63,7 @@ def _usable(plan: Plan, nodes: Sequence[FitNode]) -> list[FitNode]:
         for node in nodes
         if (not wanted.names or node.name in wanted.names)
         and wanted.selector.items() <= node.labels.items()
-        and not never_fits(plan, node.labels)
+        and not why_never_fit(plan, node.labels)
     ]
 
 

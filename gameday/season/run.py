@@ -21,12 +21,12 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.nodes import snapshot
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AbortedError, AdapterError, KubernetesError, LeaseHeldError, RefusedError
-from gameday.ledger.lease import CLUSTER_LEASE, Leases
-from gameday.reaper.excluded_nodes import excluded_nodes
-from gameday.reaper.reap import ReapResult, reap_under
-from gameday.reaper.season_member import reap_dead
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_refusal
+from gameday.reaper.excluded_nodes import reap_before_start
+from gameday.reaper.histories import reap_season_member
+from gameday.reaper.reap import ReapResult
 from gameday.run.abort import Abort
-from gameday.run.targets import judges_running_pods, unfit_because
+from gameday.run.targets import judges_running_pods, why_unfit
 from gameday.season.assignment import FitNode, Waiting, seeded_order
 from gameday.season.plans import Chosen
 from gameday.season.record import Place
@@ -73,9 +73,9 @@ def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], o
         try:
             leases.acquire(CLUSTER_LEASE)
             leases.keep_renewing()
-            yield Season(id, kubernetes, abort, _reap_first(kubernetes, id, told))
+            yield Season(id, kubernetes, abort, reap_before_start(kubernetes, id, told))
         except LeaseHeldError as error:
-            raise RefusedError(str(error), f"wait for run {error.holder}, or `gameday reap` if it is dead") from None
+            raise lease_refusal(error) from None
         except AdapterError as error:
             raise RefusedError(str(error), error.hint) from None
         except AbortedError as error:
@@ -83,14 +83,6 @@ def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], o
         finally:
             leases.release()
             kubernetes.close()
-
-
-def _reap_first(kubernetes: Kubernetes, id: str, told: Callable[[ReapResult], object]) -> Collection[str]:
-    """What dead runs left must be out before anything is measured; raises RefusedError where that is not known. The
-    nodes on which it is in still, or that are away and cannot tell."""
-    result = reap_under(kubernetes, id)
-    told(result)
-    return excluded_nodes(kubernetes, result)
 
 
 def fit_nodes(season: Season, chosen: Sequence[Chosen], seed: int) -> list[FitNode]:
@@ -130,7 +122,7 @@ def _fit_node(kubernetes: Kubernetes, name: str, opt_in: dict[str, str], *, ask_
             raise
         return None
     profile = kubernetes.profile
-    if unfit_because(seen, opt_in, profile.quarantine_taint_keys, profile.ordinary_taint_keys):
+    if why_unfit(seen, opt_in, profile.quarantine_taint_keys, profile.ordinary_taint_keys):
         return None
     return FitNode(name, seen.labels, bool(ask_pods and kubernetes.gpu_pods(name)))
 
@@ -158,7 +150,7 @@ def carry_out(
                 place = running.pop(future)
                 waiting.ended(place.run_id)
                 _stop_the_line(season, place, future)
-            season.abort.forward()
+            season.abort.forward_to_other_runs()
 
 
 def _play_to_the_end(season: Season, play: Callable[[Place], RunResult], reports: Path, place: Place) -> Cleanliness:
@@ -167,12 +159,12 @@ def _play_to_the_end(season: Season, play: Callable[[Place], RunResult], reports
         left = play(place).cleanliness
     except Exception:
         season.died.add(place.run_id)
-        reap_dead(season.kubernetes, place.run_id, reports)
+        reap_season_member(season.kubernetes, place.run_id, reports)
         raise
     if left is not Cleanliness.UNKNOWN:
         return left
     season.died.add(place.run_id)
-    return reap_dead(season.kubernetes, place.run_id, reports)
+    return reap_season_member(season.kubernetes, place.run_id, reports)
 
 
 def _stop_the_line(season: Season, place: Place, future: Future[Cleanliness]) -> None:

@@ -15,7 +15,7 @@ from gameday.agent.task import GpuUserNote, MarkTask
 from gameday.errors import HostError
 from gameday.host.base import GpuUser
 from gameday.host.privileges import GPU_PROGRAMS, KERNEL_LOG
-from gameday.run.agents import forbids_reset
+from gameday.run.agents import gpu_users_left
 from tests.host.fake import FakeHost, result
 
 TASK = MarkTask(run_id="r", node="n", marker="marker-12")
@@ -59,4 +59,4 @@ def test_pods_that_are_drained_and_the_persistence_daemon_do_not_forbid_a_reset(
         GpuUser(pid=4, command="nv-hostengine -n"),
     )
     log = "\n".join(["no note", *(GpuUserNote(user=user).model_dump_json() for user in users)])
-    assert forbids_reset(log, {"job"}) == ["3 nvidia-device-plugin", "4 nv-hostengine -n"]
+    assert gpu_users_left(log, {"job"}) == ["3 nvidia-device-plugin", "4 nv-hostengine -n"]

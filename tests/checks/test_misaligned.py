@@ -10,7 +10,7 @@ from gameday.cluster.pods import PodSeen
 from gameday.history.events import WorkloadSeen
 from gameday.history.frames import Frames
 from gameday.plan.expectations import MisalignedPod
-from gameday.tasks.topology_probe import judge
+from gameday.tasks.topology_probe import judge_rejection
 from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import NODE, PLAN, Timed, ended, history_of, passing
 
@@ -35,7 +35,7 @@ def pod(phase: str, reason: str = "", unschedulable: str | None = None) -> PodSe
     ],
 )
 def test_only_the_rejection_for_topology_counts_as_one(seen: PodSeen | None, ok: bool | None, why: str) -> None:
-    judged, detail = judge(seen, ASKS)
+    judged, detail = judge_rejection(seen, ASKS)
     assert judged is ok
     assert why in detail
 

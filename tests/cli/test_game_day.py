@@ -93,10 +93,10 @@ def test_reap_ends_as_a_run_would_that_left_the_same(
 
 def test_reap_says_why_it_failed_and_where(nobody: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     (left,) = reaped(Cleanliness.UNKNOWN).reaped
-    result = ReapResult((dataclasses.replace(left, evidence=("a second agent gave no answer",)),))
+    result = ReapResult((dataclasses.replace(left, evidence=("a second agent left no message",)),))
     monkeypatch.setattr("gameday.reaper.reap.reap", lambda *_, **__: result)
     run(["reap", "--profile", str(nobody)])
-    assert "run run: act: unknown (node n; a second agent gave no answer)" in capsys.readouterr().out
+    assert "run run: act: unknown (node n; a second agent left no message)" in capsys.readouterr().out
 
 
 def test_reap_renews_the_reports_of_the_dead_and_names_those_it_cannot_find(

@@ -6,7 +6,7 @@ import pytest
 
 from gameday.errors import RefusedError
 from gameday.flows.approval import approve
-from gameday.guard.preview import summary
+from gameday.guard.preview import approval_question
 from gameday.history.events import ApprovalAnswered
 from gameday.plan.load import DetectorWarning
 from tests.guard.observations import FakeRun, node, plan, profile
@@ -19,13 +19,13 @@ def answers(run: FakeRun) -> list[tuple[bool, str, str]]:
     return [(one.approved, one.by, one.via) for one in found]
 
 
-def test_who_says_yes_on_the_command_line_is_named() -> None:
+def test_the_person_who_approves_on_the_command_line_is_named() -> None:
     run = FakeRun(plan(**REQUIRED), profile(), node("a"))
     approve(run, run.targets, "ada")  # type: ignore[arg-type]
     assert answers(run) == [(True, "ada", "command line")]
 
 
-def test_nobody_is_asked_where_nobody_has_to_be() -> None:
+def test_a_plan_that_needs_no_approval_asks_nobody() -> None:
     run = FakeRun(plan(), profile(), node("a"))
     approve(run, run.targets, None)  # type: ignore[arg-type]
     assert run.events == []
@@ -38,18 +38,18 @@ def test_a_cluster_can_ask_for_approval_of_every_plan() -> None:
         approve(run, run.targets, None)  # type: ignore[arg-type]
 
 
-def test_what_a_plan_says_cannot_become_markup_on_the_page_that_asks() -> None:
+def test_a_plans_text_cannot_become_markup_in_the_question() -> None:
     hostile = "<script>alert(1)</script> [click](javascript:1) `x`"
     run = FakeRun(plan(title=hostile, **REQUIRED), profile(), node("a"))
-    said = summary(run, run.targets)  # type: ignore[arg-type]
-    assert "<script>" not in said
-    assert "](javascript" not in said
-    assert "`x`" not in said
+    question = approval_question(run, run.targets)  # type: ignore[arg-type]
+    assert "<script>" not in question
+    assert "](javascript" not in question
+    assert "`x`" not in question
 
 
-def test_whoever_approves_reads_what_the_fault_does_to_a_detector() -> None:
+def test_the_question_shows_what_the_fault_does_to_a_detector() -> None:
     run = FakeRun(plan(**REQUIRED), profile(), node("a"))
     warning = DetectorWarning("nvsentinel", "It loops *for ever*.", "Name a switch.")
     run.record.loaded = replace(run.record.loaded, detector_warnings=(warning,))
-    said = summary(run, run.targets)  # type: ignore[arg-type]
-    assert r"* warning: detector nvsentinel: It loops \*for ever\*. Name a switch." in said
+    question = approval_question(run, run.targets)  # type: ignore[arg-type]
+    assert r"* warning: detector nvsentinel: It loops \*for ever\*. Name a switch." in question

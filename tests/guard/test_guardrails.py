@@ -37,7 +37,7 @@ def limited(**limits: Any) -> FakeRun:
 def found(rail: Any, run: FakeRun) -> bool | None:
     checked = check(rail, run.observe())
     assert checked is not None, "nobody set this limit"
-    return checked.finding.ok
+    return checked.measurement.ok
 
 
 def test_every_guardrail_has_a_file_and_a_name_of_its_own() -> None:
@@ -69,7 +69,7 @@ def test_a_plan_cannot_loosen_the_clusters_limit() -> None:
 @pytest.mark.parametrize(("held", "ok"), [(["a", "b"], True), (["a", "b", "c"], False), (["a", "else", "where"], True)])
 def test_the_clusters_limit_counts_the_nodes_that_a_seasons_other_runs_hold(held: list[str], ok: bool) -> None:
     run = FakeRun(plan(), profile(max_nodes=2), node("a"))
-    run.member = SeasonMember(season="s", targets=("a",), seed=1, others=frozenset({"b", "c", "d"}))
+    run.member = SeasonMember(season="s", targets=("a",), seed=1, sibling_nodes=frozenset({"b", "c", "d"}))
     run.kubernetes.held = held
     assert found(Nodes(), run) is ok
 
@@ -220,7 +220,7 @@ def test_the_nodes_that_a_finding_names_stand_beside_its_words() -> None:
     for rail, nodes in ((StopAlerts(), ("n5",)), (Unhealthy(), ("n1", "n2"))):
         checked = check(rail, run.observe())
         assert checked is not None
-        assert checked.finding.nodes == nodes
+        assert checked.measurement.nodes == nodes
 
 
 def test_a_server_that_does_not_answer_leaves_its_guardrail_unmeasured() -> None:
@@ -228,8 +228,8 @@ def test_a_server_that_does_not_answer_leaves_its_guardrail_unmeasured() -> None
     run.servers.prometheus.down = True
     checked = check(StopAlerts(), run.observe())
     assert checked is not None
-    assert checked.finding.ok is None
-    assert "connection refused" in checked.finding.why
+    assert checked.measurement.ok is None
+    assert "connection refused" in checked.measurement.why
 
 
 @pytest.mark.parametrize(("requests", "failed", "ok"), [(40, 10, True), (40, 11, False), (10, 10, True)])
@@ -263,7 +263,7 @@ def test_what_a_dead_watch_showed_last_is_no_measurement(rail: Any) -> None:
     run.nodes.blind = "watch nodes: 403 nodes is forbidden"
     checked = check(rail, run.observe())
     assert checked is not None
-    assert (checked.finding.ok, checked.finding.why) == (None, run.nodes.blind)
+    assert (checked.measurement.ok, checked.measurement.why) == (None, run.nodes.blind)
 
 
 @pytest.mark.parametrize(
@@ -277,8 +277,8 @@ def test_a_stop_alert_that_can_never_fire_lets_no_run_begin(rule: Any, why: str)
     run.record.step = Step.BASELINE
     checked = check(StopAlerts(), run.observe())
     assert checked is not None
-    assert checked.finding.ok is None
-    assert why in checked.finding.why
+    assert checked.measurement.ok is None
+    assert why in checked.measurement.why
 
 
 def test_ill_nodes_that_the_query_does_not_name_are_not_taken_for_none() -> None:
@@ -286,7 +286,7 @@ def test_ill_nodes_that_the_query_does_not_name_are_not_taken_for_none() -> None
     run.servers.prometheus.known = {"kube_node_info": samples("x"), "my_series": samples("")}
     checked = check(Unhealthy(), run.observe())
     assert checked is not None
-    assert (checked.finding.ok, "no label node" in checked.finding.why) == (None, True)
+    assert (checked.measurement.ok, "no label node" in checked.measurement.why) == (None, True)
 
 
 def test_a_limit_that_cannot_be_told_lets_nothing_through(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_a_limit_that_cannot_be_told_lets_nothing_through(monkeypatch: pytest.Mo
     monkeypatch.setattr(Nodes, "limit", broken)
     checked = check(Nodes(), limited().observe())
     assert checked is not None
-    assert (checked.finding.ok, checked.finding.why) == (None, "ZeroDivisionError: a bug of ours")
+    assert (checked.measurement.ok, checked.measurement.why) == (None, "ZeroDivisionError: a bug of ours")
 
 
 def test_a_bug_in_a_guardrail_lets_nothing_through(monkeypatch: pytest.MonkeyPatch) -> None:

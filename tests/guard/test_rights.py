@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday.faults.registry import parameter_models
-from gameday.guard.rights import Right, needed, of_every_plan
+from gameday.guard.rights import Right, rights_for, rights_for_every_plan
 from gameday.plan.catalogue import load_shipped
 
 RUNNER = Path(__file__).resolve().parents[2] / "deploy" / "rbac" / "runner.yaml"
@@ -27,11 +27,11 @@ def granted() -> Iterator[Right]:
 
 
 def test_the_doctor_asks_for_exactly_what_the_manifest_grants() -> None:
-    assert set(of_every_plan("gameday")) == set(granted())
+    assert set(rights_for_every_plan("gameday")) == set(granted())
 
 
 def test_every_shipped_plan_needs_only_what_is_granted() -> None:
-    wanted = {right for one in load_shipped(parameter_models()) for right in needed(one.plan, "gameday")}
+    wanted = {right for one in load_shipped(parameter_models()) for right in rights_for(one.plan, "gameday")}
     assert wanted <= set(granted())
 
 
@@ -45,5 +45,5 @@ def test_every_shipped_plan_needs_only_what_is_granted() -> None:
 )
 def test_a_plan_asks_for_no_right_that_it_does_not_use(name: str, needs: set[str]) -> None:
     plan = next(one.plan for one in load_shipped(parameter_models()) if one.plan.name == name)
-    asked = {right.resource for right in needed(plan, "gameday")}
+    asked = {right.resource for right in rights_for(plan, "gameday")}
     assert asked & {"pods/eviction", "poddisruptionbudgets", "jobs"} == needs

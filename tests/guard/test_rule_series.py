@@ -73,8 +73,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     ],
 )
 def test_a_rule_whose_series_are_there_can_fire(prometheus: Prometheus, query: str) -> None:
-    found = RuleSeries(prometheus).look([query])
-    assert (found.ok, found.why) == (True, "")
+    found = RuleSeries(prometheus).check([query])
+    assert (found.can_fire, found.why) == (True, "")
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_a_rule_whose_series_are_there_can_fire(prometheus: Prometheus, query: s
     ],
 )
 def test_a_rule_that_reads_what_nobody_exposes_can_never_fire(prometheus: Prometheus, query: str, metric: str) -> None:
-    found = RuleSeries(prometheus).look([query])
-    assert found.ok is False
+    found = RuleSeries(prometheus).check([query])
+    assert found.can_fire is False
     assert f"no series of metric {metric}," in found.why
     assert found.fix
 
@@ -103,8 +103,8 @@ def test_a_rule_that_reads_what_nobody_exposes_can_never_fire(prometheus: Promet
     ],
 )
 def test_what_to_do_is_about_the_exporter_that_has_the_metric(prometheus: Prometheus, query: str, fix: str) -> None:
-    found = RuleSeries(prometheus).look([query])
-    assert found.ok is False
+    found = RuleSeries(prometheus).check([query])
+    assert found.can_fire is False
     assert fix in found.fix
 
 
@@ -118,8 +118,8 @@ def test_what_to_do_is_about_the_exporter_that_has_the_metric(prometheus: Promet
     ],
 )
 def test_a_series_that_the_fault_itself_brings_is_no_fault_of_the_rule(prometheus: Prometheus, query: str) -> None:
-    found = RuleSeries(prometheus).look([query])
-    assert found.ok is True
+    found = RuleSeries(prometheus).check([query])
+    assert found.can_fire is True
     assert "a fault can make one" in found.why
 
 
@@ -131,23 +131,23 @@ def test_a_series_that_the_fault_itself_brings_is_no_fault_of_the_rule(prometheu
     ],
 )
 def test_what_cannot_be_told_is_not_called_broken(prometheus: Prometheus, query: str, says: str) -> None:
-    found = RuleSeries(prometheus).look([query])
-    assert found.ok is None
+    found = RuleSeries(prometheus).check([query])
+    assert found.can_fire is None
     assert says in found.why
     assert found.fix
 
 
 def test_of_rules_that_share_a_name_one_that_can_fire_is_enough(prometheus: Prometheus) -> None:
     eventually(lambda: prometheus.queries("Two"), lambda queries: len(queries) == 2)
-    assert RuleSeries(prometheus).look(prometheus.queries("Two")).ok is True
+    assert RuleSeries(prometheus).check(prometheus.queries("Two")).can_fire is True
 
 
 def test_a_server_without_metadata_of_targets_leaves_it_open(stub: Stub) -> None:
     empty = b'{"status": "success", "data": {"resultType": "vector", "result": [], "groups": []}}'
     stub.answers = [Answer(body=empty), Answer(body=empty), Answer(status=404)]
     with Prometheus(Endpoint(url=stub.url)) as client:
-        found = RuleSeries(client).look(["nowhere"])
-    assert found.ok is None
+        found = RuleSeries(client).check(["nowhere"])
+    assert found.can_fire is None
     assert "keeps no metadata" in found.why
 
 

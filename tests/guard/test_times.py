@@ -74,7 +74,7 @@ def run_at(now: str, of_plan: list[Any], of_profile: list[Any]) -> bool | None:
     observation = FakeRun(plan(guardrails={"windows": of_plan}), profile(windows=of_profile), node("a")).observe()
     observation.now = at(now)
     checked = check(Windows(), observation)
-    return checked.finding.ok if checked else None
+    return checked.measurement.ok if checked else None
 
 
 def test_both_the_plans_and_the_clusters_window_must_be_open() -> None:
@@ -103,7 +103,7 @@ def test_a_freeze_holds_from_its_first_to_the_end_of_its_last_day(now: str, ok: 
     observation.now = at(now)
     checked = check(Freezes(), observation)
     assert checked is not None
-    assert checked.finding.ok is ok
+    assert checked.measurement.ok is ok
 
 
 def test_a_freeze_that_ends_before_it_starts_is_refused() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gameday.errors import AbortedError, RefusedError, StopRunError
 from gameday.guard import check as check_module
-from gameday.guard.base import Finding
+from gameday.guard.base import Measurement
 from gameday.guard.check import guard_before, under_guardrails
 from gameday.guard.guardrails.stop_alerts import StopAlerts
 from gameday.history.events import GuardChecked
@@ -58,8 +58,8 @@ def test_what_trips_before_anything_is_broken_refuses_the_run() -> None:
 
 
 def test_a_guardrail_that_stays_unmeasured_aborts_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_module, "_BLIND_FOR_S", 0.0)
-    monkeypatch.setattr("gameday.guard.guardrails.stop_alerts.StopAlerts.every_s", 0.1)
+    monkeypatch.setattr(check_module, "_UNMEASURED_LIMIT_S", 0.0)
+    monkeypatch.setattr("gameday.guard.guardrails.stop_alerts.StopAlerts.interval_s", 0.1)
     run = FakeRun(plan(), profile(stop_alerts=["FleetDown"]), node("a"))
     run.servers.prometheus.down = True
     error = stopped(run)
@@ -70,10 +70,10 @@ def test_a_guardrail_that_stays_unmeasured_aborts_the_run(monkeypatch: pytest.Mo
 def test_a_server_that_does_not_answer_does_not_hold_up_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answer = threading.Event(), threading.Event()
 
-    def hang(*_: object) -> Finding:
+    def hang(*_: object) -> Measurement:
         asked.set()
         answer.wait(PATIENCE_S)
-        return Finding(True, "")
+        return Measurement(True, "")
 
     monkeypatch.setattr(StopAlerts, "measure", hang)
     limits = {"max_duration": "1s", "stop_alerts": ["FleetDown"]}

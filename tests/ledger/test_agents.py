@@ -82,7 +82,7 @@ def test_an_injector_takes_its_fault_out_and_says_so(
     done = undo_entry(runner, injection.entry, injection.run, pods)
     assert done.cleanliness is Cleanliness.CLEAN, done.evidence
     assert done.evidence
-    assert not any("second agent" in line or "no last word" in line for line in done.evidence)
+    assert not any("second agent" in line or "left no message" in line for line in done.evidence)
     assert world.pods(injection.run) == []
 
 
@@ -92,7 +92,7 @@ def test_a_second_agent_follows_one_that_vanished(
     world.remove_pod(injection.pod)
     done = undo_entry(runner, injection.entry, injection.run, pods)
     assert done.cleanliness is Cleanliness.CLEAN, done.evidence
-    assert done.evidence[0] == "injector left no last word"
+    assert done.evidence[0] == "injector left no message"
     assert len(done.evidence) > 1
     assert world.pods(injection.run) == []
 

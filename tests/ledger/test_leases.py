@@ -281,7 +281,7 @@ def test_a_holder_whose_clock_is_an_hour_behind_is_seen_to_live(
         lapse(world, by=timedelta(minutes=59))
 
     with pytest.raises(LeaseHeldError):
-        Leases(runner, "run-a", lambda _: None, pause=renews_meanwhile).acquire(CLUSTER_LEASE)
+        Leases(runner, "run-a", lambda _: None, sleep=renews_meanwhile).acquire(CLUSTER_LEASE)
     assert world.holders() == {CLUSTER_LEASE: "run-b"}
 
 
@@ -293,7 +293,7 @@ def test_a_dead_holder_whose_clock_was_an_hour_ahead_is_found_dead_by_the_patien
     ours = Leases(runner, "run-a", lambda _: None)
     with pytest.raises(LeaseHeldError):
         ours.acquire(CLUSTER_LEASE)
-    ours.acquire(CLUSTER_LEASE, patient=True)
+    ours.acquire(CLUSTER_LEASE, always_observe=True)
     assert world.holders() == {CLUSTER_LEASE: "run-a"}
 
 
@@ -305,7 +305,7 @@ def test_an_observer_that_is_told_to_stop_takes_nothing(world: World, runner: Ku
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        Leases(runner, "run-a", lambda _: None, pause=stops).acquire(CLUSTER_LEASE)
+        Leases(runner, "run-a", lambda _: None, sleep=stops).acquire(CLUSTER_LEASE)
     assert world.holders() == {CLUSTER_LEASE: "run-b"}
 
 

@@ -126,7 +126,7 @@ def test_open_entries_are_the_unsettled_newest_first(runner: Kubernetes, ledger:
 
 def test_two_writers_lose_no_entry(world: World, runner: Kubernetes, ledger: Ledger, run: str) -> None:
     first, second = intend(ledger, "a"), intend(ledger, "b")
-    other = Ledger.of_stored(runner, only(runner))
+    other = Ledger.from_stored(runner, only(runner))
     other.settle(first, Cleanliness.UNKNOWN, "reaper", ["theirs"])
     ledger.settle(second, Cleanliness.UNKNOWN, "flow", ["ours"])
     found = data(world, run)

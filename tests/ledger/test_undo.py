@@ -16,7 +16,7 @@ from gameday.ledger import undo
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, Header, RestoreNode, TakeOutFault, Undo
 from gameday.ledger.ledger import Ledger, stored_ledgers
 from gameday.ledger.undo import undo_entry
-from gameday.run.agents import AGENT_STARTS_WITHIN
+from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
 from tests.support.world import NAMESPACE, PATIENCE_S, Kubelet, World, termination_message, unique
@@ -83,7 +83,7 @@ def sent(reaper: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, 
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """For what never comes: it is not waited for."""
     monkeypatch.setattr(undo, "_GONE_WITHIN_S", 0.05)
-    monkeypatch.setattr(undo, "_SECOND_AGENT_WITHIN_S", 0.05)
+    monkeypatch.setattr(undo, "_SECOND_AGENT_TIMEOUT_S", 0.05)
 
 
 # --- pods and jobs ---
@@ -245,7 +245,7 @@ def test_without_a_readable_word_a_second_agent_undoes(
     with Kubelet(world, run, words) as kubelet:
         done = undo_entry(reaper, entry(take_out("i")), run, pods)
     assert done.cleanliness is Cleanliness.CLEAN
-    assert done.evidence == ("injector left no last word", "read after: nothing")
+    assert done.evidence == ("injector left no message", "read after: nothing")
     assert kubelet.ended == ["i", "i-undo"]
     assert world.pods(run) == []
 
@@ -261,7 +261,7 @@ def test_an_injector_that_says_dirty_is_followed_by_a_second_agent(
     with Kubelet(world, run, words):
         done = undo_entry(reaper, entry(take_out("i")), run, pods)
     assert done.cleanliness is Cleanliness.DIRTY
-    assert done.evidence == ("injector said dirty: cannot write", "still there")
+    assert done.evidence == ("injector reported dirty: cannot write", "still there")
 
 
 @pytest.mark.usefixtures("soon")
@@ -271,7 +271,7 @@ def test_a_second_agent_that_does_not_answer_is_unknown(
     """As on a node that is down: nobody is there to run it."""
     done = undo_entry(reaper, entry(take_out("i")), run, pods)
     assert done.cleanliness is Cleanliness.UNKNOWN
-    assert done.evidence == ("injector left no last word", "a second agent gave no answer")
+    assert done.evidence == ("injector left no message", "a second agent left no message")
     deleted = world.core.read_namespaced_pod("i-undo", NAMESPACE).metadata.deletion_timestamp
     assert deleted is not None, "and it is not left to run"
 
@@ -355,7 +355,7 @@ def test_what_a_dying_agent_said_of_the_prior_values_outlives_a_second_one_that_
     ledger: Ledger,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(undo, "_SECOND_AGENT_WITHIN_S", 0.05)
+    monkeypatch.setattr(undo, "_SECOND_AGENT_TIMEOUT_S", 0.05)
     ledger.intend(id="inject", act="inject", node="n1", undo=take_out("i"), expires=LATER)
     world.add_pod("i", run, node="n1", role="inject")
     said = AgentResult(role="inject", ok=False, cleanliness=Cleanliness.DIRTY, undo_state={"watts": "500"})
@@ -378,8 +378,8 @@ def test_a_second_agent_has_as_long_to_start_as_the_first_had_but_for_a_signal(
     with Kubelet(world, run, {"undo": termination_message(Cleanliness.CLEAN, "out", role="undo")}):
         assert undo_entry(reaper, entry(take_out("i")), run, pods).cleanliness is Cleanliness.CLEAN
     hurried = undo_entry(reaper, entry(take_out("j")), run, pods, after_signal=True)
-    assert hurried.evidence[-1] == "a second agent gave no answer"
-    assert AGENT_STARTS_WITHIN.total_seconds() <= undo._SECOND_AGENT_WITHIN_S
+    assert hurried.evidence[-1] == "a second agent left no message"
+    assert AGENT_START_TIMEOUT.total_seconds() <= undo._SECOND_AGENT_TIMEOUT_S
 
 
 def test_a_second_attempt_does_not_believe_the_first_ones_agent(

@@ -284,13 +284,13 @@ def test_a_second_run_is_refused_with_the_firsts_name_and_undoes_nothing_of_it(
     opened.play(meanwhile)
     refused = second.history.of(Refused)[0]
     assert f"held by run {opened.id}" in refused.why
-    assert refused.hint == f"wait for run {opened.id}, or `gameday reap` if it is dead"
+    assert refused.hint == f"wait for run {opened.id}, or run `gameday reap` if it is dead"
     assert second.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
     assert {one.outcome for one in second.history.of(StepEnded)} == {StepOutcome.NOT_REACHED}
     assert opened.is_as_if_it_never_was()
 
 
-def test_a_run_reaps_first_and_tells_what_it_found(world: World, opened: OpenedRun, tmp_path: Path) -> None:
+def test_a_run_reaps_first_and_notes_what_it_found(world: World, opened: OpenedRun, tmp_path: Path) -> None:
     dead = unique("run")
     profile = world.profile(world.kubeconfig("gameday-runner"))
     kubernetes = Kubernetes(profile)
@@ -305,7 +305,7 @@ def test_a_run_reaps_first_and_tells_what_it_found(world: World, opened: OpenedR
     assert opened.is_as_if_it_never_was()
     assert world.pods(dead) == []
     told = [one.what for one in opened.history.of(Problem)]
-    assert told == [f"run {dead} left open: mark (pod/gd-{dead}-mark); reaped, and found clean"]
+    assert told == [f"run {dead} left open: mark (pod/gd-{dead}-mark); after the reap it is clean"]
     undone = [(one.intent, one.by, one.cleanliness) for one in read_history(history).of(FaultUndone)]
     assert undone == [("mark", "reaper", Cleanliness.CLEAN)]
 
@@ -314,7 +314,7 @@ def test_a_ledger_nobody_can_read_is_a_refusal(world: World, opened: OpenedRun) 
     odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": {"run.json": "no json"}}
     world.core.create_namespaced_config_map("gameday", odd)
     opened.refused()
-    assert opened.history.of(Refused)[0].why == "nobody can tell what these ledgers leave open: odd"
+    assert opened.history.of(Refused)[0].why == "these ledgers cannot be read, and may leave changes open: odd"
     assert world.holders() == {}
 
 

@@ -18,7 +18,7 @@ from gameday.ledger import lease
 from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
 from gameday.ledger.lease import CLUSTER_LEASE
 from gameday.ledger.ledger import Ledger, ledger_name
-from gameday.ledger.undo import Undone
+from gameday.ledger.undo import UndoResult
 from gameday.lifecycle import closing
 from gameday.reaper.reap import reap_under
 from gameday.run.abort import Abort
@@ -91,9 +91,9 @@ def test_only_after_a_signal_a_second_agent_is_waited_for_less_long(
 ) -> None:
     after_signal: list[bool] = []
 
-    def undone(*_: object, **how: Any) -> Undone:
+    def undone(*_: object, **how: Any) -> UndoResult:
         after_signal.append(how["after_signal"])
-        return Undone(Cleanliness.CLEAN, ())
+        return UndoResult(Cleanliness.CLEAN, ())
 
     monkeypatch.setattr("gameday.run.run_ledger.undo_entry", undone)
     opened.play(lambda run: run.record.abort.request(by, "enough"))
@@ -206,7 +206,7 @@ class Sleeper:
 
     def reaped(self) -> None:
         with self.world.connected("gameday-reaper") as reaper:
-            assert reap_under(reaper, "reaper-1").clean
+            assert reap_under(reaper, "reaper-1").is_clean
 
     def ended(self) -> list[tuple[str, str]]:
         return [(str(one.by), one.intent) for one in self.opened.history.of(FaultUndone)]
@@ -228,7 +228,9 @@ def test_a_run_that_was_reaped_while_it_slept_says_so_and_is_clean(sleeper: Slee
     assert {one.cleanliness for one in history.of(FaultUndone)} == {Cleanliness.CLEAN}
     assert [one.by for one in history.of(Aborted)] == ["guard"]
     assert [one.outcome for one in history.of(StepEnded) if one.step is Step.INJECT] == [StepOutcome.ABORTED]
-    assert any("undone by the reaper" in one.what for one in history.of(Problem))
+    assert any(
+        "a reaper took the run for dead meanwhile and undid everything" in one.what for one in history.of(Problem)
+    )
     assert history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
     assert sleeper.opened.is_as_if_it_never_was()
 

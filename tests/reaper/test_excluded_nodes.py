@@ -28,7 +28,7 @@ UNDO = TakeOutFault(pod="gd-r-inject", gpu=0, fault={"type": "power_cap", "watts
 
 def left(node: str | None, found: Cleanliness = Cleanliness.UNKNOWN) -> ReapResult:
     entry = Entry(id="inject", seq=0, act="put the cap in", node=node, undo=UNDO, expires=LATER)
-    return ReapResult((Reaped("r", entry, found, ("a second agent gave no answer",)),))
+    return ReapResult((Reaped("r", entry, found, ("a second agent left no message",)),))
 
 
 def test_what_is_unknown_on_a_node_in_service_keeps_everybody_off(world: World, runner: Kubernetes) -> None:
@@ -36,7 +36,7 @@ def test_what_is_unknown_on_a_node_in_service_keeps_everybody_off(world: World, 
     with pytest.raises(RefusedError, match="put the cap in") as caught:
         excluded_nodes(runner, left(node))
     assert node in caught.value.why
-    assert "a second agent gave no answer" in caught.value.why
+    assert "a second agent left no message" in caught.value.why
     assert caught.value.hint.endswith("kubectl -n gameday delete configmap gameday-run-r")
 
 

@@ -34,7 +34,7 @@ def test_a_dead_flow_run_is_undone_and_its_leases_are_given_back(
     day.write()
     result = reap(reaper, flow_run="flow-1")
     assert {one.run_id for one in result.reaped} == {day.id}
-    assert result.clean
+    assert result.is_clean
     assert day.undone
     assert world.holders() == {}
 
@@ -45,12 +45,12 @@ def test_what_others_left_is_left_to_the_reaper(world: World, runner: Kubernetes
         day.leases.acquire(node_lease(day.node), timedelta(minutes=20))
         day.write()
     world.add_pod(f"gd-{nobodys}-inject", nobodys)
-    assert reap(reaper, flow_run="flow-1").clean
+    assert reap(reaper, flow_run="flow-1").is_clean
     assert mine.undone
     assert others.untouched
     assert world.pods(nobodys) != []
     assert world.holders() == {node_lease(others.node): others.id}
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert others.undone
 
 
@@ -70,7 +70,7 @@ def test_while_another_run_lives_nothing_is_undone(world: World, runner: Kuberne
     day, other = carried(world, runner, "flow-1"), GameDay(world, runner)
     day.write()
     other.leases.acquire(CLUSTER_LEASE)
-    assert [held.holder for held in reap(reaper, wait=False, flow_run="flow-1").alive] == [other.id]
+    assert [held.holder for held in reap(reaper, observe_holder=False, flow_run="flow-1").alive] == [other.id]
     assert day.untouched
     other.leases.release()
 
@@ -105,5 +105,5 @@ def test_a_newer_runs_ledger_is_reaped_by_an_older_reaper(
     header = day.ledger.header.model_dump_json().replace("{", "{" + word, 1)
     world.core.patch_namespaced_config_map(ledger_name(day.id), NAMESPACE, {"data": {"run.json": header}})
     assert stored_ledgers(reaper).unreadable == ()
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert day.undone

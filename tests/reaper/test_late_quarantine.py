@@ -194,7 +194,7 @@ def test_a_node_whose_fault_is_not_provably_out_keeps_its_quarantine(
     monkeypatch.setattr(
         "gameday.run.run_ledger.undo_entry",
         lambda kubernetes, entry, *rest, **named: (
-            undo.Undone(fault, ("no answer",))
+            undo.UndoResult(fault, ("no answer",))
             if isinstance(entry.undo, TakeOutFault)
             else settled(kubernetes, entry, *rest, **named)
         ),

@@ -83,7 +83,7 @@ def living(world: World, runner: Kubernetes) -> Iterator[GameDay]:
 def test_a_dead_run_is_undone_newest_first(world: World, reaper: Kubernetes, dead: GameDay) -> None:
     result = reap(reaper)
     assert [(one.run_id, one.entry.id) for one in result.reaped] == [(dead.id, "canary"), (dead.id, "quarantine")]
-    assert result.clean
+    assert result.is_clean
     assert dead.undone
     assert world.holders() == {}
 
@@ -92,17 +92,17 @@ def test_reaping_twice_changes_nothing_more(reaper: Kubernetes, dead: GameDay) -
     assert reap(reaper).reaped
     again = reap(reaper)
     assert (again.reaped, again.alive, again.unreadable) == ((), (), ())
-    assert again.clean
+    assert again.is_clean
 
 
 def test_nothing_to_reap_costs_three_requests(reaper: Kubernetes, world: World) -> None:
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert reaper.counter.cost().by_call == {"LIST pods": 1, "LIST configmaps": 1, "LIST leases": 1}
 
 
 def test_a_living_run_is_left_alone(world: World, reaper: Kubernetes, living: GameDay) -> None:
     for wait in (False, True):
-        result = reap(reaper, wait=wait)
+        result = reap(reaper, observe_holder=wait)
         assert result.reaped == ()
         assert [held.holder for held in result.alive] == [living.id]
         living.leases.keep_renewing()
@@ -113,7 +113,7 @@ def test_a_living_run_is_left_alone(world: World, reaper: Kubernetes, living: Ga
 def test_a_ledger_without_any_lease_is_a_dead_runs(world: World, runner: Kubernetes, reaper: Kubernetes) -> None:
     day = GameDay(world, runner)
     day.write()
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert day.undone
 
 
@@ -123,7 +123,7 @@ def test_a_live_lease_on_a_node_alone_makes_no_run_a_living_one(
     day = GameDay(world, runner)
     day.leases.acquire(node_lease(day.node), timedelta(minutes=20))
     day.write()
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert day.undone
     assert world.holders() == {}
 
@@ -133,7 +133,7 @@ def test_the_dead_wait_while_another_lives(world: World, runner: Kubernetes, rea
     taker = GameDay(world, runner)
     taker.leases.acquire(CLUSTER_LEASE)
     taker.write()
-    result = reap(reaper, wait=False)
+    result = reap(reaper, observe_holder=False)
     assert result.reaped == ()
     assert [held.holder for held in result.alive] == [taker.id]
     assert dead.untouched
@@ -167,7 +167,7 @@ def test_no_run_begins_while_something_is_reaped(
         return patch(*arguments, **options)
 
     monkeypatch.setattr(reaper.core, "patch_node", meanwhile)
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert [holder.startswith("reaper-") for holder in refused] == [True]
     assert dead.undone
 
@@ -188,7 +188,7 @@ def test_leases_of_a_run_that_died_before_it_wrote_anything_are_given_back(
 def test_leases_of_others_are_left_alone(world: World, reaper: Kubernetes, dead: GameDay) -> None:
     spec = {"holderIdentity": "controller-7"}
     world.coordination.create_namespaced_lease(NAMESPACE, {"metadata": {"name": "a-controllers"}, "spec": spec})
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert world.holders() == {"a-controllers": "controller-7"}
     world.coordination.delete_namespaced_lease("a-controllers", NAMESPACE)
 
@@ -198,7 +198,7 @@ def test_a_pod_that_came_after_its_ledger_had_gone_is_deleted(world: World, reap
     world.add_pod(f"gd-{late}-inject", late)
     result = reap(reaper)
     assert [(one.run_id, one.entry.object) for one in result.reaped] == [(late, f"pod/gd-{late}-inject")]
-    assert result.clean
+    assert result.is_clean
     assert world.pods(late) == []
 
 
@@ -216,7 +216,7 @@ def test_a_run_that_begins_after_the_first_look_is_left_alone(
         return found
 
     monkeypatch.setattr(reaper.coordination, "list_namespaced_lease", begun)
-    result = reap(reaper, wait=False)
+    result = reap(reaper, observe_holder=False)
     assert result.reaped == ()
     assert [held.holder for held in result.alive] == [day.id]
     assert day.untouched
@@ -232,7 +232,7 @@ def test_dirty_entries_are_kept_and_told_every_time(world: World, reaper: Kubern
         assert [one.entry.id for one in result.reaped] == expected
         assert result.reaped[0].cleanliness is Cleanliness.DIRTY
         assert result.reaped[0].evidence == ("the taint came back",)
-        assert not result.clean
+        assert not result.is_clean
         assert world.ledgers() == [ledger_name(dead.id)]
     assert not dead.tainted
     assert world.holders() == {}
@@ -257,13 +257,13 @@ def test_unknown_entries_are_tried_again(
     patch = reaper.core.patch_node
     monkeypatch.setattr(reaper.core, "patch_node", away)
     first = reap(reaper)
-    assert not first.clean
+    assert not first.is_clean
     assert [one.cleanliness for one in first.reaped] == [Cleanliness.CLEAN, Cleanliness.UNKNOWN]
     assert ledger_name(dead.id) in world.ledgers()
     monkeypatch.setattr(reaper.core, "patch_node", patch)
     second = reap(reaper)
     assert [one.entry.id for one in second.reaped] == ["quarantine"]
-    assert second.clean
+    assert second.is_clean
     assert dead.undone
 
 
@@ -289,7 +289,7 @@ def test_a_ledger_nobody_can_read_is_told_and_kept(
     world.core.create_namespaced_config_map(NAMESPACE, odd)
     result = reap(reaper)
     assert result.unreadable == ("odd",)
-    assert not result.clean
+    assert not result.is_clean
     assert dead.undone
     assert world.ledgers() == ["odd"]
 
@@ -299,7 +299,7 @@ def test_an_entry_nobody_can_read_keeps_its_ledger(world: World, reaper: Kuberne
     world.core.patch_namespaced_config_map(ledger_name(dead.id), NAMESPACE, odd)
     result = reap(reaper)
     assert result.unreadable == (f"{dead.id}/0009-odd.json",)
-    assert not result.clean
+    assert not result.is_clean
     assert not dead.tainted
     assert world.ledgers() == [ledger_name(dead.id)]
 
@@ -313,7 +313,7 @@ def test_two_reapers_do_not_trip_over_each_other(
     def overtaken(*arguments: Any, **options: Any) -> Any:
         monkeypatch.undo()
         with world.connected("gameday-reaper") as other:
-            assert reap(other).clean
+            assert reap(other).is_clean
         return listed(*arguments, **options)
 
     monkeypatch.setattr(reaper.core, "list_namespaced_config_map", overtaken)
@@ -368,13 +368,13 @@ def test_a_late_detectors_taint_is_taken_off_by_the_next_reap(world: World, reap
     assert isinstance(quarantine.entry.undo, RestoreNode)
     until = quarantine.entry.undo.until
     assert until is not None
-    assert f"quarantine {late.node} until {until:%H:%M:%S} UTC" in quarantine.told()
+    assert f"quarantine {late.node} until {until:%H:%M:%S} UTC" in quarantine.describe()
     assert abs(until - datetime.now(UTC) - HOUR) < timedelta(minutes=1)
 
-    assert not reap(reaper).clean, "nor now, when no injector tells any more when its fault went in"
+    assert not reap(reaper).is_clean, "nor now, when no injector tells any more when its fault went in"
     assert not late.settled
     world.taint(late.node, TAINT.model_dump())
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert world.taints(late.node) == []
     assert late.settled
 
@@ -382,14 +382,14 @@ def test_a_late_detectors_taint_is_taken_off_by_the_next_reap(world: World, reap
 def test_a_detector_whose_time_is_over_is_not_waited_for(reaper: Kubernetes, late: Late) -> None:
     late.write(within=timedelta(seconds=5))
     late.inject(timedelta(seconds=10))
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert late.settled
 
 
 def test_nothing_is_still_to_come_of_a_fault_that_never_went_in(reaper: Kubernetes, late: Late) -> None:
     late.write(within=HOUR)
     late.inject(None)
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert late.settled
 
 
@@ -397,7 +397,7 @@ def test_nothing_is_still_to_come_after_the_quarantine(world: World, reaper: Kub
     late.write(within=HOUR)
     late.inject(timedelta())
     world.taint(late.node, TAINT.model_dump())
-    assert reap(reaper).clean
+    assert reap(reaper).is_clean
     assert world.taints(late.node) == []
 
 

@@ -52,5 +52,5 @@ def test_a_stray_injector_without_a_word_is_followed_by_a_second_agent(
         result = reap(reaper)
     assert kubelet.ended == [f"gd-{stray}-inject", f"gd-{stray}-inject-undo"]
     assert [one.cleanliness for one in result.reaped] == [Cleanliness.DIRTY]
-    assert not result.clean
+    assert not result.is_clean
     assert world.pods(stray) == []

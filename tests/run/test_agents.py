@@ -31,4 +31,4 @@ def test_an_injector_that_becomes_ready_at_the_last_moment_still_holds_its_fault
     with pytest.raises(SentError):
         agents.inject_fault(SimpleNamespace(id="r"), chosen_target("n"), fault, "pod")  # type: ignore[arg-type]
     _, _, task, deadline, _ = sent
-    assert deadline > agents.AGENT_STARTS_WITHIN + timedelta(seconds=task.hold_s)
+    assert deadline > agents.AGENT_START_TIMEOUT + timedelta(seconds=task.hold_s)

@@ -86,7 +86,7 @@ def test_the_lease_of_a_node_that_a_dead_run_left_alone_is_freed(world: World, n
     Leases(run.kubernetes, "dead", lambda _: None).acquire(node_lease(node), timedelta(hours=1))
     run.leases.acquire(CLUSTER_LEASE)
     try:
-        assert reap_under(run.kubernetes, run.id, pods=[]).clean
+        assert reap_under(run.kubernetes, run.id, pods=[]).is_clean
         assert world.holders()[node_lease(node)] == "dead"
         _lock_nodes(run, (chosen_target(node),))
         assert world.holders()[node_lease(node)] == run.id

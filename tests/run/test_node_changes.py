@@ -10,7 +10,7 @@ from kubernetes import client
 
 from gameday.cluster.nodes import snapshot
 from gameday.history.events import AllocatableSeen, ConditionSeen, CordonSeen, LabelSeen
-from gameday.run.node_changes import NodeEvents, changes, view_before, view_of
+from gameday.run.node_changes import NodeEvents, changes, view_of_node, view_of_snapshot
 
 NOW = datetime(2026, 3, 3, 9, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ def node(**changes: Any) -> client.V1Node:
 
 
 def seen(before: client.V1Node, now: client.V1Node) -> list[Any]:
-    return list(changes("n", view_of(before), view_of(now), NOW))
+    return list(changes("n", view_of_node(before), view_of_node(now), NOW))
 
 
 def test_a_heartbeat_is_no_news() -> None:
@@ -38,9 +38,9 @@ def test_a_heartbeat_is_no_news() -> None:
 
 
 def test_the_first_look_of_the_watch_is_held_against_the_snapshot() -> None:
-    before = view_before(snapshot(node()))
-    assert list(changes("n", before, view_of(node()), NOW)) == []
-    assert [event.kind for event in changes("n", before, view_of(node(status="False")), NOW)] == ["condition_seen"]
+    before = view_of_snapshot(snapshot(node()))
+    assert list(changes("n", before, view_of_node(node()), NOW)) == []
+    assert [event.kind for event in changes("n", before, view_of_node(node(status="False")), NOW)] == ["condition_seen"]
 
 
 def test_a_new_status_and_a_new_reason_are_news() -> None:
@@ -81,28 +81,28 @@ def event(uid: str = "u", count: int | None = 1, **fields: Any) -> Any:
 
 def test_an_event_is_news_once_and_again_when_it_counts_up() -> None:
     events = NodeEvents("n")
-    first = events.news(event())
+    first = events.new_event(event())
     assert first is not None
     assert (first.reason, first.source, first.count, first.at) == ("R", "c", 1, NOW)
-    assert events.news(event()) is None
-    again = events.news(event(count=2))
+    assert events.new_event(event()) is None
+    again = events.new_event(event(count=2))
     assert again is not None and again.count == 2
 
 
 def test_an_event_that_was_there_before_is_no_news() -> None:
     events = NodeEvents("n")
-    events.known(event())
-    assert events.news(event()) is None
+    events.remember(event())
+    assert events.new_event(event()) is None
 
 
 def test_an_event_of_the_newer_api_is_dated_by_its_series() -> None:
     later = NOW + timedelta(minutes=1)
     series = SimpleNamespace(count=4, last_observed_time=later)
-    found = NodeEvents("n").news(event(count=None, series=series, last_timestamp=None))
+    found = NodeEvents("n").new_event(event(count=None, series=series, last_timestamp=None))
     assert found is not None
     assert (found.count, found.at) == (4, later)
 
 
 def test_an_event_without_any_stamp_is_dated_by_its_creation() -> None:
-    found = NodeEvents("n").news(event(last_timestamp=None))
+    found = NodeEvents("n").new_event(event(last_timestamp=None))
     assert found is not None and found.at == NOW

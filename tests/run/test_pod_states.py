@@ -42,34 +42,34 @@ def told(states: PodStates) -> list[tuple[Any, ...]]:
 def test_every_change_of_phase_is_one_row_and_a_heartbeat_is_none():
     states = PodStates()
     for kind, phase in ((ADDED, "Pending"), (MODIFIED, "Running"), (MODIFIED, "Running"), (DELETED, "Running")):
-        states.on_target(kind, pod(phase))
+        states.add_target_pod(kind, pod(phase))
     assert told(states) == [("n1", "Pending", 2), ("n1", "Running", 2), ("n1", "Deleted", 2)]
 
 
 def test_the_slower_watch_adds_nothing():
     states = PodStates()
-    states.on_target(ADDED, pod("Running"))
-    states.of_run("training", seen("Pending", None))
-    states.of_run("training", seen("Pending"))
-    states.on_target(DELETED, pod("Running"))
-    states.of_run("training", seen("Running"))
-    states.of_run("training", seen("Running", gone=True))
+    states.add_target_pod(ADDED, pod("Running"))
+    states.add_own_pod("training", seen("Pending", None))
+    states.add_own_pod("training", seen("Pending"))
+    states.add_target_pod(DELETED, pod("Running"))
+    states.add_own_pod("training", seen("Running"))
+    states.add_own_pod("training", seen("Running", gone=True))
     assert told(states) == [("n1", "Running", 2), ("n1", "Deleted", 2)]
 
 
 def test_a_pod_that_waits_to_be_scheduled_has_no_node_until_it_is():
     states = PodStates()
-    states.of_run("training", seen("Pending", None))
-    states.of_run("training", seen("Pending"))
+    states.add_own_pod("training", seen("Pending", None))
+    states.add_own_pod("training", seen("Pending"))
     assert [row["node"] for row in states.rows()] == ["", "n1"]
 
 
 def test_a_pod_of_the_same_name_again_is_another_pod():
     states = PodStates()
-    states.on_target(DELETED, pod("Running"))
+    states.add_target_pod(DELETED, pod("Running"))
     again = pod("Pending", uid="u2")
     again.metadata.name = "pod-u1"
-    states.on_target(ADDED, again)
+    states.add_target_pod(ADDED, again)
     assert [row["phase"] for row in states.rows()] == ["Deleted", "Pending"]
 
 
@@ -77,7 +77,7 @@ def test_a_pod_without_a_status_yet_is_unknown_and_not_running():
     states = PodStates()
     bare = pod("Running")
     bare.status = None
-    states.on_target(ADDED, bare)
+    states.add_target_pod(ADDED, bare)
     assert [row["phase"] for row in states.rows()] == ["Unknown"]
 
 
@@ -122,6 +122,6 @@ def test_the_fate_of_a_pod_is_how_it_came_to_its_end(
 ) -> None:
     states = PodStates()
     for kind, found in told_of:
-        states.on_target(kind, found)
+        states.add_target_pod(kind, found)
     fate = states.fate("u1")
-    assert (fate.kept, fate.off, fate.words) == (kept, off, words)
+    assert (fate.is_kept, fate.has_left, fate.description) == (kept, off, words)

@@ -11,7 +11,7 @@ from gameday.history.events import TargetsChosen
 from gameday.plan.models import Plan
 from gameday.run.agents import qa_task
 from gameday.run.run import Run
-from gameday.run.targets import GPU_COUNT_LABEL, choose_targets, opt_in, pool_labels
+from gameday.run.targets import GPU_COUNT_LABEL, choose_targets, opt_in_labels, pool_labels
 from tests.support.world import World, unique
 
 NewRun = Callable[..., Run]
@@ -122,7 +122,7 @@ def test_a_resubmitted_job_may_run_in_the_whole_pool_of_which_few_nodes_opted_in
     run = new_run()
     assert pool_labels(run) == {"nvidia.com/gpu.present": "true"}
     without = run.profile.guardrails.model_copy(update={"pool_selector": {}})
-    assert pool_labels(new_run(profile={"guardrails": without})) == opt_in(run)
+    assert pool_labels(new_run(profile={"guardrails": without})) == opt_in_labels(run)
 
 
 def test_shares_of_time_are_no_gpus(world: World, new_run: NewRun, group: dict[str, str]) -> None:
@@ -199,7 +199,7 @@ def test_a_named_node_that_is_not_there(new_run: NewRun) -> None:
         ({"ready": "False"}, "Ready is False"),
         ({"ready": "Unknown"}, "Ready is Unknown"),
         ({"unschedulable": True}, "is cordoned"),
-        ({"taints": [FAULTY]}, "already carries trainy.konduktor.ai/faulty=mine:NoSchedule, which is"),
+        ({"taints": [FAULTY]}, "already carries trainy.konduktor.ai/faulty=mine:NoSchedule, which only the"),
         ({"taints": [USUAL, ODD]}, "carries example.com/maintenance:NoSchedule"),
     ],
     ids=["not-ready", "unknown", "cordoned", "faulty", "odd-taint"],

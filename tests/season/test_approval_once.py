@@ -1,4 +1,4 @@
-"""A season asks once for all of its game-days that need a yes; a no leaves those out, and the others run."""
+"""A season asks once for all game-days that need approval; without it those are left out, and the others run."""
 
 from __future__ import annotations
 
@@ -14,58 +14,74 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.flows.approval import approve, approve_season
+from gameday.cluster.profile import ClusterProfile
+from gameday.flows.approval import SeasonApproval, approve, approve_season
 from gameday.history.events import ApprovalAnswered
 from gameday.history.journal import read_history
+from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
 from gameday.report.narration import narrate
 from gameday.run.abort import Abort
 from gameday.run.season_member import Approval, SeasonMember
+from gameday.season.plans import Chosen
 from gameday.season.record import Place, SeasonRecord
 from gameday.season.run import Season
 from tests.game_days.conftest import QUICK, Arena, changed
 from tests.guard.observations import FakeRun, node, plan, profile
 
 REQUIRED = {"approval": {"required": True}}
-ASKING, PLAIN = plan(**REQUIRED), plan()
+ASKING, PLAIN = plan(name="asking", **REQUIRED), plan(name="plain")
 
 
-def runs(*plans: Plan) -> list[tuple[Place, Plan]]:
+def assigned(*plans: Plan) -> list[Place]:
     return [
-        (Place(run_id=f"season-1-{number:02d}", plan=one.name, asked_as="x", targets=("n1",)), one)
-        for number, one in enumerate(plans, 1)
+        Place(run_id=f"season-1-{index:02d}", plan=one.name, asked_as="x", targets=("n1",))
+        for index, one in enumerate(plans, 1)
     ]
 
 
-def season(runner: Kubernetes) -> Season:
-    return Season("season-1", runner, Abort())
+def approval_of(
+    runner: Kubernetes, folder: Path, runs: list[Place], by: str | None = None, cluster: ClusterProfile | None = None
+) -> SeasonApproval:
+    season = Season("season-1", runner, Abort())
+    chosen = [Chosen(one.name, LoadedPlan(one, b"", "")) for one in (ASKING, PLAIN)]
+    return approve_season(season, cluster or profile(), chosen, runs, by, folder)
 
 
-def test_nobody_is_asked_for_plans_that_need_nobody(runner: Kubernetes, tmp_path: Path) -> None:
-    assert approve_season(season(runner), profile(), runs(PLAIN, PLAIN), None, tmp_path) == (None, {})
+def test_plans_that_need_no_approval_ask_nobody(runner: Kubernetes, tmp_path: Path) -> None:
+    runs = assigned(PLAIN, PLAIN)
+    assert approval_of(runner, tmp_path, runs) == SeasonApproval(None, tuple(runs), ())
 
 
-def test_who_says_yes_on_the_command_line_is_kept_with_the_time(runner: Kubernetes, tmp_path: Path) -> None:
-    given, left_out = approve_season(season(runner), profile(), runs(PLAIN, ASKING), "ada", tmp_path)
+def test_the_person_who_approves_on_the_command_line_is_kept_with_the_time(runner: Kubernetes, tmp_path: Path) -> None:
+    runs = assigned(PLAIN, ASKING)
+    found = approval_of(runner, tmp_path, runs, by="ada")
+    given = found.approval
     assert given is not None
-    assert (given.by, given.via, left_out) == ("ada", "command line", {})
+    assert (given.by, given.via, found.runs, found.left_out) == ("ada", "command line", tuple(runs), ())
     assert datetime.now(UTC) - given.at < timedelta(minutes=1)
 
 
-def test_where_nobody_can_be_asked_only_those_that_need_it_are_left_out(runner: Kubernetes, tmp_path: Path) -> None:
-    given, left_out = approve_season(season(runner), profile(), runs(PLAIN, ASKING, PLAIN), None, tmp_path)
-    assert given is None
-    assert list(left_out) == ["season-1-02"]
-    assert "nobody can be asked for approval outside a flow run" in left_out["season-1-02"]
+def test_where_nobody_can_be_asked_only_runs_that_need_approval_are_left_out(
+    runner: Kubernetes, tmp_path: Path
+) -> None:
+    runs = assigned(PLAIN, ASKING, PLAIN)
+    found = approval_of(runner, tmp_path, runs)
+    assert found.approval is None
+    assert found.runs == (runs[0], runs[2])
+    (left_out,) = found.left_out
+    assert left_out.plan == "asking"
+    assert "nobody can be asked for approval outside a flow run" in left_out.why
 
 
-def test_a_clusters_approval_is_asked_for_every_run(runner: Kubernetes, tmp_path: Path) -> None:
+def test_a_cluster_can_ask_for_approval_of_every_run(runner: Kubernetes, tmp_path: Path) -> None:
     cluster = profile().model_copy(update={"approval": ASKING.approval})
-    _, left_out = approve_season(season(runner), cluster, runs(PLAIN, ASKING), None, tmp_path)
-    assert list(left_out) == ["season-1-01", "season-1-02"]
+    found = approval_of(runner, tmp_path, assigned(PLAIN, ASKING), cluster=cluster)
+    assert [one.plan for one in found.left_out] == ["plain", "asking"]
+    assert found.runs == ()
 
 
-def test_each_run_tells_who_said_yes_for_its_season_and_when() -> None:
+def test_each_run_records_who_approved_its_season_and_when() -> None:
     at = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
     run = FakeRun(ASKING, profile(), node("a"))
     given = Approval(by="ada", at=at, via="Prefect", comment="go")
@@ -92,7 +108,7 @@ def test_a_season_asks_in_prefect_once(clean_arena: Arena, tmp_path: Path, appro
     try:
         (asked,) = _paused(api, process)
         text = _question(api, asked)
-        assert "2 game-days need a yes" in text
+        assert "2 game-days need approval" in text
         given = {"approved": approved, "name": "ada", "comment": "today"}
         answer = httpx.post(f"{api}/flow_runs/{asked}/resume", json={"run_input": given}, timeout=10)
         assert answer.json()["status"] == "ACCEPT"
@@ -110,7 +126,7 @@ def test_a_season_asks_in_prefect_once(clean_arena: Arena, tmp_path: Path, appro
         assert sorted(len(found) for found in answers) == [0, 1, 1]
     else:
         assert [one.plan for one in record.places] == ["plain"]
-        assert {one.why for one in record.left_out} == {"ada turned it down: today"}
+        assert {one.why for one in record.left_out} == {"ada refused approval: today"}
 
 
 def _written(folder: Path, name: str, *, asks: bool = True) -> str:

@@ -32,7 +32,7 @@ from gameday.values.results import Cleanliness, Step
 from tests.season.builders import chosen
 from tests.support.opened import BY_HAND
 from tests.support.runs import quick_plan
-from tests.support.world import PATIENCE_S, World
+from tests.support.world import PATIENCE_S, World, unique
 
 QUICK = timedelta(seconds=0.2)
 pytestmark = pytest.mark.timeout(60)
@@ -69,7 +69,7 @@ def test_a_season_tells_what_it_undid_of_dead_runs_before_it_begins(world: World
     told: list[ReapResult] = []
     with open_season("season-1", profile(world), told.append):
         (result,) = told
-        assert [(one.cleanliness, one.entry.id) for one in result.news["dead"]] == [(Cleanliness.CLEAN, "mark")]
+        assert [(one.cleanliness, one.entry.id) for one in result.changed["dead"]] == [(Cleanliness.CLEAN, "mark")]
 
 
 def test_a_second_season_is_refused_with_the_first_ones_name(world: World) -> None:
@@ -211,9 +211,10 @@ def test_a_failed_run_lets_the_others_begin(runner: Kubernetes, tmp_path: Path) 
 
 
 def test_nodes_are_chosen_by_the_seed_among_those_that_are_fit(world: World, runner: Kubernetes) -> None:
-    names = [world.add_node() for _ in range(4)]
-    cordoned = world.add_node(unschedulable=True)
-    plans = [chosen(name) for name in "abcd"]
+    label = {"season-test": unique("label")}
+    names = [world.add_node(labels=label) for _ in range(4)]
+    cordoned = world.add_node(labels=label, unschedulable=True)
+    plans = [chosen(name, selector=label) for name in "abcd"]
     first = [node.name for node in fit_nodes(season_of(runner), plans, seed=3)]
     assert first == [node.name for node in fit_nodes(season_of(runner), plans, seed=3)]
     assert sorted(first) == sorted(names)
@@ -221,12 +222,12 @@ def test_nodes_are_chosen_by_the_seed_among_those_that_are_fit(world: World, run
 
 
 def test_an_alert_about_a_siblings_node_is_a_siblings() -> None:
-    ours = member().model_copy(update={"others": frozenset({"n2"}), "their_alerts": frozenset({"Expected"})})
-    assert ours.theirs("Any", "n2")
-    assert not ours.theirs("Any", "n1")
-    assert not ours.theirs("Any", "n7")
-    assert ours.theirs("Expected", None)
-    assert not ours.theirs("Any", None)
+    ours = member().model_copy(update={"sibling_nodes": frozenset({"n2"}), "sibling_alerts": frozenset({"Expected"})})
+    assert ours.is_siblings_alert("Any", "n2")
+    assert not ours.is_siblings_alert("Any", "n1")
+    assert not ours.is_siblings_alert("Any", "n7")
+    assert ours.is_siblings_alert("Expected", None)
+    assert not ours.is_siblings_alert("Any", None)
 
 
 def test_a_node_on_which_something_is_still_in_is_not_chosen(world: World, runner: Kubernetes) -> None:

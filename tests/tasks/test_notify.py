@@ -115,7 +115,7 @@ def test_prefects_own_block_carries_the_message(
     body = {"text": "{{subject}}|{{body}}"}
     block = CustomWebhookNotificationBlock(name="oncall", url=url, json_data=body)
     monkeypatch.setattr(Block, "load", lambda name: {"custom-webhook/oncall": block}[name])
-    gameday.tasks.publish.tell(profile_with("custom-webhook/oncall"), message(passed, None, LINK))
+    gameday.tasks.publish.notify(profile_with("custom-webhook/oncall"), message(passed, None, LINK))
     assert heard[0]["text"].startswith("PASSED: A GPU falls off the bus|")
 
 
@@ -126,7 +126,7 @@ def test_a_block_that_fails_is_named_and_its_url_is_not(
     block = CustomWebhookNotificationBlock(name="oncall", url="http://127.0.0.1:1/secret-path", json_data={"a": "b"})
     monkeypatch.setattr(Block, "load", lambda name: block)
     with caplog.at_level("WARNING", "test.publish"):
-        gameday.tasks.publish.tell(profile_with("custom-webhook/oncall"), message(passed, None, LINK))
+        gameday.tasks.publish.notify(profile_with("custom-webhook/oncall"), message(passed, None, LINK))
     assert "custom-webhook/oncall" in caplog.text
     assert "secret-path" not in "".join(
         record.getMessage() for record in caplog.records if record.name == "test.publish"
@@ -154,5 +154,5 @@ def test_a_block_that_does_not_notify_is_said_so(
 ) -> None:
     monkeypatch.setattr(Block, "load", lambda name: object())
     with caplog.at_level("WARNING", "test.publish"):
-        gameday.tasks.publish.tell(profile_with("secret/x"), message(passed, None, LINK))
+        gameday.tasks.publish.notify(profile_with("secret/x"), message(passed, None, LINK))
     assert "not one that notifies" in caplog.text

@@ -10,7 +10,7 @@ import pytest
 from gameday.errors import RefusedError
 from gameday.run.agents import agent_manifest, mark_task, qa_task
 from gameday.run.run import Run
-from gameday.tasks.baseline import _log_path_is_alive
+from gameday.tasks.baseline import _check_log_path
 from tests.support.runs import follow_as_target
 from tests.support.world import World
 
@@ -33,7 +33,7 @@ def test_a_missing_class_refuses_at_the_first_pod_and_names_what_to_apply(
         pytest.raises(RefusedError, match="no PriorityClass with name of-another-cluster was found") as refused,
     ):
         run.pods.require_synced()
-        _log_path_is_alive(run, chosen)
+        _check_log_path(run, chosen)
     assert refused.value.hint.startswith("kubectl apply -f deploy/rbac/priority.yaml")
     assert world.pods(run.id) == []
 

@@ -46,7 +46,7 @@ def killed(tmp_path: Path) -> Path:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     heard: list[Message] = []
     for module in (gameday.tasks.publish, gameday.tasks.reaped_runs):
-        monkeypatch.setattr(module, "tell", lambda profile, said: heard.append(said))
+        monkeypatch.setattr(module, "notify", lambda profile, content: heard.append(content))
     return heard
 
 
@@ -154,7 +154,7 @@ def test_the_reaper_flow_tells_what_it_undid(
     monkeypatch.setattr(gameday.flows.reaper, "load_profile", lambda path: PROFILE)
     monkeypatch.setattr(gameday.flows.reaper, "Kubernetes", lambda profile: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(gameday.flows.reaper, "reap", lambda kubernetes: result)
-    monkeypatch.setattr(gameday.flows.reaper, "report_settled_elsewhere", lambda kubernetes, reports: None)
+    monkeypatch.setattr(gameday.flows.reaper, "report_reaped_elsewhere", lambda kubernetes, reports: None)
     monkeypatch.setattr(gameday.flows.reaper, "get_run_logger", lambda: gameday.tasks.publish.OUTSIDE_PREFECT)
     state = gameday.flows.reaper.reaper.fn(reports=str(killed.parent))
     assert state.is_completed()

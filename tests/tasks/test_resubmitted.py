@@ -9,7 +9,7 @@ import pytest
 
 from gameday.cluster.kubernetes import Candidate
 from gameday.cluster.pods import PodSeen
-from gameday.tasks.verify_taint import _why_not
+from gameday.tasks.quarantine_workloads import _why_not_running
 
 POOL = {"nvidia.com/gpu.present": "true"}
 TARGETS = {"n0"}
@@ -41,6 +41,6 @@ def test_where_no_other_node_could_take_it_nothing_is_proved(
         pods=SimpleNamespace(present=lambda: [seen] if seen else []),
         kubernetes=SimpleNamespace(candidates=lambda labels: pool if labels == POOL else []),
     )
-    judged, why = _why_not(run, "job", POOL, TARGETS)
+    judged, why = _why_not_running(run, "job", POOL, TARGETS)
     assert judged is ok
     assert said in why

@@ -33,7 +33,7 @@ class FakeRun(SimpleNamespace):
         self.waited = timeout.total_seconds()
         if not condition():
             for kind, found in self.while_waiting:
-                self.nodes.pod_states.on_target(kind, found)
+                self.nodes.pod_states.add_target_pod(kind, found)
         return condition()
 
 
@@ -48,10 +48,10 @@ def judged(wanted: str, *told: tuple[str, V1Pod], while_waiting: tuple[tuple[str
         while_waiting=while_waiting,
         waited=None,
     )
-    run.nodes.pod_states.on_target(ADDED, pod("Running"))
+    run.nodes.pod_states.add_target_pod(ADDED, pod("Running"))
     fault: Any = SimpleNamespace(node=TARGET.node, pods_before=pods_before_fault(run, TARGET))
     for kind, found in told:
-        run.nodes.pod_states.on_target(kind, found)
+        run.nodes.pod_states.add_target_pod(kind, found)
     note_running_pods(run, fault)
     (event,) = seen
     return event, run.waited

@@ -73,7 +73,7 @@ class Playing:
             self.result.reaped += len(reaped.reaped)
             if reaped.alive:
                 self.result.trouble.append(f"the reaper takes a dead run for alive: {reaped.alive[0]}")
-            if not reaped.clean:
+            if not reaped.is_clean:
                 unclean = [f"{r.entry.act}: {r.cleanliness}: {r.evidence}" for r in reaped.reaped]
                 self.result.trouble.append(f"the reaper's first visit was not clean: {unclean} {reaped.unreadable}")
                 lane.reap()

@@ -85,7 +85,7 @@ def test_a_dead_runs_place_is_taken_whatever_its_clock_said(lane: Lane, tmp_path
         # Its lease looks alive for hours to come: that is refused, and never believed by the reaper.
         code, output = Machine(lane, tmp_path, "grace", 0).ended()
         assert (code, "gameday reap" in output) == (5, True), output
-        assert lane.reap().clean
+        assert lane.reap().is_clean
     heir = Machine(lane, tmp_path, "edsger", 0)
     code, output = heir.ended()
     assert (code, heir.injected()) == (0, 1), output

@@ -1,1 +1,1 @@
-"""One guardrail a file; `gameday.guard.registry` finds them."""
+"""The guardrails, one per file; `gameday.guard.registry` finds them."""

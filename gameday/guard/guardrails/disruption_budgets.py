@@ -1,28 +1,30 @@
-"""Whether the PodDisruptionBudgets leave room for the pods that a plan moves away."""
+"""The room that PodDisruptionBudgets leave for the pods that a plan moves away."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from gameday.cluster.gpu_pods import gpu_pod
-from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Observation, few
+from gameday.guard.base import Guardrail, Measurement
+from gameday.guard.observation import Observation, first_names
 from gameday.run.drain import empties_node, is_bound_to_node, moves_pods
 
 
 class DisruptionBudgets(Guardrail):
-    """One request for each namespace with pods that are to leave: those with GPUs, and all where the node goes down.
+    """Requires as many allowed disruptions as pods are to leave: those with GPUs, and all where the node goes down.
 
-    While the run is on, the eviction API itself asks the budgets, for each pod.
+    It costs a request for each namespace with such pods. While the run is on, the eviction API itself asks the budgets.
     """
 
     name: ClassVar[str] = "disruption budgets"
 
     def limit(self, observation: Observation) -> str:
-        needed = observation.of_profile.pod_disruption_budgets and moves_pods(observation.plan)
-        return f"as many allowed disruptions as there are {_counted(observation)} to move (profile)" if needed else ""
+        needed = observation.profile_guardrails.pod_disruption_budgets and moves_pods(observation.plan)
+        return (
+            f"as many allowed disruptions as there are {_kind_of_pods(observation)} to move (profile)" if needed else ""
+        )
 
-    def measure(self, observation: Observation) -> Finding:
+    def measure(self, observation: Observation) -> Measurement:
         everything = empties_node(observation.plan)
         by_namespace: dict[str, list[dict[str, str]]] = {}
         for target in observation.targets:
@@ -37,10 +39,12 @@ class DisruptionBudgets(Guardrail):
                 budgets += bool(covered)
                 if covered > budget.allowed:
                     short.append(f"{namespace}/{budget.name} allows {budget.allowed} disruptions of {covered}")
-        pods_text = f"{sum(map(len, by_namespace.values()))} {_counted(observation)}, {budgets} budgets that cover them"
+        pods_text = (
+            f"{sum(map(len, by_namespace.values()))} {_kind_of_pods(observation)}, {budgets} budgets that cover them"
+        )
         hint = "wait until the workload has room, or choose other targets"
-        return Finding(not short, pods_text, few(short), hint if short else "")
+        return Measurement(not short, pods_text, first_names(short), hint if short else "")
 
 
-def _counted(observation: Observation) -> str:
+def _kind_of_pods(observation: Observation) -> str:
     return "pods" if empties_node(observation.plan) else "GPU pods"

@@ -1,28 +1,28 @@
-"""Pods that no game-day may endanger: of protected namespaces and priority classes."""
+"""The pods that no game-day may endanger: those of protected namespaces and priority classes."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import BLIND_HINT, Observation, few
+from gameday.guard.base import Guardrail, Measurement
+from gameday.guard.observation import WATCH_HINT, Observation, first_names
 from gameday.run.drain import is_bound_to_node
 
 
 class Protected(Guardrail):
-    """Read from the run's own watch of the targets' pods: one that lands there later stops the run."""
+    """Forbids such pods on a target; one that starts there later stops the run. Reads the run's own watch."""
 
     name: ClassVar[str] = "protected pods"
-    every_s: ClassVar[float | None] = 0.5
+    interval_s: ClassVar[float | None] = 0.5
 
     def limit(self, observation: Observation) -> str:
-        (namespaces, of_namespaces), (classes, of_classes) = _protected(observation)
-        parts = [f"namespaces {of_namespaces}"] if namespaces else []
-        parts += [f"priority classes {of_classes}"] if classes else []
+        namespaces, classes = _protected(observation)
+        parts = [f"namespaces {', '.join(sorted(namespaces))}"] if namespaces else []
+        parts += [f"priority classes {', '.join(sorted(classes))}"] if classes else []
         return f"none of {' and '.join(parts)}" if parts else ""
 
-    def measure(self, observation: Observation) -> Finding:
-        (namespaces, _), (classes, _) = _protected(observation)
+    def measure(self, observation: Observation) -> Measurement:
+        namespaces, classes = _protected(observation)
         found = [
             f"{pod.metadata.namespace}/{pod.metadata.name} on {target.node}"
             for target in observation.targets
@@ -30,11 +30,11 @@ class Protected(Guardrail):
             if (pod.metadata.namespace in namespaces or pod.spec.priority_class_name in classes)
             and not is_bound_to_node(pod)
         ]
-        if observation.blind and not found:
-            return Finding(None, "", observation.blind, BLIND_HINT)
+        if observation.watch_trouble and not found:
+            return Measurement(None, "", observation.watch_trouble, WATCH_HINT)
         hint = "drain them first, or choose other targets"
-        return Finding(not found, f"{len(found)} pods", few(found), hint if found else "")
+        return Measurement(not found, f"{len(found)} pods", first_names(found), hint if found else "")
 
 
-def _protected(observation: Observation) -> tuple[tuple[frozenset[str], str], tuple[frozenset[str], str]]:
-    return observation.union("protected_namespaces"), observation.union("protected_priority_classes")
+def _protected(observation: Observation) -> tuple[frozenset[str], frozenset[str]]:
+    return observation.both_lists("protected_namespaces"), observation.both_lists("protected_priority_classes")

@@ -1,4 +1,4 @@
-"""A fleet that is ill already gets no game-day on top: how many other GPU nodes may be out of work."""
+"""The number of other GPU nodes that may be out of work: a fleet in trouble gets no game-day on top."""
 
 from __future__ import annotations
 
@@ -6,49 +6,57 @@ import re
 from typing import ClassVar
 
 from gameday.cluster.kubernetes import CANDIDATE_PAGE
-from gameday.guard.base import Finding, Guardrail
-from gameday.guard.observation import Observation, few
+from gameday.guard.base import Guardrail, Measurement
+from gameday.guard.observation import Observation, first_names
 
-# Both name what they count in the moment nothing is wrong, so that an empty answer can be told from no exporter.
+# Both have a series also while nothing is wrong, which shows that their exporter is scraped.
 _KUBE_STATE_METRICS = "count(kube_node_info)"
 _NODE_HEALTH = "count(gameday_health_quarantined_nodes)"
 
 
 class Unhealthy(Guardrail):
-    """Prometheus is asked, because its answer has the size of the trouble and not of the fleet.
+    """Limits the unhealthy nodes outside the season by a query to Prometheus.
 
-    Without kube-state-metrics the first page of the pool tells who is NotReady
-    or cordoned (one request to the API server a observation), and our controller's
-    own metrics who is quarantined.
+    Its answer has the size of the trouble and not of the fleet. Without kube-state-metrics the first page of the pool
+    shows the nodes that are NotReady or cordoned (one request to the API server), and our controller's own metrics show
+    those that are quarantined.
     """
 
     name: ClassVar[str] = "other nodes unhealthy"
-    every_s: ClassVar[float | None] = 30.0
-    asks: ClassVar[bool] = True
+    interval_s: ClassVar[float | None] = 30.0
+    asks_server: ClassVar[bool] = True
 
     def limit(self, observation: Observation) -> str:
         limit = observation.strictest("max_unhealthy_nodes")
-        return limit.shown("") if limit else ""
+        return limit.describe() if limit else ""
 
-    def measure(self, observation: Observation) -> Finding:
+    def measure(self, observation: Observation) -> Measurement:
         limit = observation.strictest("max_unhealthy_nodes")
         prometheus = observation.run.servers.prometheus
         keys = "|".join(re.escape(key) for key in observation.run.quarantine_keys)
-        query = observation.of_profile.unhealthy_query.replace("${quarantine_taint_keys}", keys.replace("\\", "\\\\"))
+        query = observation.profile_guardrails.unhealthy_query.replace(
+            "${quarantine_taint_keys}", keys.replace("\\", "\\\\")
+        )
         samples = prometheus.query(query)
-        ill = {sample.labels.get("node", "") for sample in samples} - {""}
+        unhealthy = {sample.labels.get("node", "") for sample in samples} - {""}
         nameless = sum(not sample.labels.get("node") for sample in samples)
         missing = f"{nameless} series of unhealthy_query carry no label node" if nameless else ""
         if not prometheus.query(_KUBE_STATE_METRICS):
-            ill |= {node.name for node in observation.pool if node.status != "Ready"}
+            unhealthy |= {node.name for node in observation.pool if node.status != "Ready"}
             if not prometheus.query(_NODE_HEALTH):
                 missing = "Prometheus holds neither kube-state-metrics nor our controller's metrics"
             elif len(observation.pool) >= CANDIDATE_PAGE:
                 missing = f"without kube-state-metrics only the first {CANDIDATE_PAGE} nodes are looked at"
-        ill -= observation.ours
-        if limit is not None and len(ill) > limit.value:
-            return Finding(False, f"{len(ill)} nodes", few(ill), "mend them first", nodes=tuple(sorted(ill)))
+        unhealthy -= observation.season_nodes
+        if limit is not None and len(unhealthy) > limit.value:
+            return Measurement(
+                False,
+                f"{len(unhealthy)} nodes",
+                first_names(unhealthy),
+                "mend them first",
+                nodes=tuple(sorted(unhealthy)),
+            )
         if missing:
             hint = "make it name the node" if nameless else "scrape kube-state-metrics"
-            return Finding(None, f"{len(ill)} nodes at least", missing, hint)
-        return Finding(True, f"{len(ill)} nodes", few(ill), nodes=tuple(sorted(ill)))
+            return Measurement(None, f"{len(unhealthy)} nodes at least", missing, hint)
+        return Measurement(True, f"{len(unhealthy)} nodes", first_names(unhealthy), nodes=tuple(sorted(unhealthy)))

@@ -1,4 +1,4 @@
-"""When game-days may run: windows that are open, with the zone they are meant in."""
+"""The time windows in which game-days may run, each in its own time zone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime, time, timedelta
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
-from gameday.guard.base import Finding, Guardrail
+from gameday.guard.base import Guardrail, Measurement
 from gameday.guard.observation import Observation
 from gameday.plan.limits import TimeWindow, Weekday
 
@@ -14,30 +14,32 @@ _WEEKDAYS = tuple(Weekday)
 
 
 class Windows(Guardrail):
+    """Requires an open window of the plan and one of the profile, where they set any."""
+
     name: ClassVar[str] = "time windows"
-    every_s: ClassVar[float | None] = 1.0
+    interval_s: ClassVar[float | None] = 1.0
     needs_targets: ClassVar[bool] = False
 
     def limit(self, observation: Observation) -> str:
-        sets = [f"{' or '.join(map(shown, windows))} ({source})" for source, windows in observation.windows]
+        sets = [f"{' or '.join(map(describe_window, windows))} ({source})" for source, windows in observation.windows]
         return " and ".join(sets)
 
-    def measure(self, observation: Observation) -> Finding:
+    def measure(self, observation: Observation) -> Measurement:
         closes: list[datetime] = []
         for source, windows in observation.windows:
             ends = [end for window in windows if (end := open_until(window, observation.now)) is not None]
             if not ends:
-                return Finding(
+                return Measurement(
                     False, f"{observation.now:%a %H:%M} UTC", f"no window of the {source} is open", "come back then"
                 )
             closes.append(max(ends))
-        return Finding(True, f"open until {min(closes):%a %H:%M %Z}")
+        return Measurement(True, f"open until {min(closes):%a %H:%M %Z}")
 
 
 def open_until(window: TimeWindow, now: datetime) -> datetime | None:
-    """When the window that is open now closes, in its own zone; None while it is closed.
+    """Return when an open window closes, in its own zone; None while it is closed.
 
-    Wall-clock times, so that a window keeps its hours when the clocks change.
+    Windows are wall-clock times, so that they keep their hours when the clocks change.
     """
     zone = ZoneInfo(window.zone)
     local = now.astimezone(zone)
@@ -47,13 +49,14 @@ def open_until(window: TimeWindow, now: datetime) -> datetime | None:
         start = datetime.combine(day, _time(window.start), zone)
         last_day = day + timedelta(days=1) if window.end == "24:00" or window.end <= window.start else day
         end = datetime.combine(last_day, _time(window.end), zone)
-        # By the moment, not by the wall clock: between datetimes of one zone Python compares only the latter.
+        # Compare moments: between datetimes of one zone Python compares only the wall clocks.
         if start.timestamp() <= now.timestamp() < end.timestamp():
             return end
     return None
 
 
-def shown(window: TimeWindow) -> str:
+def describe_window(window: TimeWindow) -> str:
+    """Return a window in words: days, hours, zone."""
     days = "every day" if set(window.days) == set(Weekday) else ", ".join(window.days)
     return f"{days} {window.start}–{window.end} {window.zone}"
 

@@ -13,9 +13,8 @@ from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError
-from gameday.observe import stored as observe_stored
-from gameday.observe.metrics import metrics_frame
-from gameday.observe.stored import stored
+from gameday.observe import samples as observed_samples
+from gameday.observe.samples import metrics_frame, read_samples
 
 from .conftest import Answer, Observability, Stub, eventually
 
@@ -129,7 +128,7 @@ def test_samples_are_read_as_they_are_stored_and_resampled_only_where_there_are_
     with Prometheus(Endpoint(url=observability.prometheus_url), counter) as prometheus:
         eventually(lambda: prometheus.query('count_over_time(heat{gpu="1"}[1m]) > 9'), bool)
         end, window, asked = datetime.now(UTC), timedelta(seconds=2), counter.cost().requests
-        found = stored(prometheus, ("power", "heat", "no_such_metric"), 'Hostname="n4"', end - window, end)
+        found = read_samples(prometheus, ("power", "heat", "no_such_metric"), 'Hostname="n4"', end - window, end)
         assert (found.step_s, counter.cost().requests - asked) == (None, 2)
         assert {(one.name, one.labels["gpu"]) for one in found.series} == {
             (name, gpu) for name in ("power", "heat") for gpu in "01"
@@ -138,8 +137,8 @@ def test_samples_are_read_as_they_are_stored_and_resampled_only_where_there_are_
         assert {len(one.points) for one in found.series} == counted, "no scrape comes twice"
         samples = sum(len(one.points) for one in found.series)
 
-        monkeypatch.setattr(observe_stored, "MOST_SAMPLES", samples // 2)
-        fewer = stored(prometheus, ("power", "heat"), 'Hostname="n4"', end - window, end)
+        monkeypatch.setattr(observed_samples, "MOST_SAMPLES", samples // 2)
+        fewer = read_samples(prometheus, ("power", "heat"), 'Hostname="n4"', end - window, end)
         assert fewer.step_s is not None
         assert len(fewer.series) == 4
         assert sum(len(one.points) for one in fewer.series) < samples

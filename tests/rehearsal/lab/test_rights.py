@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gameday.guard.rights import of_every_plan
+from gameday.guard.rights import rights_for_every_plan
 from gameday.rehearsal.seed import seeding
 from gameday.values.results import Step
 from kubesim.kubeconfig import Kubeconfig
@@ -217,7 +217,7 @@ def test_every_right_is_used_or_has_a_reason(
 
 
 def test_the_doctor_asks_for_every_right_that_a_game_day_uses(audited: list[dict[str, Any]]) -> None:
-    asked = {(right.verb, right.resource) for right in of_every_plan("gameday")}
+    asked = {(right.verb, right.resource) for right in rights_for_every_plan("gameday")}
     assert {(use.verb, use.resource) for use in used(RUNNER, audited)} <= asked
 
 

@@ -90,7 +90,7 @@ def test_what_cannot_be_undone_in_its_place_stops_the_season(
         leave(world, runner, one, tmp_path, said_the_end=False)
         return DIED
 
-    monkeypatch.setattr("gameday.reaper.season_member.reap_run", away)
+    monkeypatch.setattr("gameday.reaper.histories.reap_run", away)
     season = Season("season-1", runner, Abort())
     carry_out(season, Waiting([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
     assert season.stopped == "guard: after run season-1-01 (plan-1) the cluster is unknown"

@@ -14,7 +14,7 @@ from gameday.history.journal import Journal, read_history
 from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
 from gameday.ledger.ledger import Ledger
-from gameday.reaper.dead_histories import settled_elsewhere
+from gameday.reaper.histories import note_reaped_elsewhere
 from gameday.report.run_folder import load_run
 from gameday.values.results import Cleanliness
 from tests.report.run_builder import NODE, cut_off, passing, replacing, write
@@ -37,7 +37,7 @@ def undone(folder: Path) -> set[tuple[str, str, Cleanliness]]:
 
 
 def test_what_a_killed_run_left_open_is_noted_once_its_ledger_is_gone(runner: Kubernetes, killed: Path) -> None:
-    assert settled_elsewhere(runner, killed.parent) == [killed]
+    assert note_reaped_elsewhere(runner, killed.parent) == [killed]
     intents = {one.intent for one in read_history(killed / "history.jsonl").of(IntentRecorded)}
     assert intents
     assert undone(killed) == {(intent, "reaper", Cleanliness.CLEAN) for intent in intents}
@@ -73,11 +73,11 @@ def that_said_its_end(folder: Path, runner: Kubernetes) -> None:
 )
 def test_no_other_run_is_touched(runner: Kubernetes, killed: Path, made: Callable[[Path, Kubernetes], None]) -> None:
     made(killed, runner)
-    assert settled_elsewhere(runner, killed.parent) == []
+    assert note_reaped_elsewhere(runner, killed.parent) == []
     assert undone(killed) == set()
 
 
 def test_reports_that_are_not_here_are_asked_for_nothing(world: World, runner: Kubernetes, tmp_path: Path) -> None:
     before = runner.counter.cost().requests
-    assert settled_elsewhere(runner, tmp_path / "nowhere") == []
+    assert note_reaped_elsewhere(runner, tmp_path / "nowhere") == []
     assert runner.counter.cost().requests == before

@@ -1,0 +1,108 @@
+"""Ask a person in the Prefect UI: this flow run is paused until somebody answers, or the caller stops waiting.
+
+Prefect's own `pause_flow_run` sleeps through signals, a lost lease and a guardrail that trips. So the run is paused by
+the same calls, and the caller waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
+from prefect.exceptions import Abort, ObjectNotFound
+from prefect.input import RunInput
+from prefect.input.run_input import Keyset, keyset_from_paused_state
+from prefect.settings import PREFECT_UI_URL
+from prefect.states import Paused, Running
+from prefect.utilities.engine import propose_state_sync
+from pydantic import Field
+
+from gameday.documents.fields import format_duration
+from gameday.errors import AbortedError, RefusedError
+
+# The server forgets a pause after its own time-out. Ours always ends first, so that the run's state stays ours to set.
+_SERVER_TIMEOUT_MARGIN = timedelta(hours=1)
+
+
+class Answer(RunInput):
+    """The answer of the person who is asked to approve; Prefect draws a form of it."""
+
+    approved: bool = Field(default=False, description="On: inject the fault. Off: the run is refused")
+    name: str = Field(min_length=1, max_length=100, description="Your name, for the report")
+    comment: str = Field(default="", max_length=1000, description="A remark for the report")
+
+
+Wait = Callable[[str, Callable[[], Answer | None]], Answer | None]
+"""Waits for an answer. It is given the question's URL and a function that returns the answer once there is one."""
+
+
+def ask(asker: str, question: str, timeout: timedelta, wait: Wait) -> Answer:
+    """Pause this flow run with a question until `wait` returns.
+
+    Args:
+        asker: The run or season that asks; part of the pause's key.
+        question: Markdown for the form.
+        timeout: The longest wait, which `wait` must keep.
+        wait: Waits for the answer.
+
+    Raises:
+        RefusedError: Nobody can be asked, or nobody answered in time.
+        AbortedError: The flow run was cancelled meanwhile.
+    """
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        raise RefusedError("nobody can be asked for approval outside a flow run", "give --approved-by NAME")
+    id = context.flow_run.id
+    state: State[Any] = Paused(
+        timeout_seconds=round((timeout + _SERVER_TIMEOUT_MARGIN).total_seconds()), pause_key=f"approval-{asker}"
+    )
+    keys = keyset_from_paused_state(state)
+    state.state_details.run_input_keyset = {str(part): key for part, key in keys.items()}
+    with get_client(sync_client=True) as client:
+        _pause(client, id, state)
+        Answer.with_initial_data(description=question).save(keys, flow_run_id=id)
+        url = f"{(PREFECT_UI_URL.value() or str(client.api_url)).rstrip('/')}/runs/flow-run/{id}"
+        try:
+            answer = wait(url, lambda: _read_answer(client, id, keys))
+        finally:
+            _resume(client, id)
+    if answer is None:
+        raise RefusedError(f"nobody approved the run within {format_duration(timeout)}", "run it when somebody can")
+    return answer
+
+
+def _pause(client: SyncPrefectClient, id: UUID, state: State[Any]) -> None:
+    try:
+        paused = propose_state_sync(client, state, flow_run_id=id)
+    except (Abort, httpx.HTTPError) as error:
+        raise RefusedError(f"Prefect cannot be asked for approval: {error}", "is its server up?") from None
+    if not paused.is_paused():
+        raise RefusedError(f"Prefect does not pause the run for approval; its state is {paused.name}")
+
+
+def _read_answer(client: SyncPrefectClient, id: UUID, keys: Keyset) -> Answer | None:
+    """Return the answer once the flow run was resumed; None before that, and while Prefect does not answer."""
+    try:
+        state = client.read_flow_run(id).state
+        if state is None or state.is_paused():
+            return None
+        if state.is_running():
+            return cast(Answer, Answer.load(keys, flow_run_id=id))
+    except (httpx.HTTPError, ObjectNotFound):
+        return None
+    raise AbortedError("operator", f"the flow run became {state.name} while it waited for approval")
+
+
+def _resume(client: SyncPrefectClient, id: UUID) -> None:
+    """Resume a flow run that nobody answered, or that was stopped: its report is still to come."""
+    try:
+        if (state := client.read_flow_run(id).state) and state.is_paused():
+            propose_state_sync(client, Running(), flow_run_id=id)
+    except (Abort, httpx.HTTPError, ObjectNotFound):
+        return

@@ -1,0 +1,84 @@
+"""The runs of a season as Prefect subflows, in threads of the season's process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gameday.checks.outcome import RunResult
+from gameday.flows.game_day import game_day
+from gameday.report.run_folder import load_run
+from gameday.run.record import HISTORY_FILE
+from gameday.run.season_member import Approval, SeasonMember
+from gameday.season.assignment import Waiting
+from gameday.season.plans import Chosen, reach_beyond
+from gameday.season.record import Place, SeasonRecord
+from gameday.season.run import Season, carry_out
+
+
+@dataclass(frozen=True)
+class SeasonRuns:
+    """The runs of a season, ready to be played."""
+
+    record: SeasonRecord
+    chosen: Sequence[Chosen]
+    approval: Approval | None
+    """Given once for the runs that need it."""
+    profile: str | None
+    """The cluster profile's path; None: GAMEDAY_* of the environment."""
+    reports: Path
+    """Folder that the runs' own folders are made in."""
+
+    def play(self, season: Season) -> list[Path]:
+        """Play all runs, as many at the same time as may, and keep season.json up to date.
+
+        Returns:
+            The folders of the runs that did not end by themselves; their reports have to be rendered again.
+        """
+        folder, record = self.reports / self.record.id, self.record
+        record.save(folder)
+        queue = Waiting(record.places, record.at_once, reach_beyond(self.chosen))
+        carry_out(season, queue, record.at_once, self._play_one, self.reports)
+        record.model_copy(update={"ended": datetime.now(UTC), "stopped": season.stopped}).save(folder)
+        return [self.reports / run_id for run_id in sorted(season.died)]
+
+    def _play_one(self, place: Place) -> RunResult:
+        """Play one run in this thread.
+
+        Returns:
+            The run's result; for a flow run that broke off the result of the history that it left.
+        """
+        result: object
+        try:
+            state = game_day(
+                plan=place.asked_as,
+                profile=self.profile,
+                reports=str(self.reports),
+                trigger=self.record.trigger,
+                run_id=place.run_id,
+                member=self._member(place),
+                return_state=True,
+            )
+            result = state.result(raise_on_failure=False)
+        except Exception as error:  # Prefect's own: a server that is gone has no say in what the run found
+            result = error
+        if isinstance(result, RunResult):
+            return result
+        folder = self.reports / place.run_id
+        if isinstance(result, BaseException) and not (folder / HISTORY_FILE).is_file():
+            raise result
+        return load_run(folder).result
+
+    def _member(self, place: Place) -> SeasonMember:
+        siblings = [other for other in self.record.places if other.run_id != place.run_id]
+        sibling_plans = [other.plan for other in self.chosen if other.plan.name != place.plan]
+        return SeasonMember(
+            season=self.record.id,
+            seed=self.record.seed,
+            targets=place.targets,
+            sibling_nodes=frozenset(node for other in siblings for node in other.targets) - set(place.targets),
+            sibling_alerts=frozenset(alert.name for plan in sibling_plans for alert in plan.expect.alerts),
+            approval=self.approval,
+        )

@@ -1,0 +1,203 @@
+"""Write what a reaper undid into the histories of the runs that left it.
+
+A run that was killed cannot do that itself. A run that slept until another took it for dead can, and does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.manifests import RUN_LABEL
+from gameday.errors import AdapterError, KubernetesError, LeaseLostError
+from gameday.history.events import FaultUndone, IntentRecorded, Problem, RunEnded, RunStarted
+from gameday.history.journal import Journal, read_history
+from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
+from gameday.ledger.lease import CLUSTER_LEASE, as_held, read_lease
+from gameday.ledger.ledger import ledger_name, stored_ledgers
+from gameday.reaper.reap import ReapResult, reap_run
+from gameday.run.record import HISTORY_FILE
+from gameday.run.run import Run
+from gameday.values.results import Cleanliness
+
+_NOT_FOUND_STATUS = 404
+
+
+def note_reaped(folder: Path, result: ReapResult, problem: str) -> bool:
+    """Append to the history in a run's folder what this reap found of the run.
+
+    Args:
+        folder: The run's own folder, which bears its id.
+        result: The reap.
+        problem: The line that introduces it, as from `describe_reap`.
+
+    Returns:
+        False where the folder holds no history.
+
+    Raises:
+        OSError: The history cannot be written.
+    """
+    if not (folder / HISTORY_FILE).is_file():
+        return False
+    undone = [
+        FaultUndone(
+            intent=one.entry.id, node=one.entry.node, by="reaper", cleanliness=one.cleanliness, evidence=one.evidence
+        )
+        for one in result.reaped
+        if one.run_id == folder.name
+    ]
+    readable = not any(key.startswith(f"{folder.name}/") for key in result.unreadable)
+    _append(folder, problem, undone, readable=readable)
+    return True
+
+
+def describe_reap(reaper: str, result: ReapResult, run_id: str) -> str:
+    """Return in one line what a reap did about a dead run.
+
+    Args:
+        reaper: The one that undid it, as the line's subject: "the reaper", "run x".
+        result: The reap.
+        run_id: The dead run.
+    """
+    count = sum(one.run_id == run_id for one in result.reaped)
+    return f"the run ended without proof that it was undone; {reaper} undid {count} open changes"
+
+
+def reap_season_member(kubernetes: Kubernetes, run_id: str, reports: Path) -> Cleanliness:
+    """Undo what a season's dead run left, while the season's other runs go on, and write it into the run's history.
+
+    Returns:
+        The worst that was read back; UNKNOWN where the cluster does not answer.
+
+    Raises:
+        OSError: The run's history cannot be written.
+    """
+    folder = reports / run_id
+    try:
+        result = reap_run(kubernetes, run_id)
+    except KubernetesError as error:
+        note_reaped(folder, ReapResult(), f"what the run left could not be undone: {error}")
+        return Cleanliness.UNKNOWN
+    note_reaped(folder, result, describe_reap("its season", result, run_id))
+    if any(one.cleanliness is Cleanliness.DIRTY for one in result.reaped):
+        return Cleanliness.DIRTY
+    return Cleanliness.CLEAN if result.is_clean else Cleanliness.UNKNOWN
+
+
+def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
+    """Note as undone what killed runs left, where a reaper without access to their folders was there before.
+
+    Such a run has no report and no ledger left, and nobody holds the cluster: the CronJob's reaper came first, say.
+
+    Args:
+        kubernetes: The cluster.
+        reports: Folder of the runs' own folders.
+
+    Returns:
+        The folders of the runs whose histories were written.
+
+    Raises:
+        KubernetesError: The cluster does not answer.
+        OSError: A history cannot be written.
+    """
+    unfinished = {
+        path.parent: history
+        for path in sorted(reports.glob(f"*/{HISTORY_FILE}"))
+        if not (path.parent / "report.html").exists() and not (history := read_history(path)).last(RunEnded)
+    }
+    # A living run has no report either, but holds the lease from before its first intent.
+    if not unfinished or _is_cluster_held(kubernetes):
+        return []
+    ledgers, uid = stored_ledgers(kubernetes), kubernetes.identity().uid
+    noted = []
+    for folder, history in unfinished.items():
+        started = history.first(RunStarted)
+        if started is None or started.cluster_uid != uid or ledgers.has(ledger_name(folder.name)):
+            continue
+        settled = {event.intent for event in history.of(FaultUndone)}
+        left = [intent for intent in history.of(IntentRecorded) if intent.intent not in settled]
+        proof = _proof_by_absence(ledger_name(folder.name))
+        undone = [_undone_by_reaper(intent.intent, intent.node, proof) for intent in left]
+        _append(folder, f"the run was killed; a reaper undid {len(undone)} open changes", undone, readable=True)
+        noted.append(folder)
+    return noted
+
+
+def reconcile_with_reaper(run: Run) -> None:
+    """Note what a reaper undid where this run lost its lease and its ledger is gone; do nothing otherwise.
+
+    The run slept, say, and another took it for dead. What that reaper undid must not be undone again: a taint that is
+    there now may be the quarantine of another run. A pod of ours that is there all the same came later, from a request
+    that was under way; its entry stays open, and this run undoes it.
+    """
+    try:
+        run.leases.check()
+        return
+    except LeaseLostError as error:
+        lost = str(error)
+    try:
+        if not run.ledger.stored.is_gone():
+            return
+        pods_left = _pods_of(run)
+    except AdapterError as error:
+        run.problem(f"{lost}; whether a reaper undid the run meanwhile could not be asked: {error}")
+        return
+    run.problem(f"{lost}; a reaper took the run for dead meanwhile and undid everything")
+    proof = _proof_by_absence(run.ledger.stored.name)
+    for entry in run.ledger.open_entries():
+        if _pod_of(entry) not in pods_left:
+            run.note(_undone_by_reaper(entry.id, entry.node, proof, "none of its pods is there"))
+            run.ledger.stored.settle(entry, Cleanliness.CLEAN, "reaper", (proof,))
+
+
+def _proof_by_absence(ledger: str) -> str:
+    return f"the ledger {ledger} is gone: a reaper deletes it only once every entry was read back as undone"
+
+
+def _undone_by_reaper(intent: str, node: str | None, *proof: str) -> FaultUndone:
+    return FaultUndone(intent=intent, node=node, by="reaper", cleanliness=Cleanliness.CLEAN, evidence=proof)
+
+
+def _is_cluster_held(kubernetes: Kubernetes) -> bool:
+    try:
+        return as_held(read_lease(kubernetes, CLUSTER_LEASE)) is not None
+    except KubernetesError as error:
+        if error.status == _NOT_FOUND_STATUS:
+            return False
+        raise
+
+
+def _pods_of(run: Run) -> set[str]:
+    """Return the names of the run's pods now; they are listed anew, because a watch that slept may be behind."""
+    with run.kubernetes.explained("list the run's pods"):
+        selector = f"{RUN_LABEL}={run.id}"
+        found = run.kubernetes.core.list_namespaced_pod(run.profile.namespace, label_selector=selector).items
+    return {pod.metadata.name for pod in found}
+
+
+def _pod_of(entry: Entry) -> str:
+    return entry.undo.pod if isinstance(entry.undo, DeletePod | TakeOutFault) else ""
+
+
+def _append(folder: Path, problem: str, undone: Sequence[FaultUndone], *, readable: bool) -> None:
+    """Append a problem and the undos; a history that had ended is ended again where all of it is clean by now.
+
+    Args:
+        folder: The run's own folder.
+        problem: The line that introduces the undos.
+        undone: The undos.
+        readable: True where the run's ledger holds nothing that cannot be read.
+    """
+    journal = Journal(folder / HISTORY_FILE)
+    try:
+        journal.append(Problem(step=None, what=problem))
+        for event in undone:
+            journal.append(event)
+        clean = readable and all(event.cleanliness is Cleanliness.CLEAN for event in undone)
+        if journal.history().last(RunEnded) is not None and undone and clean:
+            journal.append(RunEnded(cleanliness=Cleanliness.CLEAN))
+    finally:
+        journal.close()
+    if journal.failed:
+        raise journal.failed
