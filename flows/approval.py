@@ -38,8 +38,8 @@ from gameday.plan.models import Plan
 from gameday.run.run import Run
 from gameday.run.season_member import Approval
 from gameday.run.targets import Targets, unfit_targets
-from gameday.season.record import APPROVAL_FILE, Place
-from gameday.season.run import Season
+from gameday.season.record import APPROVAL_FILE, Assignment
+from gameday.season.run import OpenSeason
 
 _POLL_S = 1.0
 # The server forgets a pause that nobody ends; we always end ours first, so that its state stays ours to set.
@@ -87,9 +87,9 @@ def approve(run: Run, targets: Targets, approved_by: str | None) -> None:
 
 
 def approve_season(
-    season: Season,
+    season: OpenSeason,
     cluster: ClusterProfile,
-    runs: Sequence[tuple[Place, Plan]],
+    runs: Sequence[tuple[Assignment, Plan]],
     approved_by: str | None,
     folder: Path,
 ) -> tuple[Approval | None, dict[str, str]]:
@@ -125,7 +125,7 @@ def approve_season(
     return None, dict.fromkeys((place.run_id for place, _, _ in needy), why)
 
 
-def _of_season(season: str, cluster: ClusterProfile, runs: Sequence[tuple[Place, Plan]]) -> str:
+def _of_season(season: str, cluster: ClusterProfile, runs: Sequence[tuple[Assignment, Plan]]) -> str:
     """Markdown for whoever is asked: which plans, what each breaks, and where."""
     head = f"Season {plain(season)} on cluster {plain(cluster.name)}: {len(runs)} game-days need a yes"
     said = [
@@ -137,7 +137,7 @@ def _of_season(season: str, cluster: ClusterProfile, runs: Sequence[tuple[Place,
 
 
 def _wait(
-    season: Season, within: timedelta, journal: Journal, where: str, answered: Callable[[], Answer | None]
+    season: OpenSeason, within: timedelta, journal: Journal, where: str, answered: Callable[[], Answer | None]
 ) -> Answer | None:
     journal.append(ApprovalAsked(within_s=within.total_seconds(), where=where))
     deadline = time.monotonic() + within.total_seconds()

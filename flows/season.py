@@ -18,7 +18,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from gameday.checks.outcome import EXIT_CODES, Outcome, RunResult
+from gameday.checks.outcome import EXIT_CODES, RunOutcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.documents.fields import Duration
 from gameday.errors import RefusedError
@@ -28,13 +28,13 @@ from gameday.flows.game_day import game_day
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.schedule import refuse_overdue
 from gameday.plan.models import Plan
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
 from gameday.run.record import new_run_id
 from gameday.run.season_member import Approval, SeasonMember
-from gameday.season.assignment import Waiting, place
-from gameday.season.plans import Chosen, choose_plans, reach_beyond
-from gameday.season.record import LeftOut, Place, SeasonRecord, SeasonResult
-from gameday.season.run import carry_out, fit_nodes, open_season
+from gameday.season.assignment import RunQueue, assign
+from gameday.season.plans import ChosenPlan, choose_plans, plans_that_run_alone
+from gameday.season.record import Assignment, LeftOut, SeasonRecord, SeasonResult
+from gameday.season.run import fit_nodes, open_season, run_all
 from gameday.tasks.coverage import coverage
 from gameday.tasks.reaped_runs import notify_reaped
 from gameday.values.results import Trigger
@@ -82,7 +82,7 @@ def season(
     try:
         refuse_overdue(trigger)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
-            placed, without = place(id, chosen, fit_nodes(opened, chosen, seed))
+            placed, without = assign(id, chosen, fit_nodes(opened, chosen, seed))
             plans_by_name = {one.plan.name: one.plan for one in chosen}
             runs = [(one, plans_by_name[one.plan]) for one in placed]
             approval, refused_by_run = approve_season(opened, cluster, runs, approved_by, folder)
@@ -101,7 +101,9 @@ def season(
             )
             record.save(folder)
             play = partial(_play, record=record, chosen=chosen, profile=profile, reports=reports, approval=approval)
-            carry_out(opened, Waiting(record.places, at_once, reach_beyond(chosen)), at_once, play, Path(reports))
+            run_all(
+                opened, RunQueue(record.places, at_once, plans_that_run_alone(chosen)), at_once, play, Path(reports)
+            )
             died = [Path(reports) / run_id for run_id in sorted(opened.died)]
             record = record.model_copy(update={"ended": datetime.now(UTC), "stopped": opened.stopped})
     except RefusedError as error:
@@ -114,10 +116,10 @@ def season(
 
 def _refused(error: RefusedError) -> State[SeasonResult]:
     why = f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else "")
-    return Failed(message=why, data=SeasonResult(exit_code=EXIT_CODES[Outcome.REFUSED], why=why), name="Refused")
+    return Failed(message=why, data=SeasonResult(exit_code=EXIT_CODES[RunOutcome.REFUSED], why=why), name="Refused")
 
 
-def _said_no_to(runs: list[tuple[Place, Plan]], refused_by_run: Mapping[str, str]) -> list[LeftOut]:
+def _said_no_to(runs: list[tuple[Assignment, Plan]], refused_by_run: Mapping[str, str]) -> list[LeftOut]:
     return [
         LeftOut(plan=one.plan, title=plan.title, why=refused_by_run[one.run_id])
         for one, plan in runs
@@ -126,10 +128,10 @@ def _said_no_to(runs: list[tuple[Place, Plan]], refused_by_run: Mapping[str, str
 
 
 def _play(
-    one: Place,
+    one: Assignment,
     *,
     record: SeasonRecord,
-    chosen: list[Chosen],
+    chosen: list[ChosenPlan],
     profile: str | None,
     reports: str,
     approval: Approval | None,
@@ -163,4 +165,4 @@ def _play(
     folder = Path(reports) / one.run_id
     if isinstance(result, BaseException) and not (folder / "history.jsonl").is_file():
         raise result
-    return load_run(folder).result
+    return load_run_folder(folder).result

@@ -8,7 +8,7 @@ from pathlib import Path
 from prefect import get_run_logger
 from prefect.artifacts import create_link_artifact
 
-from gameday.archive.catalog import read_shelf
+from gameday.archive.catalog import read_catalog
 from gameday.archive.publish import publish_pages
 from gameday.digest.digest import digest_of, render_digest
 from gameday.digest.index import render_index
@@ -22,10 +22,10 @@ from gameday.tasks.artifacts import where_prefect_answers
 @step_task(name="digest")
 def render_pages(reports: Path, start: datetime, end: datetime, publish_to: str | None) -> str:
     """Render both pages and return the digest's headline; raises OSError where the folder cannot be read or written."""
-    shelf = read_shelf(reports)
+    catalog = read_catalog(reports)
     plans = [loaded.plan for loaded in load_shipped(parameter_models())]
-    made = render_digest(reports, digest_of(shelf, plans, start, end), end)
-    index = render_index(reports, shelf, end)
+    made = render_digest(reports, digest_of(catalog, plans, start, end), end)
+    index = render_index(reports, catalog, end)
     link = made.html.resolve().as_uri()
     if publish_to:
         try:

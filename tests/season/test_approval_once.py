@@ -21,8 +21,8 @@ from gameday.plan.models import Plan
 from gameday.report.narration import narrate
 from gameday.run.abort import Abort
 from gameday.run.season_member import Approval, SeasonMember
-from gameday.season.record import Place, SeasonRecord
-from gameday.season.run import Season
+from gameday.season.record import Assignment, SeasonRecord
+from gameday.season.run import OpenSeason
 from tests.game_days.conftest import QUICK, Arena, changed
 from tests.guard.observations import FakeRun, node, plan, profile
 
@@ -30,15 +30,15 @@ REQUIRED = {"approval": {"required": True}}
 ASKING, PLAIN = plan(**REQUIRED), plan()
 
 
-def runs(*plans: Plan) -> list[tuple[Place, Plan]]:
+def runs(*plans: Plan) -> list[tuple[Assignment, Plan]]:
     return [
-        (Place(run_id=f"season-1-{number:02d}", plan=one.name, asked_as="x", targets=("n1",)), one)
+        (Assignment(run_id=f"season-1-{number:02d}", plan=one.name, asked_as="x", targets=("n1",)), one)
         for number, one in enumerate(plans, 1)
     ]
 
 
-def season(runner: Kubernetes) -> Season:
-    return Season("season-1", runner, Abort())
+def season(runner: Kubernetes) -> OpenSeason:
+    return OpenSeason("season-1", runner, Abort())
 
 
 def test_nobody_is_asked_for_plans_that_need_nobody(runner: Kubernetes, tmp_path: Path) -> None:
