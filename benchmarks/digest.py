@@ -24,7 +24,7 @@ from pathlib import Path
 import pandas as pd
 from pydantic_core import to_json
 
-from gameday.coverage.matrix import Matrix, matrix_of
+from gameday.coverage.matrix import CoverageMatrix, matrix_of
 from gameday.coverage.run_row import ROW_FILE
 from gameday.history.events import (
     RECORD,
@@ -41,8 +41,8 @@ from gameday.history.events import (
     TargetsChosen,
 )
 from gameday.history.frames import Frames, conform
-from gameday.report.numbers import summarise
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
+from gameday.report.summarise import summarise
 from gameday.values.nodes import Target
 from tests.report import run_builder
 
@@ -89,7 +89,7 @@ def season(folder: Path, runs: int, nodes: int, plans: int, killed: bool) -> Non
     plan["fault"]["xid"] = 79  # the tests' plan knows no fault's parameters, and such a row has nothing to judge
     (first / "plan.json").write_text(json.dumps(plan))
     started = time.monotonic()
-    run = load_run(first)
+    run = load_run_folder(first)
     print(f"one run of {nodes} nodes read and judged in {time.monotonic() - started:.1f} s")
     report = {"format": 1, "summary": summarise(run), "sections": {"history": run.history.records}}
     (first / "report.json").write_bytes(to_json(report, indent=1))
@@ -123,7 +123,7 @@ def _copy(first: Path, copy: Path, plan: str, begun: datetime, killed: bool) -> 
     report = json.loads((first / "report.json").read_bytes())
     report["summary"] |= {"run_id": copy.name, "plan": plan, "started": begun.isoformat()}
     (copy / "report.json").write_text(json.dumps(report, indent=1))
-    matrix = Matrix.model_validate_json((first / ROW_FILE).read_bytes())
+    matrix = CoverageMatrix.model_validate_json((first / ROW_FILE).read_bytes())
     row = matrix.rows[0].model_copy(update={"run_id": copy.name, "plan": plan, "started": begun})
     (copy / ROW_FILE).write_text(matrix.model_copy(update={"rows": (row,)}).model_dump_json(indent=1))
 

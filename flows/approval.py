@@ -21,9 +21,9 @@ from gameday.plan.models import Plan
 from gameday.run.run import Run
 from gameday.run.season_member import Approval
 from gameday.run.targets import Targets, unfit_targets
-from gameday.season.plans import Chosen
-from gameday.season.record import APPROVAL_FILE, LeftOut, Place
-from gameday.season.run import Season
+from gameday.season.plans import ChosenPlan
+from gameday.season.record import APPROVAL_FILE, Assignment, LeftOut
+from gameday.season.run import OpenSeason
 
 _POLL_S = 1.0
 
@@ -57,16 +57,16 @@ class SeasonApproval:
 
     approval: Approval | None
     """None where no run needs it, or nobody gave it."""
-    runs: tuple[Place, ...]
+    runs: tuple[Assignment, ...]
     left_out: tuple[LeftOut, ...]
     """Plans that need approval and did not get it."""
 
 
 def approve_season(
-    season: Season,
+    season: OpenSeason,
     cluster: ClusterProfile,
-    chosen: Sequence[Chosen],
-    assigned: Sequence[Place],
+    chosen: Sequence[ChosenPlan],
+    assigned: Sequence[Assignment],
     approved_by: str | None,
     folder: Path,
 ) -> SeasonApproval:
@@ -131,7 +131,7 @@ def _ask_for_run(run: Run, targets: Targets, timeout: timedelta) -> None:
     guard_before(run, targets)
 
 
-def _ask_for_season(season: Season, question: str, timeout: timedelta, folder: Path) -> Answer:
+def _ask_for_season(season: OpenSeason, question: str, timeout: timedelta, folder: Path) -> Answer:
     folder.mkdir(parents=True, exist_ok=True)
     journal = Journal(folder / APPROVAL_FILE)
     try:
@@ -144,7 +144,7 @@ def _ask_for_season(season: Season, question: str, timeout: timedelta, folder: P
 
 
 def _wait_in_season(
-    season: Season, timeout: timedelta, journal: Journal, url: str, answered: Callable[[], Answer | None]
+    season: OpenSeason, timeout: timedelta, journal: Journal, url: str, answered: Callable[[], Answer | None]
 ) -> Answer | None:
     journal.append(ApprovalAsked(within_s=timeout.total_seconds(), where=url))
     deadline = time.monotonic() + timeout.total_seconds()
@@ -153,7 +153,9 @@ def _wait_in_season(
     return answer
 
 
-def _season_question(season: str, cluster: ClusterProfile, runs: Sequence[Place], plans: Mapping[str, Plan]) -> str:
+def _season_question(
+    season: str, cluster: ClusterProfile, runs: Sequence[Assignment], plans: Mapping[str, Plan]
+) -> str:
     """Return Markdown for the person who is asked: the plans, their faults and their nodes."""
     head = f"Season {escape_markdown(season)} on cluster {escape_markdown(cluster.name)}: {len(runs)} game-days"
     rows = [

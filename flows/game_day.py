@@ -13,7 +13,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from gameday.checks.outcome import Outcome, RunResult
+from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import StopRunError
@@ -90,5 +90,5 @@ def game_day(
     with record.abort.on_signals():
         result = report(record)
     publish_run(cluster, record.folder)
-    finished = Completed if result.outcome is Outcome.PASSED else Failed
+    finished = Completed if result.outcome is RunOutcome.PASSED else Failed
     return finished(message=result.why, data=result, name=result.outcome.capitalize())

@@ -16,7 +16,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from gameday.checks.outcome import EXIT_CODES, Outcome
+from gameday.checks.outcome import EXIT_CODES, RunOutcome
 from gameday.cluster.profile import load_profile
 from gameday.documents.fields import Duration
 from gameday.errors import RefusedError
@@ -26,7 +26,7 @@ from gameday.flows.hooks import reap_flow_run
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season_runs import SeasonRuns
 from gameday.run.record import new_run_id
-from gameday.season.assignment import place
+from gameday.season.assignment import assign
 from gameday.season.plans import choose_plans
 from gameday.season.record import SeasonRecord, SeasonResult
 from gameday.season.run import fit_nodes, open_season
@@ -77,7 +77,7 @@ def season(
     try:
         refuse_overdue(trigger)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
-            assigned, unassigned = place(id, chosen, fit_nodes(opened, chosen, seed))
+            assigned, unassigned = assign(id, chosen, fit_nodes(opened, chosen, seed))
             approved = approve_season(opened, cluster, chosen, assigned, approved_by, Path(reports) / id)
             record = SeasonRecord(
                 id=id,
@@ -100,4 +100,4 @@ def season(
 
 def _refused(error: RefusedError) -> State[SeasonResult]:
     why = f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else "")
-    return Failed(message=why, data=SeasonResult(exit_code=EXIT_CODES[Outcome.REFUSED], why=why), name="Refused")
+    return Failed(message=why, data=SeasonResult(exit_code=EXIT_CODES[RunOutcome.REFUSED], why=why), name="Refused")

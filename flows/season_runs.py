@@ -9,13 +9,13 @@ from pathlib import Path
 
 from gameday.checks.outcome import RunResult
 from gameday.flows.game_day import game_day
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
 from gameday.run.record import HISTORY_FILE
 from gameday.run.season_member import Approval, SeasonMember
-from gameday.season.assignment import Waiting
-from gameday.season.plans import Chosen, reach_beyond
-from gameday.season.record import Place, SeasonRecord
-from gameday.season.run import Season, carry_out
+from gameday.season.assignment import RunQueue
+from gameday.season.plans import ChosenPlan, plans_that_run_alone
+from gameday.season.record import Assignment, SeasonRecord
+from gameday.season.run import OpenSeason, run_all
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class SeasonRuns:
     """The runs of a season, ready to be played."""
 
     record: SeasonRecord
-    chosen: Sequence[Chosen]
+    chosen: Sequence[ChosenPlan]
     approval: Approval | None
     """Given once for the runs that need it."""
     profile: str | None
@@ -31,7 +31,7 @@ class SeasonRuns:
     reports: Path
     """Folder that the runs' own folders are made in."""
 
-    def play(self, season: Season) -> list[Path]:
+    def play(self, season: OpenSeason) -> list[Path]:
         """Play all runs, as many at the same time as may, and keep season.json up to date.
 
         Returns:
@@ -39,12 +39,12 @@ class SeasonRuns:
         """
         folder, record = self.reports / self.record.id, self.record
         record.save(folder)
-        queue = Waiting(record.places, record.at_once, reach_beyond(self.chosen))
-        carry_out(season, queue, record.at_once, self._play_one, self.reports)
+        queue = RunQueue(record.places, record.at_once, plans_that_run_alone(self.chosen))
+        run_all(season, queue, record.at_once, self._play_one, self.reports)
         record.model_copy(update={"ended": datetime.now(UTC), "stopped": season.stopped}).save(folder)
         return [self.reports / run_id for run_id in sorted(season.died)]
 
-    def _play_one(self, place: Place) -> RunResult:
+    def _play_one(self, place: Assignment) -> RunResult:
         """Play one run in this thread.
 
         Returns:
@@ -69,9 +69,9 @@ class SeasonRuns:
         folder = self.reports / place.run_id
         if isinstance(result, BaseException) and not (folder / HISTORY_FILE).is_file():
             raise result
-        return load_run(folder).result
+        return load_run_folder(folder).result
 
-    def _member(self, place: Place) -> SeasonMember:
+    def _member(self, place: Assignment) -> SeasonMember:
         siblings = [other for other in self.record.places if other.run_id != place.run_id]
         sibling_plans = [other.plan for other in self.chosen if other.plan.name != place.plan]
         return SeasonMember(

@@ -8,7 +8,7 @@ from pathlib import Path
 from prefect import get_run_logger
 from prefect.artifacts import create_link_artifact
 
-from gameday.archive.catalog import read_shelf
+from gameday.archive.catalog import read_catalog
 from gameday.archive.publish import publish_pages
 from gameday.digest.digest import digest_of, render_digest
 from gameday.digest.index import render_index
@@ -35,7 +35,7 @@ def render_pages(reports: Path, start: datetime, end: datetime, publish_to: str 
     Raises:
         OSError: The folder cannot be read or written.
     """
-    catalog = read_shelf(reports)
+    catalog = read_catalog(reports)
     plans = [loaded.plan for loaded in load_shipped(parameter_models())]
     made = render_digest(reports, digest_of(catalog, plans, start, end), end)
     index = render_index(reports, catalog, end)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 
-from gameday.archive.catalog import read_shelf
+from gameday.archive.catalog import read_catalog
 from gameday.faults.registry import parameter_models
 from gameday.plan.catalogue import load_shipped
 from gameday.post_mortem.page import PostMortem, render_post_mortem
@@ -29,7 +29,7 @@ def render_incident(folder: Path, publish_to: str | None) -> PostMortem:
         OSError: The folder cannot be written.
     """
     plans = [loaded.plan for loaded in load_shipped(parameter_models())]
-    runs = [run.summary for run in read_shelf(folder.parent).runs]
+    runs = [run.summary for run in read_catalog(folder.parent).runs]
     made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
     write_form(folder, "gameday post-mortem")
     markdown = made.markdown.read_text(encoding="utf-8")

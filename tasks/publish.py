@@ -22,9 +22,9 @@ from gameday.cluster.grafana import Grafana
 from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.errors import AdapterError, PublishError
 from gameday.report.annotation import annotation_of
-from gameday.report.earlier import earlier_than
+from gameday.report.earlier_runs import earlier_runs
 from gameday.report.message import Message, message, worth_telling
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import read_summary
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import where_prefect_answers
@@ -63,7 +63,7 @@ def publish_folder(profile: ClusterProfile, folder: Path) -> None:
         _annotate(profile.grafana, folder)
     summary = read_summary(folder) if profile.notify else None
     if summary:
-        before = next(iter(earlier_than(folder, summary)[-1:]), None)
+        before = next(iter(earlier_runs(folder, summary)[-1:]), None)
         if worth_telling(summary, before, profile.notify_on):
             notify(profile, message(summary, before, link))
 
@@ -105,7 +105,7 @@ def notify(profile: ClusterProfile, content: Message) -> None:
 
 
 def _annotate(grafana: Endpoint, folder: Path) -> None:
-    found = annotation_of(load_run(folder))
+    found = annotation_of(load_run_folder(folder))
     if found is None:
         return
     try:

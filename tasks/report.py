@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from pydantic import TypeAdapter
 
-from gameday.checks.outcome import RunResult, fold
+from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Verdict
 from gameday.coverage.run_row import render_run
@@ -31,7 +31,7 @@ def report(record: RunRecord) -> RunResult:
         write_form(record.folder, "gameday report")
     except OSError as error:
         history = record.journal.history()
-        result = fold(history, run_checks(record.plan, history, Frames.load(record.folder / "frames")))
+        result = fold_outcome(history, run_checks(record.plan, history, Frames.load(record.folder / "frames")))
         why = f"{result.why} The report cannot be written: {error.filename}: {error.strerror}."
         return result.model_copy(update={"why": why})
     _publish(rendered)

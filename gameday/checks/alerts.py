@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gameday.checks.deadlines import Going, Sighting, arrives, as_expected, ends
-from gameday.checks.facts import absence, some, target_nodes, unnamed_alerts
+from gameday.checks.deadlines import ClearingWords, Sighting, appears_within, as_expected, ends_within
+from gameday.checks.facts import first_few, judge_absence, target_nodes, unnamed_alerts
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AlertSeen, Record, RunEnded
 from gameday.history.frames import Frames
@@ -59,7 +59,7 @@ def label_gaps(expected: ExpectedAlert, labels: dict[str, str]) -> list[str]:
 
 
 def _fires(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
-    return arrives(
+    return appears_within(
         history,
         node,
         "alert-fires",
@@ -90,7 +90,7 @@ def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Ve
     sets = endings(history, expected.name, expected.about(node))
     ended = sorted((Sighting(record, seen.at) for record, seen in filter(None, sets)), key=lambda one: one.at)
     left = len(sets) - len(ended)
-    return ends(
+    return ends_within(
         history,
         node,
         "alert-resolves",
@@ -99,7 +99,7 @@ def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Ve
         ended[-1] if ended else None,
         came=bool(sets),
         still=f"{left} of its {len(sets)} label sets did not resolve" if ended and left else "",
-        words=Going("the alert was not seen firing", "resolved", f"{expected.name} resolving for {node}"),
+        words=ClearingWords("the alert was not seen firing", "resolved", f"{expected.name} resolving for {node}"),
     )
 
 
@@ -110,7 +110,7 @@ def _no_others(plan: Plan, history: History) -> list[Verdict]:
     names = _named(others)
     status, why = Status.BROKEN, ", ".join(names)
     if not others:
-        status, why = absence(history, Step.AWAIT_ALERT, "the window's end")
+        status, why = judge_absence(history, Step.AWAIT_ALERT, "the window's end")
         if status is Status.BROKEN:  # the step could see, and saw none: that is what was hoped for
             status, why = Status.HELD, ""
         if status is Status.HELD and history.last(RunEnded) is None:
@@ -137,4 +137,4 @@ def _counted(names: list[str]) -> str:
 
 
 def _beside(names: list[str]) -> str:
-    return f"; beside it {_counted(names)} of other origin: {some(names)}" if names else ""
+    return f"; beside it {_counted(names)} of other origin: {first_few(names)}" if names else ""

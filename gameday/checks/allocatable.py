@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gameday.checks.deadlines import Sighting, arrives, goes, since_fault
+from gameday.checks.deadlines import Sighting, appears_within, clears_within, since_fault
 from gameday.checks.facts import target_nodes
-from gameday.checks.node_diff import snapshot
+from gameday.checks.node_diff import node_snapshot
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AllocatableSeen
 from gameday.history.frames import Frames
@@ -36,8 +36,8 @@ def returned(history: History, node: str | None) -> list[Sighting]:
 
 def _falls(expected: ExpectedAllocatable, history: History, node: str | None) -> Verdict:
     name = f"{node or 'The target'} offers fewer GPUs (allocatable nvidia.com/gpu)"
-    verdict = arrives(history, node, "allocatable-falls", name, expected.within, fallen(history, node))
-    before = snapshot(history, node, "before")
+    verdict = appears_within(history, node, "allocatable-falls", name, expected.within, fallen(history, node))
+    before = node_snapshot(history, node, "before")
     if verdict.status is Status.BROKEN and before is not None and before.allocatable_gpus is None:
         # Nothing can fall that was never offered.
         return verdict.model_copy(update={"status": Status.UNKNOWN, "why": "the node never reported any GPU"})
@@ -48,12 +48,12 @@ def _returns(expected: ExpectedAllocatable, history: History, node: str | None) 
     assert expected.returns_within is not None
     name = f"{node or 'The target'} offers as many GPUs as before after remediation"
     came, gone = fallen(history, node), returned(history, node)
-    return goes(history, node, "allocatable-returns", name, expected.returns_within, came, gone)
+    return clears_within(history, node, "allocatable-returns", name, expected.returns_within, came, gone)
 
 
 def _counts(history: History, node: str | None) -> list[tuple[Sighting, bool]]:
     """Every count since the fault, and whether it is lower than before the run."""
-    before = snapshot(history, node, "before")
+    before = node_snapshot(history, node, "before")
     had = (before.allocatable_gpus if before else None) or 0
     found = {
         Sighting(record, seen.at): (seen.gpus or 0) < had

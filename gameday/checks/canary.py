@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, injected, stopped_because, target_nodes
+from gameday.checks.facts import first_fault, judge_absence, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import CanaryMeasured
 from gameday.history.frames import Frames
@@ -33,12 +33,12 @@ def _of(expected: ExpectedCanary, history: History, node: str | None) -> Verdict
     before, during = baseline_of(history, node), _last(history, node, "during")
     bound = measured = ""
     if before is None or before.value is None:
-        why = before.detail if before else stopped_because(history)
+        why = before.detail if before else stop_reason(history)
         status, why = Status.UNKNOWN, f"there is no baseline: {why}"
-    elif injected(history, node) is None:
-        status, why = Status.UNKNOWN, f"not reached: {stopped_because(history)}"
+    elif first_fault(history, node) is None:
+        status, why = Status.UNKNOWN, f"not reached: {stop_reason(history)}"
     elif during is None:
-        status, why = absence(history, Step.VERIFY_TAINT, f"the canary's measurement on {node}")
+        status, why = judge_absence(history, Step.VERIFY_TAINT, f"the canary's measurement on {node}")
     elif during.value is None:
         status, why = Status.UNKNOWN, during.detail
     else:

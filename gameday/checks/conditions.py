@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.deadlines import Sighting, arrives, as_expected, goes, since_fault
+from gameday.checks.deadlines import Sighting, appears_within, as_expected, clears_within, since_fault
 from gameday.checks.facts import target_nodes
 from gameday.checks.verdict import Verdict
 from gameday.history.events import ConditionSeen
@@ -28,7 +28,7 @@ def sightings(expected: ExpectedCondition, history: History, node: str | None) -
 
 def _comes(expected: ExpectedCondition, history: History, node: str | None) -> Verdict:
     reason = f" ({expected.reason})" if expected.reason else ""
-    return arrives(
+    return appears_within(
         history,
         node,
         "condition-set",
@@ -40,7 +40,7 @@ def _comes(expected: ExpectedCondition, history: History, node: str | None) -> V
 
 def _clears(expected: ExpectedCondition, history: History, node: str | None) -> Verdict:
     assert expected.clears_within is not None
-    return goes(
+    return clears_within(
         history,
         node,
         "condition-clears",

@@ -3,7 +3,7 @@ node-as-before's."""
 
 from __future__ import annotations
 
-from gameday.checks.deadlines import Sighting, arrives, since_fault
+from gameday.checks.deadlines import Sighting, appears_within, since_fault
 from gameday.checks.facts import target_nodes
 from gameday.checks.verdict import Verdict
 from gameday.history.events import CordonSeen, StepStarted
@@ -20,7 +20,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     if expected is None:
         return []
     return [
-        arrives(
+        appears_within(
             history,
             node,
             "cordoned",

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 
 from gameday.checks.facts import (
     CLOCK_TOLERANCE_S,
-    absence,
     at_most,
-    bounded,
-    injected,
+    first_fault,
+    judge_absence,
+    judge_duration,
     remediation_end,
     seconds_text,
-    stopped_because,
+    stop_reason,
 )
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Record
@@ -32,7 +32,7 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Going:
+class ClearingWords:
     """How a verdict words what goes."""
 
     never_came: str = "it was not seen coming"
@@ -46,12 +46,12 @@ def as_expected(seen: Sequence[Sighting]) -> list[Sighting]:
 
 def since_fault(history: History, node: str | None, seen: Sequence[Sighting]) -> list[Sighting]:
     """Without what was there before the fault went in, by whatever clock dated it."""
-    fault = injected(history, node)
+    fault = first_fault(history, node)
     begin = fault[1].written_at - timedelta(seconds=CLOCK_TOLERANCE_S) if fault else None
     return [one for one in seen if begin and one.at >= begin]
 
 
-def arrives(
+def appears_within(
     history: History,
     node: str | None,
     check: str,
@@ -66,22 +66,22 @@ def arrives(
 
     `absent` completes what `awaited_by`, the step that would have seen it, says where it did not come.
     """
-    fault = injected(history, node)
+    fault = first_fault(history, node)
     seen, instead = as_expected(sightings), [one for one in sightings if one.amiss]
     status, why, seconds = Status.UNKNOWN, "", None
     if fault is None:
-        why = f"not reached: {stopped_because(history)}"
+        why = f"not reached: {stop_reason(history)}"
     elif seen:
-        status, seconds, why = bounded(fault[1].written_at, seen[0].at, within)
+        status, seconds, why = judge_duration(fault[1].written_at, seen[0].at, within)
     elif instead:
         status, why = Status.BROKEN, instead[0].amiss
     else:
-        status, why = absence(history, awaited_by, absent)
+        status, why = judge_absence(history, awaited_by, absent)
     records = [*(one.record for one in (*seen, *instead)[:1]), *([fault[0]] if fault else [])]
     return _verdict(node, check, expectation, within, status, seconds, why, records)
 
 
-def goes(
+def clears_within(
     history: History,
     node: str | None,
     check: str,
@@ -92,10 +92,10 @@ def goes(
 ) -> Verdict:
     """Whether it went for good within the bound after remediation; a sighting that a later one takes back is no end."""
     ended = next((one for one in gone if came and one.at >= came[-1].at), None)
-    return ends(history, node, check, expectation, within, ended, came=bool(came))
+    return ends_within(history, node, check, expectation, within, ended, came=bool(came))
 
 
-def ends(
+def ends_within(
     history: History,
     node: str | None,
     check: str,
@@ -105,7 +105,7 @@ def ends(
     *,
     came: bool,
     still: str = "",
-    words: Going = Going(),
+    words: ClearingWords = ClearingWords(),
 ) -> Verdict:
     """Whether what came ended within the bound after remediation; `still` says what of it did not end."""
     start = remediation_end(history, node)
@@ -113,12 +113,12 @@ def ends(
     if not came:
         why = f"not reached: {words.never_came}"
     elif start is None:
-        why = f"not reached: {stopped_because(history)}"
+        why = f"not reached: {stop_reason(history)}"
     elif ended and not still:
-        status, seconds, why = bounded(start.at, max(ended.at, start.at), within)
+        status, seconds, why = judge_duration(start.at, max(ended.at, start.at), within)
         why = f"{words.went} before remediation had ended" if ended.at < start.at else why
     else:
-        status, why = absence(history, Step.RECOVER, words.absent)
+        status, why = judge_absence(history, Step.RECOVER, words.absent)
         why = f"{still}: {why}" if still else why
     records = [*([ended.record] if ended else []), *([start] if start else [])]
     return _verdict(node, check, expectation, within, status, seconds, why, records)

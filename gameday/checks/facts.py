@@ -54,7 +54,7 @@ def target_nodes(history: History) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(target.node for target in targets(history))) or (None,)
 
 
-def injected(history: History, node: str | None) -> tuple[Record, FaultInjected] | None:
+def first_fault(history: History, node: str | None) -> tuple[Record, FaultInjected] | None:
     """The first fault that went into the node, with its record."""
     return next(iter(history.about(FaultInjected, node)), None)
 
@@ -86,7 +86,7 @@ def remediation_end(history: History, node: str | None) -> Record | None:
     return ends[-1] if ends else None
 
 
-def stopped_because(history: History) -> str:
+def stop_reason(history: History) -> str:
     """Why the run went no further, in the words of whatever stopped it."""
     if refused := history.last(Refused):
         return f"the run was refused: {refused.why}"
@@ -98,7 +98,7 @@ def stopped_because(history: History) -> str:
     return "the step did not run" if history.last(RunEnded) else "the run was cut off before this step"
 
 
-def absence(history: History, step: Step, what: str) -> tuple[Status, str]:
+def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]:
     """What it proves that `step` left no record of `what`.
 
     Broken only where the step ran to its end with its sources readable; a step
@@ -108,9 +108,9 @@ def absence(history: History, step: Step, what: str) -> tuple[Status, str]:
     if ended is None:
         if any(started.step == step for started in history.of(StepStarted)):
             return Status.UNKNOWN, f"the run was cut off during '{step}', before {what}"
-        return Status.UNKNOWN, f"not reached: {stopped_because(history)}"
+        return Status.UNKNOWN, f"not reached: {stop_reason(history)}"
     if ended.outcome is StepOutcome.NOT_REACHED:
-        return Status.UNKNOWN, f"not reached: {ended.why or stopped_because(history)}"
+        return Status.UNKNOWN, f"not reached: {ended.why or stop_reason(history)}"
     if ended.outcome in (StepOutcome.UNKNOWN, StepOutcome.ABORTED):
         return Status.UNKNOWN, f"'{step}' ended {ended.outcome}" + (f": {ended.why}" if ended.why else "")
     if problem := next((p for p in history.of(Problem) if p.step == step), None):
@@ -118,7 +118,7 @@ def absence(history: History, step: Step, what: str) -> tuple[Status, str]:
     return Status.BROKEN, f"not seen while '{step}' watched"
 
 
-def bounded(start: datetime, end: datetime, bound: timedelta) -> tuple[Status, float, str]:
+def judge_duration(start: datetime, end: datetime, bound: timedelta) -> tuple[Status, float, str]:
     """Status, seconds from start to end (never below 0) and why; UNKNOWN where the clocks plainly disagree."""
     seconds = (end - start).total_seconds()
     if seconds < -CLOCK_TOLERANCE_S:
@@ -128,13 +128,13 @@ def bounded(start: datetime, end: datetime, bound: timedelta) -> tuple[Status, f
     return (Status.BROKEN, seconds, f"{seconds_text(over)} too late") if over > 0 else (Status.HELD, seconds, "")
 
 
-def some(phrases: Sequence[str], most: int = 3) -> str:
+def first_few(phrases: Sequence[str], most: int = 3) -> str:
     """The first few phrases as one, with the count of the rest: a verdict's why is a sentence, not a listing."""
     rest = len(phrases) - most
     return "; ".join(phrases[:most]) + (f"; and {rest} more" if rest > 0 else "")
 
 
-def worst(statuses: Iterable[bool | None]) -> Status:
+def worst_status(statuses: Iterable[bool | None]) -> Status:
     """Broken beats unknown beats held; raises ValueError for nothing at all, which is never 'held'."""
     seen = list(statuses)
     if not seen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, seconds_text, target_nodes
+from gameday.checks.facts import judge_absence, seconds_text, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.history.frames import Frames
@@ -25,11 +25,11 @@ def _of(plan: Plan, fault: str, history: History, node: str | None) -> Verdict:
     status, why = Status.UNKNOWN, ""
     if second is None:
         # It was never put in: that says nothing about the repair, so it is never 'broken'.
-        why = absence(history, Step.RECOVER, f"{fault} going in")[1]
+        why = judge_absence(history, Step.RECOVER, f"{fault} going in")[1]
     elif second[1].written_at is None:
         why = f"{fault} did not go in: {'; '.join(second[1].evidence)}"
     elif repair is None:
-        status, why = absence(history, Step.RECOVER, f"the end of the remediation of {node}")
+        status, why = judge_absence(history, Step.RECOVER, f"the end of the remediation of {node}")
     elif repair[1].ok:
         status = Status.HELD
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, targets
+from gameday.checks.facts import judge_absence, targets
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import FaultInjected
 from gameday.history.frames import Frames
@@ -23,7 +23,7 @@ def _at(plan: Plan, history: History, target: Target | None) -> Verdict:
     found = next(((record, event) for record, event in there if event.target == target), None)
     where = "the target" if target is None else target.node + (f", GPU {target.gpu}" if target.gpu is not None else "")
     # A fault that did not go in says nothing about the chain behind it, so its absence is never 'broken'.
-    why = "" if found else absence(history, Step.INJECT, "the fault going in")[1]
+    why = "" if found else judge_absence(history, Step.INJECT, "the fault going in")[1]
     return Verdict(
         check="fault-in",
         expectation=f"The fault {plan.fault.type} goes in on {where}",

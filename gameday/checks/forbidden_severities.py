@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, target_nodes, unnamed_alerts
+from gameday.checks.facts import judge_absence, target_nodes, unnamed_alerts
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.frames import Frames
 from gameday.history.journal import History
@@ -25,7 +25,7 @@ def _none_of(forbidden: tuple[str, ...], history: History, node: str | None) -> 
     ]
     status, why = Status.BROKEN, ", ".join(sorted({seen.alert for _, seen in fired}))
     if not fired:
-        status, why = absence(history, Step.AWAIT_ALERT, "the window's end")
+        status, why = judge_absence(history, Step.AWAIT_ALERT, "the window's end")
         if status is Status.BROKEN:  # the step could see, and saw none: that is what was hoped for
             status, why = Status.HELD, ""
     return Verdict(

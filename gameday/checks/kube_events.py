@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.deadlines import Sighting, arrives, as_expected, since_fault
+from gameday.checks.deadlines import Sighting, appears_within, as_expected, since_fault
 from gameday.checks.facts import target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import KubernetesEventSeen, SignalUnwatched
@@ -24,7 +24,7 @@ def sightings(expected: ExpectedEvent, history: History, node: str | None) -> li
 
 
 def _comes(expected: ExpectedEvent, history: History, node: str | None) -> Verdict:
-    verdict = arrives(
+    verdict = appears_within(
         history,
         node,
         "event-written",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.deadlines import Sighting, arrives, as_expected, since_fault
+from gameday.checks.deadlines import Sighting, appears_within, as_expected, since_fault
 from gameday.checks.facts import target_nodes
 from gameday.checks.verdict import Verdict
 from gameday.history.events import LabelSeen
@@ -25,7 +25,7 @@ def sightings(expected: ExpectedLabel, history: History, node: str | None) -> li
 
 def _comes(expected: ExpectedLabel, history: History, node: str | None) -> Verdict:
     value = "" if expected.value is None else f"={expected.value}"
-    return arrives(
+    return appears_within(
         history,
         node,
         "label-set",

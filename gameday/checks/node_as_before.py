@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, some, target_nodes
-from gameday.checks.node_diff import Difference, differences, snapshot
+from gameday.checks.facts import first_few, judge_absence, target_nodes
+from gameday.checks.node_diff import NodeDifference, node_differences, node_snapshot
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import NodeSeen
 from gameday.history.frames import Frames
@@ -20,17 +20,17 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def _of(plan: Plan, history: History, node: str | None) -> Verdict:
-    before, after = snapshot(history, node, "before"), snapshot(history, node, "after")
+    before, after = node_snapshot(history, node, "before"), node_snapshot(history, node, "after")
     changed = _differences(plan, before, after) if before and after else []
     if before and after:
-        status, why = (Status.BROKEN if changed else Status.HELD), some([str(change) for change in changed])
+        status, why = (Status.BROKEN if changed else Status.HELD), first_few([str(change) for change in changed])
         if len(changed) == 1 and (taint := after.lingering_cordon) and taint not in before.taints:
             # The control plane is behind, which is no residue, and nobody saw it go.
             status, why = Status.UNKNOWN, f"{changed[0]}; it is for the node lifecycle controller to take off"
     else:
         missing = "before" if before is None else "after"
         # A snapshot that was never taken cannot show a residue, whatever the step says of itself.
-        status, why = Status.UNKNOWN, absence(history, Step.QA_NODE, f"the node's state {missing} the run")[1]
+        status, why = Status.UNKNOWN, judge_absence(history, Step.QA_NODE, f"the node's state {missing} the run")[1]
     return Verdict(
         check="node-as-before",
         expectation=f"{node or 'The target'} ends as it was: taints, labels, conditions, our annotations, GPUs, cordon",
@@ -43,24 +43,24 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
     )
 
 
-def _differences(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
+def _differences(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[NodeDifference]:
     """What is not as it was, without what the plan says may stay."""
     left = {f"label {key}" for key in plan.expect.labels_left}
-    found = [one for one in differences(before, after) if one.what not in left]
+    found = [one for one in node_differences(before, after) if one.what not in left]
     falls = plan.expect.allocatable_falls
     if before.allocatable_gpus != after.allocatable_gpus and not (falls and falls.returns_within is None):
         gpus = ["" if one is None else str(one) for one in (before.allocatable_gpus, after.allocatable_gpus)]
-        found.append(Difference(before.node, "allocatable GPUs", gpus[0], gpus[1], ours=False))
+        found.append(NodeDifference(before.node, "allocatable GPUs", gpus[0], gpus[1], ours=False))
     return found + _conditions(plan, before, after)
 
 
-def _conditions(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
+def _conditions(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[NodeDifference]:
     """A condition is its writer's to take back, not ours. One that is new is a difference where it tells of the fault:
     that a detector now also says what is well takes nothing from the node."""
     trouble = {(one.type, str(one.status)) for one in plan.expect.conditions}
     stays = {one.type for one in plan.expect.conditions if one.clears_within is None}
     return [
-        Difference(
+        NodeDifference(
             before.node,
             f"condition {name}",
             before.conditions.get(name, ""),

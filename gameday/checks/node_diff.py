@@ -17,7 +17,7 @@ NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
 
 
 @dataclass(frozen=True)
-class Difference:
+class NodeDifference:
     """One thing that is not as it was. `ours`: a person must undo it, since the run or what it provoked left it."""
 
     node: str
@@ -34,7 +34,7 @@ def _short(value: str) -> str:
     return value if 0 < len(value) <= 80 else f"{value[:80]}…" if value else "absent"
 
 
-def snapshot(history: History, node: str | None, phase: str) -> NodeSnapshot | None:
+def node_snapshot(history: History, node: str | None, phase: str) -> NodeSnapshot | None:
     """The first 'before', or the last 'during' or 'after' snapshot of the node."""
     seen = [event.snapshot for _, event in history.about(NodeSeen, node) if event.phase == phase]
     if not seen:
@@ -42,7 +42,7 @@ def snapshot(history: History, node: str | None, phase: str) -> NodeSnapshot | N
     return seen[0] if phase == "before" else seen[-1]
 
 
-def differences(before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
+def node_differences(before: NodeSnapshot, after: NodeSnapshot) -> list[NodeDifference]:
     """Taints, labels, our annotations and cordon. A new boot id, resource version or start of GPU feature discovery is
     no residue."""
     found = []
@@ -50,14 +50,14 @@ def differences(before: NodeSnapshot, after: NodeSnapshot) -> list[Difference]:
         added = taint in after.taints
         ours = added and not taint.key.startswith(NODE_LIFECYCLE_DOMAIN)
         found.append(
-            Difference(
+            NodeDifference(
                 before.node, f"taint {taint.key}", "" if added else str(taint), str(taint) if added else "", ours
             )
         )
     if before.unschedulable != after.unschedulable:
         words = {True: "cordoned", False: "schedulable"}
         found.append(
-            Difference(
+            NodeDifference(
                 before.node,
                 "scheduling",
                 words[before.unschedulable],
@@ -76,10 +76,10 @@ def _ours(annotations: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if key.startswith(OUR_DOMAIN)}
 
 
-def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -> list[Difference]:
+def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -> list[NodeDifference]:
     """What was there before and is gone or another is somebody's own doing, like an opt-in that was taken back."""
     return [
-        Difference(
+        NodeDifference(
             node,
             f"{kind} {key}",
             before.get(key, ""),
@@ -95,14 +95,14 @@ _TOUCHES_NODES = ("restore-node", "take-out-fault")
 """Undos of the acts after which a node's state is ours to answer for: recorded before the first fault goes in."""
 
 
-def left_over(history: History) -> list[Difference]:
+def differences_left_by_run(history: History) -> list[NodeDifference]:
     """What the run must answer for, over every node seen both before and after; nothing before it let anything in."""
     if history.last(Refused) and not any(intent.undo in _TOUCHES_NODES for intent in history.of(IntentRecorded)):
         return []
     nodes = dict.fromkeys(event.snapshot.node for event in history.of(NodeSeen))
-    found: list[Difference] = []
+    found: list[NodeDifference] = []
     for node in nodes:
-        before, after = snapshot(history, node, "before"), snapshot(history, node, "after")
+        before, after = node_snapshot(history, node, "before"), node_snapshot(history, node, "after")
         if before and after:
-            found += [difference for difference in differences(before, after) if difference.ours]
+            found += [difference for difference in node_differences(before, after) if difference.ours]
     return found

@@ -24,8 +24,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from gameday.checks.facts import some
-from gameday.checks.node_diff import left_over
+from gameday.checks.facts import first_few
+from gameday.checks.node_diff import differences_left_by_run
 from gameday.checks.undo_proof import undo_state
 from gameday.checks.verdict import Status, Verdict
 from gameday.exit_codes import ExitCode
@@ -34,7 +34,7 @@ from gameday.history.journal import History
 from gameday.values.results import Cleanliness, StepOutcome
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     UNKNOWN = "unknown"
@@ -42,19 +42,19 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
-EXIT_CODES = {outcome: ExitCode[outcome.name] for outcome in Outcome}
+EXIT_CODES = {outcome: ExitCode[outcome.name] for outcome in RunOutcome}
 
 
 class RunResult(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    outcome: Outcome
+    outcome: RunOutcome
     cleanliness: Cleanliness
     exit_code: int
     why: str
 
 
-def fold(history: History, verdicts: Sequence[Verdict]) -> RunResult:
+def fold_outcome(history: History, verdicts: Sequence[Verdict]) -> RunResult:
     state, doubt = cleanliness(history)
     outcome, why = _outcome(history, verdicts, state)
     if state is not Cleanliness.CLEAN:
@@ -62,13 +62,13 @@ def fold(history: History, verdicts: Sequence[Verdict]) -> RunResult:
     return RunResult(outcome=outcome, cleanliness=state, exit_code=exit_code(outcome, state), why=f"{why.rstrip('.')}.")
 
 
-def exit_code(outcome: Outcome, state: Cleanliness) -> int:
+def exit_code(outcome: RunOutcome, state: Cleanliness) -> int:
     if state is Cleanliness.DIRTY:
         return ExitCode.DIRTY
     return ExitCode.UNKNOWN if state is Cleanliness.UNKNOWN else EXIT_CODES[outcome]
 
 
-def worst(runs: Iterable[tuple[Outcome, Cleanliness]]) -> int:
+def worst_exit_code(runs: Iterable[tuple[RunOutcome, Cleanliness]]) -> int:
     """One exit code for many runs, first that applies: dirty 4; cleanliness unknown 2; aborted 3, failed 1, unknown 2,
     passed 0. Refused, 5, promises that nothing was changed: it is only given where every run was refused; one refused
     run among others is one unknown, and so are no runs at all.
@@ -79,10 +79,10 @@ def worst(runs: Iterable[tuple[Outcome, Cleanliness]]) -> int:
         return ExitCode.DIRTY
     if Cleanliness.UNKNOWN in states:
         return ExitCode.UNKNOWN
-    for outcome in (Outcome.ABORTED, Outcome.FAILED):
+    for outcome in (RunOutcome.ABORTED, RunOutcome.FAILED):
         if outcome in outcomes:
             return EXIT_CODES[outcome]
-    return EXIT_CODES[outcomes.pop() if len(outcomes) == 1 else Outcome.UNKNOWN]
+    return EXIT_CODES[outcomes.pop() if len(outcomes) == 1 else RunOutcome.UNKNOWN]
 
 
 def cleanliness(history: History) -> tuple[Cleanliness, str]:
@@ -95,17 +95,17 @@ def cleanliness(history: History) -> tuple[Cleanliness, str]:
 
 def _dirt(history: History) -> str:
     ended = history.last(RunEnded)
-    if residue := left_over(history):
-        return some([str(difference) for difference in residue])
+    if residue := differences_left_by_run(history):
+        return first_few([str(difference) for difference in residue])
     if dirty := _intents(history, Cleanliness.DIRTY):
-        return some([f"{intent.object} ({intent.undo})" for intent in dirty])
+        return first_few([f"{intent.object} ({intent.undo})" for intent in dirty])
     return "the run's own last look found something left" if ended and ended.cleanliness is Cleanliness.DIRTY else ""
 
 
 def _doubt(history: History) -> str:
     ended = history.last(RunEnded)
     if unproven := _intents(history, Cleanliness.UNKNOWN):
-        return f"no proof that this was undone: {some([intent.act for intent in unproven])}"
+        return f"no proof that this was undone: {first_few([intent.act for intent in unproven])}"
     if ended is None:
         return "the history is cut off and a damaged line may hide a change" if history.damaged else ""
     # A refused run that announced no change had nothing to look for.
@@ -118,30 +118,33 @@ def _intents(history: History, state: Cleanliness) -> list[IntentRecorded]:
     return [intent for intent in history.of(IntentRecorded) if undo_state(history, intent.intent) is state]
 
 
-def _outcome(history: History, verdicts: Sequence[Verdict], state: Cleanliness) -> tuple[Outcome, str]:
+def _outcome(history: History, verdicts: Sequence[Verdict], state: Cleanliness) -> tuple[RunOutcome, str]:
     refused, aborted = history.last(Refused), history.last(Aborted)
     if refused and not history.of(FaultInjected):
-        return Outcome.REFUSED, f"Refused before anything was broken: {refused.why}"
+        return RunOutcome.REFUSED, f"Refused before anything was broken: {refused.why}"
     if aborted:
         reaped = any(undone.by == "reaper" for undone in history.of(FaultUndone))
         by_whom = "; what it had changed was undone by the reaper" if reaped else ""
-        return Outcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}{by_whom}"
+        return RunOutcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}{by_whom}"
     if broken := [verdict for verdict in verdicts if verdict.status is Status.BROKEN]:
-        return Outcome.FAILED, f"{len(broken)} of {len(verdicts)} expectations did not hold: {_named(broken)}"
-    return (Outcome.FAILED, "") if state is Cleanliness.DIRTY else _unbroken(history, verdicts, state)
+        return RunOutcome.FAILED, f"{len(broken)} of {len(verdicts)} expectations did not hold: {_named(broken)}"
+    return (RunOutcome.FAILED, "") if state is Cleanliness.DIRTY else _unbroken(history, verdicts, state)
 
 
-def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness) -> tuple[Outcome, str]:
+def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness) -> tuple[RunOutcome, str]:
     unknown = [verdict for verdict in verdicts if verdict.status is Status.UNKNOWN]
     if history.last(RunEnded) is None:
-        return Outcome.UNKNOWN, "The run's history stops before its end: it was killed or it crashed"
+        return RunOutcome.UNKNOWN, "The run's history stops before its end: it was killed or it crashed"
     if unknown:
-        return Outcome.UNKNOWN, f"{len(unknown)} of {len(verdicts)} expectations could not be judged: {_named(unknown)}"
+        return (
+            RunOutcome.UNKNOWN,
+            f"{len(unknown)} of {len(verdicts)} expectations could not be judged: {_named(unknown)}",
+        )
     if not verdicts or state is Cleanliness.UNKNOWN:
-        return Outcome.UNKNOWN, "" if verdicts else "Nothing was judged"
+        return RunOutcome.UNKNOWN, "" if verdicts else "Nothing was judged"
     if step := next((ended for ended in history.of(StepEnded) if ended.outcome is StepOutcome.BROKEN), None):
-        return Outcome.FAILED, f"{step.step.capitalize()} ended broken: {step.why}"
-    return Outcome.PASSED, f"All {len(verdicts)} expectations held and the cluster was left as it was found"
+        return RunOutcome.FAILED, f"{step.step.capitalize()} ended broken: {step.why}"
+    return RunOutcome.PASSED, f"All {len(verdicts)} expectations held and the cluster was left as it was found"
 
 
 def _named(verdicts: Sequence[Verdict]) -> str:

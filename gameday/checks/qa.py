@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, some, target_nodes, worst
+from gameday.checks.facts import first_few, judge_absence, target_nodes, worst_status
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import QaChecked, Record, StepEnded
 from gameday.history.frames import Frames
@@ -20,11 +20,11 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 def _of(history: History, node: str | None, results: list[tuple[Record, QaChecked]]) -> Verdict:
     failing = [_phrase(event) for _, event in results if event.ok is not True]
     if not results:
-        status, why = absence(history, Step.QA_NODE, f"a QA result of {node}")
+        status, why = judge_absence(history, Step.QA_NODE, f"a QA result of {node}")
     elif any(ended.step == Step.QA_NODE for ended in history.of(StepEnded)):
-        status, why = worst(event.ok for _, event in results), some(failing)
+        status, why = worst_status(event.ok for _, event in results), first_few(failing)
     elif any(event.ok is False for _, event in results):
-        status, why = Status.BROKEN, some(failing)
+        status, why = Status.BROKEN, first_few(failing)
     else:
         status, why = Status.UNKNOWN, "the run was cut off before QA had ended"
     return Verdict(

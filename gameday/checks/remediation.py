@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.checks.facts import absence, at_most, bounded, seconds_text, target_nodes
+from gameday.checks.facts import at_most, judge_absence, judge_duration, seconds_text, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Record, Remediated, StepStarted
 from gameday.history.frames import Frames
@@ -26,7 +26,7 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
     ends = history.about(Remediated, node)
     status, why, seconds = Status.UNKNOWN, "", None
     if not ends:
-        status, why = absence(history, Step.RECOVER, f"the end of the remediation of {node}")
+        status, why = judge_absence(history, Step.RECOVER, f"the end of the remediation of {node}")
     elif not ends[-1][1].ok:
         status, why = Status.BROKEN, f"{ends[-1][1].action} failed: {ends[-1][1].detail}"
     else:
@@ -47,4 +47,4 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
 def _in_time(history: History, end: Record, done: Remediated, bound: timedelta) -> tuple[Status, float, str]:
     """Counted from the step's start; from the remediation's own stopwatch where that start is not on record."""
     started = next((r for r, e in history.with_times(StepStarted) if e.step == Step.RECOVER), None)
-    return bounded(started.at if started else end.at - timedelta(seconds=done.seconds), end.at, bound)
+    return judge_duration(started.at if started else end.at - timedelta(seconds=done.seconds), end.at, bound)

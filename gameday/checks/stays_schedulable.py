@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.checks.facts import injected, stopped_because, target_nodes
+from gameday.checks.facts import first_fault, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.documents.fields import format_duration
 from gameday.history.events import NodeSeen, StepEnded, TaintSeen
@@ -22,10 +22,10 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def _stays(quiet: timedelta, history: History, node: str | None) -> Verdict:
-    fault = injected(history, node)
+    fault = first_fault(history, node)
     seen: tuple[int, ...] = ()
     if fault is None:
-        status, why = Status.UNKNOWN, f"not reached: {stopped_because(history)}"
+        status, why = Status.UNKNOWN, f"not reached: {stop_reason(history)}"
     else:
         until = fault[1].written_at + quiet
         gained = [
@@ -57,5 +57,5 @@ def _watched(history: History) -> tuple[Status, str]:
     """Seeing nothing proves something only where the step watched to its end."""
     ended = next((event for event in reversed(history.of(StepEnded)) if event.step is Step.VERIFY_TAINT), None)
     if ended is None or ended.outcome in (StepOutcome.UNKNOWN, StepOutcome.ABORTED, StepOutcome.NOT_REACHED):
-        return Status.UNKNOWN, f"the quiet time was not watched to its end: {stopped_because(history)}"
+        return Status.UNKNOWN, f"the quiet time was not watched to its end: {stop_reason(history)}"
     return Status.HELD, ""

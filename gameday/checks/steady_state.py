@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import absence, some, worst
+from gameday.checks.facts import first_few, judge_absence, worst_status
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import SteadyStateChecked, StepEnded
 from gameday.history.frames import Frames
@@ -17,9 +17,9 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     lines = list(history.with_times(SteadyStateChecked))
     failing = [f"{line.name}: {line.detail}" for _, line in lines if line.ok is not True]
     if not lines:
-        status, why = absence(history, Step.BASELINE, "a steady-state check")
+        status, why = judge_absence(history, Step.BASELINE, "a steady-state check")
     elif any(ended.step == Step.BASELINE for ended in history.of(StepEnded)):
-        status, why = worst(line.ok for _, line in lines), some(failing)
+        status, why = worst_status(line.ok for _, line in lines), first_few(failing)
     else:
         status, why = Status.UNKNOWN, "the run was cut off before every gate was checked"
     return [

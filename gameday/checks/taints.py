@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.deadlines import Sighting, arrives, as_expected
+from gameday.checks.deadlines import Sighting, appears_within, as_expected
 from gameday.checks.facts import target_nodes
 from gameday.checks.verdict import Verdict
 from gameday.history.events import TaintSeen
@@ -25,7 +25,7 @@ def sightings(expected: ExpectedTaint, history: History, node: str | None) -> li
 
 
 def _set(expected: ExpectedTaint, history: History, node: str | None) -> Verdict:
-    return arrives(
+    return appears_within(
         history,
         node,
         "taint-set",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import some, stopped_because
+from gameday.checks.facts import first_few, stop_reason
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import FaultUndone, IntentRecorded
 from gameday.history.frames import Frames
@@ -18,7 +18,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     states = {intent.intent: undo_state(history, intent.intent) for _, intent in intents}
     clean = sum(state is Cleanliness.CLEAN for state in states.values())
     if not intents:
-        status, why = Status.UNKNOWN, f"not reached: {stopped_because(history)}"
+        status, why = Status.UNKNOWN, f"not reached: {stop_reason(history)}"
     elif Cleanliness.DIRTY in states.values():
         status, why = Status.BROKEN, _named(_intents_of(history, states, Cleanliness.DIRTY), "not undone")
     elif clean < len(states):
@@ -49,4 +49,4 @@ def _intents_of(history: History, states: dict[str, Cleanliness], state: Cleanli
 
 
 def _named(intents: list[IntentRecorded], grievance: str) -> str:
-    return some([f"{intent.act} ({intent.object}): {grievance}" for intent in intents])
+    return first_few([f"{intent.act} ({intent.object}): {grievance}" for intent in intents])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gameday.checks.facts import absence, at_most, seconds_text, some, target_nodes, worst
+from gameday.checks.facts import at_most, first_few, judge_absence, seconds_text, target_nodes, worst_status
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Record, WorkloadSeen
 from gameday.history.frames import Frames
@@ -53,12 +53,12 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 def _judge(history: History, purpose: Purpose, expectation: str, bound: str) -> Verdict:
     seen = _newest_by_pod(history, purpose)
     if seen:
-        status = worst(_holds(history, event) for _, event in seen)
-        why = some([_grievance(history, e) for _, e in seen if _holds(history, e) is not True])
+        status = worst_status(_holds(history, event) for _, event in seen)
+        why = first_few([_grievance(history, e) for _, e in seen if _holds(history, e) is not True])
         measured = "; ".join(dict.fromkeys(_where(event) for _, event in seen))
     else:
         step = Step.QA_NODE if purpose == "return" else Step.VERIFY_TAINT
-        status, why = absence(history, step, "the pod that would prove it")
+        status, why = judge_absence(history, step, "the pod that would prove it")
         measured = ""
         if status is Status.BROKEN:
             # No pod was ever there to prove either answer (none ran on the node, or none was sent).

@@ -9,20 +9,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gameday.coverage.cells import State
+from gameday.coverage.cells import CellState
 from gameday.coverage.page import RenderedSeason, headline
 from gameday.exit_codes import ExitCode
 from gameday.season.record import LeftOut
 from gameday.text import printable
 
 _STYLES = {
-    State.SEEN: "green",
-    State.MISSED: "bold red",
-    State.UNKNOWN: "yellow",
-    State.NOT_EXPECTED: "dim",
-    State.UNEXPECTED: "cyan",
+    CellState.SEEN: "green",
+    CellState.MISSED: "bold red",
+    CellState.UNKNOWN: "yellow",
+    CellState.NOT_EXPECTED: "dim",
+    CellState.UNEXPECTED: "cyan",
 }
-_SHORT = {State.NOT_EXPECTED: "·"}
+_SHORT = {CellState.NOT_EXPECTED: "·"}
 
 
 def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:

@@ -13,7 +13,7 @@ from gameday.exit_codes import ExitCode
 from gameday.text import printable
 
 if TYPE_CHECKING:
-    from gameday.archive.catalog import Shelf
+    from gameday.archive.catalog import RunCatalog
 
 Reports = Annotated[Path, typer.Argument(help="The folder that the runs' folders stand in.")]
 
@@ -35,18 +35,18 @@ def digest(
     """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - see the package's docstring
 
-    from gameday.checks.outcome import worst  # noqa: PLC0415
+    from gameday.checks.outcome import worst_exit_code  # noqa: PLC0415
     from gameday.digest.digest import digest_of, render_digest  # noqa: PLC0415
     from gameday.digest.index import render_index  # noqa: PLC0415
     from gameday.faults.registry import parameter_models  # noqa: PLC0415
     from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
 
-    shelf, now = _shelf(reports), datetime.now(UTC)
+    catalog, now = _catalog(reports), datetime.now(UTC)
     plans = [loaded.plan for loaded in load_shipped(parameter_models())]
-    made = digest_of(shelf, plans, now - timedelta(days=days), now)
+    made = digest_of(catalog, plans, now - timedelta(days=days), now)
     try:
         rendered = render_digest(reports, made, now)
-        render_index(reports, shelf, now)
+        render_index(reports, catalog, now)
     except OSError as error:
         raise CommandError(f"{error.filename or reports}: {error.strerror}") from None
     out = console()
@@ -58,8 +58,8 @@ def digest(
     for problem in made.problems:
         out.print(f"could not be read: {printable(problem)}", style="yellow", soft_wrap=True)
     out.print(f"digest: {rendered.html}", soft_wrap=True)
-    window = [run.summary for run in shelf.runs if run.summary.started >= now - timedelta(days=days)]
-    return worst((run.outcome, run.cleanliness) for run in window)
+    window = [run.summary for run in catalog.runs if run.summary.started >= now - timedelta(days=days)]
+    return worst_exit_code((run.outcome, run.cleanliness) for run in window)
 
 
 def index(reports: Reports = Path("reports")) -> int:
@@ -68,12 +68,12 @@ def index(reports: Reports = Path("reports")) -> int:
 
     from gameday.digest.index import render_index  # noqa: PLC0415
 
-    shelf = _shelf(reports)
+    catalog = _catalog(reports)
     try:
-        path = render_index(reports, shelf, datetime.now(UTC))
+        path = render_index(reports, catalog, datetime.now(UTC))
     except OSError as error:
         raise CommandError(f"{error.filename or reports}: {error.strerror}") from None
-    console().print(f"{len(shelf.runs)} runs, {len(shelf.incidents)} post-mortems: {path}", soft_wrap=True)
+    console().print(f"{len(catalog.runs)} runs, {len(catalog.incidents)} post-mortems: {path}", soft_wrap=True)
     return ExitCode.PASSED
 
 
@@ -86,27 +86,27 @@ def prune(
     """Make room: old runs go, evidence stays (unclean clusters, unclosed histories, post-mortems). Dry by default."""
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415
 
-    from gameday.archive.publish import remove, retention  # noqa: PLC0415
+    from gameday.archive.retention import decide_retention, delete_runs  # noqa: PLC0415
 
-    verdicts = retention(_shelf(reports), keep, timedelta(days=days), datetime.now(UTC))
+    decisions = decide_retention(_catalog(reports), keep, timedelta(days=days), datetime.now(UTC))
     out = console()
-    for verdict in verdicts:
-        word = ("deleted" if delete else "would go") if verdict.goes else "stays"
-        out.print(f"{word:8} {printable(verdict.run.folder.name)}: {verdict.why}", soft_wrap=True)
+    for decision in decisions:
+        word = ("deleted" if delete else "would go") if decision.deletable else "stays"
+        out.print(f"{word:8} {printable(decision.run.folder.name)}: {decision.why}", soft_wrap=True)
     if delete:
         try:
-            remove(verdicts)
+            delete_runs(decisions)
         except OSError as error:
             raise CommandError(f"{error.filename or reports}: {error.strerror}; the rest was not touched") from None
-    going = sum(verdict.goes for verdict in verdicts)
-    out.print(f"{going} of {len(verdicts)} runs {'deleted' if delete else 'would go; --delete does it'}")
+    going = sum(decision.deletable for decision in decisions)
+    out.print(f"{going} of {len(decisions)} runs {'deleted' if delete else 'would go; --delete does it'}")
     return ExitCode.PASSED
 
 
-def _shelf(reports: Path) -> Shelf:
-    from gameday.archive.catalog import read_shelf  # noqa: PLC0415
+def _catalog(reports: Path) -> RunCatalog:
+    from gameday.archive.catalog import read_catalog  # noqa: PLC0415
 
     try:
-        return read_shelf(reports)
+        return read_catalog(reports)
     except OSError as error:
         raise CommandError(f"{reports}: {error.strerror}; give the folder that the runs' folders stand in") from None

@@ -15,7 +15,7 @@ from gameday.exit_codes import ExitCode
 from gameday.text import printable
 
 if TYPE_CHECKING:
-    from gameday.report.run_folder import Run
+    from gameday.report.run_folder import RunFolder
 
 
 def register(app: typer.Typer) -> None:
@@ -36,12 +36,12 @@ def export(
     ] = None,
 ) -> int:
     """Write a run in other tools' formats. Exit code 0 when all was written, whatever the run's own outcome."""
-    from gameday.report.run_folder import load_run  # noqa: PLC0415 - see the package's docstring
+    from gameday.report.run_folder import load_run_folder  # noqa: PLC0415 - see the package's docstring
 
     if not any((junit, chaostoolkit, openmetrics, publish_to, grafana)):
         raise CommandError("say what to write: --junit, --chaostoolkit, --openmetrics, --publish-to or --grafana")
     try:
-        run = load_run(folder)
+        run = load_run_folder(folder)
     except FileNotFoundError as error:
         raise CommandError(str(error)) from None
     if not run.history.records:
@@ -63,9 +63,9 @@ def export(
     return ExitCode.PASSED
 
 
-def _timings(run: Run) -> bytes:
-    from gameday.report.numbers import summarise  # noqa: PLC0415
+def _timings(run: RunFolder) -> bytes:
     from gameday.report.openmetrics import openmetrics  # noqa: PLC0415
+    from gameday.report.summarise import summarise  # noqa: PLC0415
 
     summary = summarise(run)
     if summary is None:
@@ -95,7 +95,7 @@ def _publish(folder: Path, url: str) -> None:
         raise CommandError(printable(str(error))) from None
 
 
-def _annotate(run: Run, profile: Path) -> None:
+def _annotate(run: RunFolder, profile: Path) -> None:
     from gameday.cluster.grafana import Grafana  # noqa: PLC0415
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415

@@ -82,7 +82,7 @@ def render_again(folder: Path) -> PostMortem:
     """Render an incident's folder with the shipped plans and the runs beside it; raises CommandError."""
     from datetime import UTC, datetime  # noqa: PLC0415
 
-    from gameday.archive.catalog import read_shelf  # noqa: PLC0415
+    from gameday.archive.catalog import read_catalog  # noqa: PLC0415
     from gameday.faults.registry import parameter_models  # noqa: PLC0415
     from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
     from gameday.post_mortem.page import render_post_mortem  # noqa: PLC0415
@@ -90,7 +90,7 @@ def render_again(folder: Path) -> PostMortem:
 
     try:
         plans = [loaded.plan for loaded in load_shipped(parameter_models())]
-        runs = [run.summary for run in read_shelf(folder.resolve().parent).runs]
+        runs = [run.summary for run in read_catalog(folder.resolve().parent).runs]
         made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
         write_form(folder, "gameday post-mortem")
     except FileNotFoundError:

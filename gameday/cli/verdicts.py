@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gameday.checks.outcome import Outcome
+from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status, Verdict
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
 from gameday.text import printable
 
 _NARROW = 90
@@ -22,9 +22,9 @@ _STYLES = {Status.HELD: "green", Status.BROKEN: "red", Status.UNKNOWN: "yellow"}
 
 def print_result(console: Console, folder: Path) -> int:
     """Print a rendered run's verdict table, its outcome and its report's path; returns its exit code."""
-    loaded = load_run(folder)
+    loaded = load_run_folder(folder)
     result = loaded.result
-    if result.outcome is not Outcome.REFUSED:  # nothing was measured: every row would say the same
+    if result.outcome is not RunOutcome.REFUSED:  # nothing was measured: every row would say the same
         console.print(_table(loaded.verdicts, narrow=console.width < _NARROW))
     style = "green" if result.exit_code == 0 else "red" if result.exit_code in (1, 4) else "yellow"
     console.print(

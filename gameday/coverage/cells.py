@@ -8,11 +8,11 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text
-from gameday.coverage.detections import Window, sighting
+from gameday.coverage.detections import FaultWindow, first_detection
 from gameday.detectors.signals import Signal
 
 
-class State(StrEnum):
+class CellState(StrEnum):
     """From good to bad, so that of several targets the worst can be taken."""
 
     NOT_EXPECTED = "not expected"
@@ -22,16 +22,16 @@ class State(StrEnum):
     MISSED = "missed"
 
 
-_BADNESS = list(State)
+_BADNESS = list(CellState)
 
 
-class Cell(BaseModel):
+class CoverageCell(BaseModel):
     """One signal of one fault; of several targets that of the one that fared worst."""
 
     model_config = ConfigDict(frozen=True)
 
     signal: Signal
-    state: State
+    state: CellState
     seconds: float | None = Field(default=None, allow_inf_nan=False, description="from the fault going in")
     what: str = Field(default="", description="what was seen: an alert's name, a taint")
     why: str = Field(default="", description="why it is unknown or missed")
@@ -43,28 +43,28 @@ class Cell(BaseModel):
         return str(self.state) if self.seconds is None else seconds_text(self.seconds)
 
 
-def cell_of(signal: Signal, expected: bool, windows: Sequence[Window], not_reached: str) -> Cell:
+def cell_of(signal: Signal, expected: bool, windows: Sequence[FaultWindow], not_reached: str) -> CoverageCell:
     """`not_reached` is why there is no window: no fault went in."""
     if not windows:
-        state = State.UNKNOWN if expected else State.NOT_EXPECTED
-        return Cell(signal=signal, state=state, why=not_reached if expected else "")
+        state = CellState.UNKNOWN if expected else CellState.NOT_EXPECTED
+        return CoverageCell(signal=signal, state=state, why=not_reached if expected else "")
     cells = [_of_one(signal, expected, window) for window in windows]
     return max(cells, key=lambda cell: (_BADNESS.index(cell.state), cell.seconds or 0.0))
 
 
-def _of_one(signal: Signal, expected: bool, window: Window) -> Cell:
-    seen = sighting(signal, window)
+def _of_one(signal: Signal, expected: bool, window: FaultWindow) -> CoverageCell:
+    seen = first_detection(signal, window)
     if seen.at is not None:
         seconds = (seen.at - window.fault.written_at).total_seconds()
         if seconds < -CLOCK_TOLERANCE_S:
             why = f"clocks disagree: {seen.what} was seen {seconds_text(-seconds)} before the fault"
-            return Cell(signal=signal, state=State.UNKNOWN, what=seen.what, why=why, node=window.node)
-        state = State.SEEN if expected else State.UNEXPECTED
-        return Cell(signal=signal, state=state, seconds=max(0.0, seconds), what=seen.what, node=window.node)
+            return CoverageCell(signal=signal, state=CellState.UNKNOWN, what=seen.what, why=why, node=window.node)
+        state = CellState.SEEN if expected else CellState.UNEXPECTED
+        return CoverageCell(signal=signal, state=state, seconds=max(0.0, seconds), what=seen.what, node=window.node)
     if not expected:
-        return Cell(signal=signal, state=State.NOT_EXPECTED, node=window.node)
+        return CoverageCell(signal=signal, state=CellState.NOT_EXPECTED, node=window.node)
     if seen.why:
-        return Cell(signal=signal, state=State.UNKNOWN, why=seen.why, node=window.node)
+        return CoverageCell(signal=signal, state=CellState.UNKNOWN, why=seen.why, node=window.node)
     waited = seconds_text((window.end - window.fault.written_at).total_seconds())
     why = f"not seen on {window.node} in the {waited} the fault was in"
-    return Cell(signal=signal, state=State.MISSED, why=why, node=window.node)
+    return CoverageCell(signal=signal, state=CellState.MISSED, why=why, node=window.node)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gameday.checks.facts import absence, some, stopped_because
+from gameday.checks.facts import first_few, judge_absence, stop_reason
 from gameday.checks.verdict import Status
-from gameday.coverage.metric_departure import first_move, measured
+from gameday.coverage.metric_departure import first_departure, has_baseline
 from gameday.detectors.signals import Signal
 from gameday.history.events import (
     AlertSeen,
@@ -25,12 +25,12 @@ from gameday.history.events import (
     TaintSeen,
 )
 from gameday.plan.models import Plan
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.values.results import Hop, Step
 
 
 @dataclass(frozen=True)
-class Sighting:
+class Detection:
     """`at` None: not seen. `why` says then why that proves nothing; empty where it does."""
 
     at: datetime | None
@@ -39,10 +39,10 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Window:
+class FaultWindow:
     """One target from the fault going in to its coming out; what comes later is the repair's doing."""
 
-    run: Run
+    run: RunFolder
     node: str
     fault: FaultInjected
     end: datetime
@@ -51,57 +51,57 @@ class Window:
         return self.fault.written_at <= at <= self.end
 
 
-def window_of(run: Run, fault: FaultInjected) -> Window:
+def window_of(run: RunFolder, fault: FaultInjected) -> FaultWindow:
     """Until the recover step, which begins by taking the fault out; without one, until the fault was out."""
     intents = {one.intent for _, one in run.history.about(FaultInjected, fault.target.node)}
     undone = [record.at for record, event in run.history.with_times(FaultUndone) if event.intent in intents]
     recovers = [record.at for record, event in run.history.with_times(StepStarted) if event.step is Step.RECOVER]
     ends = [*recovers[:1], *undone[-1:]]
-    return Window(run, fault.target.node, fault, min(ends, default=run.history.records[-1].at))
+    return FaultWindow(run, fault.target.node, fault, min(ends, default=run.history.records[-1].at))
 
 
-def sighting(signal: Signal, window: Window) -> Sighting:
+def first_detection(signal: Signal, window: FaultWindow) -> Detection:
     """When and as what the signal was first seen; else whether its absence means anything."""
     seen = sorted(_LOOK[signal](window), key=lambda one: one[0])
     if seen:
         at, what = seen[0]
-        return Sighting(at, what)
-    return Sighting(None, why=_blind(signal, window))
+        return Detection(at, what)
+    return Detection(None, why=_blind(signal, window))
 
 
 Seen = Iterator[tuple[datetime, str]]
 
 
-def _log(window: Window) -> Seen:
+def _log(window: FaultWindow) -> Seen:
     for _, hop in window.run.history.about(HopSeen, window.node):
         if hop.hop is Hop.IN_LOG_STORE:
             yield hop.at, "the kernel-log line in the log store"
 
 
-def _metric(window: Window) -> Seen:
+def _metric(window: FaultWindow) -> Seen:
     """The expression of an expected rule, dated by Prometheus; and the first series that left its baseline."""
     for _, hop in window.run.history.about(HopSeen, window.node):
         if hop.hop is Hop.SAMPLED:
             yield hop.at, hop.source
-    move = first_move(window.run.metrics_of(window.node), window.fault.written_at, window.end)
+    move = first_departure(window.run.metrics_of(window.node), window.fault.written_at, window.end)
     if move:
         yield move.at, str(move)
 
 
-def _alert(window: Window) -> Seen:
+def _alert(window: FaultWindow) -> Seen:
     for _, seen in window.run.history.about(AlertSeen, window.node):
         fires = seen.state == "firing" and not seen.at_baseline
         if fires and (seen.expected or window.holds(seen.at)):
             yield seen.at, seen.alert if seen.expected else f"{seen.alert}, which the plan does not name"
 
 
-def _condition(window: Window) -> Seen:
+def _condition(window: FaultWindow) -> Seen:
     for _, seen in window.run.history.about(ConditionSeen, window.node):
         if window.holds(seen.at):
             yield seen.at, f"{seen.condition}={seen.status or 'gone'}" + (f" ({seen.reason})" if seen.reason else "")
 
 
-def _taint(window: Window) -> Seen:
+def _taint(window: FaultWindow) -> Seen:
     for _, seen in window.run.history.about(TaintSeen, window.node):
         if seen.present and window.holds(seen.at):
             yield seen.at, str(seen.taint)
@@ -113,7 +113,7 @@ def _taint(window: Window) -> Seen:
             yield record.at, "cordoned, at the latest"
 
 
-def _event(window: Window) -> Seen:
+def _event(window: FaultWindow) -> Seen:
     """Most Events tell whole seconds only: within the one they tell, the instant our watch showed them is the bound."""
     injected, second = window.fault.written_at, timedelta(seconds=1)
     for record, seen in window.run.history.about(KubernetesEventSeen, window.node):
@@ -122,7 +122,7 @@ def _event(window: Window) -> Seen:
             yield max(latest, injected), f"{seen.reason} of {seen.source}"
 
 
-def _allocatable(window: Window) -> Seen:
+def _allocatable(window: FaultWindow) -> Seen:
     for _, seen in window.run.history.about(AllocatableSeen, window.node):
         fell = (seen.gpus or 0) < (seen.before or 0)
         if fell and window.holds(seen.at):
@@ -135,7 +135,7 @@ def canary_tells(plan: Plan) -> bool:
     return canary is not None and (canary.falls_below is not None or canary.rises_above is not None)
 
 
-def _canary(window: Window) -> Seen:
+def _canary(window: FaultWindow) -> Seen:
     """A value beyond the plan's own bound, on the side that means that the canary felt the fault."""
     plan = window.run.plan
     base = {e.measure: e.value for e in _canaries(window) if e.phase == "before"}
@@ -149,11 +149,11 @@ def _canary(window: Window) -> Seen:
             yield seen.at, f"{seen.measure} {before:.3g} → {seen.value:.3g} {seen.unit}"
 
 
-def _canaries(window: Window) -> list[CanaryMeasured]:
+def _canaries(window: FaultWindow) -> list[CanaryMeasured]:
     return [event for _, event in window.run.history.about(CanaryMeasured, window.node)]
 
 
-_LOOK: dict[Signal, Callable[[Window], Seen]] = {
+_LOOK: dict[Signal, Callable[[FaultWindow], Seen]] = {
     Signal.LOG: _log,
     Signal.METRIC: _metric,
     Signal.ALERT: _alert,
@@ -167,10 +167,10 @@ _WATCHED_UNTIL = {Signal.LOG: Step.AWAIT_ALERT, Signal.ALERT: Step.AWAIT_ALERT, 
 """The step that must have ended for an absence to mean something; VERIFY_TAINT for what the watch of the node tells."""
 
 
-def _blind(signal: Signal, window: Window) -> str:
+def _blind(signal: Signal, window: FaultWindow) -> str:
     """Why it proves nothing that the signal was not seen; empty where it does."""
     run, step = window.run, _WATCHED_UNTIL.get(signal, Step.VERIFY_TAINT)
-    if signal is Signal.METRIC and not measured(run.metrics_of(window.node), window.fault.written_at):
+    if signal is Signal.METRIC and not has_baseline(run.metrics_of(window.node), window.fault.written_at):
         return "no series of the node has samples enough from before the fault"
     if signal is Signal.METRIC and run.plan and not run.plan.expect.alerts:
         return "the series that were kept stood still, and the plan names no rule whose expression could tell of others"
@@ -178,19 +178,19 @@ def _blind(signal: Signal, window: Window) -> str:
         return blind
     if signal is Signal.CANARY:
         return _canary_blind(window)
-    status, why = absence(run.history, step, f"the {signal} signal")
+    status, why = judge_absence(run.history, step, f"the {signal} signal")
     return why if status is Status.UNKNOWN else ""
 
 
-def _problem(run: Run, about: str) -> str:
+def _problem(run: RunFolder, about: str) -> str:
     return next((problem.what for problem in run.history.of(Problem) if about in problem.what), "")
 
 
-def _canary_blind(window: Window) -> str:
+def _canary_blind(window: FaultWindow) -> str:
     canaries = _canaries(window)
     if not canaries:
         return "no canary was run"
     unmeasured = [c.detail or f"{c.measure} has no value {c.phase} the fault" for c in canaries if c.value is None]
     if unmeasured:
-        return some(unmeasured)
-    return "" if {c.phase for c in canaries} >= {"before", "during"} else stopped_because(window.run.history)
+        return first_few(unmeasured)
+    return "" if {c.phase for c in canaries} >= {"before", "during"} else stop_reason(window.run.history)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict
 
-from gameday.coverage.cells import Cell, State
+from gameday.coverage.cells import CellState, CoverageCell
 from gameday.detectors.signals import Signal
 
 _MISSED: dict[Signal, str] = {
@@ -36,14 +36,14 @@ _UNKNOWN: dict[Signal, str] = {
 _UNKNOWN_ELSE = "Mend what stopped the run, and run the plan again: nothing is known of this signal until then."
 
 
-class Gap(BaseModel):
+class CoverageGap(BaseModel):
     """Signals of one fault that should have come and did not, or of which nothing is known; and what to do about it."""
 
     model_config = ConfigDict(frozen=True)
 
     plan: str
     signals: tuple[Signal, ...]
-    state: State
+    state: CellState
     why: str
     advice: str
 
@@ -51,18 +51,18 @@ class Gap(BaseModel):
         return f"{self.plan}: {', '.join(self.signals)} {self.state}"
 
 
-def gaps_of(plan: str, cells: Iterable[Cell]) -> list[Gap]:
+def gaps_of(plan: str, cells: Iterable[CoverageCell]) -> list[CoverageGap]:
     """Of cells that are missed or unknown; those with one reason are one gap."""
-    found: dict[tuple[State, str, str], list[Signal]] = {}
+    found: dict[tuple[CellState, str, str], list[Signal]] = {}
     for cell in cells:
         found.setdefault((cell.state, cell.why, _advice(cell)), []).append(cell.signal)
     return [
-        Gap(plan=plan, signals=tuple(signals), state=state, why=why, advice=advice)
+        CoverageGap(plan=plan, signals=tuple(signals), state=state, why=why, advice=advice)
         for (state, why, advice), signals in found.items()
     ]
 
 
-def _advice(cell: Cell) -> str:
-    if cell.state is State.MISSED:
+def _advice(cell: CoverageCell) -> str:
+    if cell.state is CellState.MISSED:
         return _MISSED[cell.signal]
     return _UNKNOWN_ELSE if cell.why.startswith("not reached") else _UNKNOWN.get(cell.signal, _UNKNOWN_ELSE)

@@ -9,11 +9,11 @@ from functools import cache
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from gameday.checks.facts import stopped_because, targets
-from gameday.checks.outcome import Outcome
-from gameday.coverage.cells import Cell, State, cell_of
+from gameday.checks.facts import stop_reason, targets
+from gameday.checks.outcome import RunOutcome
+from gameday.coverage.cells import CellState, CoverageCell, cell_of
 from gameday.coverage.detections import canary_tells, window_of
-from gameday.coverage.gaps import Gap, gaps_of
+from gameday.coverage.gaps import CoverageGap, gaps_of
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import DetectorProfile
 from gameday.detectors.signals import Signal, expected_signals
@@ -21,7 +21,7 @@ from gameday.errors import DocumentError
 from gameday.faults.registry import fault_for, parse_parameters
 from gameday.history.events import FaultInjected
 from gameday.plan.models import Plan
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.values.results import Cleanliness
 
 
@@ -33,7 +33,7 @@ _TELLS = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT}
 """Signals that act or call somebody. A log line, a metric and a Kubernetes Event only stand there for who looks."""
 
 
-class Noticed(StrEnum):
+class FaultNoticed(StrEnum):
     """What became of the signals that tell somebody."""
 
     YES = "noticed"
@@ -44,7 +44,7 @@ class Noticed(StrEnum):
     LOUD = "not quiet"
 
 
-class Row(_Model):
+class FaultRow(_Model):
     plan: str
     title: str
     fault: str
@@ -52,42 +52,42 @@ class Row(_Model):
     run_id: str
     started: AwareDatetime | None
     targets: tuple[str, ...]
-    outcome: Outcome
+    outcome: RunOutcome
     cleanliness: Cleanliness
     why: str
-    cells: tuple[Cell, ...]
+    cells: tuple[CoverageCell, ...]
 
-    def cell(self, signal: Signal) -> Cell:
+    def cell(self, signal: Signal) -> CoverageCell:
         return next(cell for cell in self.cells if cell.signal is signal)
 
     @property
-    def first(self) -> Cell | None:
+    def first(self) -> CoverageCell | None:
         """The expected signal that came first: how soon anybody could have known."""
-        seen = [cell for cell in self.cells if cell.state is State.SEEN and cell.seconds is not None]
+        seen = [cell for cell in self.cells if cell.state is CellState.SEEN and cell.seconds is not None]
         return min(seen, key=lambda cell: cell.seconds or 0.0, default=None)
 
     @property
-    def noticed(self) -> Noticed:
+    def noticed(self) -> FaultNoticed:
         """Whether somebody would have been told: by every expected signal that tells, by some, by none."""
         states = [cell.state for cell in self.cells if cell.signal in _TELLS]
-        seen, missed = State.SEEN in states, State.MISSED in states
+        seen, missed = CellState.SEEN in states, CellState.MISSED in states
         if seen:
-            return Noticed.PARTLY if missed else Noticed.YES
-        if missed or State.UNKNOWN in states:
-            return Noticed.NO if missed else Noticed.UNKNOWN
-        return Noticed.LOUD if State.UNEXPECTED in states else Noticed.QUIET
+            return FaultNoticed.PARTLY if missed else FaultNoticed.YES
+        if missed or CellState.UNKNOWN in states:
+            return FaultNoticed.NO if missed else FaultNoticed.UNKNOWN
+        return FaultNoticed.LOUD if CellState.UNEXPECTED in states else FaultNoticed.QUIET
 
     @property
-    def gaps(self) -> tuple[Cell, ...]:
-        return tuple(cell for cell in self.cells if cell.state in (State.MISSED, State.UNKNOWN))
+    def gaps(self) -> tuple[CoverageCell, ...]:
+        return tuple(cell for cell in self.cells if cell.state in (CellState.MISSED, CellState.UNKNOWN))
 
 
-class Matrix(_Model):
+class CoverageMatrix(_Model):
     signals: tuple[Signal, ...] = tuple(Signal)
-    rows: tuple[Row, ...]
-    gaps: tuple[Gap, ...]
+    rows: tuple[FaultRow, ...]
+    gaps: tuple[CoverageGap, ...]
 
-    def count(self, state: State) -> int:
+    def count(self, state: CellState) -> int:
         return sum(cell.state is state for row in self.rows for cell in row.cells)
 
     def median(self, signal: Signal) -> float | None:
@@ -95,7 +95,7 @@ class Matrix(_Model):
         times = sorted(
             cell.seconds
             for row in self.rows
-            if (cell := row.cell(signal)).state is State.SEEN and cell.seconds is not None
+            if (cell := row.cell(signal)).state is CellState.SEEN and cell.seconds is not None
         )
         middle = len(times) // 2
         if not times:
@@ -103,33 +103,33 @@ class Matrix(_Model):
         return times[middle] if len(times) % 2 else (times[middle - 1] + times[middle]) / 2
 
 
-def matrix_of(runs: Iterable[Run]) -> Matrix:
+def matrix_of(runs: Iterable[RunFolder]) -> CoverageMatrix:
     """The newest run of each plan as a row, in the order of layers and names. A run without a readable plan is none."""
-    newest: dict[str, Run] = {}
+    newest: dict[str, RunFolder] = {}
     for run in sorted(runs, key=_began):
         if run.plan is not None:
             newest[run.plan.name] = run
     rows = [_row(run, run.plan) for run in newest.values() if run.plan is not None]
     rows.sort(key=lambda row: (row.layer, row.plan))
-    return Matrix(rows=tuple(rows), gaps=tuple(gap for row in rows for gap in gaps_of(row.plan, row.gaps)))
+    return CoverageMatrix(rows=tuple(rows), gaps=tuple(gap for row in rows for gap in gaps_of(row.plan, row.gaps)))
 
 
-def joined(single: Iterable[Matrix]) -> Matrix:
+def joined(single: Iterable[CoverageMatrix]) -> CoverageMatrix:
     """Matrices of different plans as one, in the same order."""
     parts = sorted((one for one in single if one.rows), key=lambda one: (one.rows[0].layer, one.rows[0].plan))
-    return Matrix(
+    return CoverageMatrix(
         rows=tuple(row for one in parts for row in one.rows), gaps=tuple(gap for one in parts for gap in one.gaps)
     )
 
 
-def _began(run: Run) -> datetime:
+def _began(run: RunFolder) -> datetime:
     return run.history.records[0].at if run.history.records else datetime.min.replace(tzinfo=UTC)
 
 
-def _row(run: Run, plan: Plan) -> Row:
+def _row(run: RunFolder, plan: Plan) -> FaultRow:
     injected = run.history.first(FaultInjected)
     known = _with_parameters(plan)
-    return Row(
+    return FaultRow(
         plan=plan.name,
         title=plan.title,
         fault=plan.fault.type,
@@ -144,17 +144,17 @@ def _row(run: Run, plan: Plan) -> Row:
     )
 
 
-def _cells(run: Run, plan: Plan | None) -> tuple[Cell, ...]:
+def _cells(run: RunFolder, plan: Plan | None) -> tuple[CoverageCell, ...]:
     detector = _detector(plan.detector) if plan else None
     if plan is None or detector is None:
         why = "this version does not know the fault" if plan is None else f"no detector profile {plan.detector}"
-        return tuple(Cell(signal=signal, state=State.UNKNOWN, why=why) for signal in Signal)
+        return tuple(CoverageCell(signal=signal, state=CellState.UNKNOWN, why=why) for signal in Signal)
     expected = dict(expected_signals(plan, detector))
     if plan.expect.canary is not None:
         expected[Signal.CANARY] = canary_tells(plan)
     # A fault that is put in again has its first time only.
     windows = {fault.target.node: window_of(run, fault) for fault in run.history.of(FaultInjected)[::-1]}
-    not_reached = f"not reached: {stopped_because(run.history)}"
+    not_reached = f"not reached: {stop_reason(run.history)}"
     return tuple(cell_of(signal, expected[signal], list(windows.values()), not_reached) for signal in Signal)
 
 

@@ -31,7 +31,7 @@ _TOGETHER = 0.5
 _GONE_FOR = 1 / 3
 
 
-class Move(NamedTuple):
+class Departure(NamedTuple):
     """A series' first departure. `value` is None for one that ended."""
 
     at: datetime
@@ -45,13 +45,13 @@ class Move(NamedTuple):
         return f"{whose} ended" if self.value is None else f"{whose} {self.before:g} → {self.value:g}"
 
 
-def measured(metrics: pd.DataFrame, injected: datetime) -> bool:
+def has_baseline(metrics: pd.DataFrame, injected: datetime) -> bool:
     """Whether any series of one node's metrics has enough samples before the fault to tell a move by."""
     before = metrics[metrics["time"] < pd.Timestamp(injected)]
     return bool((before.groupby(["metric", "gpu"]).size() >= FEWEST).any())
 
 
-def first_move(metrics: pd.DataFrame, injected: datetime, ended: datetime) -> Move | None:
+def first_departure(metrics: pd.DataFrame, injected: datetime, ended: datetime) -> Departure | None:
     """The earliest departure of any series of one node's metrics between the two instants; None where none departed."""
     if metrics.empty:  # a killed run left no frames, and pandas takes its time for nothing too
         return None
@@ -60,7 +60,7 @@ def first_move(metrics: pd.DataFrame, injected: datetime, ended: datetime) -> Mo
     times, values = told["time"].to_numpy(dtype="datetime64[ns]"), told["value"].to_numpy()
     metric, names = pd.factorize(told["metric"], sort=True)
     gpu, gpus = pd.factorize(told["gpu"], sort=True)
-    moves: list[Move] = []
+    moves: list[Departure] = []
     for number, name in enumerate(names):
         mine = metric == number
         table = _table(times[mine], gpu[mine], values[mine], [str(gpu) for gpu in gpus])
@@ -86,7 +86,7 @@ def _table(at: np.ndarray, gpu: np.ndarray, values: np.ndarray, gpus: list[str])
     return _Table(times, gpus, np.divide(sums, counts, out=np.full(shape, np.nan), where=counts > 0))
 
 
-def _of_metric(metric: str, table: _Table, fault: np.datetime64, end: np.datetime64) -> Iterator[Move]:
+def _of_metric(metric: str, table: _Table, fault: np.datetime64, end: np.datetime64) -> Iterator[Departure]:
     """The first departure of each GPU's series."""
     times, samples = table.times, table.samples
     first = int(np.searchsorted(times, fault))
@@ -106,7 +106,7 @@ def _of_metric(metric: str, table: _Table, fault: np.datetime64, end: np.datetim
         else:
             continue
         when = pd.Timestamp(at, tz="UTC").to_pydatetime()
-        yield Move(when, metric, table.gpus[number], float(np.median(values)), value)
+        yield Departure(when, metric, table.gpus[number], float(np.median(values)), value)
 
 
 def _ended(times: np.ndarray, fault: np.datetime64, end: np.datetime64) -> np.datetime64 | None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from gameday.checks.facts import seconds_text
-from gameday.coverage.cells import Cell, State
-from gameday.coverage.matrix import Matrix, Noticed, Row, joined
-from gameday.coverage.run_row import judged
+from gameday.coverage.cells import CellState, CoverageCell
+from gameday.coverage.matrix import CoverageMatrix, FaultNoticed, FaultRow, joined
+from gameday.coverage.run_row import judged_run
 from gameday.detectors.signals import Signal
 from gameday.report.markdown import markdown
 from gameday.report.page import environment
@@ -28,7 +28,7 @@ class Coverage(BaseModel):
 
     record: SeasonRecord
     result: SeasonResult
-    matrix: Matrix
+    matrix: CoverageMatrix
     left_out: tuple[LeftOut, ...]
 
 
@@ -59,7 +59,7 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
     Raises OSError where it cannot be read or written, ValueError where season.json holds something else.
     """
     record = SeasonRecord.load(folder)
-    runs = {place.run_id: run for place in record.places if (run := judged(folder.parent / place.run_id))}
+    runs = {place.run_id: run for place in record.places if (run := judged_run(folder.parent / place.run_id))}
     result = fold_season([run.result for run in runs.values()], record.stopped)
     why = record.stopped or "the season ended before it began"
     missing = [
@@ -94,20 +94,20 @@ def _page(covered: Coverage, rendered_at: datetime) -> str:
     )
 
 
-def headline(rows: Sequence[Row]) -> str:
+def headline(rows: Sequence[FaultRow]) -> str:
     """The answer in a sentence: how many of the faults somebody would have been told of."""
-    by = {noticed: [row for row in rows if row.noticed is noticed] for noticed in Noticed}
-    asked = len(rows) - len(by[Noticed.QUIET]) - len(by[Noticed.LOUD])
+    by = {noticed: [row for row in rows if row.noticed is noticed] for noticed in FaultNoticed}
+    asked = len(rows) - len(by[FaultNoticed.QUIET]) - len(by[FaultNoticed.LOUD])
     if not rows:
         return "No fault was put in."
-    yes = len(by[Noticed.YES])
+    yes = len(by[FaultNoticed.YES])
     said = f"Of {asked} fault{'' if asked == 1 else 's'} that somebody should notice, {yes} {_were(yes)} noticed"
     said = said if asked else "None of these faults should be noticed by anybody"
-    rest = [f"{len(by[Noticed.PARTLY])} by only some of the expected signals"] if by[Noticed.PARTLY] else []
-    rest += [f"{len(by[Noticed.NO])} by none"] if by[Noticed.NO] else []
-    rest += [f"of {len(by[Noticed.UNKNOWN])} it is not known"] if by[Noticed.UNKNOWN] else []
-    quiet = f" {len(by[Noticed.QUIET])} that should stay quiet did." if by[Noticed.QUIET] else ""
-    loud = f" {len(by[Noticed.LOUD])} that should stay quiet did not." if by[Noticed.LOUD] else ""
+    rest = [f"{len(by[FaultNoticed.PARTLY])} by only some of the expected signals"] if by[FaultNoticed.PARTLY] else []
+    rest += [f"{len(by[FaultNoticed.NO])} by none"] if by[FaultNoticed.NO] else []
+    rest += [f"of {len(by[FaultNoticed.UNKNOWN])} it is not known"] if by[FaultNoticed.UNKNOWN] else []
+    quiet = f" {len(by[FaultNoticed.QUIET])} that should stay quiet did." if by[FaultNoticed.QUIET] else ""
+    loud = f" {len(by[FaultNoticed.LOUD])} that should stay quiet did not." if by[FaultNoticed.LOUD] else ""
     return "; ".join([said, *rest]) + "." + quiet + loud
 
 
@@ -115,7 +115,7 @@ def _were(count: int) -> str:
     return "was" if count == 1 else "were"
 
 
-def _numbers(matrix: Matrix) -> list[_Number]:
+def _numbers(matrix: CoverageMatrix) -> list[_Number]:
     first = sorted(row.first.seconds for row in matrix.rows if row.first and row.first.seconds is not None)
     middle = f"{seconds_text(first[len(first) // 2])}" if first else ""
     found = [_Number("First signal", middle, f"median of {len(first)} faults")]
@@ -124,10 +124,10 @@ def _numbers(matrix: Matrix) -> list[_Number]:
         found.append(
             _Number(f"To {signal}", seconds_text(median) if median is not None else "", "median, where expected")
         )
-    for state in (State.MISSED, State.UNKNOWN):
+    for state in (CellState.MISSED, CellState.UNKNOWN):
         found.append(_Number(str(state).capitalize(), str(matrix.count(state)), "expected signals"))
     return found
 
 
-def _surprises(matrix: Matrix) -> list[tuple[Row, Cell]]:
-    return [(row, cell) for row in matrix.rows for cell in row.cells if cell.state is State.UNEXPECTED]
+def _surprises(matrix: CoverageMatrix) -> list[tuple[FaultRow, CoverageCell]]:
+    return [(row, cell) for row in matrix.rows for cell in row.cells if cell.state is CellState.UNEXPECTED]

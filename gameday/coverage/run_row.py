@@ -17,10 +17,10 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from gameday.checks.outcome import RunResult
-from gameday.coverage.matrix import Matrix, matrix_of
-from gameday.report.numbers import summarise
+from gameday.coverage.matrix import CoverageMatrix, matrix_of
 from gameday.report.render import Rendered, render
-from gameday.report.run_folder import cycles_left_alone, load_run
+from gameday.report.run_folder import garbage_collection_paused, load_run_folder
+from gameday.report.summarise import summarise
 from gameday.report.summary import Summary, read_summary
 
 ROW_FILE = "coverage-row.json"
@@ -28,13 +28,13 @@ KEPT_FILE = "judged.json"
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRun:
     """`row` is a matrix of one; of none where the run's plan cannot be read. `summary` is None for a history that does
     not say which run it is."""
 
     summary: Summary | None
     result: RunResult
-    row: Matrix
+    row: CoverageMatrix
 
 
 class _Kept(BaseModel):
@@ -46,7 +46,7 @@ class _Kept(BaseModel):
     of: tuple[tuple[str, int, int], ...]
     by: str
     summary: Summary
-    row: Matrix
+    row: CoverageMatrix
 
 
 def render_run(folder: Path, rendered_at: datetime) -> Rendered:
@@ -66,7 +66,7 @@ def render_run(folder: Path, rendered_at: datetime) -> Rendered:
     return rendered
 
 
-def judged(folder: Path) -> Judged | None:
+def judged_run(folder: Path) -> JudgedRun | None:
     """What a run left of itself; judged from its history where it left nothing that can be read. None without one."""
     summary, row = read_summary(folder), _read_row(folder)
     if not (summary and row) and (kept := _read_kept(folder)):
@@ -75,16 +75,16 @@ def judged(folder: Path) -> Judged | None:
         result = RunResult(
             outcome=summary.outcome, cleanliness=summary.cleanliness, exit_code=summary.exit_code, why=summary.why
         )
-        return Judged(summary, result, row)
+        return JudgedRun(summary, result, row)
     return _judge(folder) if (folder / "history.jsonl").is_file() else None
 
 
-@cycles_left_alone()
-def _judge(folder: Path) -> Judged:
+@garbage_collection_paused()
+def _judge(folder: Path) -> JudgedRun:
     """Kept for the next page where the folder can be written: of 500 nodes it takes most of a second."""
     of = _state(folder)  # before it is read: what a living run adds meanwhile is judged by the next page
-    run = load_run(folder)
-    made = Judged(summarise(run), run.result, matrix_of([run]))
+    run = load_run_folder(folder)
+    made = JudgedRun(summarise(run), run.result, matrix_of([run]))
     if made.summary:
         with suppress(OSError):
             kept = _Kept(of=of, by=_code(), summary=made.summary, row=made.row)
@@ -118,8 +118,8 @@ def _code() -> str:
     return found.hexdigest()
 
 
-def _read_row(folder: Path) -> Matrix | None:
+def _read_row(folder: Path) -> CoverageMatrix | None:
     try:
-        return Matrix.model_validate_json((folder / ROW_FILE).read_bytes())
+        return CoverageMatrix.model_validate_json((folder / ROW_FILE).read_bytes())
     except (OSError, ValidationError):
         return None

@@ -16,24 +16,23 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
-from gameday.archive.catalog import Shelf, ShelvedRun
-from gameday.checks.outcome import Outcome
-from gameday.coverage.matrix import Matrix, joined
-from gameday.coverage.run_row import judged
+from gameday.archive.catalog import CatalogRun, RunCatalog
+from gameday.checks.outcome import RunOutcome
+from gameday.coverage.matrix import CoverageMatrix, joined
+from gameday.coverage.run_row import judged_run
 from gameday.plan.models import Plan
-from gameday.report.beside import carried_actions
 from gameday.report.compare import Trend, trends
-from gameday.report.earlier import MOST_RUNS
-from gameday.report.notes import Action, Notes
+from gameday.report.earlier_runs import MOST_RUNS, carried_actions
+from gameday.report.notes import ActionItem, Notes
 from gameday.report.page import environment
-from gameday.report.summary import Measure
+from gameday.report.summary import DurationKind
 from gameday.values.results import Cleanliness
 
 FORMAT = 1
 """Of digest.json; counted up when a field that was there before changes its meaning or goes."""
 MOST_MARKS = 20
 """Verdicts shown of a plan's history: a season's quarter of weekly runs, and some by hand."""
-_MEASURES = (Measure.ALERT, Measure.TAINT, Measure.RETURN)
+_MEASURES = (DurationKind.ALERT, DurationKind.TAINT, DurationKind.RETURN)
 
 
 class _Model(BaseModel):
@@ -44,7 +43,7 @@ class Mark(_Model):
     run_id: str
     folder: str
     started: datetime
-    outcome: Outcome
+    outcome: RunOutcome
     cleanliness: Cleanliness
 
 
@@ -68,7 +67,7 @@ class ClusterCoverage(_Model):
     """The newest run of each plan on one cluster; what is noticed in a rehearsal says nothing of another."""
 
     cluster: str
-    matrix: Matrix
+    matrix: CoverageMatrix
 
 
 class OpenAction(_Model):
@@ -76,7 +75,7 @@ class OpenAction(_Model):
 
     page: str
     source: str
-    action: Action
+    action: ActionItem
     overdue: bool
 
 
@@ -86,70 +85,70 @@ class Digest(_Model):
     start: datetime
     end: datetime
     headline: str
-    outcomes: dict[Outcome, int]
+    outcomes: dict[RunOutcome, int]
     unclean: tuple[Mark, ...]
     """Runs of the window that left the cluster dirty or unproven."""
     unclean_before: tuple[Mark, ...]
     """The same of older runs: nothing may ever prove them clean, so they are listed and colour nothing."""
     plans: tuple[PlanRow, ...]
     never_run: tuple[tuple[str, str], ...]
-    """Name and title of known plans of which no run is on the shelf."""
+    """Name and title of known plans of which no run is on the catalog."""
     coverage: tuple[ClusterCoverage, ...]
     incidents: int
     actions: tuple[OpenAction, ...]
     problems: tuple[str, ...]
 
 
-def digest_of(shelf: Shelf, plans: Sequence[Plan], start: datetime, end: datetime) -> Digest:
+def digest_of(catalog: RunCatalog, plans: Sequence[Plan], start: datetime, end: datetime) -> Digest:
     """`plans` are those one could run. Raises nothing for what stands in a run's folder."""
-    past = [run for run in shelf.runs if run.summary.started <= end]
+    past = [run for run in catalog.runs if run.summary.started <= end]
     window = [run for run in past if run.summary.started >= start]
-    groups: dict[tuple[str, str], list[ShelvedRun]] = {}
+    groups: dict[tuple[str, str], list[CatalogRun]] = {}
     for run in reversed(past):
         groups.setdefault((run.summary.plan, run.summary.cluster_id), []).append(run)
-    rows = tuple(_row(shelf, group, start) for _, group in sorted(groups.items()))
-    actions, unread = _actions(shelf, groups.values(), end)
-    coverage, unjudged = _coverage(shelf, [group[-1] for group in groups.values()])
+    rows = tuple(_row(catalog, group, start) for _, group in sorted(groups.items()))
+    actions, unread = _actions(catalog, groups.values(), end)
+    coverage, unjudged = _coverage(catalog, [group[-1] for group in groups.values()])
     ran = {run.summary.plan for run in past}
     unclean = [_mark(run) for run in past if run.summary.cleanliness is not Cleanliness.CLEAN]
     return Digest(
         start=start,
         end=end,
         headline=_headline(window, rows),
-        outcomes={outcome: Counter(run.summary.outcome for run in window)[outcome] for outcome in Outcome},
+        outcomes={outcome: Counter(run.summary.outcome for run in window)[outcome] for outcome in RunOutcome},
         unclean=tuple(mark for mark in unclean if mark.started >= start),
         unclean_before=tuple(mark for mark in unclean if mark.started < start),
         plans=rows,
         never_run=tuple((plan.name, plan.title) for plan in plans if plan.name not in ran),
         coverage=coverage,
-        incidents=sum(start <= one.incident.start <= end for one in shelf.incidents),
+        incidents=sum(start <= one.incident.start <= end for one in catalog.incidents),
         actions=actions,
-        problems=(*shelf.unreadable, *unjudged, *unread, *(one.problem for one in shelf.incidents if one.problem)),
+        problems=(*catalog.unreadable, *unjudged, *unread, *(one.problem for one in catalog.incidents if one.problem)),
     )
 
 
-def _coverage(shelf: Shelf, newest: Sequence[ShelvedRun]) -> tuple[tuple[ClusterCoverage, ...], list[str]]:
+def _coverage(catalog: RunCatalog, newest: Sequence[CatalogRun]) -> tuple[tuple[ClusterCoverage, ...], list[str]]:
     """A matrix per cluster, and what could not be judged. One run in memory at a time: one of 500 nodes has a hundred
     megabytes."""
-    made: dict[str, list[Matrix]] = {}
+    made: dict[str, list[CoverageMatrix]] = {}
     problems = []
     for run in newest:
         try:
-            if found := judged(run.folder):
-                made.setdefault(shelf.cluster_of(run), []).append(found.row)
+            if found := judged_run(run.folder):
+                made.setdefault(catalog.cluster_of(run), []).append(found.row)
         except Exception as error:  # one run's damage, or a bug it shows, must not cost the others their page
             problems.append(f"{run.folder.name}: its coverage could not be judged ({type(error).__name__}: {error})")
     coverage = (ClusterCoverage(cluster=cluster, matrix=joined(single)) for cluster, single in sorted(made.items()))
     return tuple(one for one in coverage if one.matrix.rows), problems
 
 
-def _row(shelf: Shelf, group: Sequence[ShelvedRun], start: datetime) -> PlanRow:
+def _row(catalog: RunCatalog, group: Sequence[CatalogRun], start: datetime) -> PlanRow:
     newest, before = group[-1], [run.summary for run in group[:-1]]
     numbers = [number for number in newest.summary.numbers if number.measure in _MEASURES]
     return PlanRow(
         plan=newest.summary.plan,
         title=newest.summary.title,
-        cluster=shelf.cluster_of(newest),
+        cluster=catalog.cluster_of(newest),
         runs=len(group),
         in_window=sum(run.summary.started >= start for run in group),
         newest=_mark(newest),
@@ -160,7 +159,7 @@ def _row(shelf: Shelf, group: Sequence[ShelvedRun], start: datetime) -> PlanRow:
     )
 
 
-def _mark(run: ShelvedRun) -> Mark:
+def _mark(run: CatalogRun) -> Mark:
     one = run.summary
     return Mark(
         run_id=one.run_id,
@@ -172,14 +171,15 @@ def _mark(run: ShelvedRun) -> Mark:
 
 
 def _actions(
-    shelf: Shelf, plans: Iterable[Sequence[ShelvedRun]], today: datetime
+    catalog: RunCatalog, plans: Iterable[Sequence[CatalogRun]], today: datetime
 ) -> tuple[tuple[OpenAction, ...], list[str]]:
     """Of post-mortems, and of each plan's runs as its next report would carry them over, and what could not be read.
 
     The overdue ones first, then by due date; those without a date last.
     """
     found = [
-        (f"{quote(one.folder.name)}/post-mortem.html", one.incident.node, action) for one, action in shelf.open_actions
+        (f"{quote(one.folder.name)}/post-mortem.html", one.incident.node, action)
+        for one, action in catalog.open_actions
     ]
     unread: list[str] = []
     for runs in plans:
@@ -194,11 +194,11 @@ def _actions(
     return tuple(sorted(made, key=lambda one: (one.action.due is None, str(one.action.due)))), unread
 
 
-def _headline(window: Sequence[ShelvedRun], rows: Sequence[PlanRow]) -> str:
+def _headline(window: Sequence[CatalogRun], rows: Sequence[PlanRow]) -> str:
     if not window:
         return "No game-day was run in this window: nothing is known of these days."
-    failed = sum(run.summary.outcome is Outcome.FAILED for run in window)
-    other = sum(run.summary.outcome not in (Outcome.FAILED, Outcome.PASSED) for run in window)
+    failed = sum(run.summary.outcome is RunOutcome.FAILED for run in window)
+    other = sum(run.summary.outcome not in (RunOutcome.FAILED, RunOutcome.PASSED) for run in window)
     unclean = sum(run.summary.cleanliness is not Cleanliness.CLEAN for run in window)
     compared = [trend.regressed for row in rows if row.in_window for trend in row.trends if trend.regressed is not None]
     slower = sum(compared)

@@ -9,22 +9,22 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from gameday.archive.catalog import Shelf
+from gameday.archive.catalog import RunCatalog
 from gameday.report.page import TEMPLATES, environment
-from gameday.report.summary import Measure
+from gameday.report.summary import DurationKind
 
 
-def render_index(reports: Path, shelf: Shelf, rendered_at: datetime) -> Path:
+def render_index(reports: Path, catalog: RunCatalog, rendered_at: datetime) -> Path:
     """Write index.html into the reports folder; raises OSError."""
     templates = environment("index")
     script = (TEMPLATES / "index" / "index.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = str(templates.globals["policy"]).replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
     page = templates.get_template("index.html").render(
-        shelf=shelf,
-        runs=[(run, shelf.cluster_of(run)) for run in shelf.runs],
+        catalog=catalog,
+        runs=[(run, catalog.cluster_of(run)) for run in catalog.runs],
         rendered_at=rendered_at,
-        measures=(Measure.ALERT, Measure.TAINT, Measure.RETURN),
+        measures=(DurationKind.ALERT, DurationKind.TAINT, DurationKind.RETURN),
         has_digest=(reports / "digest.html").is_file(),
         index_script=Markup(script),  # noqa: S704 our own file
         policy=policy,

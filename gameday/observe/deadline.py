@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from gameday.checks.deadlines import Sighting
-from gameday.checks.facts import bounded
+from gameday.checks.facts import judge_duration
 from gameday.checks.verdict import Status
 from gameday.documents.fields import format_duration
 from gameday.history.journal import History
@@ -80,7 +80,7 @@ def judge(result: StepResult, what: str, bound: timedelta, fault: InjectedFault,
     if at is None:
         result.mark_broken(f"{what} was not seen within {format_duration(bound)}")
         return
-    status, _, why = bounded(fault.written_at, at, bound)
+    status, _, why = judge_duration(fault.written_at, at, bound)
     if status is Status.BROKEN:
         result.mark_broken(f"{what}: {why}")
     elif status is Status.UNKNOWN:

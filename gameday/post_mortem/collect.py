@@ -39,7 +39,7 @@ from gameday.history.frames import Frames, conform
 from gameday.observe.dcgm import METRICS
 from gameday.observe.samples import StoredSamples, metrics_frame, read_samples
 from gameday.post_mortem.alerts import alerts_elsewhere, node_alerts, silences_of, with_notifications
-from gameday.post_mortem.incident import INCIDENT_FILE, Elsewhere, Incident, SilenceSeen, Source, SourceState
+from gameday.post_mortem.incident import INCIDENT_FILE, Elsewhere, Incident, SilenceSeen, SourceReading, SourceState
 from gameday.post_mortem.kernel_log import NodeLog, lines_elsewhere, node_log
 from gameday.post_mortem.node import merged_taints, node_events, node_now, taint_history
 from gameday.run.servers import Servers
@@ -68,7 +68,7 @@ class _Reading:
     node: str
     start: datetime
     end: datetime
-    sources: list[Source] = field(default_factory=list)
+    sources: list[SourceReading] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     elsewhere: list[Elsewhere] = field(default_factory=list)
     silences: tuple[SilenceSeen, ...] = ()
@@ -79,11 +79,13 @@ class _Reading:
         try:
             answer = ask()
         except AdapterError as error:
-            self.sources.append(Source(name=name, state=SourceState.FAILED, detail=str(error)))
+            self.sources.append(SourceReading(name=name, state=SourceState.FAILED, detail=str(error)))
             self.events.append(Problem(step=None, what=f"{name} could not be read: {error}", hint=error.hint))
             return None
         said = found(answer)
-        self.sources.append(Source(name=name, state=SourceState.READ if said else SourceState.EMPTY, detail=said))
+        self.sources.append(
+            SourceReading(name=name, state=SourceState.READ if said else SourceState.EMPTY, detail=said)
+        )
         return answer
 
 
@@ -224,11 +226,11 @@ def _alerts(reading: _Reading) -> None:
         told = taint_history(prometheus, node, reading.start, reading.end)
         scraped = prometheus.query(f"count(last_over_time(kube_node_info[{window}]))", reading.end)
     except AdapterError as error:
-        reading.sources[-1] = Source(name=ALERTS, state=SourceState.FAILED, detail=str(error))
+        reading.sources[-1] = SourceReading(name=ALERTS, state=SourceState.FAILED, detail=str(error))
         return
     state = SourceState.READ if scraped else SourceState.EMPTY
     detail = f"{scraped[0].value:g} nodes" if scraped else "kube-state-metrics is not scraped"
-    reading.sources.append(Source(name=TAINTS, state=state, detail=detail))
+    reading.sources.append(SourceReading(name=TAINTS, state=state, detail=detail))
     reading.events += told
     reading.events += _told_by_alertmanager(reading, seen)
     reading.frames.alerts = _alerts_frame(seen)

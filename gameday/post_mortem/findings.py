@@ -22,7 +22,7 @@ _AT_ONCE = "within a second of the first sign"
 _NODE = "the node (Kubernetes)"
 
 
-class Finding(BaseModel):
+class IncidentFinding(BaseModel):
     """`seconds` after the first sign; None where there is nothing to time."""
 
     model_config = ConfigDict(frozen=True)
@@ -57,12 +57,12 @@ def first_sign(history: History) -> Sign | None:
     return None
 
 
-def findings(incident: Incident, history: History) -> tuple[Finding, ...]:
+def findings(incident: Incident, history: History) -> tuple[IncidentFinding, ...]:
     made = (_log(incident, history), _alert(incident, history), _reached(incident, history))
     return tuple(finding for finding in (*made, _taint(incident, history), _back(incident, history)) if finding)
 
 
-def noticed(found: tuple[Finding, ...]) -> Noticed:
+def noticed(found: tuple[IncidentFinding, ...]) -> Noticed:
     """In part only where one is proved to have come and another to have not."""
     asked = {finding.status for finding in found if finding.id in ("alert", "taint")}
     if asked == {Status.HELD}:
@@ -97,20 +97,20 @@ def _told(incident: Incident, name: str) -> str:
     )
 
 
-def _log(incident: Incident, history: History) -> Finding:
+def _log(incident: Incident, history: History) -> IncidentFinding:
     question = "Did the kernel log name the fault?"
     lines = history.of(KernelLineSeen)
     if lines:
         answer = f"{len(lines)} line{'' if len(lines) == 1 else 's'} about a GPU; the first: {lines[0].reason}"
-        return Finding(id="log", question=question, status=Status.HELD, answer=answer)
+        return IncidentFinding(id="log", question=question, status=Status.HELD, answer=answer)
     if _read(incident, "kernel log"):
-        return Finding(
+        return IncidentFinding(
             id="log", question=question, status=Status.BROKEN, answer="no line of the window speaks of a GPU"
         )
-    return Finding(id="log", question=question, status=Status.UNKNOWN, answer=_told(incident, "kernel log"))
+    return IncidentFinding(id="log", question=question, status=Status.UNKNOWN, answer=_told(incident, "kernel log"))
 
 
-def _alert(incident: Incident, history: History) -> Finding:
+def _alert(incident: Incident, history: History) -> IncidentFinding:
     question = "Did an alert fire for the node?"
     sign = first_sign(history)
     fired = sorted(
@@ -121,21 +121,21 @@ def _alert(incident: Incident, history: History) -> Finding:
     if after:
         seconds, when = _since(sign, after[0].at)
         answer = f"{after[0].alert}, {when}"
-        return Finding(id="alert", question=question, status=Status.HELD, answer=answer, seconds=seconds)
+        return IncidentFinding(id="alert", question=question, status=Status.HELD, answer=answer, seconds=seconds)
     if fired:
         answer = f"{fired[0].alert} fired, before the first sign in the log"
-        return Finding(id="alert", question=question, status=Status.HELD, answer=answer)
+        return IncidentFinding(id="alert", question=question, status=Status.HELD, answer=answer)
     if standing := {alert.alert for alert in history.of(AlertSeen) if alert.at_baseline}:
         names = ", ".join(sorted(standing))
         answer = f"{names} stood when the window began; begin it earlier to see when it fired"
-        return Finding(id="alert", question=question, status=Status.UNKNOWN, answer=answer)
+        return IncidentFinding(id="alert", question=question, status=Status.UNKNOWN, answer=answer)
     if _read(incident, "alerts"):
         answer = "none: Prometheus has samples of the window, and no ALERTS series names the node"
-        return Finding(id="alert", question=question, status=Status.BROKEN, answer=answer)
-    return Finding(id="alert", question=question, status=Status.UNKNOWN, answer=_told(incident, "alerts"))
+        return IncidentFinding(id="alert", question=question, status=Status.BROKEN, answer=answer)
+    return IncidentFinding(id="alert", question=question, status=Status.UNKNOWN, answer=_told(incident, "alerts"))
 
 
-def _reached(incident: Incident, history: History) -> Finding | None:
+def _reached(incident: Incident, history: History) -> IncidentFinding | None:
     """Whether the alert went to somebody; not asked where none fired."""
     fired = [alert for alert in history.of(AlertSeen) if alert.state == "firing"]
     if not fired:
@@ -150,7 +150,9 @@ def _reached(incident: Incident, history: History) -> Finding | None:
         answer = "Alertmanager no longer holds it (it forgets what is resolved), or could not be read"
     else:
         status, answer = Status.BROKEN, "not sent"
-    return Finding(id="reached", question=question, status=status, answer="; ".join((answer, *_muted(incident, fired))))
+    return IncidentFinding(
+        id="reached", question=question, status=status, answer="; ".join((answer, *_muted(incident, fired)))
+    )
 
 
 def _muted(incident: Incident, fired: Sequence[AlertSeen]) -> Iterator[str]:
@@ -166,7 +168,7 @@ def _muted(incident: Incident, fired: Sequence[AlertSeen]) -> Iterator[str]:
         yield f"{name} was inhibited: another alert muted it when Alertmanager was read"
 
 
-def _taint(incident: Incident, history: History) -> Finding | None:
+def _taint(incident: Incident, history: History) -> IncidentFinding | None:
     """Whether the node was taken out of scheduling; not asked where no line calls for it."""
     keys, question = incident.quarantine_keys, "Was the node quarantined?"
     sign = first_sign(history)
@@ -175,39 +177,39 @@ def _taint(incident: Incident, history: History) -> Finding | None:
     if came:
         seconds, when = _since(sign, came[0].at)
         answer = f"{came[0].taint} by {came[0].manager or 'somebody'}, {when}"
-        return Finding(id="taint", question=question, status=Status.HELD, answer=answer, seconds=seconds)
+        return IncidentFinding(id="taint", question=question, status=Status.HELD, answer=answer, seconds=seconds)
     lines = history.of(KernelLineSeen)
     if lines and not any(line.decision == "quarantine" for line in lines):
         return None
     if there:
         answer = f"{there[0].taint} stood when the window began; begin it earlier to see when it came"
-        return Finding(id="taint", question=question, status=Status.UNKNOWN, answer=answer)
+        return IncidentFinding(id="taint", question=question, status=Status.UNKNOWN, answer=answer)
     if _read(incident, "taint history"):
         answer = f"no taint {', '.join(keys)} in kube-state-metrics' samples of the window"
-        return Finding(id="taint", question=question, status=Status.BROKEN, answer=answer)
+        return IncidentFinding(id="taint", question=question, status=Status.BROKEN, answer=answer)
     now = "none that stands now was set in the window" if _read(incident, "the node") else _told(incident, "the node")
     answer = f"nobody kept a history of taints (scrape kube-state-metrics), and {now}"
-    return Finding(id="taint", question=question, status=Status.UNKNOWN, answer=answer)
+    return IncidentFinding(id="taint", question=question, status=Status.UNKNOWN, answer=answer)
 
 
-def _back(incident: Incident, history: History) -> Finding:
+def _back(incident: Incident, history: History) -> IncidentFinding:
     question = "Is the node in service now?"
     seen = history.last(NodeSeen)
     if seen is None:
         source = incident.source(_NODE)
         absent = source is not None and source.state is SourceState.EMPTY
         answer = "Kubernetes knows no such node now: was it replaced?" if absent else _told(incident, "the node")
-        return Finding(id="back", question=question, status=Status.UNKNOWN, answer=answer)
+        return IncidentFinding(id="back", question=question, status=Status.UNKNOWN, answer=answer)
     snap = seen.snapshot
     against = [str(taint) for taint in snap.taints if taint.key in incident.quarantine_keys]
     against += ["cordoned"] if snap.unschedulable else []
     against += [f"Ready={snap.conditions.get('Ready')}"] if snap.conditions.get("Ready") != "True" else []
     if against:
-        return Finding(id="back", question=question, status=Status.BROKEN, answer=f"no: {', '.join(against)}")
+        return IncidentFinding(id="back", question=question, status=Status.BROKEN, answer=f"no: {', '.join(against)}")
     gone = [
         taint for taint in history.of(TaintSeen) if not taint.present and taint.taint.key in incident.quarantine_keys
     ]
     seconds, when = _since(first_sign(history), gone[-1].at) if gone else (None, "")
     gpus = "GPUs not reported" if snap.allocatable_gpus is None else f"{snap.allocatable_gpus} GPUs allocatable"
     answer = f"Ready, schedulable, {gpus}" + (f"; untainted {when}" if when else "")
-    return Finding(id="back", question=question, status=Status.HELD, answer=answer, seconds=seconds)
+    return IncidentFinding(id="back", question=question, status=Status.HELD, answer=answer, seconds=seconds)

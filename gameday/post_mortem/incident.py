@@ -23,7 +23,7 @@ class SourceState(StrEnum):
     FAILED = "failed"
 
 
-class Source(BaseModel):
+class SourceReading(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(description="what was read from which server, e.g. 'alerts (Prometheus)'")
@@ -73,11 +73,11 @@ class Incident(BaseModel):
     gameday_version: str
     command: str
     quarantine_keys: tuple[str, ...] = Field(description="taints that mean quarantine on this cluster")
-    sources: tuple[Source, ...]
+    sources: tuple[SourceReading, ...]
     elsewhere: tuple[Elsewhere, ...] = ()
     silences: tuple[SilenceSeen, ...] = ()
 
-    def source(self, name: str) -> Source | None:
+    def source(self, name: str) -> SourceReading | None:
         return next((source for source in self.sources if source.name == name), None)
 
 

@@ -12,7 +12,7 @@ from gameday.report.summary import Summary
 from gameday.xid.catalogue import sxids, xids
 
 
-class Nearest(BaseModel):
+class MatchingPlan(BaseModel):
     """`plan` None: no plan comes near, and `why` says what one would have to break. `last` None: never run here.
 
     `elsewhere`: that run was of another cluster, whose result proves nothing for the incident's.
@@ -28,13 +28,13 @@ class Nearest(BaseModel):
     elsewhere: bool = False
 
 
-def nearest_plan(
+def find_matching_plan(
     line: KernelLineSeen | None,
     alerts: Sequence[AlertSeen],
     plans: Sequence[Plan],
     runs: Sequence[Summary],
     cluster_id: str,
-) -> Nearest:
+) -> MatchingPlan:
     """By the first fatal line's code, then by codes that NVIDIA answers the same way, then by the alert that fired.
 
     Its last result is that on the incident's own cluster, and another's only where there is none.
@@ -42,7 +42,7 @@ def nearest_plan(
     for plan, why in (*_by_code(line, plans), *_by_action(line, plans), *_by_alert(alerts, plans)):
         of_plan = sorted((run for run in runs if run.plan == plan.name), key=lambda run: run.started)
         here = [run for run in of_plan if run.cluster_id == cluster_id]
-        return Nearest(
+        return MatchingPlan(
             plan=plan.name,
             title=plan.title,
             why=why,
@@ -52,9 +52,9 @@ def nearest_plan(
         )
     if line is None or line.code is None:
         why = "no line and no alert of this window names a fault that a shipped plan puts in"
-        return Nearest(plan=None, why=why, command="gameday plans")
+        return MatchingPlan(plan=None, why=why, command="gameday plans")
     why = f"no plan writes {_named(line.family)} {line.code}: copy one and set its code, and run it with"
-    return Nearest(plan=None, why=why, command="gameday run my-plan.yaml")
+    return MatchingPlan(plan=None, why=why, command="gameday run my-plan.yaml")
 
 
 def _by_code(line: KernelLineSeen | None, plans: Sequence[Plan]) -> list[tuple[Plan, str]]:

@@ -18,15 +18,15 @@ from gameday.checks.verdict import Status
 from gameday.errors import NotesError
 from gameday.history.events import AlertSeen, KernelLineSeen, NodeSeen, Problem, TaintSeen, TargetsChosen
 from gameday.plan.models import Plan
-from gameday.post_mortem.findings import Finding, findings, first_sign, noticed
+from gameday.post_mortem.findings import IncidentFinding, findings, first_sign, noticed
 from gameday.post_mortem.incident import Incident, read_incident
-from gameday.post_mortem.matching_plan import Nearest, nearest_plan
+from gameday.post_mortem.matching_plan import MatchingPlan, find_matching_plan
 from gameday.report.markdown import markdown
 from gameday.report.narration import narrate
 from gameday.report.notes import Notes, read_notes
 from gameday.report.page import environment
 from gameday.report.render import build_section
-from gameday.report.run_folder import Run, RunFile, load_run
+from gameday.report.run_folder import RunFile, RunFolder, load_run_folder
 from gameday.report.sections import actions, chain, cost, gpus, learning, people
 from gameday.report.sections.timeline import MOST_ROWS
 from gameday.report.summary import Noticed, Summary
@@ -37,7 +37,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class IncidentRun(Run):
+class IncidentRun(RunFolder):
     """A run in which nobody injected anything: T is the first sign, and what is shaded runs from there to the end."""
 
     incident: Incident
@@ -57,7 +57,7 @@ class IncidentRun(Run):
         return 0.0, max(0.0, self.offset_s(end))
 
 
-class Line(BaseModel):
+class StoryLine(BaseModel):
     at: datetime
     offset_s: float
     actor: str
@@ -81,7 +81,7 @@ class AlertRow(BaseModel):
     inhibited: bool
 
 
-class PodRow(BaseModel):
+class GpuPod(BaseModel):
     pod: str
     gpus: int
     first_seen: datetime
@@ -95,14 +95,14 @@ class Story(BaseModel):
     headline: str
     zero: datetime
     zero_is: str
-    findings: tuple[Finding, ...]
+    findings: tuple[IncidentFinding, ...]
     alerts: tuple[AlertRow, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[StoryLine, ...]
     lines_left_out: int
-    pods: tuple[PodRow, ...]
+    pods: tuple[GpuPod, ...]
     pods_known: bool
     node_now: NodeSnapshot | None
-    nearest: Nearest
+    nearest: MatchingPlan
     notes: Notes
     notes_problem: str
     problems: tuple[str, ...]
@@ -147,7 +147,7 @@ def render_post_mortem(
 
 
 def _load(folder: Path, incident: Incident) -> IncidentRun:
-    run = load_run(folder)
+    run = load_run_folder(folder)
     return IncidentRun(
         plan=None,
         plan_text="",
@@ -183,7 +183,7 @@ def _story(run: IncidentRun, notes: Notes, notes_problem: str, plans: Sequence[P
         pods=pods,
         pods_known=bool(pods),
         node_now=seen.snapshot if seen else None,
-        nearest=nearest_plan(
+        nearest=find_matching_plan(
             next(iter(fatal or history.of(KernelLineSeen)), None), alerts, plans, runs, incident.cluster_id
         ),
         notes=notes,
@@ -193,7 +193,7 @@ def _story(run: IncidentRun, notes: Notes, notes_problem: str, plans: Sequence[P
     )
 
 
-def _headline(state: Noticed, found: Sequence[Finding]) -> str:
+def _headline(state: Noticed, found: Sequence[IncidentFinding]) -> str:
     words = {
         Noticed.YES: "The cluster noticed by itself",
         Noticed.PARTLY: "The cluster noticed in part",
@@ -238,7 +238,7 @@ def _alert(life: Sequence[AlertSeen]) -> AlertRow:
     )
 
 
-def _lines(run: IncidentRun, notes: Notes) -> tuple[tuple[Line, ...], int]:
+def _lines(run: IncidentRun, notes: Notes) -> tuple[tuple[StoryLine, ...], int]:
     """Machines' and people's accounts in one order; a long one is cut in the middle, and the count of it is told."""
     lines = []
     for record in run.history.records:
@@ -247,20 +247,20 @@ def _lines(run: IncidentRun, notes: Notes) -> tuple[tuple[Line, ...], int]:
         said = None if stood or isinstance(event, TargetsChosen) else narrate(event)
         if said:
             at = said.at or record.at
-            lines.append(Line(at=at, offset_s=run.offset_s(at), actor=said.actor, text=said.text, tone=said.tone))
+            lines.append(StoryLine(at=at, offset_s=run.offset_s(at), actor=said.actor, text=said.text, tone=said.tone))
     for human in notes.moments():
         who = human.who or "somebody"
-        lines.append(Line(at=human.at, offset_s=run.offset_s(human.at), actor=who, text=human.what, tone="mark"))
+        lines.append(StoryLine(at=human.at, offset_s=run.offset_s(human.at), actor=who, text=human.what, tone="mark"))
     lines.sort(key=lambda line: line.at)
     head, tail = MOST_ROWS // 2, MOST_ROWS - MOST_ROWS // 2
     shown = lines if len(lines) <= MOST_ROWS else [*lines[:head], *lines[-tail:]]
     return tuple(shown), len(lines) - len(shown)
 
 
-def _pods(run: IncidentRun) -> tuple[PodRow, ...]:
+def _pods(run: IncidentRun) -> tuple[GpuPod, ...]:
     rows = run.frames.pods.sort_values("time")
     columns = (rows["namespace"], rows["pod"], rows["gpus"], rows["time"])
     return tuple(
-        PodRow(pod=f"{namespace}/{pod}", gpus=int(gpus), first_seen=at.to_pydatetime())
+        GpuPod(pod=f"{namespace}/{pod}", gpus=int(gpus), first_seen=at.to_pydatetime())
         for namespace, pod, gpus, at in zip(*columns, strict=True)
     )

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from markupsafe import escape
 from pydantic import BaseModel, ConfigDict
 
-from gameday.report.formatting import visible
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
+from gameday.report.safe_text import visible
 
 
 class Annotation(BaseModel):
@@ -22,7 +22,7 @@ class Annotation(BaseModel):
     tags: tuple[str, ...]
 
 
-def annotation_of(run: Run) -> Annotation | None:
+def annotation_of(run: RunFolder) -> Annotation | None:
     """None where no fault went in: there is nothing to explain to anybody."""
     window, started = run.fault_window(), run.started
     if window is None or started is None or run.zero is None:

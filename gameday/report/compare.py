@@ -7,9 +7,9 @@ from statistics import median
 
 from pydantic import BaseModel, Field
 
-from gameday.checks.outcome import Outcome
+from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
-from gameday.report.summary import Measure, Number, Summary
+from gameday.report.summary import DurationKind, RunDuration, Summary
 
 FEWEST_RUNS = 3
 """Sound earlier measurements of a duration, below which none is called a regression: two make no peak."""
@@ -27,7 +27,7 @@ class Trend(BaseModel):
     It is set against the `sound` ones alone, those of runs that passed: a failure's bad time is no measure.
     """
 
-    measure: Measure
+    measure: DurationKind
     now_s: float | None
     previous_s: float | None
     earlier_s: tuple[float | None, ...]
@@ -37,16 +37,16 @@ class Trend(BaseModel):
     regressed: bool | None = Field(description="None where too few are sound, or this run did not measure it")
 
 
-def trends(numbers: Sequence[Number], earlier: Sequence[Summary]) -> tuple[Trend, ...]:
+def trends(numbers: Sequence[RunDuration], earlier: Sequence[Summary]) -> tuple[Trend, ...]:
     return tuple(_trend(number, earlier) for number in numbers)
 
 
-def _trend(number: Number, earlier: Sequence[Summary]) -> Trend:
+def _trend(number: RunDuration, earlier: Sequence[Summary]) -> Trend:
     past = tuple(summary.seconds_of(number.measure) for summary in earlier)
     sound = [
         one.seconds
         for summary in earlier
-        if summary.outcome is Outcome.PASSED
+        if summary.outcome is RunOutcome.PASSED
         for one in summary.numbers
         if one.measure is number.measure and one.seconds is not None and one.status is not Status.BROKEN
     ]

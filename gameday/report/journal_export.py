@@ -15,13 +15,13 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from gameday.checks.facts import stopped_because
-from gameday.checks.outcome import Outcome
+from gameday.checks.facts import stop_reason
+from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import FaultInjected, Record, RunEnded, SteadyStateChecked, StepEnded, StepStarted
-from gameday.report.formatting import visible
-from gameday.report.numbers import summarise
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
+from gameday.report.safe_text import visible
+from gameday.report.summarise import summarise
 from gameday.values.results import Step, StepOutcome
 
 CHAOSLIB_VERSION = "1.44.0"
@@ -41,7 +41,7 @@ _STEP_OF = {
 _METHOD = (Step.INJECT, Step.AWAIT_ALERT, Step.VERIFY_TAINT, Step.QA_NODE)
 
 
-def journal(run: Run) -> bytes:
+def journal(run: RunFolder) -> bytes:
     """JSON; raises nothing for what stands in a run's folder."""
     entries = {step: entry for step in Step if (entry := _entry(run, step))}
     records = run.history.records
@@ -57,7 +57,7 @@ def journal(run: Run) -> bytes:
         "end": _stamp(end),
         "duration": (end - start).total_seconds() if start and end else 0.0,
         "status": _status(run),
-        "deviated": run.result.outcome is Outcome.FAILED,
+        "deviated": run.result.outcome is RunOutcome.FAILED,
         # The gates are not measured a second time: what the node was left like stands under the rollbacks.
         "steady_states": {"before": before, "after": None, "during": []},
         "run": [entries[step] for step in _METHOD if step in entries] if gate_met else [],
@@ -67,7 +67,7 @@ def journal(run: Run) -> bytes:
     return to_json(content, indent=1, inf_nan_mode="null") + b"\n"
 
 
-def _experiment(run: Run) -> dict[str, Any]:
+def _experiment(run: RunFolder) -> dict[str, Any]:
     plan, started = run.plan, run.started
     title = plan.title if plan else started.plan_name if started else "A run without a readable plan"
     tags = ["gpu", "gameday", *([plan.name, plan.fault.type] if plan else [])]
@@ -98,7 +98,7 @@ def _experiment(run: Run) -> dict[str, Any]:
     return experiment
 
 
-def _activity(run: Run, step: Step) -> dict[str, Any]:
+def _activity(run: RunFolder, step: Step) -> dict[str, Any]:
     """The inject action runs the whole game-day again; everything else is read from the report of this one."""
     acts = step in (Step.INJECT, Step.RECOVER)
     return {
@@ -108,22 +108,22 @@ def _activity(run: Run, step: Step) -> dict[str, Any]:
     }
 
 
-def _gate(run: Run, gate: SteadyStateChecked) -> dict[str, Any]:
+def _gate(run: RunFolder, gate: SteadyStateChecked) -> dict[str, Any]:
     return {"type": "probe", "name": visible(gate.name), "tolerance": 0, "provider": _read_report(run)}
 
 
-def _again(run: Run) -> dict[str, Any]:
+def _again(run: RunFolder) -> dict[str, Any]:
     words = shlex.split(run.started.command) if run.started else []
     return {"type": "process", "path": "gameday", "arguments": [visible(word) for word in words[1:]] or ["plans"]}
 
 
-def _read_report(run: Run) -> dict[str, Any]:
+def _read_report(run: RunFolder) -> dict[str, Any]:
     """`gameday report` ends with the outcome's exit code, 0 where all held."""
     where = f"reports/{run.started.run_id}" if run.started else "reports"
     return {"type": "process", "path": "gameday", "arguments": ["report", where]}
 
 
-def _before(run: Run) -> dict[str, Any] | None:
+def _before(run: RunFolder) -> dict[str, Any] | None:
     """None where the run ended before it looked."""
     gates = list(run.history.with_times(SteadyStateChecked))
     if not gates:
@@ -146,7 +146,7 @@ def _before(run: Run) -> dict[str, Any] | None:
     }
 
 
-def _entry(run: Run, step: Step) -> dict[str, Any] | None:
+def _entry(run: RunFolder, step: Step) -> dict[str, Any] | None:
     """None for a step that was never begun."""
     started = _first(run, StepStarted, step)
     if started is None:
@@ -164,15 +164,15 @@ def _entry(run: Run, step: Step) -> dict[str, Any] | None:
     }
     if entry["status"] == "failed":
         why = ended.event.why if ended and isinstance(ended.event, StepEnded) else ""
-        entry["exception"] = [f"{visible(why or stopped_because(run.history))}\n"]
+        entry["exception"] = [f"{visible(why or stop_reason(run.history))}\n"]
     return entry
 
 
-def _first(run: Run, kind: type[StepStarted] | type[StepEnded], step: Step) -> Record | None:
+def _first(run: RunFolder, kind: type[StepStarted] | type[StepEnded], step: Step) -> Record | None:
     return next((record for record, event in run.history.with_times(kind) if event.step == step), None)
 
 
-def _output(run: Run, step: Step) -> str:
+def _output(run: RunFolder, step: Step) -> str:
     """What the step proved, as text: the specification allows a string or nothing."""
     lines = [_line(verdict) for verdict in run.verdicts if _answers(verdict.check) is step]
     if step is Step.INJECT:
@@ -190,12 +190,12 @@ def _line(verdict: Verdict) -> str:
     return f"{verdict.status}: {verdict.expectation} ({verdict.measured or 'not measured'}{bound}){why}"
 
 
-def _status(run: Run) -> str:
+def _status(run: RunFolder) -> str:
     """A broken expectation is `deviated`, not `failed`: the experiment itself went to its end."""
     outcome = run.result.outcome
-    if outcome is Outcome.ABORTED:
+    if outcome is RunOutcome.ABORTED:
         return "interrupted"
-    if outcome is Outcome.REFUSED or run.history.last(RunEnded) is None:
+    if outcome is RunOutcome.REFUSED or run.history.last(RunEnded) is None:
         return "aborted"
     ended = run.history.of(StepEnded)
     return "failed" if any(step.outcome is StepOutcome.UNKNOWN for step in ended) else "completed"

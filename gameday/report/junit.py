@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from gameday.checks.outcome import Outcome
+from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status, Verdict
-from gameday.report.formatting import visible
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
+from gameday.report.safe_text import visible
 from gameday.values.results import Cleanliness
 
 
-def junit(run: Run) -> bytes:
+def junit(run: RunFolder) -> bytes:
     """One suite named for the plan, one case per verdict, and one for the cluster being left clean."""
     started, records = run.started, run.history.records
     cases = [_case(verdict) for verdict in run.verdicts] + [_clean_case(run)]
-    stopped = run.result.outcome in (Outcome.REFUSED, Outcome.ABORTED)
-    if stopped or (run.result.outcome is not Outcome.PASSED and not any(len(case) for case in cases)):
+    stopped = run.result.outcome in (RunOutcome.REFUSED, RunOutcome.ABORTED)
+    if stopped or (run.result.outcome is not RunOutcome.PASSED and not any(len(case) for case in cases)):
         cases.append(_ended_case(run))
     seconds = (records[-1].at - records[0].at).total_seconds() if records else 0.0
     plan, cluster = (started.plan_name, started.cluster_name) if started else ("", "")
@@ -51,7 +51,7 @@ def junit(run: Run) -> bytes:
     return made + b"\n"
 
 
-def _properties(suite: Element, run: Run) -> None:
+def _properties(suite: Element, run: RunFolder) -> None:
     started, properties = run.started, SubElement(suite, "properties")
     values = {"outcome": str(run.result.outcome), "cluster-state": str(run.result.cleanliness)}
     if started:
@@ -74,7 +74,7 @@ def _case(verdict: Verdict) -> Element:
     return case
 
 
-def _clean_case(run: Run) -> Element:
+def _clean_case(run: RunFolder) -> Element:
     case = _named("cluster-clean", "The cluster is left as it was found", 0.0)
     if run.result.cleanliness is Cleanliness.DIRTY:
         SubElement(case, "failure", message=_text(run.result.why), type="dirty")
@@ -83,10 +83,10 @@ def _clean_case(run: Run) -> Element:
     return case
 
 
-def _ended_case(run: Run) -> Element:
+def _ended_case(run: RunFolder) -> Element:
     """Without it a run that was refused before it judged anything, or whose step broke, would be a green suite."""
     case = _named("run", "The run is carried out to its end", 0.0)
-    element = "failure" if run.result.outcome is Outcome.FAILED else "error"
+    element = "failure" if run.result.outcome is RunOutcome.FAILED else "error"
     SubElement(case, element, message=_text(run.result.why), type=str(run.result.outcome))
     return case
 

@@ -19,7 +19,7 @@ from gameday.history.events import (
     StepStarted,
     TaintSeen,
 )
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.values.results import Step
 
 MOST_LANES = 60
@@ -50,7 +50,7 @@ class Lanes(BaseModel):
     left_out: int = 0
 
 
-def story(run: Run) -> Lanes:
+def story_lanes(run: RunFolder) -> Lanes:
     """The handful of lanes that tell the run: the fault, the expected alerts and taints, repair, QA."""
     expected = [alert for alert in run.history.of(AlertSeen) if alert.expected and not alert.at_baseline]
     wanted = {taint.key for taint in run.plan.expect.taints} if run.plan else set()
@@ -61,7 +61,7 @@ def story(run: Run) -> Lanes:
     return _on_axis(lanes, begin - 0.06 * (end - begin), end)
 
 
-def signals(run: Run) -> Lanes:
+def signal_lanes(run: RunFolder) -> Lanes:
     """Every signal that came or changed on a target, or fired anywhere, over the whole run."""
     alerts = [alert for alert in run.history.of(AlertSeen) if not alert.at_baseline]
     lanes = [*_faults(run), *_alerts(run, alerts), *_taints(run, run.history.of(TaintSeen))]
@@ -80,11 +80,11 @@ def _on_axis(lanes: list[Lane], first_s: float, last_s: float) -> Lanes:
     )
 
 
-def _last_s(run: Run) -> float:
+def _last_s(run: RunFolder) -> float:
     return max((run.offset_s(record.at) for record in run.history.records), default=0.0)
 
 
-def _faults(run: Run) -> list[Lane]:
+def _faults(run: RunFolder) -> list[Lane]:
     lanes = []
     undone = {event.intent: record.at for record, event in run.history.with_times(FaultUndone)}
     for fault in run.history.of(FaultInjected):
@@ -96,12 +96,12 @@ def _faults(run: Run) -> list[Lane]:
     return lanes
 
 
-def _alerts(run: Run, seen: Iterable[AlertSeen]) -> list[Lane]:
+def _alerts(run: RunFolder, seen: Iterable[AlertSeen]) -> list[Lane]:
     """One lane for each label set: of an alert that fires for two GPUs, one may stay."""
     lives: dict[str, list[AlertSeen]] = defaultdict(list)
     for alert in seen:
         lives[alert.label_set].append(alert)
-    apart = told_apart([life[0] for life in lives.values()])
+    apart = distinguishing_labels([life[0] for life in lives.values()])
     lanes = []
     for life in lives.values():
         tones = {"pending": "pending", "firing": "alert"}
@@ -111,7 +111,7 @@ def _alerts(run: Run, seen: Iterable[AlertSeen]) -> list[Lane]:
     return lanes
 
 
-def told_apart(alerts: Sequence[AlertSeen]) -> dict[str, str]:
+def distinguishing_labels(alerts: Sequence[AlertSeen]) -> dict[str, str]:
     """For each label set, the labels in which those of the same alert and node differ; empty where it is alone."""
     alike: dict[tuple[str, str | None], dict[str, dict[str, str]]] = defaultdict(dict)
     for alert in alerts:
@@ -125,7 +125,7 @@ def told_apart(alerts: Sequence[AlertSeen]) -> dict[str, str]:
     return told
 
 
-def _taints(run: Run, seen: Iterable[TaintSeen]) -> list[Lane]:
+def _taints(run: RunFolder, seen: Iterable[TaintSeen]) -> list[Lane]:
     by_taint: dict[tuple[str, str, str], list[tuple[float, str | None]]] = defaultdict(list)
     for event in seen:
         tone = "quiet" if event.taint.key.startswith(NODE_LIFECYCLE_DOMAIN) else "taint"
@@ -137,7 +137,7 @@ def _taints(run: Run, seen: Iterable[TaintSeen]) -> list[Lane]:
     ]
 
 
-def _conditions(run: Run) -> list[Lane]:
+def _conditions(run: RunFolder) -> list[Lane]:
     """Ready while it is not True; every other condition while it is."""
     by_condition: dict[tuple[str, str], list[tuple[float, str | None]]] = defaultdict(list)
     for event in run.history.of(ConditionSeen):
@@ -153,7 +153,7 @@ def _conditions(run: Run) -> list[Lane]:
     ]
 
 
-def _allocatable(run: Run) -> list[Lane]:
+def _allocatable(run: RunFolder) -> list[Lane]:
     """While the node offers fewer GPUs than it did when the run first saw a change."""
     by_node: dict[str, list[AllocatableSeen]] = defaultdict(list)
     for event in run.history.of(AllocatableSeen):
@@ -166,7 +166,7 @@ def _allocatable(run: Run) -> list[Lane]:
     return lanes
 
 
-def _remediations(run: Run) -> list[Lane]:
+def _remediations(run: RunFolder) -> list[Lane]:
     lanes = []
     for record, event in run.history.with_times(Remediated):
         end_s = run.offset_s(record.at)
@@ -175,7 +175,7 @@ def _remediations(run: Run) -> list[Lane]:
     return lanes
 
 
-def _qa(run: Run) -> list[Lane]:
+def _qa(run: RunFolder) -> list[Lane]:
     start = next((r for r, e in run.history.with_times(StepStarted) if e.step == Step.QA_NODE), None)
     if start is None:
         return []

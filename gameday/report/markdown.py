@@ -9,8 +9,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
-from gameday.report.formatting import clip, duration, number, offset, sentence, size
+from gameday.report.formatting import duration, number, offset, sentence, size
 from gameday.report.page import TEMPLATES
+from gameday.report.safe_text import clip
 
 # What CommonMark, GitHub's tables and raw HTML could take for markup within a line (CommonMark 0.31, 2.4 and 6).
 _MARKUP = re.compile(r"([\\`*_\[\]<>|#~$&!])")

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from gameday.checks.facts import seconds_text
-from gameday.checks.outcome import Outcome
-from gameday.report.formatting import cut, visible
+from gameday.checks.outcome import RunOutcome
+from gameday.report.safe_text import cut, visible
 from gameday.report.summary import Summary
 from gameday.values.results import Cleanliness
 
@@ -28,7 +28,7 @@ class Message(BaseModel):
 
 def worth_telling(run: Summary, before: Summary | None, on: Literal["red or change", "every run"]) -> bool:
     """`before` is the same plan's run before this one, None where there was none."""
-    red = run.outcome is not Outcome.PASSED or run.cleanliness is not Cleanliness.CLEAN
+    red = run.outcome is not RunOutcome.PASSED or run.cleanliness is not Cleanliness.CLEAN
     changed = before is not None and before.outcome is not run.outcome
     return on == "every run" or red or changed
 

@@ -47,7 +47,7 @@ from gameday.values.results import Cleanliness, Hop, StepOutcome
 
 
 @dataclass(frozen=True)
-class Said:
+class Sentence:
     """`at` is the event's own source's stamp; None: when we wrote it down. `tone` picks the mark, never the text."""
 
     actor: str
@@ -60,7 +60,7 @@ _CLEANLINESS_TONE = {Cleanliness.CLEAN: "good", Cleanliness.DIRTY: "bad", Cleanl
 _STEP_TONE = {StepOutcome.DONE: "good", StepOutcome.BROKEN: "bad"}
 
 
-def narrate(event: Event) -> Said | None:
+def narrate(event: Event) -> Sentence | None:
     """The event as one sentence; None for what the timeline leaves to other sections (QA rows, snapshots, costs)."""
     teller = _TELLERS.get(type(event))
     return teller(event) if teller else None
@@ -70,143 +70,147 @@ def _ok(ok: bool | None) -> str:
     return {True: "good", False: "bad", None: "doubt"}[ok]
 
 
-def _started(event: RunStarted) -> Said:
-    return Said(event.operator or event.trigger, f"Run {event.run_id} of plan {event.plan_name} started")
+def _started(event: RunStarted) -> Sentence:
+    return Sentence(event.operator or event.trigger, f"Run {event.run_id} of plan {event.plan_name} started")
 
 
-def _step_ended(event: StepEnded) -> Said:
+def _step_ended(event: StepEnded) -> Sentence:
     why = f": {event.why}" if event.why else ""
-    return Said("game-day", f"Step ‘{event.step}’ {event.outcome}{why}", _STEP_TONE.get(event.outcome, "doubt"))
+    return Sentence("game-day", f"Step ‘{event.step}’ {event.outcome}{why}", _STEP_TONE.get(event.outcome, "doubt"))
 
 
-def _targets(event: TargetsChosen) -> Said:
+def _targets(event: TargetsChosen) -> Sentence:
     names = ", ".join(t.node + (f" GPU {t.gpu}" if t.gpu is not None else "") for t in event.targets)
-    return Said("game-day", f"Target chosen: {names} (of {event.candidates} candidates, {event.rule})")
+    return Sentence("game-day", f"Target chosen: {names} (of {event.candidates} candidates, {event.rule})")
 
 
-def _steady(event: SteadyStateChecked) -> Said:
+def _steady(event: SteadyStateChecked) -> Sentence:
     took = f" ({seconds_text(event.seconds)})" if event.seconds is not None else ""
-    return Said("game-day", f"Steady state, {event.name}: {event.detail}{took}", _ok(event.ok))
+    return Sentence("game-day", f"Steady state, {event.name}: {event.detail}{took}", _ok(event.ok))
 
 
-def _intent(event: IntentRecorded) -> Said:
-    return Said("ledger", f"Intent {event.intent}: {event.act} on {event.object}; undo: {event.undo}")
+def _intent(event: IntentRecorded) -> Sentence:
+    return Sentence("ledger", f"Intent {event.intent}: {event.act} on {event.object}; undo: {event.undo}")
 
 
-def _injected(event: FaultInjected) -> Said:
+def _injected(event: FaultInjected) -> Sentence:
     gpu = f" GPU {event.target.gpu}" if event.target.gpu is not None else ""
-    return Said("agent", f"Fault {event.fault} in on {event.target.node}{gpu}, {event.layer}", "mark", event.written_at)
+    return Sentence(
+        "agent", f"Fault {event.fault} in on {event.target.node}{gpu}, {event.layer}", "mark", event.written_at
+    )
 
 
-def _undone(event: FaultUndone) -> Said:
+def _undone(event: FaultUndone) -> Sentence:
     tries = f", {event.attempts} attempts" if event.attempts > 1 else ""
     where = f" on {event.node}" if event.node else ""
     text = f"Undone by {event.by}: intent {event.intent}{where}, read back {event.cleanliness}{tries}"
-    return Said(event.by, text, _CLEANLINESS_TONE[event.cleanliness])
+    return Sentence(event.by, text, _CLEANLINESS_TONE[event.cleanliness])
 
 
 _TOLD_BY_THEIR_OWN_EVENT = {Hop.WRITTEN, Hop.RULE_PENDING, Hop.RULE_FIRING, Hop.TAINTED}
 
 
-def _hop(event: HopSeen) -> Said | None:
+def _hop(event: HopSeen) -> Sentence | None:
     if event.hop in _TOLD_BY_THEIR_OWN_EVENT:
         return None
-    return Said(event.source, f"{event.node}: {event.hop}", "", event.at)
+    return Sentence(event.source, f"{event.node}: {event.hop}", "", event.at)
 
 
-def _alert(event: AlertSeen) -> Said:
+def _alert(event: AlertSeen) -> Sentence:
     marks = {"at baseline": event.at_baseline, "silenced": event.silenced, "inhibited": event.inhibited}
     notes = [mark for mark, on in marks.items() if on]
     notes += [] if event.expected or event.at_baseline or event.background else ["unexpected"]
     text = f"Alert {event.alert} {event.state} for {event.node or 'no node'}"
     tone = "mark" if event.expected and event.state == "firing" else "bad" if "unexpected" in notes else ""
-    return Said("Prometheus", text + (f" ({', '.join(notes)})" if notes else ""), tone, event.at)
+    return Sentence("Prometheus", text + (f" ({', '.join(notes)})" if notes else ""), tone, event.at)
 
 
-def _taint(event: TaintSeen) -> Said:
+def _taint(event: TaintSeen) -> Sentence:
     verb = "on" if event.present else "gone from"
     tone = "" if event.taint.key.startswith(NODE_LIFECYCLE_DOMAIN) else "mark"
-    return Said(event.manager or "Kubernetes", f"Taint {event.taint} {verb} {event.node}", tone, event.at)
+    return Sentence(event.manager or "Kubernetes", f"Taint {event.taint} {verb} {event.node}", tone, event.at)
 
 
-def _condition(event: ConditionSeen) -> Said:
+def _condition(event: ConditionSeen) -> Sentence:
     value = "gone" if event.status is None else event.status
     why = f" ({event.reason})" if event.reason else ""
-    return Said("Kubernetes", f"Condition {event.condition} of {event.node} is {value}{why}", "mark", event.at)
+    return Sentence("Kubernetes", f"Condition {event.condition} of {event.node} is {value}{why}", "mark", event.at)
 
 
-def _label(event: LabelSeen) -> Said:
+def _label(event: LabelSeen) -> Sentence:
     text = f"Label {event.label} gone from" if event.value is None else f"Label {event.label}={event.value} on"
-    return Said("Kubernetes", f"{text} {event.node}", "", event.at)
+    return Sentence("Kubernetes", f"{text} {event.node}", "", event.at)
 
 
-def _allocatable(event: AllocatableSeen) -> Said:
+def _allocatable(event: AllocatableSeen) -> Sentence:
     before, now = ("none" if gpus is None else gpus for gpus in (event.before, event.gpus))
-    return Said("kubelet", f"Allocatable GPUs of {event.node}: {before} → {now}", "mark", event.at)
+    return Sentence("kubelet", f"Allocatable GPUs of {event.node}: {before} → {now}", "mark", event.at)
 
 
-def _cordon(event: CordonSeen) -> Said:
-    return Said("Kubernetes", f"{event.node} {'cordoned' if event.cordoned else 'uncordoned'}", "mark", event.at)
+def _cordon(event: CordonSeen) -> Sentence:
+    return Sentence("Kubernetes", f"{event.node} {'cordoned' if event.cordoned else 'uncordoned'}", "mark", event.at)
 
 
-def _consulted(event: DetectorConsulted) -> Said:
+def _consulted(event: DetectorConsulted) -> Sentence:
     taken = f"; from its profile: {', '.join(event.filled)}" if event.filled else "; the plan says all itself"
     why = f" ({event.why})" if event.why else ""
     sees = {True: "sees this fault", False: "cannot see this fault", None: "says nothing about this fault"}[event.sees]
-    return Said("game-day", f"Detector {event.detector} {sees}{why}{taken}")
+    return Sentence("game-day", f"Detector {event.detector} {sees}{why}{taken}")
 
 
-def _kubernetes_event(event: KubernetesEventSeen) -> Said:
-    return Said(event.source or "Kubernetes", f"Event {event.reason} on {event.node}: {event.message}", "", event.at)
+def _kubernetes_event(event: KubernetesEventSeen) -> Sentence:
+    return Sentence(
+        event.source or "Kubernetes", f"Event {event.reason} on {event.node}: {event.message}", "", event.at
+    )
 
 
-def _unwatched(event: SignalUnwatched) -> Said:
-    return Said("game-day", f"The {event.signal} about {event.node} cannot be followed: {event.why}", "doubt")
+def _unwatched(event: SignalUnwatched) -> Sentence:
+    return Sentence("game-day", f"The {event.signal} about {event.node} cannot be followed: {event.why}", "doubt")
 
 
-def _canary(event: CanaryMeasured) -> Said:
+def _canary(event: CanaryMeasured) -> Sentence:
     value = "not measured" if event.value is None else f"{event.value:.4g} {event.unit}"
     detail = f": {event.detail}" if event.detail else ""
     text = f"{event.measure} on {event.node}, {event.phase} the fault: {value}{detail}"
-    return Said("canary", text, _ok(event.ok), event.at)
+    return Sentence("canary", text, _ok(event.ok), event.at)
 
 
 _DECISION_TONE = {"quarantine": "bad", "nothing": "", "event": "", "workload": "doubt"}
 
 
-def _kernel_line(event: KernelLineSeen) -> Said:
+def _kernel_line(event: KernelLineSeen) -> Sentence:
     text = f"{event.node}: {event.line} — {event.reason}"
-    return Said("kernel log", text, _DECISION_TONE.get(event.decision, ""), event.at)
+    return Sentence("kernel log", text, _DECISION_TONE.get(event.decision, ""), event.at)
 
 
-def _workload(event: WorkloadSeen) -> Said:
+def _workload(event: WorkloadSeen) -> Sentence:
     where = f"on {event.node}" if event.node else "unscheduled"
     detail = f": {event.detail}" if event.detail else ""
     who = "kubelet" if event.purpose == "misaligned" else "scheduler"
-    return Said(who, f"{event.purpose} pod {event.pod} {event.phase}, {where}{detail}", _ok(event.ok))
+    return Sentence(who, f"{event.purpose} pod {event.pod} {event.phase}, {where}{detail}", _ok(event.ok))
 
 
-def _disturbed(event: RecoveryDisturbed) -> Said:
+def _disturbed(event: RecoveryDisturbed) -> Sentence:
     where = f"{event.target.node}, {event.layer}"
     if event.written_at is None:
-        return Said("agent", f"Fault {event.fault}, meant for the recovery, did not go in on {where}", "doubt")
-    return Said("agent", f"Fault {event.fault} in during the recovery on {where}", "mark", event.written_at)
+        return Sentence("agent", f"Fault {event.fault}, meant for the recovery, did not go in on {where}", "doubt")
+    return Sentence("agent", f"Fault {event.fault} in during the recovery on {where}", "mark", event.written_at)
 
 
-def _remediated(event: Remediated) -> Said:
+def _remediated(event: Remediated) -> Sentence:
     result = "succeeded" if event.ok else "failed"
     detail = f": {event.detail}" if event.detail else ""
     text = f"Remediation {event.action} of {event.node} {result} in {seconds_text(event.seconds)}{detail}"
-    return Said("agent", text, _ok(event.ok))
+    return Sentence("agent", text, _ok(event.ok))
 
 
-def _returned(event: NodeReturned) -> Said:
+def _returned(event: NodeReturned) -> Sentence:
     taints = ", ".join(map(str, event.removed_taints)) or "no taint"
     cordon = ", uncordoned" if event.uncordoned else ""
-    return Said("game-day", f"{event.node} returned to work: {taints} removed{cordon}", "good")
+    return Sentence("game-day", f"{event.node} returned to work: {taints} removed{cordon}", "good")
 
 
-def _guard(event: GuardChecked) -> Said | None:
+def _guard(event: GuardChecked) -> Sentence | None:
     """Those that held have a section of their own."""
     if event.ok:
         return None
@@ -214,23 +218,23 @@ def _guard(event: GuardChecked) -> Said | None:
     found = event.measured or "not measured"
     why = f" ({event.why})" if event.why else ""
     text = f"Guardrail ‘{event.guardrail}’, {event.phase} the fault: {found}; limit: {event.limit}{looks}{why}"
-    return Said("guard", text, _ok(event.ok))
+    return Sentence("guard", text, _ok(event.ok))
 
 
-def _answered(event: ApprovalAnswered) -> Said:
+def _answered(event: ApprovalAnswered) -> Sentence:
     comment = f": {event.comment}" if event.comment else ""
     said = "Approved" if event.approved else "Turned down"
     once = f", once for season {event.season}" if event.season else ""
-    return Said(event.by, f"{said} via {event.via}{once}{comment}", _ok(event.approved), event.answered_at)
+    return Sentence(event.by, f"{said} via {event.via}{once}{comment}", _ok(event.approved), event.answered_at)
 
 
-def _problem(event: Problem) -> Said:
-    return Said("game-day", event.what + (f" ({event.hint})" if event.hint else ""), "doubt")
+def _problem(event: Problem) -> Sentence:
+    return Sentence("game-day", event.what + (f" ({event.hint})" if event.hint else ""), "doubt")
 
 
-_TELLERS: dict[type, Callable[[Any], Said | None]] = {
+_TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     RunStarted: _started,
-    StepStarted: lambda e: Said("game-day", f"Step ‘{e.step}’ started", "step"),
+    StepStarted: lambda e: Sentence("game-day", f"Step ‘{e.step}’ started", "step"),
     StepEnded: _step_ended,
     TargetsChosen: _targets,
     SteadyStateChecked: _steady,
@@ -254,10 +258,10 @@ _TELLERS: dict[type, Callable[[Any], Said | None]] = {
     Remediated: _remediated,
     NodeReturned: _returned,
     GuardChecked: _guard,
-    ApprovalAsked: lambda e: Said("game-day", f"Waits {seconds_text(e.within_s)} at most for approval: {e.where}"),
+    ApprovalAsked: lambda e: Sentence("game-day", f"Waits {seconds_text(e.within_s)} at most for approval: {e.where}"),
     ApprovalAnswered: _answered,
     Problem: _problem,
-    Aborted: lambda e: Said(e.by, f"Aborted: {e.why}", "bad"),
-    Refused: lambda e: Said("guard", f"Refused: {e.why}", "doubt"),
-    RunEnded: lambda e: Said("game-day", f"Run ended, cluster {e.cleanliness}", _CLEANLINESS_TONE[e.cleanliness]),
+    Aborted: lambda e: Sentence(e.by, f"Aborted: {e.why}", "bad"),
+    Refused: lambda e: Sentence("guard", f"Refused: {e.why}", "doubt"),
+    RunEnded: lambda e: Sentence("game-day", f"Run ended, cluster {e.cleanliness}", _CLEANLINESS_TONE[e.cleanliness]),
 }

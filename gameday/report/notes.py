@@ -100,7 +100,7 @@ class ActionType(StrEnum):
     PROCESS = "process"
 
 
-class Severity(StrEnum):
+class ActionSeverity(StrEnum):
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
@@ -112,14 +112,14 @@ class ActionState(StrEnum):
     DROPPED = "dropped"
 
 
-class Action(DocumentModel):
+class ActionItem(DocumentModel):
     """Something to do."""
 
     id: str | None = None
     """By which later notes speak of the same action; without one its text stands for it."""
     what: str = Field(min_length=1)
     type: ActionType | None = None
-    severity: Severity | None = None
+    severity: ActionSeverity | None = None
     owner: str | None = None
     ticket: str | None = None
     due: _Day | None = None
@@ -136,11 +136,11 @@ class Action(DocumentModel):
         return self.state is ActionState.OPEN
 
 
-class Carried(DocumentModel):
+class CarriedAction(DocumentModel):
     """An action that an earlier run of the plan left open."""
 
     run_id: str
-    action: Action
+    action: ActionItem
 
 
 class HumanEvent(DocumentModel):
@@ -205,10 +205,10 @@ class Notes(DocumentModel):
     contributors: _Texts = ()
     mitigators: _Texts = ()
     difficulties: _Texts = ()
-    actions: Annotated[tuple[Action, ...], BeforeValidator(_nothing)] = ()
+    actions: Annotated[tuple[ActionItem, ...], BeforeValidator(_nothing)] = ()
 
     @property
-    def open_actions(self) -> tuple[Action, ...]:
+    def open_actions(self) -> tuple[ActionItem, ...]:
         return tuple(action for action in self.actions if action.is_open)
 
     def moments(self) -> Iterator[HumanEvent]:
@@ -230,7 +230,7 @@ def write_form(folder: Path, command: str) -> None:
         path.write_text(FORM.replace("{command}", f"{command} {folder}"), encoding="utf-8")
 
 
-def nobody_wrote(folder: Path) -> bool:
+def is_blank_form(folder: Path) -> bool:
     """Whether the folder's notes are the form as it was left, or there are none; never raises.
 
     A comment is a person's word too; a file that cannot be read, or another version's form, may hold one.

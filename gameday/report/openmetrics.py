@@ -16,9 +16,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from gameday.checks.outcome import Outcome
+from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
-from gameday.report.formatting import visible
+from gameday.report.safe_text import visible
 from gameday.report.summary import Summary
 from gameday.values.results import Cleanliness
 
@@ -67,7 +67,7 @@ class _Runs(Collector):
             for number in run.numbers:
                 if number.seconds is not None and math.isfinite(number.seconds):
                     seconds.add_metric([*who, str(number.measure).replace(" ", "_").lower()], number.seconds)
-            for one in Outcome:
+            for one in RunOutcome:
                 outcome.add_metric([*who, one], float(run.outcome is one))
             for state in Cleanliness:
                 clean.add_metric([*who, state], float(run.cleanliness is state))

@@ -14,10 +14,23 @@ from functools import cache
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from gameday.report.formatting import clip, filters
+from gameday.report.formatting import (
+    change,
+    clock,
+    duration,
+    limit,
+    moment,
+    number,
+    offset,
+    sentence,
+    signed,
+    size,
+)
+from gameday.report.safe_text import clip, linked, verbatim
 from gameday.shipped import shipped
 
 TEMPLATES = shipped("templates")
+_FILTERS = (duration, limit, sentence, offset, change, clock, moment, number, signed, size, verbatim, linked)
 
 
 @cache  # a template is compiled once in a process: that takes longer than to fill it
@@ -34,7 +47,7 @@ def environment(*folders: str) -> Environment:
         lstrip_blocks=True,
         finalize=clip,
     )
-    made.filters.update(filters())
+    made.filters.update({one.__name__: one for one in _FILTERS})
     script = (TEMPLATES / "report" / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     made.globals |= {

@@ -19,13 +19,13 @@ import pandas as pd
 from pydantic import BaseModel
 
 from gameday.checks import run_checks
-from gameday.checks.outcome import fold
+from gameday.checks.outcome import fold_outcome
 from gameday.documents.source import parse
 from gameday.errors import DocumentError
 from gameday.history.events import GuardChecked, RunStarted
 from gameday.history.frames import SCHEMAS, Frames
 from gameday.history.journal import History
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 Clean = Callable[[str], str]
 
@@ -39,7 +39,7 @@ _WORDS_KEPT = 65_536
 """Words of a log come again and again; a few megabytes of them are remembered."""
 
 
-def redacted(run: Run) -> Run:
+def redacted(run: RunFolder) -> RunFolder:
     """The same run with every node, IP address, the cluster and who started it under other names.
 
     Node names become node-1, node-2 … in their own order. A rehearsal's cluster is nobody's, and keeps its name.
@@ -59,7 +59,7 @@ def redacted(run: Run) -> Run:
         history=history,
         frames=frames,
         verdicts=verdicts,
-        result=fold(history, list(verdicts)),
+        result=fold_outcome(history, list(verdicts)),
         problems=_cleaned(run.problems, clean),
         notes=_cleaned(run.notes, clean),
         notes_problem=clean(run.notes_problem),
@@ -68,7 +68,7 @@ def redacted(run: Run) -> Run:
     )
 
 
-def _node_names(run: Run) -> dict[str, str]:
+def _node_names(run: RunFolder) -> dict[str, str]:
     """Each node's, and of a name with a domain its host alone, as kernel logs write it."""
     nodes = sorted(set(_nodes(run)))
     names = {node: f"node-{number}" for number, node in enumerate(nodes, 1)}
@@ -79,7 +79,7 @@ def _node_names(run: Run) -> dict[str, str]:
     return names
 
 
-def _nodes(run: Run) -> Iterator[str]:
+def _nodes(run: RunFolder) -> Iterator[str]:
     for record in run.history.records:
         event = record.event
         for holder in (event, getattr(event, "target", None), getattr(event, "snapshot", None)):

@@ -17,11 +17,11 @@ from pydantic_core import to_json
 from gameday.checks.outcome import RunResult
 from gameday.checks.verdict import Verdict
 from gameday.report import sections as sections_package
-from gameday.report.beside import with_earlier, with_notes
-from gameday.report.numbers import summarise
+from gameday.report.earlier_runs import with_earlier_runs
 from gameday.report.page import environment
 from gameday.report.redact import redacted
-from gameday.report.run_folder import Run, load_run
+from gameday.report.run_folder import RunFolder, load_run_folder, with_notes
+from gameday.report.summarise import summarise
 
 FORMAT = 1
 """Of report.json; counted up when a field that was there before changes its meaning or goes."""
@@ -32,7 +32,7 @@ class Rendered:
     html: Path
     json: Path
     verdicts: Path
-    run: Run
+    run: RunFolder
 
     @property
     def result(self) -> RunResult:
@@ -57,8 +57,8 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False) -> 
     Raises FileNotFoundError when the folder does not exist and OSError when it
     cannot be written; whatever stands in the files is shown, never raised.
     """
-    run = load_run(run_folder)
-    run = with_earlier(run_folder, with_notes(run_folder, run))
+    run = load_run_folder(run_folder)
+    run = with_earlier_runs(run_folder, with_notes(run_folder, run))
     run = redacted(run) if redact else run
     templates = environment()
     sections = [build_section(module, run, templates) for module in section_modules()]
@@ -85,7 +85,7 @@ def section_modules() -> list[ModuleType]:
     return sorted((module for module in modules if hasattr(module, "build")), key=lambda module: module.ORDER)
 
 
-def build_section(module: ModuleType, run: Run, templates: Environment) -> Section:
+def build_section(module: ModuleType, run: RunFolder, templates: Environment) -> Section:
     """What the module makes of the run, drawn by the template of its name; one that fails says so in its place."""
     name = module.__name__.rpartition(".")[2]
     try:
@@ -97,7 +97,7 @@ def build_section(module: ModuleType, run: Run, templates: Environment) -> Secti
         return Section(id=name.replace("_", "-"), title=module.TITLE, body=Markup(), data=None, failure=why)
 
 
-def _as_json(run: Run, sections: list[Section], rendered_at: datetime) -> bytes:
+def _as_json(run: RunFolder, sections: list[Section], rendered_at: datetime) -> bytes:
     content = {
         "format": FORMAT,
         "rendered_at": rendered_at,

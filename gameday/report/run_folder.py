@@ -6,7 +6,7 @@ import gc
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,13 +16,14 @@ from pydantic import ConfigDict, ValidationError
 
 from gameday.checks import run_checks
 from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text, target_nodes
-from gameday.checks.outcome import RunResult, fold
+from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.verdict import Status, Verdict
+from gameday.errors import NotesError
 from gameday.history.events import FaultInjected, FaultUndone, Record, RunStarted
 from gameday.history.frames import Frames
 from gameday.history.journal import History, read_history
 from gameday.plan.models import FaultParameters, Plan
-from gameday.report.notes import Carried, Notes
+from gameday.report.notes import CarriedAction, Notes, read_notes
 from gameday.report.summary import Summary
 
 
@@ -58,7 +59,7 @@ class RunFile:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """Everything a section may use. `zero` is T+0: the first fault going in, else the first record."""
 
     plan: Plan | None
@@ -80,7 +81,7 @@ class Run:
     notes_problem: str = ""
     """Why their file could not be read."""
 
-    carried: tuple[Carried, ...] = ()
+    carried: tuple[CarriedAction, ...] = ()
     """Open actions of earlier runs of the plan."""
 
     previous_plan_text: str = ""
@@ -126,7 +127,7 @@ class Run:
 
 
 @contextmanager
-def cycles_left_alone() -> Iterator[None]:
+def garbage_collection_paused() -> Iterator[None]:
     """Hold off Python's search for cycles: going through 50,000 records again and again, as they come in and are
     judged, is two thirds of the time that a run of 500 nodes takes. Who drops the run within pays for no search at
     all."""
@@ -139,8 +140,8 @@ def cycles_left_alone() -> Iterator[None]:
             gc.enable()
 
 
-@cycles_left_alone()
-def load_run(folder: Path) -> Run:
+@garbage_collection_paused()
+def load_run_folder(folder: Path) -> RunFolder:
     """Whatever of the run is readable; what is not stands in `problems`. Raises FileNotFoundError without a folder."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no run folder: give the folder that holds history.jsonl")
@@ -151,16 +152,25 @@ def load_run(folder: Path) -> Run:
     frames = _frames(folder / "frames", problems)
     verdicts = run_checks(plan, history, frames) if plan else [_no_plan()]
     problems += _plan_mismatch(folder / "plan.yaml", history) + clock_jumps(history)
-    return Run(
+    return RunFolder(
         plan=plan,
         plan_text=plan_text,
         history=history,
         frames=frames,
         verdicts=tuple(verdicts),
-        result=fold(history, verdicts),
+        result=fold_outcome(history, verdicts),
         files=tuple(_files(folder)),
         problems=tuple(problems),
     )
+
+
+def with_notes(folder: Path, run: RunFolder) -> RunFolder:
+    """Return the run with its people's notes; notes that cannot be read are a problem of the run's files."""
+    try:
+        return replace(run, notes=read_notes(folder))
+    except NotesError as error:
+        problem = f"The notes people wrote are not shown: {error}"
+        return replace(run, notes_problem=str(error), problems=(*run.problems, problem))
 
 
 def _no_plan() -> Verdict:

@@ -11,8 +11,8 @@ import pandas as pd
 from pydantic import BaseModel, Field
 
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES, GAP_FACTOR
-from gameday.report.formatting import visible
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
+from gameday.report.safe_text import visible
 
 MARGIN = timedelta(minutes=10)
 """Samples this far from the run's first and last record, beyond the plan's baseline window, are not of this run: one
@@ -67,7 +67,7 @@ class Statistics(BaseModel):
     longest_gap_s: float | None
 
 
-def node_samples(run: Run, node: str | None) -> NodeSamples:
+def node_samples(run: RunFolder, node: str | None) -> NodeSamples:
     mine = run.metrics_of(node or "")
     mine = mine[mine["time"].notna()]
     finite = np.isfinite(mine["value"].to_numpy())
@@ -105,7 +105,7 @@ def _plain(gpus: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _span(run: Run) -> tuple[datetime | None, datetime | None]:
+def _span(run: RunFolder) -> tuple[datetime | None, datetime | None]:
     times = [record.at for record in run.history.records]
     if not times:
         return None, None

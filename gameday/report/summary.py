@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from gameday.checks.outcome import Outcome
+from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
 from gameday.values.results import Cleanliness
 
@@ -26,7 +26,7 @@ _HEAD_BYTES = 256 * 1024
 _HEAD = re.compile(r'\{\s*"format": ?\d+,\s*(?:"rendered_at": ?"[^"]*",\s*)?"summary": ?')
 
 
-class Measure(StrEnum):
+class DurationKind(StrEnum):
     """The durations of a run that are compared from run to run."""
 
     ALERT = "time to alert"
@@ -36,12 +36,12 @@ class Measure(StrEnum):
     RETURN = "time to return"
 
 
-class Number(BaseModel):
+class RunDuration(BaseModel):
     """One duration in seconds; None where it was not measured. `bound` is the plan's, as shown to people."""
 
     model_config = ConfigDict(frozen=True)
 
-    measure: Measure
+    measure: DurationKind
     seconds: float | None = Field(allow_inf_nan=False)
     bound: str = ""
     status: Status | None = None
@@ -74,15 +74,15 @@ class Summary(BaseModel):
     targets: tuple[str, ...]
     started: AwareDatetime
     seconds: float = Field(allow_inf_nan=False, description="from the first record to the last")
-    outcome: Outcome
+    outcome: RunOutcome
     cleanliness: Cleanliness
     exit_code: int
     why: str
     noticed: Noticed
-    numbers: tuple[Number, ...]
+    numbers: tuple[RunDuration, ...]
     checks: dict[str, Status] = Field(description="check -> the worst of its verdicts")
 
-    def seconds_of(self, measure: Measure) -> float | None:
+    def seconds_of(self, measure: DurationKind) -> float | None:
         return next((number.seconds for number in self.numbers if number.measure is measure), None)
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gameday.plan.models import Plan
 from gameday.run.targets import judges_running_pods, why_never_fit
-from gameday.season.plans import Chosen, longest
-from gameday.season.record import LeftOut, Place
+from gameday.season.plans import ChosenPlan, longest_wait
+from gameday.season.record import Assignment, LeftOut
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,9 @@ def seeded_order(names: Sequence[str], seed: int) -> list[str]:
     return ordered
 
 
-def place(season: str, chosen: Sequence[Chosen], nodes: Sequence[FitNode]) -> tuple[list[Place], list[LeftOut]]:
+def assign(
+    season: str, chosen: Sequence[ChosenPlan], nodes: Sequence[FitNode]
+) -> tuple[list[Assignment], list[LeftOut]]:
     """Give each plan its nodes: of those that it may use, the ones with the least to do so far, in the nodes' order.
 
     So every plan has nodes of its own where there are enough; else some take
@@ -37,7 +39,7 @@ def place(season: str, chosen: Sequence[Chosen], nodes: Sequence[FitNode]) -> tu
     """
     minutes = dict.fromkeys((node.name for node in nodes), 0.0)
     order = {node.name: number for number, node in enumerate(nodes)}
-    places: list[Place] = []
+    places: list[Assignment] = []
     left_out: list[LeftOut] = []
     for one in chosen:
         plan = one.plan
@@ -50,9 +52,9 @@ def place(season: str, chosen: Sequence[Chosen], nodes: Sequence[FitNode]) -> tu
             left_out.append(LeftOut(plan=plan.name, title=plan.title, why=why))
             continue
         for name in mine:
-            minutes[name] += longest(plan).total_seconds() / 60
+            minutes[name] += longest_wait(plan).total_seconds() / 60
         run_id = f"{season}-{len(places) + 1:02d}"
-        places.append(Place(run_id=run_id, plan=plan.name, asked_as=one.name, targets=mine))
+        places.append(Assignment(run_id=run_id, plan=plan.name, asked_as=one.name, targets=mine))
     return places, left_out
 
 
@@ -71,22 +73,22 @@ def _idle(plan: Plan, node: FitNode) -> bool:
     return judges_running_pods(plan) and not node.busy
 
 
-class Waiting:
+class RunQueue:
     """The runs that have not begun, and which may: their nodes are free, and no more than so many broken at once."""
 
-    def __init__(self, places: Sequence[Place], at_once: int, alone: frozenset[str] = frozenset()) -> None:
+    def __init__(self, places: Sequence[Assignment], at_once: int, alone: frozenset[str] = frozenset()) -> None:
         """`alone` names the plans whose fault reaches beyond its node: nothing runs beside one of them."""
-        self._waiting = sorted(places, key=lambda place: place.plan in alone)
-        self._running: dict[str, Place] = {}
+        self._waiting = sorted(places, key=lambda run: run.plan in alone)
+        self._running: dict[str, Assignment] = {}
         self._at_once = at_once
         self._alone = alone
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def startable(self) -> list[Place]:
+    def startable(self) -> list[Assignment]:
         """The next runs to begin, which count as running from now on."""
-        begun: list[Place] = []
+        begun: list[Assignment] = []
         for one in list(self._waiting):
             if self._may_begin(one):
                 self._waiting.remove(one)
@@ -97,7 +99,7 @@ class Waiting:
     def ended(self, run_id: str) -> None:
         del self._running[run_id]
 
-    def _may_begin(self, one: Place) -> bool:
+    def _may_begin(self, one: Assignment) -> bool:
         broken = {node for running in self._running.values() for node in running.targets}
         if self._running and (one.plan in self._alone or any(r.plan in self._alone for r in self._running.values())):
             return False

@@ -17,7 +17,7 @@ from gameday.season.record import LeftOut
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenPlan:
     """`name` is what the plan was asked for by: a shipped plan's name, or a path."""
 
     name: str
@@ -35,26 +35,26 @@ def choose_plans(
     within: timedelta | None,
     at_once: int,
     folders: Sequence[Path] = (),
-) -> tuple[list[Chosen], list[LeftOut]]:
+) -> tuple[list[ChosenPlan], list[LeftOut]]:
     """The plans to run, those that take longest first; all shipped ones where none are named.
 
     A dangerous fault is left out unless its plan was named, one whose own bounds let it last longer than `within`
     or that aims at more than `at_once` nodes in any case. `folders` hold the team's own detector profiles. Raises
     DocumentError for a plan that cannot be read.
     """
-    chosen: list[Chosen] = []
+    chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
     for name in dict.fromkeys(names or shipped_plans()):
-        one = Chosen(name, load_complete_plan(find_plan(name), faults, folders))
+        one = ChosenPlan(name, load_complete_plan(find_plan(name), faults, folders))
         why = _unfit(one.plan, named=bool(names), within=within, at_once=at_once)
         if why:
             left_out.append(LeftOut(plan=one.plan.name, title=one.plan.title, why=why))
         else:
             chosen.append(one)
-    return sorted(chosen, key=lambda one: (-longest(one.plan).total_seconds(), one.plan.name)), left_out
+    return sorted(chosen, key=lambda one: (-longest_wait(one.plan).total_seconds(), one.plan.name)), left_out
 
 
-def longest(plan: Plan) -> timedelta:
+def longest_wait(plan: Plan) -> timedelta:
     """How long the plan may have to wait for what it expects: its baseline, then the latest of its bounds."""
     return plan.baseline.window + plan.longest_bound
 
@@ -66,12 +66,14 @@ def _unfit(plan: Plan, *, named: bool, within: timedelta | None, at_once: int) -
         return f"{what}. It runs where its plan is named"
     if plan.targets.nodes > at_once:
         return f"it aims at {plan.targets.nodes} nodes, and at most {at_once} may be broken at once"
-    if within is not None and longest(plan) > within:
-        return f"it may wait {format_duration(longest(plan))} for its signals, longer than {format_duration(within)}"
+    if within is not None and longest_wait(plan) > within:
+        return (
+            f"it may wait {format_duration(longest_wait(plan))} for its signals, longer than {format_duration(within)}"
+        )
     return ""
 
 
-def reach_beyond(chosen: Sequence[Chosen]) -> frozenset[str]:
+def plans_that_run_alone(chosen: Sequence[ChosenPlan]) -> frozenset[str]:
     """Names of the plans whose fault other nodes feel too, so that no other run may stand beside them."""
     return frozenset(
         one.plan.name

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from gameday.checks.outcome import EXIT_CODES, Outcome, RunResult, worst
+from gameday.checks.outcome import EXIT_CODES, RunOutcome, RunResult, worst_exit_code
 from gameday.values.results import Cleanliness
 
 SEASON_FILE = "season.json"
@@ -28,7 +28,7 @@ class LeftOut(_Model):
     why: str
 
 
-class Place(_Model):
+class Assignment(_Model):
     """One run of the season: its plan and the nodes chosen for it."""
 
     run_id: str
@@ -46,7 +46,7 @@ class SeasonRecord(_Model):
     at_once: int = Field(description="nodes that might be broken at once")
     started: AwareDatetime
     ended: AwareDatetime | None = Field(default=None, description="None while it runs, and of one that was killed")
-    places: tuple[Place, ...]
+    places: tuple[Assignment, ...]
     left_out: tuple[LeftOut, ...]
     stopped: str = Field(default="", description="why it ended before every run had begun; empty where it did not")
 
@@ -67,20 +67,22 @@ class SeasonResult(_Model):
 
 
 def fold_season(results: Sequence[RunResult], stopped: str = "") -> SeasonResult:
-    """The worst of the runs (gameday.checks.outcome.worst). A season that was stopped counts as one more run that was
-    aborted, unless all it ran was refused: then nothing was changed, and 5 says so.
+    """Fold the runs' results into the season's exit code and one sentence.
+
+    The exit code is that of `worst_exit_code`. A season that was stopped counts as one more run that was aborted,
+    unless every run was refused: then nothing was changed, and REFUSED says so.
     """
     if not results:
-        return SeasonResult(exit_code=EXIT_CODES[Outcome.REFUSED], why=stopped or "No plan was run.")
+        return SeasonResult(exit_code=EXIT_CODES[RunOutcome.REFUSED], why=stopped or "No plan was run.")
     ended = [(result.outcome, result.cleanliness) for result in results]
-    code = worst(ended)
-    if stopped and code != EXIT_CODES[Outcome.REFUSED]:
-        code = worst([*ended, (Outcome.ABORTED, Cleanliness.CLEAN)])
+    code = worst_exit_code(ended)
+    if stopped and code != EXIT_CODES[RunOutcome.REFUSED]:
+        code = worst_exit_code([*ended, (RunOutcome.ABORTED, Cleanliness.CLEAN)])
     return SeasonResult(exit_code=code, why=_tally(results, stopped))
 
 
 def _tally(results: Sequence[RunResult], stopped: str) -> str:
-    counts = [(outcome, sum(result.outcome is outcome for result in results)) for outcome in Outcome]
+    counts = [(outcome, sum(result.outcome is outcome for result in results)) for outcome in RunOutcome]
     said = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
     dirty = sum(result.cleanliness is not Cleanliness.CLEAN for result in results)
     left = f"; {dirty} left the cluster dirty, or not provably clean" if dirty else "; the cluster is clean"

@@ -27,9 +27,9 @@ from gameday.reaper.histories import reap_season_member
 from gameday.reaper.reap import ReapResult
 from gameday.run.abort import Abort
 from gameday.run.targets import judges_running_pods, why_unfit
-from gameday.season.assignment import FitNode, Waiting, seeded_order
-from gameday.season.plans import Chosen
-from gameday.season.record import Place
+from gameday.season.assignment import FitNode, RunQueue, seeded_order
+from gameday.season.plans import ChosenPlan
+from gameday.season.record import Assignment
 from gameday.values.results import Cleanliness
 
 # How soon a signal reaches the runs; also those that were just opening when it came, so it is asked again and again.
@@ -39,7 +39,7 @@ _SAID_CHARACTERS = 200
 _UNFIT_AT_MOST = 20
 
 
-class Season:
+class OpenSeason:
     """An open season: the cluster's lease is held."""
 
     def __init__(self, id: str, kubernetes: Kubernetes, abort: Abort, dirty_nodes: Collection[str] = ()) -> None:
@@ -59,7 +59,7 @@ class Season:
 
 
 @contextmanager
-def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], object]) -> Iterator[Season]:
+def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], object]) -> Iterator[OpenSeason]:
     """The cluster's lease, renewed until the block ends; SIGINT and SIGTERM ask the season's runs to stop.
 
     `told` hears what was undone of dead runs, also where that keeps the season from beginning.
@@ -73,7 +73,7 @@ def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], o
         try:
             leases.acquire(CLUSTER_LEASE)
             leases.keep_renewing()
-            yield Season(id, kubernetes, abort, reap_before_start(kubernetes, id, told))
+            yield OpenSeason(id, kubernetes, abort, reap_before_start(kubernetes, id, told))
         except LeaseHeldError as error:
             raise lease_refusal(error) from None
         except AdapterError as error:
@@ -85,7 +85,7 @@ def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], o
             kubernetes.close()
 
 
-def fit_nodes(season: Season, chosen: Sequence[Chosen], seed: int) -> list[FitNode]:
+def fit_nodes(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int) -> list[FitNode]:
     """As many fit opted-in nodes as the plans need together, in the seed's order; fewer where there are fewer.
 
     Nodes are listed once for each selector that plans have; each that is looked at is read once, and its pods where a
@@ -127,8 +127,8 @@ def _fit_node(kubernetes: Kubernetes, name: str, opt_in: dict[str, str], *, ask_
     return FitNode(name, seen.labels, bool(ask_pods and kubernetes.gpu_pods(name)))
 
 
-def carry_out(
-    season: Season, waiting: Waiting, at_once: int, play: Callable[[Place], RunResult], reports: Path
+def run_all(
+    season: OpenSeason, waiting: RunQueue, at_once: int, play: Callable[[Assignment], RunResult], reports: Path
 ) -> None:
     """Play every run, as many at once as may, until all have ended; what each found stands in its own folder.
 
@@ -136,7 +136,7 @@ def carry_out(
     stopped: by a signal, by the loss of its lease, by a run after which the cluster is not provably clean, or by one
     that ended without a result. Those under way are told then, and undo.
     """
-    running: dict[Future[Cleanliness], Place] = {}
+    running: dict[Future[Cleanliness], Assignment] = {}
     to_the_end = partial(_play_to_the_end, season, play, reports)
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="run") as threads:
         while True:
@@ -153,7 +153,9 @@ def carry_out(
             season.abort.forward_to_other_runs()
 
 
-def _play_to_the_end(season: Season, play: Callable[[Place], RunResult], reports: Path, place: Place) -> Cleanliness:
+def _play_to_the_end(
+    season: OpenSeason, play: Callable[[Assignment], RunResult], reports: Path, place: Assignment
+) -> Cleanliness:
     """How the cluster is after the run, and after what the run did not see to itself was undone in its place."""
     try:
         left = play(place).cleanliness
@@ -167,7 +169,7 @@ def _play_to_the_end(season: Season, play: Callable[[Place], RunResult], reports
     return reap_season_member(season.kubernetes, place.run_id, reports)
 
 
-def _stop_the_line(season: Season, place: Place, future: Future[Cleanliness]) -> None:
+def _stop_the_line(season: OpenSeason, place: Assignment, future: Future[Cleanliness]) -> None:
     error = future.exception()
     if error is not None:
         said = next(iter(str(error).splitlines()), "")[:_SAID_CHARACTERS]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gameday.checks import run_checks
-from gameday.checks.outcome import Outcome, RunResult, exit_code, fold
+from gameday.checks.outcome import RunOutcome, RunResult, exit_code, fold_outcome
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Aborted, FaultInjected, FaultUndone, IntentRecorded, NodeSeen, Refused, RunEnded
 from gameday.history.frames import Frames
@@ -21,7 +21,7 @@ CLEAN, DIRTY, UNSURE = Cleanliness.CLEAN, Cleanliness.DIRTY, Cleanliness.UNKNOWN
 
 def result(timed, damaged: int = 0) -> RunResult:
     history = History(history_of(timed).records, damaged)
-    return fold(history, run_checks(PLAN, history, Frames()))
+    return fold_outcome(history, run_checks(PLAN, history, Frames()))
 
 
 def summary(timed, damaged: int = 0) -> tuple[str, str, int]:
@@ -36,7 +36,7 @@ def test_held_and_clean():
 
 def test_broken_and_clean():
     r = result(build.detector_off())
-    assert (r.outcome, r.exit_code) == (Outcome.FAILED, 1)
+    assert (r.outcome, r.exit_code) == (RunOutcome.FAILED, 1)
     assert "3 of 14" in r.why and build.ALERT in r.why
 
 
@@ -49,7 +49,7 @@ def test_unknown():
 
 def test_a_run_whose_step_ended_broken_has_not_passed_though_every_verdict_held():
     r = result(build.ended(passing(), build.Step.RECOVER, build.StepOutcome.BROKEN, "the alert is still active"))
-    assert (r.outcome, r.exit_code, r.why) == (Outcome.FAILED, 1, "Recover ended broken: the alert is still active.")
+    assert (r.outcome, r.exit_code, r.why) == (RunOutcome.FAILED, 1, "Recover ended broken: the alert is still active.")
 
 
 def test_aborted_is_told_before_broken():
@@ -147,28 +147,28 @@ def test_precedence(statuses, undo, said, aborted, refused, injected, damaged):
     timed += [Timed(5, Aborted(by="guard", why="w"))] if aborted else []
     timed += [Timed(5, Refused(why="w"))] if refused else []
     verdicts = [Verdict(check=str(i), expectation=f"e{i}", status=s) for i, s in enumerate(statuses)]
-    got = fold(History(history_of(timed).records, damaged), verdicts)
+    got = fold_outcome(History(history_of(timed).records, damaged), verdicts)
 
     if DIRTY in (undo, said):
         assert (got.cleanliness, got.exit_code) == (DIRTY, 4)
     elif undo is not CLEAN or said is UNSURE:
         assert (got.cleanliness, got.exit_code) == (UNSURE, 2)
     if refused and not injected:
-        assert got.outcome is Outcome.REFUSED
+        assert got.outcome is RunOutcome.REFUSED
     elif aborted:
-        assert got.outcome is Outcome.ABORTED
+        assert got.outcome is RunOutcome.ABORTED
     elif Status.BROKEN in statuses or got.cleanliness is DIRTY:
-        assert got.outcome is Outcome.FAILED
-    elif got.outcome is Outcome.PASSED:
+        assert got.outcome is RunOutcome.FAILED
+    elif got.outcome is RunOutcome.PASSED:
         assert statuses and set(statuses) == {Status.HELD}
         assert said is CLEAN and got.cleanliness is CLEAN
     else:
-        assert got.outcome is Outcome.UNKNOWN
-    assert (got.exit_code == 0) == (got.outcome is Outcome.PASSED)
+        assert got.outcome is RunOutcome.UNKNOWN
+    assert (got.exit_code == 0) == (got.outcome is RunOutcome.PASSED)
     assert got.why.strip(". ")
 
 
-@given(outcome=st.sampled_from(Outcome), state=states)
+@given(outcome=st.sampled_from(RunOutcome), state=states)
 def test_codes_that_promise_a_clean_cluster_are_given_only_with_proof(outcome, state):
     code = exit_code(outcome, state)
     assert code in range(6)

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from gameday.checks.outcome import fold
+from gameday.checks.outcome import fold_outcome
 from gameday.checks.run import run_checks
 from gameday.faults.registry import parameter_models
 from gameday.history.events import Event, FaultInjected, HopSeen, RunStarted
 from gameday.history.frames import Frames
 from gameday.plan.load import parse_plan
 from gameday.plan.models import Plan
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.values.results import Hop
 from tests.report.run_builder import FAULT_AT, NODE, Timed, at, history_of, passing, replacing
 
@@ -32,18 +32,20 @@ def plan(name: str = "lost", fault: dict[str, Any] | None = None, **expect: Any)
     return parse_plan(json.dumps(content).encode(), "plan.yaml", parameter_models()).plan
 
 
-def stored(plan: Plan, timed: Iterable[Timed] | None = None, frames: Frames | None = None, run_id: str = "r1") -> Run:
+def stored(
+    plan: Plan, timed: Iterable[Timed] | None = None, frames: Frames | None = None, run_id: str = "r1"
+) -> RunFolder:
     """A run as `load_run` gives it."""
     events = replacing(timed if timed is not None else passing(), lambda e: isinstance(e, RunStarted), run_id=run_id)
     history, kept = history_of(events), frames or Frames()
     verdicts = tuple(run_checks(plan, history, kept))
-    return Run(
+    return RunFolder(
         plan=plan,
         plan_text="",
         history=history,
         frames=kept,
         verdicts=verdicts,
-        result=fold(history, verdicts),
+        result=fold_outcome(history, verdicts),
         files=(),
         problems=(),
     )

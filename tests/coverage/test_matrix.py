@@ -7,9 +7,9 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
-from gameday.checks.outcome import Outcome
-from gameday.coverage.cells import Cell, State
-from gameday.coverage.matrix import Noticed, Row, matrix_of
+from gameday.checks.outcome import RunOutcome
+from gameday.coverage.cells import CellState, CoverageCell
+from gameday.coverage.matrix import FaultNoticed, FaultRow, matrix_of
 from gameday.detectors.signals import Signal
 from gameday.history.events import (
     Aborted,
@@ -27,13 +27,13 @@ from gameday.history.events import (
 )
 from gameday.history.frames import Frames
 from gameday.plan.models import Plan
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.values.results import Step, StepOutcome
 from tests.coverage.builders import no_fault, plan, seen, stored
 from tests.report.run_builder import FAULT_AT, NODE, Timed, at, ended, frames, passing, snapshot, without
 
 
-def row(run: Run) -> Row:
+def row(run: RunFolder) -> FaultRow:
     (only,) = matrix_of([run]).rows
     return only
 
@@ -41,7 +41,7 @@ def row(run: Run) -> Row:
 LOST = plan()
 
 
-def cell(signal: Signal, *more: Timed, plan: Plan = LOST, timed: list[Timed] | None = None) -> Cell:
+def cell(signal: Signal, *more: Timed, plan: Plan = LOST, timed: list[Timed] | None = None) -> CoverageCell:
     return row(stored(plan, [*(timed if timed is not None else passing()), *more])).cell(signal)
 
 
@@ -59,7 +59,7 @@ def test_every_signal_has_a_cell_in_the_order_of_the_chain() -> None:
 )
 def test_an_expected_signal_is_a_latency_from_the_fault_going_in(signal: Signal, what: str) -> None:
     found = cell(signal)
-    assert (found.state, found.what) == (State.SEEN, what)
+    assert (found.state, found.what) == (CellState.SEEN, what)
     assert found.seconds is not None
     assert 0 < found.seconds < 6
 
@@ -67,7 +67,7 @@ def test_an_expected_signal_is_a_latency_from_the_fault_going_in(signal: Signal,
 def test_a_signal_that_was_looked_for_and_did_not_come_is_missed_and_a_gap() -> None:
     quiet = without(passing(), lambda e: isinstance(e, TaintSeen))
     matrix = matrix_of([stored(plan(), quiet)])
-    assert matrix.rows[0].cell(Signal.TAINT).state is State.MISSED
+    assert matrix.rows[0].cell(Signal.TAINT).state is CellState.MISSED
     (gap,) = [gap for gap in matrix.gaps if gap.signals == (Signal.TAINT,)]
     assert gap.why.startswith(f"not seen on {NODE} in the ")
     assert "lands on the broken node" in gap.advice
@@ -75,7 +75,7 @@ def test_a_signal_that_was_looked_for_and_did_not_come_is_missed_and_a_gap() -> 
 
 def test_a_signal_nobody_expects_and_nobody_saw_is_no_gap() -> None:
     found = cell(Signal.CONDITION, plan=plan(fault={"type": "power_cap", "watts": 300}))
-    assert (found.state, found.text) == (State.NOT_EXPECTED, "not expected")
+    assert (found.state, found.text) == (CellState.NOT_EXPECTED, "not expected")
 
 
 def test_a_signal_that_came_though_nobody_expects_it_keeps_its_latency() -> None:
@@ -83,14 +83,14 @@ def test_a_signal_that_came_though_nobody_expects_it_keeps_its_latency() -> None
     quiet = plan("control", stays_schedulable_for="15s", allow_other_alerts=True)
     timed = without(passing(), lambda e: isinstance(e, AlertSeen))
     found = cell(Signal.ALERT, seen(3, event), plan=quiet, timed=timed)
-    assert (found.state, found.seconds, found.what) == (State.UNEXPECTED, 3.0, "Odd, which the plan does not name")
+    assert (found.state, found.seconds, found.what) == (CellState.UNEXPECTED, 3.0, "Odd, which the plan does not name")
 
 
 def test_an_alert_about_another_node_is_no_signal_of_this_fault() -> None:
     event = AlertSeen(alert="Odd", state="firing", labels={}, node="elsewhere", expected=False, at=at(FAULT_AT + 3))
     quiet = plan("control", stays_schedulable_for="15s", allow_other_alerts=True)
     timed = without(passing(), lambda e: isinstance(e, AlertSeen))
-    assert cell(Signal.ALERT, seen(3, event), plan=quiet, timed=timed).state is State.NOT_EXPECTED
+    assert cell(Signal.ALERT, seen(3, event), plan=quiet, timed=timed).state is CellState.NOT_EXPECTED
 
 
 def test_a_step_that_could_not_see_makes_its_signals_unknown_with_the_reason() -> None:
@@ -101,7 +101,7 @@ def test_a_step_that_could_not_see_makes_its_signals_unknown_with_the_reason() -
         "Prometheus did not answer",
     )
     found = cell(Signal.ALERT, timed=blind)
-    assert found.state is State.UNKNOWN
+    assert found.state is CellState.UNKNOWN
     assert "Prometheus did not answer" in found.why
 
 
@@ -109,13 +109,13 @@ def test_a_log_store_that_could_not_be_tailed_leaves_the_log_signal_unknown() ->
     timed = without(passing(), lambda e: isinstance(e, HopSeen))
     blind = Problem(step=Step.AWAIT_ALERT, what="the log store could not be tailed: refused")
     found = cell(Signal.LOG, seen(1, blind), timed=timed)
-    assert (found.state, found.why) == (State.UNKNOWN, "the log store could not be tailed: refused")
+    assert (found.state, found.why) == (CellState.UNKNOWN, "the log store could not be tailed: refused")
 
 
 def test_without_samples_from_before_the_fault_a_metric_is_unknown() -> None:
     timed = without(passing(), lambda e: isinstance(e, HopSeen))
     found = cell(Signal.METRIC, timed=timed)
-    assert found.state is State.UNKNOWN
+    assert found.state is CellState.UNKNOWN
     assert "before the fault" in found.why
 
 
@@ -124,7 +124,7 @@ def test_a_metric_is_dated_by_its_first_sample_outside_the_baseline() -> None:
     moved = frames()
     moved.metrics = moved.metrics[moved.metrics["metric"] == "DCGM_FI_DEV_XID_ERRORS"]
     found = row(stored(plan(), timed, moved)).cell(Signal.METRIC)
-    assert found.state is State.SEEN
+    assert found.state is CellState.SEEN
     assert found.what == "DCGM_FI_DEV_XID_ERRORS of GPU 5 0 → 79"
     assert found.seconds == pytest.approx(1.6)
 
@@ -149,14 +149,14 @@ def test_a_metric_is_dated_by_its_first_sample_outside_the_baseline() -> None:
 )
 def test_what_the_watches_of_the_node_showed_is_a_signal(signal: Signal, event: Event, what: str) -> None:
     found = cell(signal, seen(2, event))
-    assert found.state in (State.SEEN, State.UNEXPECTED)
+    assert found.state in (CellState.SEEN, CellState.UNEXPECTED)
     assert found.seconds == pytest.approx(2.0)
     assert found.what == what
 
 
 def test_what_happens_after_the_fault_is_out_is_no_signal() -> None:
     event = ConditionSeen(node=NODE, condition="Ready", status="False", at=at(45))
-    assert cell(Signal.CONDITION, Timed(45, event)).state is not State.UNEXPECTED
+    assert cell(Signal.CONDITION, Timed(45, event)).state is not CellState.UNEXPECTED
 
 
 def still() -> Frames:
@@ -168,14 +168,14 @@ def still() -> Frames:
 
 def test_a_rule_that_never_held_over_series_that_stood_still_is_a_missed_metric() -> None:
     timed = without(passing(), lambda e: isinstance(e, HopSeen))
-    assert row(stored(plan(), timed, still())).cell(Signal.METRIC).state is State.MISSED
+    assert row(stored(plan(), timed, still())).cell(Signal.METRIC).state is CellState.MISSED
 
 
 def test_without_a_rule_to_ask_the_few_series_that_were_kept_prove_nothing() -> None:
     timed = without(passing(), lambda e: isinstance(e, HopSeen))
     burn = plan("burn", fault={"type": "dcgm_pause"}, stays_schedulable_for="15s")
     found = row(stored(burn, timed, still())).cell(Signal.METRIC)
-    assert found.state is State.UNKNOWN
+    assert found.state is CellState.UNKNOWN
     assert found.why.startswith("the series that were kept stood still")
 
 
@@ -197,31 +197,31 @@ FAR = plan("far", fault={"type": "numa"}, stays_schedulable_for="15s", canary={"
 
 def test_a_canary_beyond_the_plans_bound_is_a_signal() -> None:
     found = cell(Signal.CANARY, canary("before", 400, -2), canary("during", 200, 4), plan=FAR)
-    assert (found.state, found.what) == (State.SEEN, "all-reduce bus bandwidth 400 → 200 GB/s")
+    assert (found.state, found.what) == (CellState.SEEN, "all-reduce bus bandwidth 400 → 200 GB/s")
 
 
 def test_a_canary_that_did_not_fall_has_missed_a_fault_that_should_slow_it() -> None:
-    assert cell(Signal.CANARY, canary("before", 400, -2), canary("during", 390, 4), plan=FAR).state is State.MISSED
+    assert cell(Signal.CANARY, canary("before", 400, -2), canary("during", 390, 4), plan=FAR).state is CellState.MISSED
 
 
 def test_a_canary_that_must_not_feel_the_fault_is_not_expected_to_and_shows_when_it_did() -> None:
     spared = plan("spared", fault={"type": "numa"}, stays_schedulable_for="15s", canary={"stays_above": "90%"})
     before = canary("before", 400, -2)
-    assert cell(Signal.CANARY, before, canary("during", 390, 4), plan=spared).state is State.NOT_EXPECTED
-    assert cell(Signal.CANARY, before, canary("during", 200, 4), plan=spared).state is State.UNEXPECTED
+    assert cell(Signal.CANARY, before, canary("during", 390, 4), plan=spared).state is CellState.NOT_EXPECTED
+    assert cell(Signal.CANARY, before, canary("during", 200, 4), plan=spared).state is CellState.UNEXPECTED
 
 
 def test_a_canary_that_was_not_run_or_not_measured_is_unknown() -> None:
     assert cell(Signal.CANARY, plan=FAR).why == "no canary was run"
     found = cell(Signal.CANARY, canary("before", None, -2), canary("during", 200, 4), plan=FAR)
-    assert (found.state, found.why) == (State.UNKNOWN, "all-reduce bus bandwidth has no value before the fault")
+    assert (found.state, found.why) == (CellState.UNKNOWN, "all-reduce bus bandwidth has no value before the fault")
 
 
 def test_a_run_whose_fault_never_went_in_knows_nothing() -> None:
     stopped = [*without(passing(), no_fault), Timed(9.0, Aborted(by="operator", why="SIGINT received"))]
     cells = row(stored(plan(), stopped)).cells
-    assert {one.state for one in cells} == {State.UNKNOWN, State.NOT_EXPECTED}
-    assert {one.why for one in cells if one.state is State.UNKNOWN} == {
+    assert {one.state for one in cells} == {CellState.UNKNOWN, CellState.NOT_EXPECTED}
+    assert {one.why for one in cells if one.state is CellState.UNKNOWN} == {
         "not reached: aborted by operator: SIGINT received"
     }
 
@@ -230,7 +230,7 @@ def test_a_signal_from_before_the_fault_shows_that_clocks_disagree() -> None:
     event = HopSeen.model_validate({"hop": "in log store", "node": NODE, "at": at(FAULT_AT - 5), "source": "x"})
     timed = without(passing(), lambda e: isinstance(e, HopSeen))
     found = cell(Signal.LOG, seen(0, event), timed=timed)
-    assert found.state is State.UNKNOWN
+    assert found.state is CellState.UNKNOWN
     assert found.why.startswith("clocks disagree")
 
 
@@ -239,7 +239,7 @@ def test_of_two_targets_the_one_that_fared_worst_fills_the_cell() -> None:
     assert isinstance(other, FaultInjected)
     second = other.model_copy(update={"intent": "i9", "target": other.target.model_copy(update={"node": "other"})})
     found = cell(Signal.TAINT, seen(1, second))
-    assert (found.state, found.node) == (State.MISSED, "other")
+    assert (found.state, found.node) == (CellState.MISSED, "other")
 
 
 def test_the_newest_run_of_a_plan_is_its_row() -> None:
@@ -252,16 +252,16 @@ def test_the_newest_run_of_a_plan_is_its_row() -> None:
 def test_a_fault_this_version_does_not_know_is_unknown_and_not_missed() -> None:
     known = plan()
     strange = known.model_copy(update={"fault": known.fault.model_copy(update={"type": "from-the-future"})})
-    assert {one.state for one in row(stored(strange)).cells} == {State.UNKNOWN}
+    assert {one.state for one in row(stored(strange)).cells} == {CellState.UNKNOWN}
 
 
 def test_a_run_counts_as_noticed_when_everything_that_tells_somebody_did() -> None:
-    assert row(stored(plan())).noticed is Noticed.YES
+    assert row(stored(plan())).noticed is FaultNoticed.YES
     no_taint = without(passing(), lambda e: isinstance(e, TaintSeen))
-    assert row(stored(plan(), no_taint)).noticed is Noticed.PARTLY
+    assert row(stored(plan(), no_taint)).noticed is FaultNoticed.PARTLY
     silent = without(no_taint, lambda e: isinstance(e, AlertSeen))
-    assert row(stored(plan(), silent)).noticed is Noticed.NO
-    assert row(stored(plan(), silent)).outcome is not Outcome.PASSED
+    assert row(stored(plan(), silent)).noticed is FaultNoticed.NO
+    assert row(stored(plan(), silent)).outcome is not RunOutcome.PASSED
 
 
 OTHER = "gpu-node-04"
@@ -270,17 +270,17 @@ OTHER = "gpu-node-04"
 def test_what_moved_on_another_node_is_not_this_ones_signal() -> None:
     timed = without(passing(), lambda e: isinstance(e, HopSeen))
     both = Frames(metrics=pd.concat([still().metrics, frames().metrics.assign(node=OTHER)]))
-    assert row(stored(plan(), timed, both)).cell(Signal.METRIC).state is State.MISSED
+    assert row(stored(plan(), timed, both)).cell(Signal.METRIC).state is CellState.MISSED
 
 
 def test_a_cordon_counts_whatever_another_node_was_before_and_another_nodes_does_not() -> None:
     timed = without(passing(), lambda e: isinstance(e, (TaintSeen, NodeSeen)))
 
-    def told(node: str) -> Cell:
+    def told(node: str) -> CoverageCell:
         before = snapshot(cordoned=True).model_copy(update={"node": OTHER})
         now = snapshot(cordoned=True).model_copy(update={"node": node})
         looks = [NodeSeen(phase="before", snapshot=before), NodeSeen(phase="during", snapshot=now)]
         return cell(Signal.TAINT, seen(-1, looks[0]), seen(2, looks[1]), timed=timed)
 
-    assert (told(NODE).what, told(NODE).state) == ("cordoned, at the latest", State.SEEN)
-    assert told(OTHER).state is State.MISSED
+    assert (told(NODE).what, told(NODE).state) == ("cordoned, at the latest", CellState.SEEN)
+    assert told(OTHER).state is CellState.MISSED

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gameday.coverage.metric_departure import Move, first_move, measured
+from gameday.coverage.metric_departure import Departure, first_departure, has_baseline
 from gameday.history.frames import conform
 
 START = datetime(2026, 3, 3, 9, tzinfo=UTC)
@@ -27,9 +27,9 @@ def rows(values: Sequence[float | None], metric: str = "M", gpu: str = "0") -> l
     ]
 
 
-def moved(*series: list[dict[str, object]]) -> Move | None:
+def moved(*series: list[dict[str, object]]) -> Departure | None:
     frame = conform("metrics", [row for one in series for row in one])
-    return first_move(frame, at(FAULT_AT), at(END_AT))
+    return first_departure(frame, at(FAULT_AT), at(END_AT))
 
 
 def test_a_code_that_was_zero_has_moved_at_its_first_other_sample() -> None:
@@ -91,8 +91,8 @@ def test_a_series_that_lacks_only_its_last_samples_has_not_ended() -> None:
 
 def test_a_series_that_is_scraped_every_half_minute_has_not_ended_before_its_next_scrapes_are_missed() -> None:
     frame = conform("metrics", rows([1.0 if second % 30 == 0 else None for second in range(91)]))
-    assert first_move(frame, at(65), at(125)) is None
-    move = first_move(frame, at(65), at(185))
+    assert first_departure(frame, at(65), at(125)) is None
+    move = first_departure(frame, at(65), at(185))
     assert move is not None
     assert move.value is None
 
@@ -100,7 +100,7 @@ def test_a_series_that_is_scraped_every_half_minute_has_not_ended_before_its_nex
 def test_two_samples_before_the_fault_are_too_few_to_tell() -> None:
     series = rows([None, None, None, 1.0, 1.0, *[9.0] * 15])
     assert moved(series) is None
-    assert not measured(conform("metrics", series), at(FAULT_AT))
+    assert not has_baseline(conform("metrics", series), at(FAULT_AT))
 
 
 def test_what_moves_after_the_fault_is_out_is_the_repairs_doing() -> None:

@@ -12,14 +12,14 @@ import pytest
 from gameday.coverage.matrix import matrix_of
 from gameday.coverage.page import RenderedSeason, headline, render_season
 from gameday.history.events import AlertSeen, TaintSeen
-from gameday.season.record import LeftOut, Place, SeasonRecord
+from gameday.season.record import Assignment, LeftOut, SeasonRecord
 from tests.coverage.builders import plan, stored
 from tests.report.run_builder import NODE, START, at, passing, without, write
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 
 
-def season(folder: Path, *places: Place, stopped: str = "") -> RenderedSeason:
+def season(folder: Path, *places: Assignment, stopped: str = "") -> RenderedSeason:
     record = SeasonRecord(
         id=folder.name,
         cluster=HOSTILE,
@@ -37,8 +37,8 @@ def season(folder: Path, *places: Place, stopped: str = "") -> RenderedSeason:
     return render_season(folder, at(100))
 
 
-def place_of(run_id: str) -> Place:
-    return Place(run_id=run_id, plan="lost", asked_as="lost", targets=(NODE,))
+def place_of(run_id: str) -> Assignment:
+    return Assignment(run_id=run_id, plan="lost", asked_as="lost", targets=(NODE,))
 
 
 @pytest.fixture

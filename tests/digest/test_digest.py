@@ -7,19 +7,20 @@ from pathlib import Path
 import pytest
 
 from gameday import cli
-from gameday.archive.catalog import read_shelf
-from gameday.checks.outcome import Outcome
-from gameday.coverage.matrix import Matrix
+from gameday.archive.catalog import read_catalog
+from gameday.checks.outcome import RunOutcome
+from gameday.coverage.matrix import CoverageMatrix
 from gameday.coverage.run_row import KEPT_FILE, ROW_FILE, render_run
 from gameday.digest.digest import Digest, digest_of, render_digest
 from gameday.history.events import Aborted, AlertSeen, Refused, RunEnded, RunStarted
 from gameday.history.journal import Journal
 from gameday.report import render
 from gameday.report.compare import trends
-from gameday.report.earlier import MOST_RUNS, earlier_than
-from gameday.report.numbers import numbers, summarise
-from gameday.report.run_folder import load_run
-from gameday.report.summary import Measure
+from gameday.report.durations import durations
+from gameday.report.earlier_runs import MOST_RUNS, earlier_runs
+from gameday.report.run_folder import load_run_folder
+from gameday.report.summarise import summarise
+from gameday.report.summary import DurationKind
 from gameday.values.results import Cleanliness
 from tests.post_mortem.conftest import USUAL, incident, write_incident
 from tests.report.run_builder import PLAN, START, VARIANTS, Timed, cut_off, passing, replacing, write
@@ -45,7 +46,7 @@ def put(reports: Path, days: float, events: list[Timed], **update: object) -> Pa
 
 
 def digest(reports: Path, days: float = 7) -> Digest:
-    return digest_of(read_shelf(reports), [PLAN], WEEK_END - timedelta(days=days), WEEK_END)
+    return digest_of(read_catalog(reports), [PLAN], WEEK_END - timedelta(days=days), WEEK_END)
 
 
 def test_only_runs_of_the_window_are_counted(tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_only_runs_of_the_window_are_counted(tmp_path: Path) -> None:
     put(tmp_path, -1, VARIANTS["detector-off"]())
     put(tmp_path, 0, passing())
     made = digest(tmp_path)
-    assert (made.outcomes[Outcome.PASSED], made.outcomes[Outcome.FAILED]) == (1, 1)
+    assert (made.outcomes[RunOutcome.PASSED], made.outcomes[RunOutcome.FAILED]) == (1, 1)
     assert made.headline == "1 of 2 game-days passed, 1 failed, durations not compared yet."
 
 
@@ -61,7 +62,7 @@ def test_a_plans_history_is_oldest_first_and_a_change_is_said(tmp_path: Path) ->
     put(tmp_path, -1, VARIANTS["detector-off"]())
     put(tmp_path, 0, passing())
     (row,) = digest(tmp_path).plans
-    assert [mark.outcome for mark in row.history] == [Outcome.FAILED, Outcome.PASSED]
+    assert [mark.outcome for mark in row.history] == [RunOutcome.FAILED, RunOutcome.PASSED]
     assert row.changed
 
 
@@ -81,7 +82,7 @@ def test_a_duration_above_every_earlier_one_is_a_regression(tmp_path: Path) -> N
         put(tmp_path, days, passing())
     put(tmp_path, 0, slow_alert(4))
     made = digest(tmp_path)
-    trend = next(one for one in made.plans[0].trends if one.measure is Measure.ALERT)
+    trend = next(one for one in made.plans[0].trends if one.measure is DurationKind.ALERT)
     assert (trend.now_s, trend.median_s, trend.regressed) == (pytest.approx(9.4), pytest.approx(5.4), True)
     assert "1 duration regressed" in made.headline
 
@@ -99,14 +100,14 @@ def test_the_digest_compares_with_the_runs_the_report_compares_with(tmp_path: Pa
     for number in range(MOST_RUNS):
         put(tmp_path, number - MOST_RUNS, passing())
     newest = put(tmp_path, 0, slow_alert(4))
-    trend = next(one for one in digest(tmp_path).plans[0].trends if one.measure is Measure.ALERT)
+    trend = next(one for one in digest(tmp_path).plans[0].trends if one.measure is DurationKind.ALERT)
     assert (trend.slowest_s, trend.regressed, len(trend.earlier_s)) == (pytest.approx(5.4), True, MOST_RUNS)
     for run in tmp_path.iterdir():
         render(run, WEEK_END)
-    run = load_run(newest)
+    run = load_run_folder(newest)
     now = summarise(run)
     assert now
-    assert trend in trends(numbers(run), earlier_than(newest, now))
+    assert trend in trends(durations(run), earlier_runs(newest, now))
 
 
 def test_two_clusters_are_not_compared_with_each_other(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_a_row_that_cannot_be_read_is_judged_from_the_history(tmp_path: Path, to
     run = put(tmp_path, 0, passing())
     left = row_left_by(run)
     (run / ROW_FILE).write_text(torn)
-    assert digest(tmp_path).coverage[0].matrix == Matrix.model_validate_json(left)
+    assert digest(tmp_path).coverage[0].matrix == CoverageMatrix.model_validate_json(left)
 
 
 def row_left_by(run: Path) -> bytes:
@@ -203,8 +204,8 @@ def row_left_by(run: Path) -> bytes:
 def test_a_run_that_was_killed_before_its_report_is_on_the_shelf(tmp_path: Path) -> None:
     killed = put(tmp_path, 0, cut_off(passing(), 12.5))
     assert not (killed / "report.json").exists()
-    (run,) = read_shelf(tmp_path).runs
-    assert run.summary == summarise(load_run(killed))
+    (run,) = read_catalog(tmp_path).runs
+    assert run.summary == summarise(load_run_folder(killed))
 
 
 def test_what_a_page_judged_of_a_killed_run_is_not_judged_by_the_next(tmp_path: Path) -> None:
@@ -220,13 +221,13 @@ def test_what_a_page_judged_of_a_killed_run_is_not_judged_by_the_next(tmp_path: 
 
 def test_a_killed_run_that_a_reaper_adds_to_is_judged_anew(tmp_path: Path) -> None:
     killed = put(tmp_path, 0, cut_off(passing(), 12.5))
-    assert read_shelf(tmp_path).runs[0].summary.outcome is Outcome.UNKNOWN
+    assert read_catalog(tmp_path).runs[0].summary.outcome is RunOutcome.UNKNOWN
     journal = Journal(killed / "history.jsonl")
     journal.append(Aborted(by="operator", why="reaped"))
     journal.close()
-    (run,) = read_shelf(tmp_path).runs
-    assert run.summary == summarise(load_run(killed))
-    assert run.summary.outcome is Outcome.ABORTED
+    (run,) = read_catalog(tmp_path).runs
+    assert run.summary == summarise(load_run_folder(killed))
+    assert run.summary.outcome is RunOutcome.ABORTED
     render_run(killed, WEEK_END)
     assert not (killed / KEPT_FILE).exists()
 
@@ -253,7 +254,7 @@ def test_a_row_that_cannot_be_judged_costs_the_run_neither_its_place_nor_the_oth
 ) -> None:
     put(tmp_path, 0, cut_off(passing(), 12.5))
 
-    def fails(runs: object) -> Matrix:
+    def fails(runs: object) -> CoverageMatrix:
         raise RuntimeError("no row")
 
     monkeypatch.setattr("gameday.coverage.run_row.matrix_of", fails)
@@ -267,7 +268,7 @@ def test_a_folder_that_tells_nothing_is_named(tmp_path: Path) -> None:
     (tmp_path / "torn" / "history.jsonl").write_bytes(b'{"seq":')
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "incident.json").write_bytes(b"{")
-    assert [one.split(":")[0] for one in read_shelf(tmp_path).unreadable] == ["bad", "torn"]
+    assert [one.split(":")[0] for one in read_catalog(tmp_path).unreadable] == ["bad", "torn"]
 
 
 def test_the_pages_hold_every_run_and_escape_what_runs_say(tmp_path: Path) -> None:

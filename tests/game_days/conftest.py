@@ -84,10 +84,10 @@ class Played:
 
     @property
     def result(self) -> RunResult:
-        from gameday.report.run_folder import load_run
+        from gameday.report.run_folder import load_run_folder
 
         assert self.folder is not None, self.output
-        return load_run(self.folder).result
+        return load_run_folder(self.folder).result
 
     def verdicts(self) -> dict[str, str]:
         assert self.folder is not None, self.output

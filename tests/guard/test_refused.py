@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gameday.checks.outcome import fold
+from gameday.checks.outcome import fold_outcome
 from gameday.history.events import Event, IntentRecorded, NodeSeen, Record, Refused, RunEnded
 from gameday.history.journal import History
 from gameday.values.results import Cleanliness
@@ -31,4 +31,4 @@ def history(undo: str) -> History:
 
 @pytest.mark.parametrize(("undo", "dirty"), [("delete-pod", False), ("restore-node", True), ("take-out-fault", True)])
 def test_only_a_run_that_may_have_changed_the_node_answers_for_it(undo: str, dirty: bool) -> None:
-    assert (fold(history(undo), []).cleanliness is Cleanliness.DIRTY) is dirty
+    assert (fold_outcome(history(undo), []).cleanliness is Cleanliness.DIRTY) is dirty

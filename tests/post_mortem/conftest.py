@@ -10,7 +10,7 @@ import pytest
 
 from gameday.history.events import RECORD, AlertSeen, Event, KernelLineSeen, NodeSeen, Record, TaintSeen, TargetsChosen
 from gameday.history.frames import Frames, conform
-from gameday.post_mortem.incident import Incident, SilenceSeen, Source, SourceState
+from gameday.post_mortem.incident import Incident, SilenceSeen, SourceReading, SourceState
 from gameday.values.nodes import Taint, Target
 from tests.report.run_builder import NODE, START, TAINT, snapshot
 
@@ -52,7 +52,7 @@ def incident(sources: dict[str, SourceState] | None = None, silences: Sequence[S
         id="incident-x", node=NODE, start=START, end=at(600), collected_at=at(700), operator="ada",
         cluster="prod (https://k8s.example)", cluster_uid="u", server_version="v1.37.1", gameday_version="0.1.0",
         command="gameday post-mortem", quarantine_keys=(TAINT.key,),
-        sources=tuple(Source(name=n, state=s, detail="d") for n, s in (READ | (sources or {})).items()),
+        sources=tuple(SourceReading(name=n, state=s, detail="d") for n, s in (READ | (sources or {})).items()),
         silences=tuple(silences),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 from gameday.checks.verdict import Status
 from gameday.history.events import Event, NodeSeen, Record
 from gameday.history.journal import History
-from gameday.post_mortem.findings import Finding, findings, first_sign, noticed
+from gameday.post_mortem.findings import IncidentFinding, findings, first_sign, noticed
 from gameday.post_mortem.incident import Incident, SilenceSeen, SourceState
 from gameday.report.summary import Noticed
 from tests.post_mortem.conftest import USUAL, alert, at, incident, taint, xid
@@ -20,7 +20,7 @@ def history(*events: Event) -> History:
     )
 
 
-def found(*events: Event, of: Incident | None = None) -> dict[str, Finding]:
+def found(*events: Event, of: Incident | None = None) -> dict[str, IncidentFinding]:
     return {finding.id: finding for finding in findings(of or incident(), history(*events))}
 
 

@@ -15,7 +15,7 @@ from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
 from gameday.ledger.ledger import Ledger
 from gameday.reaper.histories import note_reaped_elsewhere
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
 from gameday.values.results import Cleanliness
 from tests.report.run_builder import NODE, cut_off, passing, replacing, write
 from tests.support.world import World
@@ -41,7 +41,7 @@ def test_what_a_killed_run_left_open_is_noted_once_its_ledger_is_gone(runner: Ku
     intents = {one.intent for one in read_history(killed / "history.jsonl").of(IntentRecorded)}
     assert intents
     assert undone(killed) == {(intent, "reaper", Cleanliness.CLEAN) for intent in intents}
-    assert load_run(killed).result.cleanliness is Cleanliness.CLEAN
+    assert load_run_folder(killed).result.cleanliness is Cleanliness.CLEAN
 
 
 def of_another_cluster(folder: Path, runner: Kubernetes) -> None:

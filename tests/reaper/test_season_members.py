@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gameday.checks.outcome import Outcome, RunResult
+from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError
 from gameday.history.events import FaultUndone, IntentRecorded, Problem, RunEnded
@@ -17,24 +17,24 @@ from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import Leases, node_lease
 from gameday.ledger.ledger import Ledger, stored_ledgers
 from gameday.reaper.reap import reap_under
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
 from gameday.run.abort import Abort
-from gameday.season.assignment import Waiting
-from gameday.season.record import Place
-from gameday.season.run import Season, carry_out
+from gameday.season.assignment import RunQueue
+from gameday.season.record import Assignment
+from gameday.season.run import OpenSeason, run_all
 from gameday.values.results import Cleanliness
 from tests.support.world import NAMESPACE, PATIENCE_S, World
 
 pytestmark = pytest.mark.timeout(60)
-DIED = RunResult(outcome=Outcome.UNKNOWN, cleanliness=Cleanliness.UNKNOWN, exit_code=2, why="")
-PASSED = RunResult(outcome=Outcome.PASSED, cleanliness=Cleanliness.CLEAN, exit_code=0, why="")
+DIED = RunResult(outcome=RunOutcome.UNKNOWN, cleanliness=Cleanliness.UNKNOWN, exit_code=2, why="")
+PASSED = RunResult(outcome=RunOutcome.PASSED, cleanliness=Cleanliness.CLEAN, exit_code=0, why="")
 
 
-def place_on(node: str, number: int) -> Place:
-    return Place(run_id=f"season-1-{number:02d}", plan=f"plan-{number}", asked_as="x", targets=(node,))
+def place_on(node: str, number: int) -> Assignment:
+    return Assignment(run_id=f"season-1-{number:02d}", plan=f"plan-{number}", asked_as="x", targets=(node,))
 
 
-def leave(world: World, kubernetes: Kubernetes, place: Place, reports: Path, *, said_the_end: bool) -> None:
+def leave(world: World, kubernetes: Kubernetes, place: Assignment, reports: Path, *, said_the_end: bool) -> None:
     """What a thread leaves that dies between its act and its undo."""
     now, undo = datetime.now(UTC), DeletePod(pod=f"gd-{place.run_id}-mark")
     Leases(kubernetes, place.run_id, lambda _: None).acquire(node_lease(place.targets[0]), timedelta(minutes=30))
@@ -56,7 +56,7 @@ def test_what_a_dead_run_left_is_undone_while_its_sibling_goes_on(
 ) -> None:
     left, undone = threading.Event(), threading.Event()
 
-    def play(one: Place) -> RunResult:
+    def play(one: Assignment) -> RunResult:
         if one.run_id.endswith("01"):
             leave(world, runner, one, tmp_path, said_the_end=said_the_end)
             left.set()
@@ -67,8 +67,8 @@ def test_what_a_dead_run_left_is_undone_while_its_sibling_goes_on(
         undone.set()
         return PASSED
 
-    season = Season("season-1", runner, Abort())
-    carry_out(season, Waiting([place_on("n1", 1), place_on("n2", 2)], 2), 2, play, tmp_path)
+    season = OpenSeason("season-1", runner, Abort())
+    run_all(season, RunQueue([place_on("n1", 1), place_on("n2", 2)], 2), 2, play, tmp_path)
     assert undone.is_set()
     assert season.stopped == ""
     assert season.died == {"season-1-01"}
@@ -77,7 +77,7 @@ def test_what_a_dead_run_left_is_undone_while_its_sibling_goes_on(
     assert [(one.intent, one.by, one.cleanliness) for one in history.of(FaultUndone)] == [
         ("mark", "reaper", Cleanliness.CLEAN)
     ]
-    assert load_run(tmp_path / "season-1-01").result.cleanliness is Cleanliness.CLEAN
+    assert load_run_folder(tmp_path / "season-1-01").result.cleanliness is Cleanliness.CLEAN
 
 
 def test_what_cannot_be_undone_in_its_place_stops_the_season(
@@ -86,13 +86,13 @@ def test_what_cannot_be_undone_in_its_place_stops_the_season(
     def away(*_: object) -> object:
         raise KubernetesError("https://server", "list our pods: connection refused")
 
-    def play(one: Place) -> RunResult:
+    def play(one: Assignment) -> RunResult:
         leave(world, runner, one, tmp_path, said_the_end=False)
         return DIED
 
     monkeypatch.setattr("gameday.reaper.histories.reap_run", away)
-    season = Season("season-1", runner, Abort())
-    carry_out(season, Waiting([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
+    season = OpenSeason("season-1", runner, Abort())
+    run_all(season, RunQueue([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
     assert season.stopped == "guard: after run season-1-01 (plan-1) the cluster is unknown"
     assert not (tmp_path / "season-1-02").exists()
     problems = read_history(tmp_path / "season-1-01" / "history.jsonl").of(Problem)

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from gameday.checks.outcome import Outcome
+from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
 from gameday.history.events import RECORD, AlertSeen, HopSeen, RunStarted
 from gameday.report import render
 from gameday.report.compare import trends
-from gameday.report.earlier import MOST_RUNS, earlier_than
-from gameday.report.numbers import summarise
-from gameday.report.run_folder import load_run
-from gameday.report.summary import Measure, Noticed, Number, Summary, read_summary
+from gameday.report.earlier_runs import MOST_RUNS, earlier_runs
+from gameday.report.run_folder import load_run_folder
+from gameday.report.summarise import summarise
+from gameday.report.summary import DurationKind, Noticed, RunDuration, Summary, read_summary
 from tests.report import run_builder as build
 from tests.report.page import Page
 
@@ -44,7 +44,7 @@ def summary_of(folder: Path) -> Summary:
 
 
 def with_alert_after(summary: Summary, seconds: float | None) -> Summary:
-    return summary.model_copy(update={"numbers": (Number(measure=Measure.ALERT, seconds=seconds),)})
+    return summary.model_copy(update={"numbers": (RunDuration(measure=DurationKind.ALERT, seconds=seconds),)})
 
 
 def test_the_earlier_runs_of_the_plan_are_found_oldest_first(tmp_path):
@@ -54,8 +54,12 @@ def test_the_earlier_runs_of_the_plan_are_found_oldest_first(tmp_path):
     written(tmp_path, 0, plan_name="another-plan")
     real = written(tmp_path, 6, cluster_id="another-cluster")
     newest = written(tmp_path, 4)
-    assert [s.run_id for s in earlier_than(newest, summarise(load_run(newest)))] == ["20260001", "20260002", "20260003"]
-    assert earlier_than(real, summarise(load_run(real))) == ()  # its times say nothing of this cluster's
+    assert [s.run_id for s in earlier_runs(newest, summarise(load_run_folder(newest)))] == [
+        "20260001",
+        "20260002",
+        "20260003",
+    ]
+    assert earlier_runs(real, summarise(load_run_folder(real))) == ()  # its times say nothing of this cluster's
     data = json.loads((newest / "report.json").read_text())["sections"]["comparison"]
     assert [run["run_id"] for run in data["runs"]] == ["20260001", "20260002", "20260003", "20260004"]
     text = Page((newest / "report.html").read_text()).text("comparison")
@@ -74,7 +78,7 @@ def test_a_neighbour_that_cannot_be_read_is_passed_over(tmp_path, content):
     neighbour.mkdir()
     (neighbour / "report.json").write_bytes(content)
     (tmp_path / "a-file").write_text("no folder")
-    assert earlier_than(folder, summarise(load_run(folder))) == ()
+    assert earlier_runs(folder, summarise(load_run_folder(folder))) == ()
 
 
 def test_no_more_runs_than_can_be_looked_at(tmp_path):
@@ -86,7 +90,7 @@ def test_no_more_runs_than_can_be_looked_at(tmp_path):
         content["summary"] |= {"run_id": f"r{n}", "started": f"2026-02-01T{n:02d}:00:00Z"}
         (folder / "report.json").write_text(json.dumps(content))
     newest = build.write(tmp_path / "zzz", build.passing())
-    found = earlier_than(newest, summarise(load_run(newest)))
+    found = earlier_runs(newest, summarise(load_run_folder(newest)))
     assert [summary.run_id for summary in found] == [f"r{n}" for n in range(5, MOST_RUNS + 5)]
 
 
@@ -107,7 +111,9 @@ def test_no_more_runs_than_can_be_looked_at(tmp_path):
 )
 def test_what_counts_as_a_regression(tmp_path, earlier, now, regressed):
     some = summary_of(written(tmp_path, 1))
-    (trend,) = trends([Number(measure=Measure.ALERT, seconds=now)], [with_alert_after(some, s) for s in earlier])
+    (trend,) = trends(
+        [RunDuration(measure=DurationKind.ALERT, seconds=now)], [with_alert_after(some, s) for s in earlier]
+    )
     assert trend.regressed is regressed
     assert trend.previous_s == (earlier[-1] if earlier else None)
 
@@ -123,13 +129,13 @@ def test_a_slower_run_is_flagged_in_the_first_screen(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "unsound", [{"outcome": Outcome.FAILED}, {"outcome": Outcome.UNKNOWN}, {"status": Status.BROKEN}]
+    "unsound", [{"outcome": RunOutcome.FAILED}, {"outcome": RunOutcome.UNKNOWN}, {"status": Status.BROKEN}]
 )
 def test_the_peak_is_of_runs_that_passed_within_the_bound(tmp_path, unsound):
     some = summary_of(written(tmp_path, 1))
-    number = Number(measure=Measure.ALERT, seconds=29.0, status=unsound.get("status"))
+    number = RunDuration(measure=DurationKind.ALERT, seconds=29.0, status=unsound.get("status"))
     bad = some.model_copy(update={"outcome": unsound.get("outcome", some.outcome), "numbers": (number,)})
-    now = [Number(measure=Measure.ALERT, seconds=9.0)]
+    now = [RunDuration(measure=DurationKind.ALERT, seconds=9.0)]
     good = [with_alert_after(some, seconds) for seconds in (5.0, 5.2, 4.8)]
     (trend,) = trends(now, [*good, bad])
     assert (trend.regressed, trend.slowest_s, trend.median_s, trend.sound) == (True, 5.2, 5.0, 3)
@@ -153,7 +159,7 @@ def test_a_changed_plan_is_said(tmp_path):
 
 def test_the_summary_says_whether_the_cluster_noticed(tmp_path):
     passing = summary_of(written(tmp_path, 1))
-    assert passing.noticed is Noticed.YES and passing.seconds_of(Measure.TAINT) == pytest.approx(0.97)
+    assert passing.noticed is Noticed.YES and passing.seconds_of(DurationKind.TAINT) == pytest.approx(0.97)
     assert passing.checks["alert-fires"] is Status.HELD
     assert summary_of(written(tmp_path, 2, build.detector_off())).noticed is Noticed.NO
     killed = written(tmp_path, 3, build.cut_off(build.passing(), 12.5))

@@ -16,7 +16,7 @@ import pytest
 
 from gameday.history.events import Aborted, RunEnded, SteadyStateChecked
 from gameday.report.journal_export import journal
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
 from gameday.values.results import Cleanliness, Step, StepOutcome
 from tests.report.run_builder import VARIANTS, Timed, ended, passing, replacing, write
 
@@ -102,7 +102,7 @@ JOURNAL = {
 
 
 def exported(folder: Path, timed: list[Timed]) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(journal(load_run(write(folder, timed))))
+    made: dict[str, Any] = json.loads(journal(load_run_folder(write(folder, timed))))
     return made
 
 

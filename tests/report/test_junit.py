@@ -7,19 +7,19 @@ import pytest
 
 from gameday.history.events import RunStarted
 from gameday.report.junit import junit
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
 from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import VARIANTS, ended, passing, replacing, write
 
 
 def suite(folder: Path) -> ElementTree.Element:
-    found = ElementTree.fromstring(junit(load_run(folder))).find("testsuite")
+    found = ElementTree.fromstring(junit(load_run_folder(folder))).find("testsuite")
     assert found is not None
     return found
 
 
 def test_one_case_per_verdict_and_one_for_cleanliness(tmp_path: Path) -> None:
-    run = load_run(write(tmp_path, passing()))
+    run = load_run_folder(write(tmp_path, passing()))
     assert len(suite(tmp_path).findall("testcase")) == len(run.verdicts) + 1
 
 

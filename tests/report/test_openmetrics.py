@@ -8,16 +8,16 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from gameday.rehearsal.programs import find_program
-from gameday.report.numbers import summarise
 from gameday.report.openmetrics import openmetrics
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
+from gameday.report.summarise import summarise
 from gameday.report.summary import Summary
 from tests.report.run_builder import VARIANTS, passing, write
 
 
 @pytest.fixture
 def summary(tmp_path: Path) -> Summary:
-    made = summarise(load_run(write(tmp_path, passing())))
+    made = summarise(load_run_folder(write(tmp_path, passing())))
     assert made is not None
     return made
 
@@ -39,7 +39,7 @@ def test_the_timings_of_a_run_are_gauges_in_seconds(summary: Summary) -> None:
 
 
 def test_what_was_not_measured_has_no_sample(tmp_path: Path) -> None:
-    run = summarise(load_run(write(tmp_path, VARIANTS["killed"]())))
+    run = summarise(load_run_folder(write(tmp_path, VARIANTS["killed"]())))
     assert run is not None
     assert ("gameday_run_measure_seconds", "time_to_return") not in samples(run)
 

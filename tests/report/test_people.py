@@ -116,7 +116,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(tmp_path, notes, said):
 def test_a_bad_file_costs_the_notes_and_not_the_report(tmp_path):
     page, _ = rendered(tmp_path / "run", "went_well:\n  - one\nactions:\n  - what: x\n    due: soon\n")
     assert "notes.yaml:5:10: actions[0].due" in page.text("people")
-    assert "What people wrote is not shown" in page.text("problems")
+    assert "The notes people wrote are not shown" in page.text("problems")
     assert "Pass" in page.text("verdict")
 
 
@@ -185,10 +185,10 @@ def test_this_runs_own_word_on_an_action_stands_alone(tmp_path):
     assert data["actions"]["open"] == 0
 
 
-def test_an_earlier_runs_damaged_notes_are_a_gap_and_not_silence(tmp_path):
+def test_damaged_notes_of_an_earlier_run_are_shown_as_a_problem(tmp_path):
     later(tmp_path, 0, "actions: [\n")
     page, _ = later(tmp_path, 1)
-    assert "Open actions of run run-0 are not known" in page.text("problems")
+    assert "The open actions of run run-0 cannot be read" in page.text("problems")
 
 
 def test_nothing_but_comments_is_nothing_written(tmp_path):

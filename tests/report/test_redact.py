@@ -9,9 +9,9 @@ import pytest
 
 from gameday.history.events import RECORD, GuardChecked, KubernetesEventSeen, Problem, RunStarted, TargetsChosen
 from gameday.report import render
-from gameday.report.formatting import without_secrets
 from gameday.report.redact import redacted
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
+from gameday.report.secrets import without_secrets
 from gameday.values.nodes import Target
 from tests.report import around
 from tests.report import run_builder as build
@@ -77,7 +77,7 @@ def test_nodes_that_only_a_guardrail_or_the_plan_names_are_hidden(folder):
         guardrail="other nodes unhealthy", phase="during", limit="at most 1", measured="2 nodes", ok=False,
         why="rack7-a, rack7-b", nodes=("rack7-a", "rack7-b"),
     )  # fmt: skip
-    records = [*load_run(folder).history.records]
+    records = [*load_run_folder(folder).history.records]
     lines = [RECORD.dump_json(one) for one in (*records, records[-1].model_copy(update={"seq": 999, "event": guard}))]
     (folder / "history.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     (folder / "plan.yaml").write_text(build.PLAN_YAML.replace("  nodes: 1\n", "  nodes: 1\n  names: [rack8-c]\n"))
@@ -90,7 +90,7 @@ def test_nodes_that_only_a_guardrail_or_the_plan_names_are_hidden(folder):
 def test_the_profile_s_path_is_hidden_where_the_command_names_it(tmp_path):
     command = "gameday run plans/xid-79.yaml --profile profiles/eu7.yaml"
     timed = build.replacing(build.passing(), lambda e: isinstance(e, RunStarted), command=command)
-    run = redacted(load_run(build.write(tmp_path, timed)))
+    run = redacted(load_run_folder(build.write(tmp_path, timed)))
     assert run.started and run.started.command == "gameday run plans/xid-79.yaml --profile (hidden)"
 
 
@@ -118,7 +118,7 @@ def test_the_profile_s_path_is_hidden_where_the_command_names_it(tmp_path):
 def test_how_a_host_may_be_written(tmp_path, text, shown):
     named = build.replacing(build.passing(), lambda e: isinstance(e, TargetsChosen), targets=(FQDN,))
     told = Problem(step=None, what=text)
-    run = redacted(load_run(build.write(tmp_path, [*named, build.Timed(46.3, told)])))
+    run = redacted(load_run_folder(build.write(tmp_path, [*named, build.Timed(46.3, told)])))
     assert run.history.of(Problem)[-1].what == shown
 
 

@@ -26,8 +26,8 @@ from gameday.history.events import (
 from gameday.history.frames import Frames, conform
 from gameday.report import render
 from gameday.report.charts import nice_step, time_ticks
-from gameday.report.lanes import Lanes, signals, story
-from gameday.report.run_folder import load_run
+from gameday.report.lanes import Lanes, signal_lanes, story_lanes
+from gameday.report.run_folder import load_run_folder
 from gameday.report.samples import robust_z, statistics
 from gameday.report.sections import alerts, gpus
 from tests.report import run_builder as build
@@ -51,7 +51,7 @@ def lanes_of(chart: Lanes) -> dict[str, list[tuple[float, float, str, bool]]]:
 
 
 def test_the_first_screen_tells_the_run_in_five_lanes(tmp_path):
-    lanes = lanes_of(story(load_run(build.write(tmp_path, build.passing()))))
+    lanes = lanes_of(story_lanes(load_run_folder(build.write(tmp_path, build.passing()))))
     assert list(lanes) == ["Fault xid in", "Alert GpuXidCritical", "Taint faulty", "Repair: reboot", "QA and return"]
     assert lanes["Fault xid in"] == [(0.0, 12.9, "fault", False)]
     assert lanes["Alert GpuXidCritical"] == [(2.4, 5.4, "pending", False), (5.4, 24.6, "alert", False)]
@@ -63,8 +63,8 @@ def test_an_alert_of_two_gpus_is_told_by_its_label_sets(tmp_path):
     for one in [t for t in timed if isinstance(t.event, AlertSeen) and t.event.expected]:
         more = one.event.model_copy(update={"labels": one.event.labels | {"pci_bus_id": "0000:18:00"}})
         timed += [build.Timed(one.seconds, more)] if one.event.state != "resolved" else []
-    run = load_run(build.write(tmp_path, timed))
-    (resolved, still) = [lane for lane in story(run).lanes if lane.label == "Alert GpuXidCritical"]
+    run = load_run_folder(build.write(tmp_path, timed))
+    (resolved, still) = [lane for lane in story_lanes(run).lanes if lane.label == "Alert GpuXidCritical"]
     assert (resolved.detail, resolved.bars[-1].open) == (build.NODE, False)
     assert (still.detail, still.bars[-1].open) == (f"{build.NODE}, pci_bus_id=0000:18:00", True)
     expected = alerts.build(run).expected[0]
@@ -87,12 +87,12 @@ def test_other_alerts_have_a_row_for_each_label_set(tmp_path):
         for gpu, state, s in (("1", "firing", 11), ("2", "firing", 12), ("2", "resolved", 13))
     ]
     timed = [*build.passing(), *(build.Timed(20 + i, one) for i, one in enumerate(seen))]
-    matrix = alerts.build(load_run(build.write(tmp_path, timed)))
+    matrix = alerts.build(load_run_folder(build.write(tmp_path, timed)))
     assert [(r.which, r.state) for r in matrix.unexpected] == [("gpu=1", "firing"), ("gpu=2", "resolved")]
 
 
 def test_a_lane_of_a_killed_run_is_open(tmp_path):
-    lanes = lanes_of(story(load_run(build.write(tmp_path, build.cut_off(build.passing(), 20.0)))))
+    lanes = lanes_of(story_lanes(load_run_folder(build.write(tmp_path, build.cut_off(build.passing(), 20.0)))))
     assert lanes["Fault xid in"][0][3] and lanes["Taint faulty"][0][3]
     assert "not ended" in Page(render(tmp_path, NOW).html.read_text()).text("verdict")
 
@@ -105,7 +105,7 @@ def test_conditions_and_missing_gpus_have_lanes(tmp_path):
         return build.Timed(s, AllocatableSeen(node=build.NODE, gpus=gpus, before=before, at=build.at(s)))
 
     more = [condition("True", 10.4), condition("False", 19.4), offered(8, 7, 11.4), offered(7, 8, 15.4)]
-    lanes = lanes_of(signals(load_run(build.write(tmp_path, [*build.passing(), *more]))))
+    lanes = lanes_of(signal_lanes(load_run_folder(build.write(tmp_path, [*build.passing(), *more]))))
     assert lanes["Condition GpuFault"] == [(1.0, 10.0, "condition", False)]
     assert lanes["Fewer than 8 GPUs offered"] == [(2.0, 6.0, "condition", False)]
 
@@ -167,7 +167,7 @@ def test_scrapes_every_half_minute_give_curves_but_no_band_and_no_colour(tmp_pat
     assert levels == {None}
     assert {found["robust_z"] for found in node["statistics"]} == {None}
     assert "What is usual was not measured: 3 scrapes before the fault" in page.text("gpus")
-    assert all(chart.drawing.band is None for chart in gpus.build(load_run(tmp_path)).nodes[0].charts)
+    assert all(chart.drawing.band is None for chart in gpus.build(load_run_folder(tmp_path)).nodes[0].charts)
 
 
 def test_samples_that_were_too_many_are_said_to_be_resampled(tmp_path):

@@ -8,10 +8,10 @@ from typing import Any
 from gameday.faults.registry import parameter_models
 from gameday.plan.load import parse_plan
 from gameday.season.assignment import FitNode
-from gameday.season.plans import Chosen
+from gameday.season.plans import ChosenPlan
 
 
-def chosen(name: str, *, running_pods: str = "any", alert_within: str = "10s", **targets: Any) -> Chosen:
+def chosen(name: str, *, running_pods: str = "any", alert_within: str = "10s", **targets: Any) -> ChosenPlan:
     content: dict[str, Any] = {
         "apiVersion": "gameday/v1",
         "name": name,
@@ -25,7 +25,7 @@ def chosen(name: str, *, running_pods: str = "any", alert_within: str = "10s", *
             "workloads": {"running_pods": running_pods},
         },
     }
-    return Chosen(name, parse_plan(json.dumps(content).encode(), f"{name}.yaml", parameter_models()))
+    return ChosenPlan(name, parse_plan(json.dumps(content).encode(), f"{name}.yaml", parameter_models()))
 
 
 def nodes(count: int, *, busy: bool = True, **labels: str) -> list[FitNode]:

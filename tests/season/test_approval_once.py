@@ -23,9 +23,9 @@ from gameday.plan.models import Plan
 from gameday.report.narration import narrate
 from gameday.run.abort import Abort
 from gameday.run.season_member import Approval, SeasonMember
-from gameday.season.plans import Chosen
-from gameday.season.record import Place, SeasonRecord
-from gameday.season.run import Season
+from gameday.season.plans import ChosenPlan
+from gameday.season.record import Assignment, SeasonRecord
+from gameday.season.run import OpenSeason
 from tests.game_days.conftest import QUICK, Arena, changed
 from tests.guard.observations import FakeRun, node, plan, profile
 
@@ -33,18 +33,22 @@ REQUIRED = {"approval": {"required": True}}
 ASKING, PLAIN = plan(name="asking", **REQUIRED), plan(name="plain")
 
 
-def assigned(*plans: Plan) -> list[Place]:
+def assigned(*plans: Plan) -> list[Assignment]:
     return [
-        Place(run_id=f"season-1-{index:02d}", plan=one.name, asked_as="x", targets=("n1",))
+        Assignment(run_id=f"season-1-{index:02d}", plan=one.name, asked_as="x", targets=("n1",))
         for index, one in enumerate(plans, 1)
     ]
 
 
 def approval_of(
-    runner: Kubernetes, folder: Path, runs: list[Place], by: str | None = None, cluster: ClusterProfile | None = None
+    runner: Kubernetes,
+    folder: Path,
+    runs: list[Assignment],
+    by: str | None = None,
+    cluster: ClusterProfile | None = None,
 ) -> SeasonApproval:
-    season = Season("season-1", runner, Abort())
-    chosen = [Chosen(one.name, LoadedPlan(one, b"", "")) for one in (ASKING, PLAIN)]
+    season = OpenSeason("season-1", runner, Abort())
+    chosen = [ChosenPlan(one.name, LoadedPlan(one, b"", "")) for one in (ASKING, PLAIN)]
     return approve_season(season, cluster or profile(), chosen, runs, by, folder)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gameday.checks.outcome import Outcome, RunResult
+from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import RefusedError, SeasonGoneError, StopRunError
@@ -25,9 +25,9 @@ from gameday.lifecycle.undo import undo_at_the_end
 from gameday.reaper.reap import ReapResult, reap_under
 from gameday.run.record import start_record
 from gameday.run.season_member import SeasonMember
-from gameday.season.assignment import Waiting
-from gameday.season.record import Place
-from gameday.season.run import Season, carry_out, fit_nodes, open_season
+from gameday.season.assignment import RunQueue
+from gameday.season.record import Assignment
+from gameday.season.run import OpenSeason, fit_nodes, open_season, run_all
 from gameday.values.results import Cleanliness, Step
 from tests.season.builders import chosen
 from tests.support.opened import BY_HAND
@@ -42,12 +42,12 @@ def profile(world: World) -> ClusterProfile:
     return world.profile(world.kubeconfig("gameday-runner"))
 
 
-def place_on(node: str, number: int = 1) -> Place:
-    return Place(run_id=f"season-1-{number:02d}", plan=f"plan-{number}", asked_as="x", targets=(node,))
+def place_on(node: str, number: int = 1) -> Assignment:
+    return Assignment(run_id=f"season-1-{number:02d}", plan=f"plan-{number}", asked_as="x", targets=(node,))
 
 
 def passed(cleanliness: Cleanliness = Cleanliness.CLEAN) -> RunResult:
-    return RunResult(outcome=Outcome.PASSED, cleanliness=cleanliness, exit_code=0, why="")
+    return RunResult(outcome=RunOutcome.PASSED, cleanliness=cleanliness, exit_code=0, why="")
 
 
 def member(season: str = "season-1") -> SeasonMember:
@@ -145,7 +145,7 @@ def test_a_living_seasons_runs_are_not_reaped(world: World, runner: Kubernetes) 
 def test_a_signal_stops_the_runs_of_all_threads_and_no_other_begins(world: World, tmp_path: Path) -> None:
     open_runs = threading.Barrier(3, timeout=PATIENCE_S)
 
-    def play(one: Place) -> RunResult:
+    def play(one: Assignment) -> RunResult:
         record = start_record(one.run_id, quick_plan(), tmp_path, member())
         with suppress(StopRunError), open_run(record, profile(world), BY_HAND) as run, undo_at_the_end(run):
             run.record.begin_step(Step.INJECT)
@@ -160,7 +160,7 @@ def test_a_signal_stops_the_runs_of_all_threads_and_no_other_begins(world: World
     places = [place_on("n1", 1), place_on("n2", 2), place_on("n1", 3)]
     with open_season("season-1", profile(world), print) as season:
         threading.Thread(target=interrupt, daemon=True).start()
-        carry_out(season, Waiting(places, 9), 9, play, tmp_path)
+        run_all(season, RunQueue(places, 9), 9, play, tmp_path)
         assert season.stopped == "operator: SIGINT received"
     for run_id in ("season-1-01", "season-1-02"):
         aborted = read_history(tmp_path / run_id / "history.jsonl").of(Aborted)
@@ -169,43 +169,43 @@ def test_a_signal_stops_the_runs_of_all_threads_and_no_other_begins(world: World
     assert world.holders() == {}
 
 
-def season_of(runner: Kubernetes) -> Season:
+def season_of(runner: Kubernetes) -> OpenSeason:
     from gameday.run.abort import Abort
 
-    return Season("season-1", runner, Abort())
+    return OpenSeason("season-1", runner, Abort())
 
 
 def test_no_run_begins_after_one_that_left_the_cluster_dirty(runner: Kubernetes, tmp_path: Path) -> None:
     begun: list[str] = []
 
-    def play(one: Place) -> RunResult:
+    def play(one: Assignment) -> RunResult:
         begun.append(one.run_id)
         return passed(Cleanliness.DIRTY)
 
     season = season_of(runner)
-    carry_out(season, Waiting([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
+    run_all(season, RunQueue([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
     assert begun == ["season-1-01"]
     assert season.stopped == "guard: after run season-1-01 (plan-1) the cluster is dirty"
 
 
 def test_a_run_that_ends_without_a_result_stops_the_season(runner: Kubernetes, tmp_path: Path) -> None:
-    def play(one: Place) -> RunResult:
+    def play(one: Assignment) -> RunResult:
         raise OSError("no space left")
 
     season = season_of(runner)
-    carry_out(season, Waiting([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
+    run_all(season, RunQueue([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
     assert season.stopped == "guard: run season-1-01 (plan-1) broke off: OSError: no space left"
 
 
 def test_a_failed_run_lets_the_others_begin(runner: Kubernetes, tmp_path: Path) -> None:
     begun: list[str] = []
 
-    def play(one: Place) -> RunResult:
+    def play(one: Assignment) -> RunResult:
         begun.append(one.run_id)
-        return passed().model_copy(update={"outcome": Outcome.FAILED})
+        return passed().model_copy(update={"outcome": RunOutcome.FAILED})
 
     season = season_of(runner)
-    carry_out(season, Waiting([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
+    run_all(season, RunQueue([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
     assert begun == ["season-1-01", "season-1-02"]
     assert season.stopped == ""
 
@@ -235,6 +235,6 @@ def test_a_node_on_which_something_is_still_in_is_not_chosen(world: World, runne
 
     clean, dirty = world.add_node(), world.add_node()
     plans = [chosen(str(number)) for number in range(len(world.core.list_node().items))]
-    found = {node.name for node in fit_nodes(Season("season-1", runner, Abort(), {dirty}), plans, seed=3)}
+    found = {node.name for node in fit_nodes(OpenSeason("season-1", runner, Abort(), {dirty}), plans, seed=3)}
     assert clean in found
     assert dirty not in found

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gameday.faults.registry import parameter_models
 from gameday.plan.models import Approval
-from gameday.season.assignment import FitNode, Waiting, place, seeded_order
-from gameday.season.plans import choose_plans, longest, reach_beyond
-from gameday.season.record import Place
+from gameday.season.assignment import FitNode, RunQueue, assign, seeded_order
+from gameday.season.plans import choose_plans, longest_wait, plans_that_run_alone
+from gameday.season.record import Assignment
 from tests.season.builders import chosen, nodes
 
 
@@ -23,7 +23,7 @@ def test_one_seed_orders_the_same_nodes_alike_however_they_were_listed() -> None
 
 
 def test_every_plan_has_nodes_of_its_own_where_there_are_enough() -> None:
-    places, left_out = place("season-1", [chosen("a"), chosen("b", nodes=2), chosen("c")], nodes(4))
+    places, left_out = assign("season-1", [chosen("a"), chosen("b", nodes=2), chosen("c")], nodes(4))
     targets = [node for one in places for node in one.targets]
     assert sorted(targets) == ["node-1", "node-2", "node-3", "node-4"]
     assert left_out == []
@@ -37,32 +37,32 @@ def test_two_seasons_of_one_seed_choose_the_same_targets() -> None:
     def choice(listed: list[FitNode]) -> list[tuple[str, ...]]:
         by_name = {node.name: node for node in listed}
         order = [by_name[name] for name in seeded_order(list(by_name), 42)]
-        return [one.targets for one in place("any", plans, order)[0]]
+        return [one.targets for one in assign("any", plans, order)[0]]
 
     assert choice(listed) == choice(listed[::-1])
 
 
 def test_nodes_are_shared_out_evenly_where_plans_outnumber_them() -> None:
-    places, _ = place("s", [chosen(f"p{number}") for number in range(6)], nodes(3))
+    places, _ = assign("s", [chosen(f"p{number}") for number in range(6)], nodes(3))
     used = [one.targets[0] for one in places]
     assert {used.count(name) for name in set(used)} == {2}
 
 
 def test_a_plan_that_judges_running_pods_takes_a_busy_node_first() -> None:
     idle, busy = FitNode("idle", {}, busy=False), FitNode("busy", {}, busy=True)
-    places, _ = place("s", [chosen("a", running_pods="kept")], [idle, busy])
+    places, _ = assign("s", [chosen("a", running_pods="kept")], [idle, busy])
     assert places[0].targets == ("busy",)
 
 
 def test_a_plans_own_selector_and_names_hold_in_a_season() -> None:
     labelled = FitNode("special", {"rack": "b"}, busy=True)
     plans = [chosen("a", selector={"rack": "b"}), chosen("b", names=["node-2"])]
-    places, _ = place("s", plans, [*nodes(3), labelled])
+    places, _ = assign("s", plans, [*nodes(3), labelled])
     assert [one.targets for one in places] == [("special",), ("node-2",)]
 
 
 def test_a_plan_for_which_no_fit_node_is_left_is_said_to_be_left_out() -> None:
-    places, left_out = place("s", [chosen("a", nodes=3)], nodes(2))
+    places, left_out = assign("s", [chosen("a", nodes=3)], nodes(2))
     assert places == []
     assert [(one.plan, one.why) for one in left_out] == [("a", "it needs 3 nodes, and 2 that it may use are fit")]
 
@@ -97,15 +97,15 @@ def test_a_plan_that_breaks_more_nodes_than_may_be_is_left_out(tmp_path: Path) -
 
 def test_a_fault_that_other_nodes_feel_is_known_to_reach_beyond_its_own() -> None:
     plans, _ = choose_plans(["log-store-frozen", "power-cap"], parameter_models(), within=None, at_once=4)
-    assert reach_beyond(plans) == {"log-store-frozen"}
+    assert plans_that_run_alone(plans) == {"log-store-frozen"}
 
 
-def run_of(number: int, *targets: str) -> Place:
-    return Place(run_id=f"s-{number}", plan=f"plan-{number}", asked_as="x", targets=targets)
+def run_of(number: int, *targets: str) -> Assignment:
+    return Assignment(run_id=f"s-{number}", plan=f"plan-{number}", asked_as="x", targets=targets)
 
 
 def test_no_more_nodes_are_broken_at_once_than_may_be() -> None:
-    waiting = Waiting([run_of(1, "a", "b"), run_of(2, "c", "d"), run_of(3, "e")], at_once=3)
+    waiting = RunQueue([run_of(1, "a", "b"), run_of(2, "c", "d"), run_of(3, "e")], at_once=3)
     assert [one.run_id for one in waiting.startable()] == ["s-1", "s-3"]
     assert waiting.startable() == []
     waiting.ended("s-1")
@@ -114,14 +114,14 @@ def test_no_more_nodes_are_broken_at_once_than_may_be() -> None:
 
 
 def test_a_node_is_broken_by_one_run_at_a_time() -> None:
-    waiting = Waiting([run_of(1, "a"), run_of(2, "a")], at_once=9)
+    waiting = RunQueue([run_of(1, "a"), run_of(2, "a")], at_once=9)
     assert [one.run_id for one in waiting.startable()] == ["s-1"]
     waiting.ended("s-1")
     assert [one.run_id for one in waiting.startable()] == ["s-2"]
 
 
 def test_what_reaches_beyond_its_node_runs_alone_and_last() -> None:
-    waiting = Waiting([run_of(1, "a"), run_of(2, "b"), run_of(3, "c")], 9, frozenset({"plan-1"}))
+    waiting = RunQueue([run_of(1, "a"), run_of(2, "b"), run_of(3, "c")], 9, frozenset({"plan-1"}))
     assert [one.run_id for one in waiting.startable()] == ["s-2", "s-3"]
     waiting.ended("s-2")
     assert waiting.startable() == []
@@ -139,9 +139,9 @@ def test_what_reaches_beyond_its_node_runs_alone_and_last() -> None:
 def test_every_run_begins_once_within_the_limit_in_whatever_order_runs_end(
     sizes: list[int], count: int, at_once: int, picks: object
 ) -> None:
-    places, _ = place("s", [chosen(f"p{n}", nodes=size) for n, size in enumerate(sizes)], nodes(count))
-    waiting, begun = Waiting(places, at_once), []
-    running: dict[str, Place] = {}
+    places, _ = assign("s", [chosen(f"p{n}", nodes=size) for n, size in enumerate(sizes)], nodes(count))
+    waiting, begun = RunQueue(places, at_once), []
+    running: dict[str, Assignment] = {}
     while waiting or running:
         for one in waiting.startable():
             running[one.run_id] = one
@@ -158,4 +158,4 @@ def test_every_run_begins_once_within_the_limit_in_whatever_order_runs_end(
 def test_the_wait_for_a_persons_yes_is_no_wait_for_a_signal() -> None:
     plain = chosen("a")
     asking = plain.plan.model_copy(update={"approval": Approval(required=True, within=timedelta(hours=2))})
-    assert longest(asking) == longest(plain.plan)
+    assert longest_wait(asking) == longest_wait(plain.plan)

@@ -14,11 +14,11 @@ from prefect.blocks.core import Block
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 
 import gameday.tasks.publish
-from gameday.checks.outcome import Outcome
+from gameday.checks.outcome import RunOutcome
 from gameday.cluster.profile import ClusterProfile
 from gameday.report.message import message, worth_telling
-from gameday.report.numbers import summarise
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
+from gameday.report.summarise import summarise
 from gameday.report.summary import Summary
 from gameday.values.results import Cleanliness
 from tests.report.run_builder import passing, write
@@ -28,7 +28,7 @@ LINK = "https://reports.example/r1/report.html"
 
 @pytest.fixture
 def passed(tmp_path: Path) -> Summary:
-    made = summarise(load_run(write(tmp_path, passing())))
+    made = summarise(load_run_folder(write(tmp_path, passing())))
     assert made is not None
     return made
 
@@ -43,8 +43,8 @@ def test_a_first_green_run_is_no_news(passed: Summary) -> None:
     assert worth_telling(passed, passed, "every run")
 
 
-@pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.PASSED])
-def test_every_red_outcome_is_told(passed: Summary, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [one for one in RunOutcome if one is not RunOutcome.PASSED])
+def test_every_red_outcome_is_told(passed: Summary, outcome: RunOutcome) -> None:
     assert worth_telling(as_(passed, outcome=outcome), as_(passed, outcome=outcome), "red or change")
 
 
@@ -55,7 +55,7 @@ def test_a_dirty_cluster_is_told_whatever_the_outcome(passed: Summary) -> None:
 
 
 def test_turning_green_is_a_change(passed: Summary) -> None:
-    before = as_(passed, outcome=Outcome.FAILED, started=passed.started - timedelta(days=7))
+    before = as_(passed, outcome=RunOutcome.FAILED, started=passed.started - timedelta(days=7))
     assert worth_telling(passed, before, "red or change")
     assert "Changed: the run before" in message(passed, before, LINK).body
 

@@ -23,7 +23,7 @@ from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod, Entry
 from gameday.reaper.reap import STRAY, Reaped, ReapResult
 from gameday.report.message import Message
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import read_summary
 from gameday.tasks.reaped_runs import notify_reaped, report_reaped
 from gameday.values.results import Cleanliness
@@ -38,7 +38,7 @@ PROFILE = ClusterProfile(prometheus=HERE, alertmanager=HERE, loki=HERE, notify=(
 def killed(tmp_path: Path) -> Path:
     """The folder of a run that was killed with its fault in."""
     folder = write(tmp_path / RUN, cut_off(passing(), 12.5))
-    assert load_run(folder).result.cleanliness is Cleanliness.UNKNOWN
+    assert load_run_folder(folder).result.cleanliness is Cleanliness.UNKNOWN
     return folder
 
 
@@ -67,7 +67,7 @@ def of(id: str, found: Cleanliness, before: Cleanliness | None = None, run_id: s
 def test_a_reaped_runs_history_says_so_and_its_report_is_renewed(killed: Path, told: list[Message]) -> None:
     assert report_reaped(PROFILE, reaped(killed, Cleanliness.CLEAN), killed.parent) == []
     assert {one.by for one in read_history(killed / "history.jsonl").of(FaultUndone)} >= {"reaper"}
-    assert load_run(killed).result.cleanliness is Cleanliness.CLEAN
+    assert load_run_folder(killed).result.cleanliness is Cleanliness.CLEAN
     assert (killed / "report.html").is_file()
     summary = read_summary(killed)
     assert summary is not None
@@ -83,7 +83,7 @@ def test_a_run_that_said_its_end_in_doubt_is_clean_once_it_is_proved(tmp_path: P
         record = Record(seq=len(doubted), at=datetime(2026, 1, 1, tzinfo=UTC), monotonic=1, boot="b", event=event)
         history.write(RECORD.dump_json(record) + b"\n")
     report_reaped(PROFILE, reaped(folder, Cleanliness.CLEAN), tmp_path)
-    assert load_run(folder).result.cleanliness is Cleanliness.CLEAN
+    assert load_run_folder(folder).result.cleanliness is Cleanliness.CLEAN
 
 
 @pytest.mark.parametrize("state", [Cleanliness.UNKNOWN, Cleanliness.DIRTY])

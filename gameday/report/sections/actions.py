@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from gameday.report.notes import Action
-from gameday.report.run_folder import Run
+from gameday.report.notes import ActionItem
+from gameday.report.run_folder import RunFolder
 
 ORDER = 108
 TITLE = "Actions"
@@ -14,25 +14,25 @@ TITLE = "Actions"
 class ActionRow(BaseModel):
     """Dates are held against the day this run began."""
 
-    action: Action
+    action: ActionItem
     run_id: str | None = Field(description="the earlier run that left it open; None: this run's own")
     overdue: bool = Field(description="open, and due before this run")
     retested_here: bool = Field(description="open, and this run is on or after the day it was to be tested again")
 
 
-class Actions(BaseModel):
+class ActionsSection(BaseModel):
     problem: str
     rows: tuple[ActionRow, ...]
     open: int
 
 
-def build(run: Run) -> Actions:
+def build(run: RunFolder) -> ActionsSection:
     rows = [_row(run, action, None) for action in run.notes.actions]
     rows += [_row(run, one.action, one.run_id) for one in run.carried]
-    return Actions(problem=run.notes_problem, rows=tuple(rows), open=sum(row.action.is_open for row in rows))
+    return ActionsSection(problem=run.notes_problem, rows=tuple(rows), open=sum(row.action.is_open for row in rows))
 
 
-def _row(run: Run, action: Action, run_id: str | None) -> ActionRow:
+def _row(run: RunFolder, action: ActionItem, run_id: str | None) -> ActionRow:
     day = run.history.records[0].at.date() if run.history.records else None
     return ActionRow(
         action=action,

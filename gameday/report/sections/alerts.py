@@ -7,11 +7,11 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from gameday.checks.alerts import endings, label_gaps
-from gameday.checks.facts import injected, target_nodes
+from gameday.checks.facts import first_fault, target_nodes
 from gameday.history.events import AlertSeen, StepStarted
 from gameday.plan.expectations import ExpectedAlert
-from gameday.report.lanes import told_apart
-from gameday.report.run_folder import Run
+from gameday.report.lanes import distinguishing_labels
+from gameday.report.run_folder import RunFolder
 from gameday.values.results import Step
 
 ORDER = 40
@@ -56,7 +56,7 @@ class AlertMatrix(BaseModel):
     others_allowed: bool | None
 
 
-def build(run: Run) -> AlertMatrix:
+def build(run: RunFolder) -> AlertMatrix:
     seen = run.history.of(AlertSeen)
     wanted = run.plan.expect.alerts if run.plan else ()
     return AlertMatrix(
@@ -68,7 +68,7 @@ def build(run: Run) -> AlertMatrix:
     )
 
 
-def _expected(run: Run, alert: ExpectedAlert, node: str | None) -> ExpectedRow:
+def _expected(run: RunFolder, alert: ExpectedAlert, node: str | None) -> ExpectedRow:
     life = [
         event
         for event in run.history.of(AlertSeen)
@@ -76,7 +76,7 @@ def _expected(run: Run, alert: ExpectedAlert, node: str | None) -> ExpectedRow:
     ]
     times = {state: [event.at for event in life if event.state == state] for state in ("pending", "firing")}
     firing = [event for event in life if event.state == "firing"]
-    fault = injected(run.history, node)
+    fault = first_fault(run.history, node)
     firing_at = min(times["firing"], default=None)
     ends = endings(run.history, alert.name, alert.about(node))
     resolved_at = None if None in ends else max((end[1].at for end in ends if end), default=None)
@@ -102,7 +102,7 @@ def _expected(run: Run, alert: ExpectedAlert, node: str | None) -> ExpectedRow:
     )
 
 
-def _to_resolve(run: Run, alert: ExpectedAlert, node: str | None) -> float | None:
+def _to_resolve(run: RunFolder, alert: ExpectedAlert, node: str | None) -> float | None:
     """As the check measured it."""
     wanted = [verdict for verdict in run.verdicts if verdict.check == "alert-resolves" and verdict.node == node]
     return next((verdict.seconds for verdict in wanted if f" {alert.name} " in verdict.expectation), None)
@@ -111,7 +111,7 @@ def _to_resolve(run: Run, alert: ExpectedAlert, node: str | None) -> float | Non
 def _others(seen: list[AlertSeen]) -> tuple[OtherRow, ...]:
     """One row per label set, in its newest state."""
     newest: dict[str, OtherRow] = {}
-    apart = told_apart(seen)
+    apart = distinguishing_labels(seen)
     for event in seen:
         first = newest.get(event.label_set)
         newest[event.label_set] = OtherRow(

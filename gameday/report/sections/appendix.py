@@ -7,8 +7,8 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.history.events import KubernetesEventSeen
-from gameday.report.formatting import without_secrets
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
+from gameday.report.secrets import without_secrets
 
 ORDER = 125
 TITLE = "Appendix: kernel log and Kubernetes events"
@@ -17,7 +17,7 @@ MOST_LINES = 200
 """Kernel-log lines shown, half from the start and half from the end; frames/logs.parquet has all of them."""
 
 
-class LogLine(BaseModel):
+class KernelLogRow(BaseModel):
     at: datetime
     offset_s: float
     node: str
@@ -25,12 +25,12 @@ class LogLine(BaseModel):
 
 
 class Appendix(BaseModel):
-    lines: tuple[LogLine, ...]
+    lines: tuple[KernelLogRow, ...]
     lines_left_out: int
     events: tuple[KubernetesEventSeen, ...]
 
 
-def build(run: Run) -> Appendix:
+def build(run: RunFolder) -> Appendix:
     frame = run.frames.logs
     frame = frame[frame["time"].notna()].sort_values("time", kind="stable", ignore_index=True)
     head = MOST_LINES // 2
@@ -38,7 +38,7 @@ def build(run: Run) -> Appendix:
     lines = []
     for time, node, line in zip(shown["time"], shown["node"], shown["line"], strict=True):
         at = time.to_pydatetime(warn=False)
-        lines.append(LogLine(at=at, offset_s=run.offset_s(at), node=str(node), line=without_secrets(str(line))))
+        lines.append(KernelLogRow(at=at, offset_s=run.offset_s(at), node=str(node), line=without_secrets(str(line))))
     events = sorted(run.history.of(KubernetesEventSeen), key=lambda event: event.at)
     events = [event.model_copy(update={"message": without_secrets(event.message)}) for event in events]
     return Appendix(lines=tuple(lines), lines_left_out=len(frame) - len(shown), events=tuple(events))

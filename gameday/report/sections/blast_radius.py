@@ -6,8 +6,8 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from gameday.checks.facts import seconds_text, some
-from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN, snapshot
+from gameday.checks.facts import first_few, seconds_text
+from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN, node_snapshot
 from gameday.history.events import (
     AlertSeen,
     AllocatableSeen,
@@ -21,7 +21,7 @@ from gameday.history.events import (
     TaintSeen,
     WorkloadSeen,
 )
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 ORDER = 85
 TITLE = "Blast radius"
@@ -35,7 +35,7 @@ PRODUCT_LABELS = {
 """Labels of NVIDIA's GPU feature discovery that say what was broken."""
 
 
-class Bounded(BaseModel):
+class BoundedRow(BaseModel):
     """`planned` is the most the plan allows; empty where it sets no limit. `over` None: not measured."""
 
     what: str
@@ -58,14 +58,14 @@ class Collateral(BaseModel):
 
 
 class BlastRadius(BaseModel):
-    rows: tuple[Bounded, ...]
+    rows: tuple[BoundedRow, ...]
     hardware: tuple[Hardware, ...]
     pods: tuple[WorkloadSeen, ...]
     made: tuple[str, ...] = Field(description="pods and jobs of the run itself")
     collateral: tuple[Collateral, ...]
 
 
-def build(run: Run) -> BlastRadius:
+def build(run: RunFolder) -> BlastRadius:
     intents = run.history.of(IntentRecorded)
     return BlastRadius(
         rows=(_nodes(run), _gpus(run), _gpu_hours(run), _duration(run), _pods(run)),
@@ -76,19 +76,19 @@ def build(run: Run) -> BlastRadius:
     )
 
 
-def _nodes(run: Run) -> Bounded:
+def _nodes(run: RunFolder) -> BoundedRow:
     broken = list(dict.fromkeys(fault.target.node for fault in run.history.of(FaultInjected)))
     limit = run.plan.targets.nodes if run.plan else None
-    return Bounded(
+    return BoundedRow(
         what="Nodes with a fault",
         planned=str(limit) if limit is not None else "",
         actual=_so_far(run, str(len(broken))),
         over=len(broken) > limit if limit is not None else None,
-        note=some(broken, 8),
+        note=first_few(broken, 8),
     )
 
 
-def _gpus(run: Run) -> Bounded:
+def _gpus(run: RunFolder) -> BoundedRow:
     """A quarantine takes all of a node's GPUs out of work, whatever was broken."""
     limit = run.plan.guardrails.max_gpus if run.plan else None
     out = [(node, gpus) for node in _quarantined(run) if (gpus := _offered(run, node)) is not None]
@@ -96,16 +96,16 @@ def _gpus(run: Run) -> Bounded:
     aimed = [fault.target for fault in run.history.of(FaultInjected) if fault.target.gpu is not None]
     broken = [f"GPU {target.gpu} of {target.node}" for target in aimed]
     known = len(out) == len(_quarantined(run))
-    return Bounded(
+    return BoundedRow(
         what="GPUs taken out of work",
         planned=str(limit) if limit is not None else "",
         actual=_so_far(run, str(count)) if known else None,
         over=count > limit if limit is not None and known else None,
-        note=f"broken: {some(broken, 8)}" if broken else "",
+        note=f"broken: {first_few(broken, 8)}" if broken else "",
     )
 
 
-def _gpu_hours(run: Run) -> Bounded:
+def _gpu_hours(run: RunFolder) -> BoundedRow:
     """From the quarantine to the return, times the GPUs the node offered before."""
     hours, open_ended, known = 0.0, False, True
     for node, since in _quarantined(run).items():
@@ -116,7 +116,7 @@ def _gpu_hours(run: Run) -> Bounded:
         hours += (gpus or 0) * max(0.0, (end - since).total_seconds()) / 3600
         open_ended = open_ended or until is None
     text = f"{hours:.3g} GPU-hours"
-    return Bounded(
+    return BoundedRow(
         what="GPU time out of work",
         planned="",
         actual=(f"at least {text}" if open_ended else _so_far(run, text)) if known else None,
@@ -125,11 +125,11 @@ def _gpu_hours(run: Run) -> Bounded:
     )
 
 
-def _duration(run: Run) -> Bounded:
+def _duration(run: RunFolder) -> BoundedRow:
     records = run.history.records
     limit = run.plan.guardrails.max_duration.total_seconds() if run.plan else None
     took = (records[-1].at - records[0].at).total_seconds() if records else None
-    return Bounded(
+    return BoundedRow(
         what="The whole run",
         planned=f"{limit:g} s" if limit is not None else "",
         actual=seconds_text(took) if took is not None and took >= 0 else None,
@@ -137,29 +137,29 @@ def _duration(run: Run) -> Bounded:
     )
 
 
-def _so_far(run: Run, count: str) -> str | None:
+def _so_far(run: RunFolder, count: str) -> str | None:
     """A run without a start knows nothing, and one that was cut off only what it had seen."""
     if run.started is None:
         return None
     return count if run.history.last(RunEnded) else f"at least {count}"
 
 
-def _pods(run: Run) -> Bounded:
+def _pods(run: RunFolder) -> BoundedRow:
     """Workload of others on the targets: what of it the plan wants kept, and what became of it."""
     running = [seen for seen in run.history.of(WorkloadSeen) if seen.purpose == "running"]
     wanted = run.plan.expect.workloads.running_pods if run.plan else ""
     kept = sum(seen.phase == "Running" for seen in running)
     namespaces = sorted({seen.pod.partition("/")[0] for seen in running if "/" in seen.pod})
-    return Bounded(
+    return BoundedRow(
         what="GPU pods of others on the targets",
         planned=wanted,
         actual=f"{kept} of {len(running)} still running when recovery began" if running else None,
         over=None,
-        note=f"namespaces: {some(namespaces, 6)}" if namespaces else "",
+        note=f"namespaces: {first_few(namespaces, 6)}" if namespaces else "",
     )
 
 
-def _quarantined(run: Run) -> dict[str, datetime]:
+def _quarantined(run: RunFolder) -> dict[str, datetime]:
     """Targets that got a taint of somebody's own, and since when."""
     since: dict[str, datetime] = {}
     for seen in run.history.of(TaintSeen):
@@ -169,13 +169,13 @@ def _quarantined(run: Run) -> dict[str, datetime]:
     return since
 
 
-def _offered(run: Run, node: str) -> int | None:
-    before = snapshot(run.history, node, "before")
+def _offered(run: RunFolder, node: str) -> int | None:
+    before = node_snapshot(run.history, node, "before")
     return before.allocatable_gpus if before else None
 
 
-def _hardware(run: Run, node: str) -> Hardware:
-    before = snapshot(run.history, node, "before")
+def _hardware(run: RunFolder, node: str) -> Hardware:
+    before = node_snapshot(run.history, node, "before")
     labels = before.labels if before else {}
     facts = {word: labels[label] for label, word in PRODUCT_LABELS.items() if label in labels}
     if before and before.allocatable_gpus is not None:
@@ -186,7 +186,7 @@ def _hardware(run: Run, node: str) -> Hardware:
     return Hardware(node=node, facts=facts, gpus=gpus, aimed=tuple(sorted(aimed - {"None"})))
 
 
-def _collateral(run: Run) -> tuple[Collateral, ...]:
+def _collateral(run: RunFolder) -> tuple[Collateral, ...]:
     """Nodes that were no target and still showed something new while the run lasted."""
     found: dict[str, dict[str, None]] = {}
 

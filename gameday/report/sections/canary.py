@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from gameday.history.events import CanaryMeasured
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 ORDER = 75
 TITLE = "Canary"
@@ -35,7 +35,7 @@ class Canaries(BaseModel):
     rows: tuple[CanaryRow, ...]
 
 
-def build(run: Run) -> Canaries:
+def build(run: RunFolder) -> Canaries:
     groups: dict[tuple[str, str], list[CanaryMeasured]] = {}
     for event in run.history.of(CanaryMeasured):
         groups.setdefault((event.node, event.measure), []).append(event)

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from gameday.checks.facts import injected, target_nodes
+from gameday.checks.facts import first_fault, target_nodes
 from gameday.history.events import AlertSeen, HopSeen, StepStarted, TaintSeen
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.values.results import Hop, Step
 
 ORDER = 50
@@ -50,11 +50,11 @@ class Chains(BaseModel):
     chains: tuple[Chain, ...]
 
 
-def build(run: Run) -> Chains:
+def build(run: RunFolder) -> Chains:
     return Chains(chains=tuple(_with_pods(run, _chain(run, node)) for node in target_nodes(run.history)))
 
 
-def _chain(run: Run, node: str | None) -> Chain:
+def _chain(run: RunFolder, node: str | None) -> Chain:
     seen: dict[Hop, HopSeen] = {}
     for event in run.history.of(HopSeen):
         if event.node == node and (event.hop not in seen or event.at < seen[event.hop].at):
@@ -70,7 +70,7 @@ def _chain(run: Run, node: str | None) -> Chain:
     return Chain(node=node, rows=tuple(rows) if seen else (), total_s=max(ends, default=None), slowest=slowest)
 
 
-def _with_pods(run: Run, chain: Chain) -> Chain:
+def _with_pods(run: RunFolder, chain: Chain) -> Chain:
     """The chain with what pods did about it, where any did: the first GPU pod that left between taint and recovery.
 
     Not counted into the chain's length: how long a pod takes to go is the pod's own affair.
@@ -100,9 +100,9 @@ def _with_pods(run: Run, chain: Chain) -> Chain:
     return chain.model_copy(update={"rows": (*chain.rows, row)})
 
 
-def _told_elsewhere(run: Run, node: str | None) -> dict[Hop, HopSeen]:
+def _told_elsewhere(run: RunFolder, node: str | None) -> dict[Hop, HopSeen]:
     """Hops that other events tell of too, for where nobody recorded the hop itself; the first sighting of each."""
-    fault = injected(run.history, node)
+    fault = first_fault(run.history, node)
     if fault is None or node is None:
         return {}
     found = [HopSeen(hop=Hop.WRITTEN, node=node, at=fault[1].written_at, source="agent")]

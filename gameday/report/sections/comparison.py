@@ -8,8 +8,9 @@ from pydantic import BaseModel, Field
 
 from gameday.checks.verdict import Status
 from gameday.report.compare import FEWEST_RUNS, LEAST_S, OVER_PEAK, Trend, trends
-from gameday.report.numbers import numbers, summarise
-from gameday.report.run_folder import Run
+from gameday.report.durations import durations
+from gameday.report.run_folder import RunFolder
+from gameday.report.summarise import summarise
 from gameday.report.summary import Summary
 
 ORDER = 105
@@ -40,12 +41,12 @@ class Comparison(BaseModel):
     least_s: float = LEAST_S
 
 
-def build(run: Run) -> Comparison:
+def build(run: RunFolder) -> Comparison:
     now = summarise(run)
     previous = run.earlier[-1] if run.earlier else None
     return Comparison(
         runs=(*run.earlier, *([now] if now else ())),
-        trends=trends(numbers(run), run.earlier),
+        trends=trends(durations(run), run.earlier),
         changed=_changed(previous, now) if previous and now else (),
         plan_changed=bool(previous and now and previous.plan_sha256 != now.plan_sha256),
         plan_diff=_plan_diff(run.previous_plan_text, run.plan_text),

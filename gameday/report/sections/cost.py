@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from gameday.history.events import ApiCost, IntentRecorded, OwnCost
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 ORDER = 110
 TITLE = "Probe effect: our own cost"
@@ -22,7 +22,7 @@ class Costs(BaseModel):
     seconds: float | None = Field(description="from the run's first record to its last")
 
 
-def build(run: Run) -> Costs:
+def build(run: RunFolder) -> Costs:
     newest = {cost.server: cost for cost in run.history.of(ApiCost)}
     objects = [intent.object for intent in run.history.of(IntentRecorded)]
     records = run.history.records

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from gameday.checks.verdict import Verdict
 from gameday.history.events import DetectorConsulted
 from gameday.report.narration import narrate
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 ORDER = 30
 TITLE = "Expectations"
@@ -26,7 +26,7 @@ _SAID_BY = {
 """By check: the key of the plan's `expect` that it judges, where a detector's profile can fill that."""
 
 
-class Expectations(BaseModel):
+class ExpectationsSection(BaseModel):
     verdicts: tuple[Verdict, ...]
     on_timeline: frozenset[int] = Field(exclude=True)
     """Records that have a row in the timeline, so that evidence links lead somewhere."""
@@ -36,9 +36,9 @@ class Expectations(BaseModel):
     """Checks whose expectations are the profile's and not the plan's own."""
 
 
-def build(run: Run) -> Expectations:
+def build(run: RunFolder) -> ExpectationsSection:
     told = frozenset(record.seq for record in run.history.records if narrate(record.event))
     consulted = run.history.last(DetectorConsulted)
     filled = consulted.filled if consulted else ()
     from_profile = tuple(check for check, key in _SAID_BY.items() if key in filled)
-    return Expectations(verdicts=run.verdicts, on_timeline=told, detector=consulted, from_profile=from_profile)
+    return ExpectationsSection(verdicts=run.verdicts, on_timeline=told, detector=consulted, from_profile=from_profile)

@@ -8,7 +8,7 @@ from datetime import datetime
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from gameday.checks.facts import injected, target_nodes
+from gameday.checks.facts import first_fault, target_nodes
 from gameday.history.events import (
     AlertSeen,
     FaultInjected,
@@ -20,7 +20,7 @@ from gameday.history.events import (
 )
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
 from gameday.report.charts import BUCKETS, Drawing, Marker, Scene, buckets_for, dodge, lines, strips
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.report.samples import (
     NodeSamples,
     Spread,
@@ -126,7 +126,7 @@ class NodeCharts(BaseModel):
     outside: int
 
 
-class Gpus(BaseModel):
+class GpusSection(BaseModel):
     """`step_s` None: every sample Prometheus stored; else the newest at or before each of such steps."""
 
     step_s: float | None
@@ -135,12 +135,12 @@ class Gpus(BaseModel):
     nodes_left_out: tuple[str, ...]
 
 
-def build(run: Run) -> Gpus:
+def build(run: RunFolder) -> GpusSection:
     nodes = target_nodes(run.history)
     drawn = [(node, node_samples(run, node)) for node in nodes[:MOST_NODES]]
     series = sum(len(samples.rows[["gpu", "metric"]].drop_duplicates()) for _, samples in drawn)
     read = [read for read in run.history.of(FrameRead) if read.frame == "metrics"]
-    return Gpus(
+    return GpusSection(
         step_s=read[-1].step_s if read else None,
         fewest_before=FEWEST_BASELINE_SCRAPES,
         nodes=tuple(_node(run, node, samples, buckets_for(series)) for node, samples in drawn),
@@ -148,8 +148,8 @@ def build(run: Run) -> Gpus:
     )
 
 
-def _node(run: Run, node: str | None, samples: NodeSamples, buckets: int) -> NodeCharts:
-    fault = injected(run.history, node)
+def _node(run: RunFolder, node: str | None, samples: NodeSamples, buckets: int) -> NodeCharts:
+    fault = first_fault(run.history, node)
     gpu = str(fault[1].target.gpu) if fault and fault[1].target.gpu is not None else None
     rows, gpus_left_out = _most_gpus(samples.rows, gpu)
     varying, constant = _split(rows)
@@ -304,7 +304,7 @@ def _level(z: float | None, before: pd.Series, during: pd.Series) -> int | None:
     return level if z >= 0 else -level
 
 
-def moments_of(run: Run, node: str | None) -> list[Marker]:
+def moments_of(run: RunFolder, node: str | None) -> list[Marker]:
     """The first of each kind of moment that people look for in a curve."""
     history = run.history
     intents = {event.intent for event in history.of(FaultInjected) if event.target.node == node}

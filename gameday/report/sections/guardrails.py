@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from gameday.checks.facts import seconds_text
-from gameday.checks.outcome import Outcome
+from gameday.checks.outcome import RunOutcome
 from gameday.history.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -18,7 +18,7 @@ from gameday.history.events import (
     SteadyStateChecked,
     StepStarted,
 )
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.report.summary import Noticed, Summary
 from gameday.values.results import Cleanliness
 
@@ -26,7 +26,7 @@ ORDER = 87
 TITLE = "Safety log"
 
 
-class Found(BaseModel):
+class WorstLook(BaseModel):
     """One guardrail in one phase: the worst that was found, and of equals the last; `at` is when."""
 
     measured: str
@@ -41,8 +41,8 @@ class GuardrailRow(BaseModel):
 
     guardrail: str
     limit: str
-    before: Found | None
-    during: Found | None
+    before: WorstLook | None
+    during: WorstLook | None
 
 
 class GuardrailsSection(BaseModel):
@@ -63,7 +63,7 @@ class GuardrailsSection(BaseModel):
     answered_at: datetime | None
 
 
-def build(run: Run) -> GuardrailsSection:
+def build(run: RunFolder) -> GuardrailsSection:
     asked = next(iter(run.history.with_times(ApprovalAsked)), None)
     answered = next(iter(run.history.with_times(ApprovalAnswered)), None)
     rows = _rows(run)
@@ -84,11 +84,11 @@ def build(run: Run) -> GuardrailsSection:
 
 def _proved(past: Summary) -> bool:
     """Something was put in, and taken out again: a run that was refused proves nothing."""
-    broke = past.outcome is not Outcome.REFUSED and past.noticed is not Noticed.UNKNOWN
+    broke = past.outcome is not RunOutcome.REFUSED and past.noticed is not Noticed.UNKNOWN
     return broke and past.cleanliness is Cleanliness.CLEAN
 
 
-def _lock(run: Run) -> str:
+def _lock(run: RunFolder) -> str:
     """A run whose first step began holds the cluster's lease, or its season does; empty where neither is known."""
     if refused := run.history.last(Refused):
         return f"refused: {refused.why}"
@@ -108,19 +108,19 @@ def _state(
     return "not answered" if asked else "not needed"
 
 
-def _rows(run: Run) -> list[GuardrailRow]:
+def _rows(run: RunFolder) -> list[GuardrailRow]:
     rows: dict[str, GuardrailRow] = {}
     for record, event in run.history.with_times(GuardChecked):
         row = rows.get(event.guardrail) or GuardrailRow(
             guardrail=event.guardrail, limit=event.limit, before=None, during=None
         )
-        found = Found(measured=event.measured, ok=event.ok, why=event.why, looks=event.looks, at=record.at)
+        found = WorstLook(measured=event.measured, ok=event.ok, why=event.why, looks=event.looks, at=record.at)
         earlier = row.before if event.phase == "before" else row.during
         rows[event.guardrail] = row.model_copy(update={event.phase: _worse(earlier, found)})
     return list(rows.values())
 
 
-def _worse(earlier: Found | None, found: Found) -> Found:
+def _worse(earlier: WorstLook | None, found: WorstLook) -> WorstLook:
     """What tripped once stays tripped, whatever later looks found; of equals the later one."""
     badness = {True: 0, None: 1, False: 2}
     if earlier is None or badness[found.ok] >= badness[earlier.ok]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from gameday.history.events import FaultInjected, RecoveryDisturbed
 from gameday.plan.purpose import Purpose
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 ORDER = 20
 TITLE = "Purpose, hypothesis and fault"
@@ -23,7 +23,7 @@ class HypothesisAndFault(BaseModel):
     during: tuple[RecoveryDisturbed, ...]
 
 
-def build(run: Run) -> HypothesisAndFault:
+def build(run: RunFolder) -> HypothesisAndFault:
     return HypothesisAndFault(
         title=run.plan.title if run.plan else None,
         hypothesis=run.plan.hypothesis if run.plan else None,

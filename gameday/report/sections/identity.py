@@ -7,13 +7,13 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.history.events import RunEnded, RunStarted, TargetsChosen
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 ORDER = 10
 TITLE = "Identity"
 
 
-class Identity(BaseModel):
+class RunIdentity(BaseModel):
     started: RunStarted | None
     targets: TargetsChosen | None
     first_at: datetime | None
@@ -25,9 +25,9 @@ class Identity(BaseModel):
     change: str | None
 
 
-def build(run: Run) -> Identity:
+def build(run: RunFolder) -> RunIdentity:
     records = run.history.records
-    return Identity(
+    return RunIdentity(
         started=run.started,
         targets=run.history.last(TargetsChosen),
         first_at=records[0].at if records else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 ORDER = 107
 TITLE = "Learning"
@@ -23,7 +23,7 @@ class Learning(BaseModel):
     parts: tuple[Learned, ...]
 
 
-def build(run: Run) -> Learning:
+def build(run: RunFolder) -> Learning:
     notes = run.notes
     parts = (
         Learned(title="What went well", items=notes.went_well),

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gameday.checks.facts import target_nodes
 from gameday.history.events import AllocatableSeen, ConditionSeen, NodeSeen
 from gameday.report.charts import Drawing, counts, dodge
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.report.sections.gpus import MOST_NODES, Moment, moments_of, scene_of
 
 ORDER = 72
@@ -23,7 +23,7 @@ MOST_PODS = 60
 _COUNTED = ("Running", "Pending")
 
 
-class PodState(BaseModel):
+class PodPhase(BaseModel):
     offset_s: float
     phase: str
 
@@ -33,7 +33,7 @@ class PodRow(BaseModel):
 
     pod: str
     gpus: int | None
-    states: tuple[PodState, ...]
+    states: tuple[PodPhase, ...]
 
 
 class Count(BaseModel):
@@ -65,14 +65,14 @@ class NodesPods(BaseModel):
     nodes_left_out: int
 
 
-def build(run: Run) -> NodesPods:
+def build(run: RunFolder) -> NodesPods:
     nodes = [node for node in target_nodes(run.history) if node]
     return NodesPods(
         nodes=tuple(_node(run, node) for node in nodes[:MOST_NODES]), nodes_left_out=max(0, len(nodes) - MOST_NODES)
     )
 
 
-def _node(run: Run, node: str) -> NodePods:
+def _node(run: RunFolder, node: str) -> NodePods:
     pods = _pods(run, node)
     found = moments_of(run, node)
     offsets = [run.offset_s(record.at) for record in run.history.records]
@@ -104,15 +104,15 @@ def _named(name: str, steps: tuple[tuple[float, float], ...]) -> dict[str, tuple
     return {name: steps} if steps else {}
 
 
-def _pods(run: Run, node: str) -> list[PodRow]:
+def _pods(run: RunFolder, node: str) -> list[PodRow]:
     frame = run.frames.pods
     rows = frame[(frame["node"] == node) & frame["time"].notna()].sort_values("time", kind="stable")
-    states: dict[tuple[str, str], list[PodState]] = {}
+    states: dict[tuple[str, str], list[PodPhase]] = {}
     gpus: dict[tuple[str, str], int | None] = {}
     columns = (rows["time"], rows["namespace"], rows["pod"], rows["phase"], rows["gpus"])
     for time, namespace, pod, phase, held in zip(*columns, strict=True):
         at: datetime = time.to_pydatetime(warn=False)
-        states.setdefault((namespace, pod), []).append(PodState(offset_s=run.offset_s(at), phase=str(phase)))
+        states.setdefault((namespace, pod), []).append(PodPhase(offset_s=run.offset_s(at), phase=str(phase)))
         gpus[namespace, pod] = None if pd.isna(held) else int(held)
     return [PodRow(pod=f"{of[0]}/{of[1]}", gpus=gpus[of], states=tuple(seen)) for of, seen in states.items()]
 
@@ -141,7 +141,7 @@ def _in_use(pods: Iterable[PodRow]) -> tuple[tuple[float, float], ...]:
     return _changes(steps)
 
 
-def _offered(run: Run, node: str) -> tuple[tuple[float, float], ...]:
+def _offered(run: RunFolder, node: str) -> tuple[tuple[float, float], ...]:
     steps: dict[float, float] = {}
     for record, seen in run.history.with_times(NodeSeen):
         if seen.snapshot.node == node and seen.snapshot.allocatable_gpus is not None:
@@ -161,7 +161,7 @@ def _changes(steps: dict[float, float]) -> tuple[tuple[float, float], ...]:
     return tuple(found)
 
 
-def _not_ready(run: Run, node: str, end_s: float) -> tuple[tuple[float, float], ...]:
+def _not_ready(run: RunFolder, node: str, end_s: float) -> tuple[tuple[float, float], ...]:
     seen = [event for event in run.history.of(ConditionSeen) if event.node == node and event.condition == "Ready"]
     stretches: list[tuple[float, float]] = []
     since: float | None = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from gameday.checks.facts import target_nodes
-from gameday.checks.node_diff import differences, snapshot
+from gameday.checks.node_diff import node_differences, node_snapshot
 from gameday.history.events import TaintSeen
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.values.nodes import NodeSnapshot
 
 ORDER = 80
@@ -28,7 +28,7 @@ class StateRow(BaseModel):
     note: str = ""
 
 
-class NodeState(BaseModel):
+class NodeStateTable(BaseModel):
     node: str | None
     rows: tuple[StateRow, ...]
     unchanged: int
@@ -37,17 +37,17 @@ class NodeState(BaseModel):
     taints: tuple[TaintSeen, ...]
 
 
-class NodeStates(BaseModel):
-    nodes: tuple[NodeState, ...]
+class NodeStateTables(BaseModel):
+    nodes: tuple[NodeStateTable, ...]
 
 
-def build(run: Run) -> NodeStates:
-    return NodeStates(nodes=tuple(_node(run, node) for node in target_nodes(run.history)))
+def build(run: RunFolder) -> NodeStateTables:
+    return NodeStateTables(nodes=tuple(_node(run, node) for node in target_nodes(run.history)))
 
 
-def _node(run: Run, node: str | None) -> NodeState:
-    before, during, after = (snapshot(run.history, node, phase) for phase in ("before", "during", "after"))
-    found = differences(before, after) if before and after else None
+def _node(run: RunFolder, node: str | None) -> NodeStateTable:
+    before, during, after = (node_snapshot(run.history, node, phase) for phase in ("before", "during", "after"))
+    found = node_differences(before, after) if before and after else None
     residues = {difference.what for difference in found or ()}
     views = [_view(snap) if snap else None for snap in (before, during, after)]
     keys = list(dict.fromkeys(key for view in views if view for key in view))
@@ -61,7 +61,7 @@ def _node(run: Run, node: str | None) -> NodeState:
         residue = key in residues or (key == "taints" and any(what.startswith("taint ") for what in residues))
         note = _NO_RESIDUE.get(key, "") if len(set(values)) > 1 else ""
         rows.append(StateRow(what=key, values=(values[0], values[1], values[2]), residue=residue, note=note))
-    return NodeState(
+    return NodeStateTable(
         node=node,
         rows=tuple(rows),
         unchanged=unchanged,

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text
 from gameday.history.events import AlertSeen
 from gameday.report.notes import Acknowledged, HumanEvent, People, Runbook
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 ORDER = 102
 TITLE = "People"
@@ -36,7 +36,7 @@ class PeopleSection(BaseModel):
     fidelity: float | None = Field(description="share of the judged steps that were followed, 0 to 1")
 
 
-def build(run: Run) -> PeopleSection:
+def build(run: RunFolder) -> PeopleSection:
     notes, alert = run.notes, _first_alert(run)
     to_acknowledge, late = _since(alert, notes.acknowledged)
     to_first_action, late_too = _since(alert, notes.first_action)
@@ -62,7 +62,7 @@ def build(run: Run) -> PeopleSection:
     )
 
 
-def _first_alert(run: Run) -> AlertSeen | None:
+def _first_alert(run: RunFolder) -> AlertSeen | None:
     """The first one that could have told somebody; the plan's own before others."""
     fired = [alert for alert in run.history.of(AlertSeen) if alert.state == "firing" and not alert.at_baseline]
     return min(fired, key=lambda alert: (not alert.expected, alert.at), default=None)

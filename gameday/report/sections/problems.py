@@ -7,8 +7,8 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.history.events import Problem
-from gameday.report.formatting import without_secrets
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
+from gameday.report.secrets import without_secrets
 
 ORDER = 130
 TITLE = "Problems and gaps"
@@ -27,7 +27,7 @@ class Problems(BaseModel):
     damaged_lines: int
 
 
-def build(run: Run) -> Problems:
+def build(run: RunFolder) -> Problems:
     return Problems(
         in_run=tuple(
             ProblemRow(at=record.at, step=event.step, what=without_secrets(event.what), hint=event.hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from gameday.history.events import QaChecked
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 ORDER = 100
 TITLE = "Node QA"
@@ -35,7 +35,7 @@ class QaTables(BaseModel):
     tables: tuple[QaTable, ...]
 
 
-def build(run: Run) -> QaTables:
+def build(run: RunFolder) -> QaTables:
     results = run.history.of(QaChecked)
     nodes = dict.fromkeys(result.node for result in results)
     return QaTables(tables=tuple(_table(node, [r for r in results if r.node == node]) for node in nodes))

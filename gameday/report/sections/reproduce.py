@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from gameday.history.events import FrameRead, TargetsChosen
 from gameday.history.frames import SCHEMAS
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 
 ORDER = 120
 TITLE = "Reproduce"
@@ -30,7 +30,7 @@ class Reproduce(BaseModel):
     columns: dict[str, dict[str, str]] = Field(description="frame -> column -> pandas type")
 
 
-def build(run: Run) -> Reproduce:
+def build(run: RunFolder) -> Reproduce:
     started, chosen = run.started, run.history.last(TargetsChosen)
     frames = {"metrics": run.frames.metrics, "alerts": run.frames.alerts}
     frames |= {"logs": run.frames.logs, "pods": run.frames.pods}

@@ -10,10 +10,10 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.history.events import FaultInjected, QaChecked, Record, StepEnded, StepStarted
-from gameday.report.formatting import without_secrets
-from gameday.report.lanes import Lanes, signals
+from gameday.report.lanes import Lanes, signal_lanes
 from gameday.report.narration import narrate
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
+from gameday.report.secrets import without_secrets
 from gameday.values.results import Step, StepOutcome
 
 ORDER = 60
@@ -23,7 +23,7 @@ MOST_ROWS = 400
 """Rows shown; a run that says more is cut in the middle, and says so. history.jsonl has all of them."""
 
 
-class Line(BaseModel):
+class TimelineRow(BaseModel):
     """`seq` is the record's in history.jsonl; None: a person's note."""
 
     seq: int | None
@@ -52,11 +52,11 @@ class Timeline(BaseModel):
     """The fault window, seconds since T+0; to the last record where no undo is on record."""
     steps: tuple[StepBar, ...]
     signals: Lanes
-    lines: tuple[Line, ...]
+    lines: tuple[TimelineRow, ...]
     left_out: int
 
 
-def build(run: Run) -> Timeline:
+def build(run: RunFolder) -> Timeline:
     records = run.history.records
     lines = [line for record in records if (line := _line(run, record))]
     shown = _cut(_in_order([*lines, *_qa_lines(run)]))
@@ -69,46 +69,46 @@ def build(run: Run) -> Timeline:
         last_s=max(offsets),
         fault_s=run.fault_window(),
         steps=tuple(_bar(run, step) for step in Step),
-        signals=signals(run),
+        signals=signal_lanes(run),
         lines=tuple(_in_order([*shown.lines, *people.lines])),
         left_out=shown.left_out + people.left_out,
     )
 
 
-def _in_order(lines: Iterable[Line]) -> list[Line]:
+def _in_order(lines: Iterable[TimelineRow]) -> list[TimelineRow]:
     return sorted(lines, key=lambda line: (line.at, -1 if line.seq is None else line.seq))
 
 
 @dataclass(frozen=True)
 class _Cut:
-    lines: list[Line]
+    lines: list[TimelineRow]
     left_out: int
 
 
-def _cut(lines: list[Line]) -> _Cut:
+def _cut(lines: list[TimelineRow]) -> _Cut:
     """Both ends of what is too long."""
     head, tail = MOST_ROWS // 2, MOST_ROWS - MOST_ROWS // 2
     shown = lines if len(lines) <= MOST_ROWS else [*lines[:head], *lines[-tail:]]
     return _Cut(shown, len(lines) - len(shown))
 
 
-def _noted(run: Run) -> Iterator[Line]:
+def _noted(run: RunFolder) -> Iterator[TimelineRow]:
     """What people noted; cut by itself, so that a long run does not lose it."""
     for moment in run.notes.moments():
         offset_s, who = run.offset_s(moment.at), moment.who or "somebody"
-        yield Line(seq=None, at=moment.at, offset_s=offset_s, actor=who, text=moment.what, tone="human")
+        yield TimelineRow(seq=None, at=moment.at, offset_s=offset_s, actor=who, text=moment.what, tone="human")
 
 
-def _line(run: Run, record: Record) -> Line | None:
+def _line(run: RunFolder, record: Record) -> TimelineRow | None:
     said = narrate(record.event)
     if said is None:
         return None
     at = said.at or record.at
     text = without_secrets(said.text)
-    return Line(seq=record.seq, at=at, offset_s=run.offset_s(at), actor=said.actor, text=text, tone=said.tone)
+    return TimelineRow(seq=record.seq, at=at, offset_s=run.offset_s(at), actor=said.actor, text=text, tone=said.tone)
 
 
-def _qa_lines(run: Run) -> list[Line]:
+def _qa_lines(run: RunFolder) -> list[TimelineRow]:
     """One line per node for its many QA results, at the last of them."""
     results: dict[str, list[tuple[Record, QaChecked]]] = {}
     for record, event in run.history.with_times(QaChecked):
@@ -122,12 +122,12 @@ def _qa_lines(run: Run) -> list[Line]:
         text += f", {count[None]} not measured" if count[None] else ""
         tone = "bad" if count[False] else "doubt" if count[None] else "good"
         lines.append(
-            Line(seq=last.seq, at=last.at, offset_s=run.offset_s(last.at), actor="agent", text=text, tone=tone)
+            TimelineRow(seq=last.seq, at=last.at, offset_s=run.offset_s(last.at), actor="agent", text=text, tone=tone)
         )
     return lines
 
 
-def _bar(run: Run, step: Step) -> StepBar:
+def _bar(run: RunFolder, step: Step) -> StepBar:
     start = next(((r, e) for r, e in run.history.with_times(StepStarted) if e.step == step), None)
     end = next(((r, e) for r, e in run.history.with_times(StepEnded) if e.step == step), None)
     cut_off = run.history.records[-1] if start and not end else None

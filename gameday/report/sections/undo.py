@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.history.events import FaultInjected, FaultUndone, IntentRecorded, Record
-from gameday.report.run_folder import Run
+from gameday.report.run_folder import RunFolder
 from gameday.values.results import Cleanliness
 
 ORDER = 90
@@ -33,14 +33,14 @@ class UndoProof(BaseModel):
     rows: tuple[UndoRow, ...]
 
 
-def build(run: Run) -> UndoProof:
+def build(run: RunFolder) -> UndoProof:
     announced = [_row(run, record, event) for record, event in run.history.with_times(IntentRecorded)]
     known = {row.intent for row in announced}
     orphans = {event.intent: event for event in run.history.of(FaultUndone) if event.intent not in known}
     return UndoProof(rows=(*announced, *(_orphan(run, event) for event in orphans.values())))
 
 
-def _row(run: Run, record: Record, intent: IntentRecorded) -> UndoRow:
+def _row(run: RunFolder, record: Record, intent: IntentRecorded) -> UndoRow:
     done = next((event for event in run.history.of(FaultInjected) if event.intent == intent.intent), None)
     undone = [(r, event) for r, event in run.history.with_times(FaultUndone) if event.intent == intent.intent]
     newest = undone[-1] if undone else None
@@ -60,7 +60,7 @@ def _row(run: Run, record: Record, intent: IntentRecorded) -> UndoRow:
     )
 
 
-def _orphan(run: Run, event: FaultUndone) -> UndoRow:
+def _orphan(run: RunFolder, event: FaultUndone) -> UndoRow:
     """An undo whose announcement is not in the history (a damaged line): shown, since it happened."""
     at = next(record.at for record, undone in run.history.with_times(FaultUndone) if undone is event)
     return UndoRow(

@@ -9,17 +9,18 @@ from gameday.checks.outcome import RunResult
 from gameday.checks.verdict import Status
 from gameday.history.events import FaultInjected, RunStarted
 from gameday.report.compare import Trend, trends
-from gameday.report.lanes import Lanes, story
-from gameday.report.numbers import NOTICES, SINCE, noticed, notices, numbers
-from gameday.report.run_folder import Run
-from gameday.report.summary import Noticed, Number
+from gameday.report.durations import SINCE, durations
+from gameday.report.lanes import Lanes, story_lanes
+from gameday.report.noticed import SIGNAL_PHRASES, noticed, signal_verdicts
+from gameday.report.run_folder import RunFolder
+from gameday.report.summary import Noticed, RunDuration
 
 ORDER = 0
 TITLE = "Verdict"
 
 
 class BigNumber(BaseModel):
-    number: Number
+    number: RunDuration
     since: str
     previous_s: float | None
     """The same duration in the newest earlier run of the plan; None where it has none."""
@@ -39,10 +40,10 @@ class VerdictStrip(BaseModel):
     problems: int
 
 
-def build(run: Run) -> VerdictStrip:
+def build(run: RunFolder) -> VerdictStrip:
     started = run.started
     count = [verdict.status for verdict in run.verdicts].count
-    measured = numbers(run)
+    measured = durations(run)
     compared = {trend.measure: trend for trend in trends(measured, run.earlier)}
     seen = noticed(run)
     return VerdictStrip(
@@ -54,12 +55,12 @@ def build(run: Run) -> VerdictStrip:
         broken=count(Status.BROKEN),
         unknown=count(Status.UNKNOWN),
         numbers=tuple(_big(number, compared[number.measure]) for number in measured),
-        story=story(run),
+        story=story_lanes(run),
         problems=len(run.problems),
     )
 
 
-def _big(number: Number, trend: Trend) -> BigNumber:
+def _big(number: RunDuration, trend: Trend) -> BigNumber:
     return BigNumber(
         number=number, since=SINCE[number.measure], previous_s=trend.previous_s, regressed=trend.regressed is True
     )
@@ -72,15 +73,15 @@ def _trigger(started: RunStarted) -> str:
     ]
 
 
-def _how(run: Run, seen: Noticed) -> str:
+def _how(run: RunFolder, seen: Noticed) -> str:
     """The signals one by one, since 'in part' alone says nothing; the slowest of each kind."""
     if seen is Noticed.NOT_ASKED:
         return "the plan names nothing that the fault must set off"
     if not run.history.of(FaultInjected):
         return "no fault went in"
     parts = []
-    for check, (happened, not_happened) in NOTICES.items():
-        of_kind = [verdict for verdict in notices(run) if verdict.check == check]
+    for check, (happened, not_happened) in SIGNAL_PHRASES.items():
+        of_kind = [verdict for verdict in signal_verdicts(run) if verdict.check == check]
         missed = [verdict for verdict in of_kind if verdict.seconds is None and verdict.status is Status.BROKEN]
         unseen = [verdict for verdict in of_kind if verdict.seconds is None and verdict.status is Status.UNKNOWN]
         measured = [verdict.seconds for verdict in of_kind if verdict.seconds is not None]

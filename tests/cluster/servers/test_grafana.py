@@ -18,7 +18,7 @@ from gameday.cluster.grafana import Grafana
 from gameday.cluster.profile import Endpoint
 from gameday.errors import AdapterError
 from gameday.report.annotation import annotation_of
-from gameday.report.run_folder import load_run
+from gameday.report.run_folder import load_run_folder
 from tests.report.run_builder import FAULT_AT, VARIANTS, Timed, at, cut_off, passing, replacing, write
 
 TOKEN = "glsa_not-for-logs"
@@ -64,7 +64,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stand]:
 
 
 def test_the_fault_window_becomes_a_region_with_the_runs_tags(stand: Stand, tmp_path: Path) -> None:
-    found = annotation_of(load_run(write(tmp_path, passing())))
+    found = annotation_of(load_run_folder(write(tmp_path, passing())))
     assert found is not None
     with Grafana(stand.endpoint()) as grafana:
         assert grafana.annotate(found.start, found.end, found.text, found.tags)
@@ -75,7 +75,7 @@ def test_the_fault_window_becomes_a_region_with_the_runs_tags(stand: Stand, tmp_
 
 
 def test_a_run_is_drawn_once(stand: Stand, tmp_path: Path) -> None:
-    found = annotation_of(load_run(write(tmp_path, passing())))
+    found = annotation_of(load_run_folder(write(tmp_path, passing())))
     assert found is not None
     with Grafana(stand.endpoint()) as grafana:
         drawn = [grafana.annotate(found.start, found.end, found.text, found.tags) for _ in range(2)]
@@ -93,14 +93,14 @@ def test_a_refusal_never_shows_the_token(
 
 
 def test_a_run_without_a_fault_marks_nothing(tmp_path: Path) -> None:
-    assert annotation_of(load_run(write(tmp_path, cut_off(passing(), 5)))) is None
+    assert annotation_of(load_run_folder(write(tmp_path, cut_off(passing(), 5)))) is None
 
 
 def test_a_plans_title_is_no_markup_in_a_dashboard(tmp_path: Path) -> None:
     from gameday.history.events import RunStarted
 
     events: list[Timed] = replacing(passing(), lambda e: isinstance(e, RunStarted), plan_name="<img src=x>")
-    found = annotation_of(load_run(write(tmp_path, events, plan=None)))
+    found = annotation_of(load_run_folder(write(tmp_path, events, plan=None)))
     assert found is not None
     assert "<img" not in found.text
 

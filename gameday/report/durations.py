@@ -1,0 +1,93 @@
+"""The durations that a run is judged by, from the verdicts and the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import FaultInjected, NodeReturned, QaChecked, Record, Remediated, StepEnded, StepStarted
+from gameday.report.run_folder import RunFolder
+from gameday.report.summary import DurationKind, RunDuration
+from gameday.values.results import Step
+
+SINCE = {
+    DurationKind.ALERT: "fault in → alert firing",
+    DurationKind.TAINT: "fault in → node tainted",
+    DurationKind.RECOVER: "recovery begun → node remediated",
+    DurationKind.QA: "QA begun → every check passed",
+    DurationKind.RETURN: "fault in → node takes work again",
+}
+
+
+_SEVERITY = [Status.HELD, Status.UNKNOWN, Status.BROKEN]
+
+
+def worst_per_check(verdicts: Iterable[Verdict]) -> dict[str, Status]:
+    worst: dict[str, Status] = {}
+    for verdict in verdicts:
+        worst[verdict.check] = max(worst.get(verdict.check, Status.HELD), verdict.status, key=_SEVERITY.index)
+    return worst
+
+
+def durations(run: RunFolder) -> tuple[RunDuration, ...]:
+    return (
+        _from_checks(run, "alert-fires", DurationKind.ALERT),
+        _from_checks(run, "taint-set", DurationKind.TAINT),
+        _to_recover(run),
+        _to_qa(run),
+        _to_return(run),
+    )
+
+
+def _from_checks(run: RunFolder, check: str, measure: DurationKind) -> RunDuration:
+    """The slowest verdict of the check; one that was not measured hides none that was."""
+    verdicts = [verdict for verdict in run.verdicts if verdict.check == check]
+    measured = [verdict for verdict in verdicts if verdict.seconds is not None]
+    shown: Verdict | None = max(measured, key=lambda v: v.seconds or 0.0) if measured else next(iter(verdicts), None)
+    if shown is None:
+        return RunDuration(measure=measure, seconds=None)
+    status = worst_per_check(verdicts)[check]
+    return RunDuration(measure=measure, seconds=shown.seconds, bound=shown.bound, status=status)
+
+
+def _to_recover(run: RunFolder) -> RunDuration:
+    ends = [record for record, event in run.history.with_times(Remediated) if event.ok]
+    bound = next((verdict for verdict in run.verdicts if verdict.check == "remediation"), None)
+    seconds = _between(run, Step.RECOVER, ends)
+    return RunDuration(
+        measure=DurationKind.RECOVER,
+        seconds=seconds,
+        bound=bound.bound if bound else "",
+        status=bound.status if bound else None,
+    )
+
+
+def _to_qa(run: RunFolder) -> RunDuration:
+    """From QA's start to its last result, and only where every check passed: a failed QA has no 'time to pass'."""
+    passed = all(event.ok for event in run.history.of(QaChecked))
+    ended = any(event.step == Step.QA_NODE for event in run.history.of(StepEnded))
+    ends = [record for record, _ in run.history.with_times(QaChecked)] if passed and ended else []
+    return RunDuration(measure=DurationKind.QA, seconds=_between(run, Step.QA_NODE, ends))
+
+
+def _between(run: RunFolder, step: Step, ends: list[Record]) -> float | None:
+    """None, too, where the clock went back in between: a duration of nothing would be a lie."""
+    start = next((record for record, event in run.history.with_times(StepStarted) if event.step == step), None)
+    if not start or not ends:
+        return None
+    return _apart(start, ends[-1])
+
+
+def _apart(start: Record, end: Record) -> float | None:
+    """Seconds between two records, by the monotonic clock where one process wrote both."""
+    if start.boot == end.boot:
+        return max(0.0, end.monotonic - start.monotonic)
+    seconds = (end.at - start.at).total_seconds()
+    return seconds if seconds >= 0 else None
+
+
+def _to_return(run: RunFolder) -> RunDuration:
+    ends = [record.at for record, _ in run.history.with_times(NodeReturned)]
+    broken = bool(run.history.of(FaultInjected))
+    seconds = run.offset_s(ends[-1]) if ends and broken else None
+    return RunDuration(measure=DurationKind.RETURN, seconds=seconds if seconds is None or seconds >= 0 else None)
