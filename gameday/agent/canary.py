@@ -11,7 +11,7 @@ import re
 from gameday.agent.context import Context
 from gameday.agent.task import CanaryNote, CanaryTask, Outcome
 from gameday.errors import HostError
-from gameday.faults.network import ask
+from gameday.faults.network import query
 from gameday.faults.numa import NumaParameters, alignment
 from gameday.host.base import CopyToGpu, Host, ProgramResult
 from gameday.plan.canary import Measure
@@ -142,7 +142,7 @@ def _ping(task: CanaryTask, host: Host) -> CanaryNote:
 
 def _neighbour(host: Host, interface: str) -> str:
     """Raises HostError where the interface knows nobody."""
-    for one in ask(host, "ip", "-j", "-4", "neigh", "show", "dev", interface):
+    for one in query(host, "ip", "-j", "-4", "neigh", "show", "dev", interface):
         if {"REACHABLE", "STALE", "DELAY", "PROBE", "PERMANENT"} & set(one.get("state", ())):
             return str(one["dst"])
     raise HostError(f"{interface} knows no neighbour that could answer: name one in expect.canary.peer")

@@ -108,7 +108,7 @@ def _inject(task: InjectTask, context: Context, injection: Injection, state: Pat
     problem = ""
     evidence: tuple[str, ...] = ()
     try:
-        undo_state = injection.fault.prior(injection.parameters, task.gpu, context.host)
+        undo_state = injection.fault.prior_state(injection.parameters, task.gpu, context.host)
         _replace(state, InjectedState(undo_state=undo_state))
         if undo_state:
             context.say(PriorNote(undo_state=undo_state))

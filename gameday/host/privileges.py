@@ -72,8 +72,8 @@ HOST_SYSFS = PodSecurity(
     privileged=True, host_pid=True, why="it writes the host's sysfs, which other containers see read-only"
 )
 """PCI devices, the real-time clock's alarm."""
-UNSTATED = PodSecurity(privileged=True, host_pid=True, why="it does not say what it needs, and so is given everything")
-"""A test finds every fault that leaves it at this."""
+UNSTATED = PodSecurity(why="it states no rights, and is given none")
+"""The rights of a fault that leaves them out. The rehearsal's model of a node enforces no rights."""
 
 
 def together(parts: Iterable[PodSecurity]) -> PodSecurity:

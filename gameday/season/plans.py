@@ -76,5 +76,5 @@ def reach_beyond(chosen: Sequence[Chosen]) -> frozenset[str]:
     return frozenset(
         one.plan.name
         for one in chosen
-        if any(claim.everywhere for claim in fault_for(one.plan.fault).claims(one.plan.fault))
+        if any(claim.cluster_wide for claim in fault_for(one.plan.fault).claims(one.plan.fault))
     )

@@ -57,7 +57,7 @@ def test_a_reset_is_proved_by_nvml_and_told_in_the_kernel_log(host: FakeHost, co
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> ModelHost:
     """A healthy GPU node: persistence mode on, and its daemon there."""
-    monkeypatch.setattr("gameday.faults.gpu._SETTLES_WITHIN_S", 0.05)
+    monkeypatch.setattr("gameday.faults.gpu._WAIT_S", 0.05)
     return ModelHost()
 
 
