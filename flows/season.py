@@ -22,7 +22,6 @@ from gameday.checks.outcome import EXIT_CODES, Outcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.documents.fields import Duration
 from gameday.errors import RefusedError
-from gameday.faults.registry import parameter_models
 from gameday.flows.approval import approve_season
 from gameday.flows.game_day import game_day
 from gameday.flows.hooks import reap_flow_run
@@ -77,7 +76,7 @@ def season(
     id = season_id or f"season-{new_run_id()}"
     cluster = load_profile(Path(profile) if profile else None)
     folders = cluster.detector_profiles
-    chosen, left_out = choose_plans(plans, parameter_models(), within=within, at_once=at_once, folders=folders)
+    chosen, left_out = choose_plans(plans, within=within, at_once=at_once, folders=folders)
     folder = Path(reports) / id
     try:
         refuse_overdue(trigger)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -106,6 +106,31 @@ def find(group: Group, own: Iterable[ModuleType], read: Callable[[ModuleType], M
             parts |= added
             packages |= dict.fromkeys(added, package)
     return Found(parts, packages, tuple(broken))
+
+
+def classes_in(module: ModuleType, base: type[T], required: Sequence[str]) -> Iterator[type[T]]:
+    """Yield the subclasses of `base` that a module defines, and not those that it imports.
+
+    A class with an abstract method of its own is a base for others, and is left out.
+
+    Args:
+        module: The module.
+        base: The class to look for.
+        required: Names of the class variables that each must have.
+
+    Raises:
+        ValueError: A class lacks a method or one of these variables.
+    """
+    for found in vars(module).values():
+        if not (isinstance(found, type) and issubclass(found, base) and found.__module__ == module.__name__):
+            continue
+        if any(getattr(own, "__isabstractmethod__", False) for own in vars(found).values()):
+            continue
+        missing = sorted(getattr(found, "__abstractmethods__", ()))
+        missing += [name for name in required if not hasattr(found, name)]
+        if missing:
+            raise ValueError(f"{module.__name__}.{found.__qualname__} lacks {', '.join(missing)}")
+        yield found
 
 
 @cache

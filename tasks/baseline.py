@@ -18,8 +18,8 @@ from gameday.ledger.lease import node_lease
 from gameday.observe.alerts import note_active_alerts
 from gameday.observe.kernel_log import lines_with
 from gameday.observe.signals import signals_before_fault
-from gameday.plan.models import RemediationAction
 from gameday.reaper.reap import reap_under
+from gameday.remediations.registry import remediation_for
 from gameday.run.agents import AGENT_STARTS_WITHIN, PRIORITY_CLASS_FIX, RESET_FIX, forbids_reset, mark_task, run_agent
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import Run
@@ -165,7 +165,7 @@ def _log_path_is_alive(run: Run, target: ChosenTarget) -> None:
         raise RefusedError(error.cause, PRIORITY_CLASS_FIX) from None
     if not outcome.ok or outcome.written_at is None:
         raise RefusedError(f"the first look at {target.node} failed: {outcome.error or 'no time given'}")
-    if run.plan.recover.remediation is RemediationAction.GPU_RESET:
+    if remediation_for(run.plan.recover.remediation).needs_idle_gpu:
         leaving |= {pod.uid for pod in pods_to_drain(run, target.node)}
         _gpu_can_be_reset(target, forbids_reset(run.kubernetes.pod_log(name), leaving))
     written = outcome.written_at

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
-from gameday.plan.models import QaFloors, RemediationAction
+from gameday.plan.models import QaFloors
 from gameday.values.results import Cleanliness
 
 
@@ -67,7 +67,7 @@ class RemediateTask(_Model):
     run_id: str
     node: str
     gpu: int | None = None
-    action: RemediationAction
+    action: str = Field(description="the name of a remediation")
 
 
 class QaTask(_Model):

@@ -134,7 +134,7 @@ def _say(detail: ErrorDetails, path: Path, value: Any, shape: _Shape) -> _Explai
         case "enum" | "literal_error":
             choices = _QUOTED.findall(context["expected"])
             message, suggestion = f"must be one of: {', '.join(choices)}", _close(value, choices)
-        case "fault_type":
+        case "fault_type" | "remediation":
             suggestion = _close(value, context["known"].split(", "))
         case "duration":
             suggestion = _duration(value)

@@ -31,7 +31,7 @@ This page is made from the faults' own classes by `make docs`. Every fault has `
 def page() -> str:
     """Return the whole page; the same bytes for the same classes."""
     faults = {name: fault for name, fault in known_faults().items() if name not in found_faults().packages}
-    schema = plan_schema(parameter_models(), {})["$defs"]
+    schema = plan_schema(parameter_models(), {}, ())["$defs"]
     by_layer: dict[str, list[str]] = {}
     for name in sorted(faults, key=lambda name: (list(type(faults[name].layer)).index(faults[name].layer), name)):
         by_layer.setdefault(faults[name].layer, []).append(name)

@@ -6,16 +6,15 @@ Adding a fault is adding a file.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from inspect import isabstract
 from types import ModuleType
 from typing import Any, get_args
 
 import gameday.faults
 from gameday.faults.base import NODE, Fault
 from gameday.plan.models import FaultParameters
-from gameday.plugins import Found, Group, find, modules_of
+from gameday.plugins import Found, Group, classes_in, find, modules_of
 from gameday.text import shown
 
 
@@ -37,7 +36,7 @@ def faults_in(module: ModuleType) -> dict[str, Fault[Any]]:
         ValueError: Two of them have the same name, or one has none, or lacks a method.
     """
     faults: dict[str, Fault[Any]] = {}
-    for kind in _kinds_in(module):
+    for kind in classes_in(module, Fault, ("parameters", "layer", "summary")):  # type: ignore[type-abstract]
         name = _name(kind)
         if name in faults:
             first = type(faults[name]).__qualname__
@@ -76,20 +75,6 @@ def _known(name: object) -> Fault[Any]:
         f"unknown fault type {shown(name)}: no package that is installed here has it; {suggestion}"
         f"known: {', '.join(sorted(faults))}"
     )
-
-
-def _kinds_in(module: ModuleType) -> Iterator[type[Fault[Any]]]:
-    """Yield the classes that are defined in a module, and not imported by it.
-
-    A class with an abstract method of its own is a base of faults. Raises ValueError for one that lacks a method.
-    """
-    for found in vars(module).values():
-        if isinstance(found, type) and issubclass(found, Fault) and found.__module__ == module.__name__:
-            if not isabstract(found):
-                yield found
-            elif not any(getattr(own, "__isabstractmethod__", False) for own in vars(found).values()):
-                missing = ", ".join(sorted(found.__abstractmethods__))
-                raise ValueError(f"{module.__name__}.{found.__qualname__} lacks {missing}")
 
 
 def _name(fault: type[Fault[Any]]) -> str:

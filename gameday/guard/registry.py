@@ -9,7 +9,7 @@ from types import ModuleType
 from gameday.guard import guardrails as folder
 from gameday.guard.base import Finding, Guardrail
 from gameday.guard.observation import Observation
-from gameday.plugins import BrokenPlugin, Group, find, modules_of
+from gameday.plugins import BrokenPlugin, Group, classes_in, find, modules_of
 
 
 @cache
@@ -24,12 +24,7 @@ def guardrails() -> tuple[Guardrail, ...]:
 
 def guardrails_in(module: ModuleType) -> Mapping[str, Guardrail]:
     """Return one of each guardrail that a module defines, by its name."""
-    kinds = [
-        kind
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Guardrail) and kind.__module__ == module.__name__
-    ]
-    return {kind.name: kind() for kind in kinds}
+    return {kind.name: kind() for kind in classes_in(module, Guardrail, ("name",))}  # type: ignore[type-abstract]
 
 
 class _Unloadable(Guardrail):

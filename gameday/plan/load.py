@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,20 +56,32 @@ class LoadedPlan:
     """Of the detector that the plan names, and of the one that watches the cluster where that is known."""
 
 
-def load_plan(path: Path, faults: Mapping[str, type[FaultParameters]]) -> LoadedPlan:
-    """Read and validate one plan. `faults` are the parameter models known, by their `type`.
+def load_plan(
+    path: Path, faults: Mapping[str, type[FaultParameters]], remediations: Collection[str] | None = None
+) -> LoadedPlan:
+    """Read and validate one plan.
 
-    Raises DocumentError, and nothing else, whatever the path is and whatever the
-    file holds.
+    Args:
+        path: The plan's file.
+        faults: The parameter models of the faults that it may use, by their `type`.
+        remediations: The names that it may give under `recover.remediation`; None: any.
+
+    Raises:
+        DocumentError: Whatever is wrong with the path or the file, and nothing else.
     """
-    return parse_plan(read(path), str(path), faults)
+    return parse_plan(read(path), str(path), faults, remediations)
 
 
-def parse_plan(source: bytes, file: str, faults: Mapping[str, type[FaultParameters]]) -> LoadedPlan:
-    """As `load_plan`, for bytes already read; `file` is only named in problems."""
+def parse_plan(
+    source: bytes,
+    file: str,
+    faults: Mapping[str, type[FaultParameters]],
+    remediations: Collection[str] | None = None,
+) -> LoadedPlan:
+    """Validate a plan as `load_plan` does, for bytes already read; `file` is only named in problems."""
     parsed = parse(decode(source, file), file)
     try:
-        plan = Plan.model_validate(parsed.data, context={"faults": faults})
+        plan = Plan.model_validate(parsed.data, context={"faults": faults, "remediations": remediations})
     except ValidationError as error:
         raise DocumentError(explain(error, parsed, file, Plan, Tagged(FaultParameters, faults))) from None
     return LoadedPlan(plan, source, hashlib.sha256(source).hexdigest())

@@ -7,7 +7,7 @@ It says all that a schema can: what needs two fields at once (see
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from gameday.documents.fields import format_duration
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.models import FaultParameters, Plan, Recovery
 
 SCHEMA_ID = "urn:gameday:v1:plan"
 
@@ -30,11 +30,15 @@ class AsWritten(GenerateJsonSchema):
         return format_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
 
 
-def plan_schema(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str]) -> dict[str, Any]:
-    """The schema as data (JSON Schema 2020-12).
+def plan_schema(
+    faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str], remediations: Collection[str]
+) -> dict[str, Any]:
+    """Return the schema as data (JSON Schema 2020-12).
 
-    `faults` are the parameter models by their `type`; `summaries` says, by the
-    same names, what each fault does.
+    Args:
+        faults: The faults' parameter models, by their `type`.
+        summaries: The faults in a line each, by the same names.
+        remediations: The names of the remediations.
     """
     models: list[type[BaseModel]] = [Plan, *(faults[name] for name in sorted(faults))]
     refs, schema = models_json_schema([(model, "validation") for model in models], schema_generator=AsWritten)
@@ -50,6 +54,7 @@ def plan_schema(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[
     plan["properties"]["fault"] = {"description": plan["properties"]["fault"].get("description", ""), **any_fault}
     # Where else a fault stands: within another, and in the recovery.
     definitions[FaultParameters.__name__] = any_fault
+    definitions[Recovery.__name__]["properties"]["remediation"] |= {"enum": sorted(remediations)}
     for model in (plan, *definitions.values()):
         for field in model.get("properties", {}).values():
             if "$ref" in field and isinstance(field.get("default"), dict):
@@ -64,6 +69,8 @@ def _name_by_type(fault: dict[str, Any], name: str, summary: str) -> None:
     fault["description"] = summary
 
 
-def schema_text(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str]) -> str:
-    """As published: indented, one final newline, the same bytes for the same models."""
-    return json.dumps(plan_schema(faults, summaries), indent=2, ensure_ascii=False) + "\n"
+def schema_text(
+    faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str], remediations: Collection[str]
+) -> str:
+    """Return the schema as it is published: indented, one final newline, the same bytes for the same models."""
+    return json.dumps(plan_schema(faults, summaries, remediations), indent=2, ensure_ascii=False) + "\n"

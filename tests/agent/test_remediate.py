@@ -119,7 +119,7 @@ def test_the_tools_refusal_is_told_in_its_own_words(host: FakeHost, context: Con
 def test_a_reset_that_leaves_the_gpu_lost_is_no_success(
     host: FakeHost, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gameday.agent.remediate._BACK_WITHIN_S", 0.0)
+    monkeypatch.setattr("gameday.remediations.gpu_reset._BACK_WITHIN_S", 0.0)
     outcome = act(context, "gpu-reset")
     assert not outcome.ok
     assert "not back within" in outcome.error

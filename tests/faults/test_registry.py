@@ -82,7 +82,7 @@ def test_a_fault_that_lacks_a_method_is_refused_with_the_methods_name() -> None:
 
     module = ModuleType(__name__)
     module.Unfinished = Unfinished  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match=r"Unfinished lacks undo, verify_undone"):
+    with pytest.raises(ValueError, match=r"Unfinished lacks undo, verify_undone, parameters, layer, summary"):
         faults_in(module)
 
 

@@ -15,8 +15,7 @@ from gameday.documents.fields import format_duration, parse_duration
 from gameday.documents.source import MAX_BYTES
 from gameday.errors import DocumentError
 from gameday.plan.load import load_plan
-from gameday.plan.models import RemediationAction
-from tests.plan.plans import FAULTS, GOOD, TestXid, changed, only, parse, problems
+from tests.plan.plans import FAULTS, GOOD, REMEDIATIONS, TestXid, changed, only, parse, problems
 
 WITHIN = "within: 15s\n  taints"
 """The first of the two bounds in GOOD."""
@@ -25,13 +24,13 @@ WITHIN = "within: 15s\n  taints"
 def test_a_good_plan_keeps_its_bytes_and_their_hash(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(GOOD, encoding="utf-8")
-    loaded = load_plan(path, FAULTS)
+    loaded = load_plan(path, FAULTS, REMEDIATIONS)
     assert loaded.source == GOOD.encode()
     assert loaded.sha256 == hashlib.sha256(GOOD.encode()).hexdigest()
     assert isinstance(loaded.plan.fault, TestXid)
     assert loaded.plan.fault.xid == 79
     assert loaded.plan.expect.alerts[0].within == timedelta(seconds=15)
-    assert loaded.plan.recover.remediation is RemediationAction.REBOOT
+    assert loaded.plan.recover.remediation == "reboot"
 
 
 def test_a_byte_order_mark_and_an_anchor_are_fine() -> None:
@@ -204,7 +203,7 @@ def test_a_path_that_is_no_file(tmp_path: Path, kind: str) -> None:
     elif kind == "nul":
         path = Path("a\0b.yaml")
     with pytest.raises(DocumentError) as caught:
-        load_plan(path, FAULTS)
+        load_plan(path, FAULTS, REMEDIATIONS)
     assert caught.value.problems[0].line is None
 
 
