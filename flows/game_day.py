@@ -17,7 +17,6 @@ from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import StopRunError
-from gameday.faults.registry import parameter_models
 from gameday.flows.approval import approve
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation
@@ -70,7 +69,7 @@ def game_day(
         member: Set by a season for its own runs; leave it empty.
     """
     cluster = load_profile(Path(profile) if profile else None)
-    loaded = load_complete_plan(find_plan(plan), parameter_models(), cluster.detector_profiles, cluster.detector)
+    loaded = load_complete_plan(find_plan(plan), cluster.detector_profiles, cluster.detector)
     record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
     with (
         suppress(StopRunError),  # the history holds the reason, and the report shows it

@@ -20,7 +20,6 @@ from gameday.checks.outcome import EXIT_CODES, RunOutcome
 from gameday.cluster.profile import load_profile
 from gameday.documents.fields import Duration
 from gameday.errors import RefusedError
-from gameday.faults.registry import parameter_models
 from gameday.flows.approval import approve_season
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.schedule import refuse_overdue
@@ -71,9 +70,8 @@ def season(
     """
     cluster = load_profile(Path(profile) if profile else None)
     id = season_id or f"season-{new_run_id()}"
-    chosen, left_out = choose_plans(
-        plans, parameter_models(), within=within, at_once=at_once, folders=cluster.detector_profiles
-    )
+    folders = cluster.detector_profiles
+    chosen, left_out = choose_plans(plans, within=within, at_once=at_once, folders=folders)
     try:
         refuse_overdue(trigger)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:

@@ -18,8 +18,8 @@ from gameday.ledger.lease import lease_refusal, node_lease
 from gameday.observe.alerts import note_active_alerts
 from gameday.observe.kernel_log import lines_containing
 from gameday.observe.signals import signals_before_fault
-from gameday.plan.models import RemediationAction
 from gameday.reaper.reap import reap_under
+from gameday.remediations.registry import remediation_for
 from gameday.run.agents import (
     AGENT_START_TIMEOUT,
     GPU_RESET_HINT,
@@ -172,7 +172,7 @@ def _check_log_path(run: Run, target: ChosenTarget) -> None:
         raise RefusedError(error.cause, PRIORITY_CLASS_HINT) from None
     if not outcome.ok or outcome.written_at is None:
         raise RefusedError(f"the first look at {target.node} failed: {outcome.error or 'no time given'}")
-    if run.plan.recover.remediation is RemediationAction.GPU_RESET:
+    if remediation_for(run.plan.recover.remediation).needs_idle_gpu:
         leaving |= {pod.uid for pod in pods_to_drain(run, target.node)}
         _refuse_reset_with_users(target, gpu_users_left(run.kubernetes.pod_log(name), leaving))
     written = outcome.written_at

@@ -18,7 +18,7 @@ from gameday.observe.alerts import note_active_alerts
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.signals import await_cleared
 from gameday.plan.expectations import ExpectedAlert
-from gameday.plan.models import RemediationAction
+from gameday.remediations.registry import remediation_for
 from gameday.run.agents import AGENT_START_TIMEOUT, agent_act, inject_fault, intent_id, run_agent
 from gameday.run.drain import pods_to_drain
 from gameday.run.repair import Repair
@@ -31,8 +31,6 @@ from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Cleanliness, Step
 
 _POLL_S = 0.5
-# Before these repairs pods have to leave the node: its GPUs cannot be reset otherwise, or a reboot would kill them.
-_REPAIRS_THAT_DRAIN = (RemediationAction.GPU_RESET, RemediationAction.DRIVER_RESTART, RemediationAction.REBOOT)
 _DRAIN_TIMEOUT = timedelta(seconds=60)
 # From the kubelet's last signal to the pod's end in the API.
 _END_MARGIN = timedelta(seconds=30)
@@ -86,13 +84,13 @@ def _has_its_gpus(run: Run, target: ChosenTarget, now: NodeSnapshot | None) -> b
 
 
 def _remediate(run: Run, result: StepResult, target: ChosenTarget) -> Repair:
-    action, started = run.plan.recover.remediation, time.monotonic()
-    if action is RemediationAction.NONE:
+    if not run.plan.recover.repairs_node:
         return Repair(target)
+    started = time.monotonic()
     timeout = run.plan.recover.within + AGENT_START_TIMEOUT
     intend_qa_and_return(run, target, repair=timeout)
     name = run.record.object_name("remediate", target.index)
-    if action in _REPAIRS_THAT_DRAIN:
+    if remediation_for(run.plan.recover.remediation).drains_node:
         # Together with the cordon's undo, in one write.
         act, undo = agent_act("remediate", target.node), DeletePod(pod=name)
         run.intend(intent_id(run, name), act, undo, target.node, timeout, defer_write=True)
@@ -105,19 +103,20 @@ def _remediate(run: Run, result: StepResult, target: ChosenTarget) -> Repair:
 def _repair_with_agent(
     run: Run, result: StepResult, target: ChosenTarget, name: str, timeout: timedelta, started: float
 ) -> None:
-    """Send the agent that repairs the node, with the plan's second fault in meanwhile, and note the result."""
-    action = run.plan.recover.remediation
+    """Send the agent that repairs the node, with the plan's second fault in meanwhile; note how it went."""
+    remediation = remediation_for(run.plan.recover.remediation)
+    action = remediation.name
     second = _disturb(run, target)
     try:
         task = RemediateTask(run_id=run.id, node=target.node, gpu=target.gpu, action=action)
         entry, outcome = run_agent(run, name, task, timeout)
         ok, detail = outcome.ok, outcome.error or "; ".join(outcome.evidence)
-        if ok and action is RemediationAction.REBOOT:
+        if ok and remediation.takes_node_down:
             ok, detail = _await_reboot(run, target)
         run.undo(entry)
     except StepFailedError as error:
         ok, detail = False, error.why
-    if second and action is not RemediationAction.REBOOT:
+    if second and not remediation.takes_node_down:
         _check_held_to_the_end(run, second)
     run.note(Remediated(node=target.node, action=action, ok=ok, detail=detail, seconds=time.monotonic() - started))
     if not ok:

@@ -11,7 +11,7 @@ import re
 from gameday.agent.context import Context
 from gameday.agent.task import AgentResult, CanaryNote, CanaryTask
 from gameday.errors import HostError
-from gameday.faults.network import ask
+from gameday.faults.network import query
 from gameday.faults.numa import NumaParameters, alignment
 from gameday.host.base import CopyToGpu, Host, ProgramResult
 from gameday.plan.canary import Measure
@@ -151,8 +151,8 @@ def _ping(task: CanaryTask, host: Host) -> CanaryNote:
 
 
 def _neighbour(host: Host, interface: str) -> str:
-    """Return the address of a neighbour. Raises HostError where the interface knows none."""
-    for neighbour in ask(host, "ip", "-j", "-4", "neigh", "show", "dev", interface):
-        if {"REACHABLE", "STALE", "DELAY", "PROBE", "PERMANENT"} & set(neighbour.get("state", ())):
-            return str(neighbour["dst"])
+    """Raises HostError where the interface knows nobody."""
+    for one in query(host, "ip", "-j", "-4", "neigh", "show", "dev", interface):
+        if {"REACHABLE", "STALE", "DELAY", "PROBE", "PERMANENT"} & set(one.get("state", ())):
+            return str(one["dst"])
     raise HostError(f"{interface} knows no neighbour that could answer: name one in expect.canary.peer")

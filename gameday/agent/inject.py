@@ -124,7 +124,7 @@ def _inject(task: InjectTask, context: Context, injection: Injection, state_file
     problem = ""
     evidence: tuple[str, ...] = ()
     try:
-        undo_state = injection.fault.prior(injection.parameters, task.gpu, context.host)
+        undo_state = injection.fault.prior_state(injection.parameters, task.gpu, context.host)
         _replace(state_file, InjectedState(undo_state=undo_state))
         if undo_state:
             context.print_note(PriorNote(undo_state=undo_state))

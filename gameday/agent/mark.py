@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from gameday.agent.context import Context
 from gameday.agent.task import AgentResult, GpuUserNote, MarkTask, SampledNote, SampleTask
-from gameday.faults.gpu import answering, smi
+from gameday.faults.gpu import nvidia_smi, responding_gpu
 from gameday.values.results import Cleanliness
 
 _PRIORITY = "<6>"
@@ -30,7 +30,8 @@ def mark(task: MarkTask, context: Context) -> AgentResult:
     context.host.write_kernel_log(_PRIORITY + text)
     found = any(line.endswith(text) for line in context.host.read_kernel_log())
     if task.reset_gpu is not None:
-        smi(context.host, answering(task.reset_gpu, context.host), "--query-gpu=uuid", "--format=csv,noheader")
+        gpu = responding_gpu(task.reset_gpu, context.host)
+        nvidia_smi(context.host, gpu, "--query-gpu=uuid", "--format=csv,noheader")
         for user in context.host.gpu_users(task.reset_gpu):
             context.print_note(GpuUserNote(user=user))
     return AgentResult(

@@ -6,6 +6,7 @@ from gameday.agent.task import CanaryTask, InjectTask, MarkTask, QaTask, Remedia
 from gameday.faults.registry import fault_for, parse_parameters
 from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity
 from gameday.plan.canary import Measure
+from gameday.remediations.registry import remediation_for
 
 _PINGS = PodSecurity(
     host_pid=True,
@@ -15,17 +16,13 @@ _PINGS = PodSecurity(
 
 
 def security_of(task: Task) -> PodSecurity:
-    """Return the rights that a task needs.
-
-    Raises:
-        ValueError: The task's fault is not valid.
-    """
+    """Return the rights that a task needs. Raises ValueError for a fault or remediation that nobody knows."""
     match task:
         case InjectTask() | UndoTask():
             parameters = parse_parameters(task.fault)
             return fault_for(parameters).security_of(parameters)
         case RemediateTask():
-            return GPU_PROGRAMS
+            return remediation_for(task.action).security
         case QaTask():
             return GPU_WORK
         case CanaryTask(measure=measure):

@@ -15,7 +15,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
-from gameday.plan.models import RemediationAction
 from gameday.plan.qa import QaFloors
 from gameday.values.results import Cleanliness
 
@@ -72,7 +71,7 @@ class RemediateTask(AgentMessage):
     run_id: str
     node: str
     gpu: int | None = None
-    action: RemediationAction
+    action: str = Field(description="the name of a remediation")
 
 
 class QaTask(AgentMessage):

@@ -9,15 +9,14 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Record, Remediated, StepStarted
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.models import Plan, RemediationAction
+from gameday.plan.models import Plan
 from gameday.values.results import Step
 
 ORDER = 70
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    wanted = plan.recover.remediation
-    if wanted is RemediationAction.NONE and history.first(Remediated) is None:
+    if not plan.recover.repairs_node and history.first(Remediated) is None:
         return []
     return [_of(plan, history, node) for node in target_nodes(history)]
 

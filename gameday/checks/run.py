@@ -1,22 +1,33 @@
-"""Find every check in this package and run it, so that adding a check is adding a file."""
+"""Find every check, in this package and in others, and run it, so that adding a check is adding a file."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from functools import cache
 from types import ModuleType
 
+import gameday.checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
+from gameday.plugins import BrokenPlugin, Found, Group, find, modules_of
+
+_LAST = 1000
+"""The place of a check that names none in its `ORDER`."""
 
 
 def check_modules() -> list[ModuleType]:
-    """Modules of this package that define `check`, in the order of their `ORDER`, then their name."""
-    names = [name for _, name, _ in pkgutil.iter_modules([__file__.rpartition("/")[0]]) if name != "run"]
-    modules = [importlib.import_module(f"gameday.checks.{name}") for name in names]
-    return sorted((m for m in modules if hasattr(m, "check")), key=lambda m: (getattr(m, "ORDER", 1000), m.__name__))
+    """Return the modules that define `check`, in the order of their `ORDER`, then their name."""
+    return sorted(_found().parts.values(), key=lambda module: (getattr(module, "ORDER", _LAST), module.__name__))
+
+
+@cache
+def _found() -> Found[ModuleType]:
+    return find(
+        Group.CHECKS,
+        modules_of(gameday.checks),
+        lambda module: {module.__name__: module} if hasattr(module, "check") else {},
+    )
 
 
 def run_checks(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
@@ -24,6 +35,7 @@ def run_checks(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     verdicts: list[Verdict] = []
     for module in check_modules():
         verdicts += _run_one(module, plan, history, frames)
+    verdicts += map(_unloadable, _found().broken)
     return verdicts
 
 
@@ -40,3 +52,12 @@ def _run_one(module: ModuleType, plan: Plan, history: History, frames: Frames) -
                 why=f"the check raised {type(error).__name__}: {error}",
             )
         ]
+
+
+def _unloadable(plugin: BrokenPlugin) -> Verdict:
+    return Verdict(
+        check=plugin.name,
+        expectation=f"The check {plugin.name} of {plugin.package or 'another package'} can be run",
+        status=Status.UNKNOWN,
+        why=str(plugin),
+    )

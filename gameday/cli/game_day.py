@@ -285,10 +285,9 @@ def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: st
     Raises DocumentError.
     """
     from gameday.detectors.resolve import load_complete_plan  # noqa: PLC0415
-    from gameday.faults.registry import parameter_models  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
 
-    return load_complete_plan(find_plan(plan), parameter_models(), detector_profiles, watching)
+    return load_complete_plan(find_plan(plan), detector_profiles, watching)
 
 
 def check_reports(reports: Path) -> None:

@@ -97,8 +97,10 @@ def schema(
     """Print the plans' JSON schema, which editors complete and check plans with."""
     from gameday.faults.registry import known_faults  # noqa: PLC0415
     from gameday.plan.schema import schema_text  # noqa: PLC0415
+    from gameday.remediations.registry import known_remediations  # noqa: PLC0415
 
-    text = schema_text(_parameter_models(), {name: fault.summary for name, fault in known_faults().items()})
+    summaries = {name: fault.summary for name, fault in known_faults().items()}
+    text = schema_text(_parameter_models(), summaries, known_remediations())
     if output is None:
         typer.echo(text, nl=False)
         return
@@ -122,13 +124,14 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, Plan | DetectorProfil
     from gameday.documents.source import parse  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
     from gameday.plan.load import parse_plan  # noqa: PLC0415
+    from gameday.remediations.registry import known_remediations  # noqa: PLC0415
 
     path = find_plan(name)
     source = read(path)
     parsed = parse(decode(source, str(path)), str(path))
     if parsed.data.get("kind") == KIND:
         return path, parse_detector(parsed, str(path)), ()
-    loaded = completed(parse_plan(source, str(path), _parameter_models()), path, detectors)
+    loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
     return path, loaded.plan, loaded.detector_warnings
 
 
@@ -156,5 +159,5 @@ def _row(plan: Plan) -> dict[str, Any]:
         "fault": " ".join([plan.fault.type, *(str(value) for value in parameters.values())]),
         "targets": f"{plan.targets.nodes} node" + ("s" if plan.targets.nodes > 1 else ""),
         "expected": expected,
-        "remediation": str(plan.recover.remediation),
+        "remediation": plan.recover.remediation,
     }

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,11 +23,11 @@ from gameday.documents.source import Source, parse
 from gameday.errors import DocumentError, DocumentProblem
 from gameday.faults.registry import parameter_models
 from gameday.plan.models import FaultParameters
+from gameday.plugins import Group, find
 from gameday.text import shown
 
 KIND = "DetectorProfile"
 """The `kind:` by which a profile's file is told from a plan's."""
-SHIPPED = Path(__file__).parent / "profiles"
 
 
 def known_detectors(folders: Sequence[Path] = ()) -> dict[str, Path]:
@@ -32,7 +35,7 @@ def known_detectors(folders: Sequence[Path] = ()) -> dict[str, Path]:
 
     Raises DocumentError for a folder that cannot be read.
     """
-    found = {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+    found = dict(_packaged())
     for folder in folders:
         if not folder.is_dir():
             raise DocumentError(
@@ -40,6 +43,16 @@ def known_detectors(folders: Sequence[Path] = ()) -> dict[str, Path]:
             )
         found |= {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     return found
+
+
+@cache
+def _packaged() -> Mapping[str, Path]:
+    """Return the shipped profiles' files by name, with those that other packages add (docs/extending.md)."""
+    return find(Group.DETECTORS, [import_module("gameday.detectors.profiles")], _profiles_in).parts
+
+
+def _profiles_in(package: ModuleType) -> Mapping[str, Path]:
+    return {path.stem: path for folder in package.__path__ for path in sorted(Path(folder).glob("*.yaml"))}
 
 
 def load_detector(name_or_path: str, folders: Sequence[Path] = ()) -> DetectorProfile:

@@ -14,6 +14,7 @@ from gameday.detectors.load import load_detector
 from gameday.detectors.models import PLACEHOLDER, DetectorProfile, Fact, Rule
 from gameday.documents.source import parse
 from gameday.errors import DocumentError, DocumentProblem
+from gameday.faults.registry import parameter_models
 from gameday.plan.expectations import (
     ExpectedAllocatable,
     ExpectedCondition,
@@ -23,24 +24,26 @@ from gameday.plan.expectations import (
     ExpectedTaint,
 )
 from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, load_plan
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.models import Plan
+from gameday.remediations.registry import known_remediations
 from gameday.text import shown
 
 M = TypeVar("M", bound=BaseModel)
 
 
-def load_complete_plan(
-    path: Path,
-    faults: Mapping[str, type[FaultParameters]],
-    folders: Sequence[Path] = (),
-    watching: str | None = None,
-) -> LoadedPlan:
-    """`load_plan`, completed by the profile of the detector the plan names; its path is relative to the plan's folder.
+def load_complete_plan(path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
+    """Read a plan, and complete it by the profile of the detector that it names.
 
-    `folders` are the team's own profiles (`detector_profiles` of the cluster profile); `watching` is the detector that
-    watches the cluster (`detector` of the cluster profile), which may warn of the fault. Raises DocumentError.
+    Args:
+        path: The plan's file; it may name any fault and remediation that is installed.
+        folders: Folders of the team's own profiles, as the cluster profile's `detector_profiles`. A profile that the
+            plan names by a path is relative to the plan's folder.
+        watching: The detector that watches the cluster, as the cluster profile's `detector`; it may warn of the fault.
+
+    Raises:
+        DocumentError: The plan or a profile that it needs cannot be used.
     """
-    return completed(load_plan(path, faults), path, folders, watching)
+    return completed(load_plan(path, parameter_models(), known_remediations()), path, folders, watching)
 
 
 def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:

@@ -141,7 +141,7 @@ def _explanation(detail: ErrorDetails, path: Path, value: Any, shape: _Shape) ->
         case "enum" | "literal_error":
             choices = _QUOTED.findall(context["expected"])
             message, suggestion = f"must be one of: {', '.join(choices)}", _suggest_nearest(value, choices)
-        case "fault_type":
+        case "fault_type" | "remediation":
             suggestion = _suggest_nearest(value, context["known"].split(", "))
         case "duration":
             suggestion = _suggest_duration(value)

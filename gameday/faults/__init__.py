@@ -1,1 +1,1 @@
-"""One file per fault. Every module here that defines a `Fault` subclass is found by `registry`."""
+"""The faults, one file each, and what they share; `registry` finds every `Fault` in here."""

@@ -1,4 +1,4 @@
-"""What every fault is: typed parameters, and inject, hold, undo and verify on the host boundary."""
+"""The interface of a fault: what every fault has, and what it may have beside that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gameday.plan.models import FaultParameters
 
 
 class Layer(StrEnum):
-    """Where a fault enters. What enters at one layer does not reach the others by itself."""
+    """The place where a fault enters. A fault that enters at one layer does not reach the others by itself."""
 
     KERNEL_LOG = "kernel log"
     DCGM_CACHE = "DCGM cache"
@@ -30,7 +30,7 @@ class Layer(StrEnum):
 
 
 class Evidence(BaseModel):
-    """What was read before, written, and read after; lines for people, in order."""
+    """The values read before a change, the change itself, and the values read after it, as lines for people."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,30 +45,31 @@ class Evidence(BaseModel):
 
 @dataclass(frozen=True)
 class Claim:
-    """Something of the node that a fault takes for itself: two that take the same would undo one another."""
+    """A resource of the node that a fault takes: two faults that take the same one would undo each other."""
 
-    what: str
+    resource: str
     gpu: int | None = None
-    """NVML index; None: the node's, or of a GPU that is chosen later, and so perhaps of any."""
+    """NVML index. None: the resource is the node's, or of a GPU that is chosen later, and so perhaps of any."""
     shared: bool = False
-    """It only has to stay as it is: two faults that both need it do not fight."""
-    everywhere: bool = False
-    """Other nodes feel it too: a season lets no other game-day stand beside this one."""
+    """The resource only has to stay as it is: two faults that share it do not conflict."""
+    cluster_wide: bool = False
+    """Other nodes feel the fault, too: a season runs no other game-day beside it."""
 
-    def fights(self, other: Claim) -> bool:
+    def conflicts_with(self, other: Claim) -> bool:
+        """Return True where two faults with these claims cannot be in one node at the same time."""
         same_gpu = self.gpu is None or other.gpu is None or self.gpu == other.gpu
-        return self.what == other.what and same_gpu and not (self.shared and other.shared)
+        return self.resource == other.resource and same_gpu and not (self.shared and other.shared)
 
 
 NODE = "the node itself"
-"""Claimed by a fault that the agent does not outlive or cannot end early; needed by every other that has an undo."""
+"""Claimed by a fault that the agent does not outlive or cannot end early; shared by every other that has an undo."""
 HOST_ENGINE = "DCGM's host engine"
 BUS = "the GPU on the PCI bus"
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Where a fault enters, what it does not reach, and who can see it; for people, and for the report."""
+    """The layer where a fault enters, what it does not reach, and who can see it; shown to people."""
 
     layer: str
     does_not_reach: str
@@ -77,72 +78,108 @@ class Reach:
 
 @dataclass(frozen=True)
 class CanaryJob:
-    """How a canary that is started while the fault is in differs from others: for faults that are the job itself."""
+    """The difference between a canary that starts while the fault is in and others: for faults of the job itself."""
 
     environment: dict[str, str] = field(default_factory=dict)
+    """Variables that the canary is given."""
     far_from_gpu: bool = False
-    """Fed from the far NUMA node."""
+    """The canary copies from the far NUMA node."""
 
 
 P = TypeVar("P", bound=FaultParameters)
 
 
-class Fault(ABC, Generic[P]):
-    """One way to break one thing.
+class OptionalParts(Generic[P]):
+    """The parts that a fault may define; each does nothing, or the safe thing, where a fault leaves it out."""
 
-    Every method that is given a host raises HostError when the host says no.
-    `undo` must be idempotent, and must work in another process from
-    `undo_state` alone: what `prior` told where `inject` failed or was killed
-    half way, and empty where not even that was kept.
-    """
-
-    parameters: ClassVar[type[FaultParameters]]
     layer: ClassVar[Layer]
+
     security: ClassVar[PodSecurity] = UNSTATED
-    """The rights over its node that the injector's pod needs, and no more."""
-    summary: ClassVar[str]
-    does_not_reach: ClassVar[str]
-    seen_by: ClassVar[tuple[str, ...]]
+    """The rights over its node that the injector's pod needs, and no more. Left out: none."""
+    does_not_reach: ClassVar[str] = ""
+    """The layers and readers that do not notice the fault, for people who wonder why nothing happened."""
+    seen_by: ClassVar[tuple[str, ...]] = ()
+    """The programs, alerts and tests that can notice the fault."""
 
-    def details(self) -> str:
-        """Markdown for docs/faults.md, such as a table that a docstring could not keep true."""
-        return ""
+    def prior_state(self, parameters: P, gpu: int, host: Host) -> dict[str, str]:
+        """Return the values that an undo needs, and refuse what cannot go in.
 
-    def claims(self, parameters: P) -> tuple[Claim, ...]:
-        """What the fault takes for itself, so that no other is put in beside it. Unless it says so, all of its kind."""
-        return (Claim(parameters.type), Claim(NODE, shared=True))
+        The agent keeps them before it injects. Nothing may be changed here.
 
-    def security_of(self, parameters: P) -> PodSecurity:
-        """What these parameters need; a fault made of others needs what they do."""
-        return self.security
-
-    def canary_job(self, parameters: P) -> CanaryJob:
-        return CanaryJob()
-
-    def reach(self, parameters: P) -> Reach:
-        return Reach(self.layer, self.does_not_reach, self.seen_by)
-
-    def prior(self, parameters: P, gpu: int, host: Host) -> dict[str, str]:
-        """What an undo will need to know. The agent keeps it before it injects.
-
-        Changes nothing, so this is the place to refuse what cannot go in.
+        Raises:
+            HostError: The fault cannot go into this host; the message says why and what to do.
         """
         return {}
 
-    @abstractmethod
-    def inject(self, parameters: P, gpu: int, host: Host) -> Evidence: ...
-
     def hold(self, parameters: P, gpu: int, host: Host, ended: threading.Event) -> tuple[str, ...] | None:
-        """Keep the fault in until `ended`; most faults stay by themselves. Lines returned are evidence of the hold."""
+        """Keep the fault in until `ended` is set; most faults stay in by themselves.
+
+        Returns:
+            Lines of evidence about the hold; None where there are none.
+
+        Raises:
+            HostError: The fault did not stay in.
+        """
         ended.wait()
         return None
 
+    def claims(self, parameters: P) -> tuple[Claim, ...]:
+        """Return the resources that no second fault may take. Left out: one fault of the kind at a time."""
+        return (Claim(parameters.type), Claim(NODE, shared=True))
+
     def warnings(self, parameters: P) -> tuple[str, ...]:
-        """What these parameters do beyond the fault itself, for the person who approves the run."""
+        """Return what these parameters do beyond the fault itself, for the person who approves the run."""
         return ()
 
-    @abstractmethod
-    def undo(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence: ...
+    def security_of(self, parameters: P) -> PodSecurity:
+        """Return the rights that these parameters need; a fault made of others needs theirs."""
+        return self.security
+
+    def reach(self, parameters: P) -> Reach:
+        """Return where these parameters enter and who can see them."""
+        return Reach(self.layer, self.does_not_reach, self.seen_by)
+
+    def canary_job(self, parameters: P) -> CanaryJob:
+        """Return how a canary differs that starts while the fault is in."""
+        return CanaryJob()
+
+    def details(self) -> str:
+        """Return Markdown for docs/faults.md, such as a table that a docstring could not keep true."""
+        return ""
+
+
+class Fault(OptionalParts[P], ABC):
+    """A way to break something on a node.
+
+    `gpu` is the NVML index that the run chose. Every method that is given a host raises HostError when the host
+    refuses. docs/writing-a-fault.md builds one step by step.
+    """
+
+    parameters: ClassVar[type[FaultParameters]]
+    """The model of the plan's keys under `fault`; its `type` is a Literal of the fault's name."""
+    layer: ClassVar[Layer]
+    """The layer where the fault enters."""
+    summary: ClassVar[str]
+    """One line for lists and the plan's schema."""
 
     @abstractmethod
-    def verify_undone(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> bool: ...
+    def inject(self, parameters: P, gpu: int, host: Host) -> Evidence:
+        """Put the fault in, and read back that it is."""
+
+    @abstractmethod
+    def undo(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        """Take the fault out.
+
+        Called any number of times, and in another process than `inject`.
+
+        Args:
+            parameters: The plan's.
+            gpu: The NVML index that the run chose.
+            host: The node.
+            undo_state: The values of `prior_state` and of `inject`. Those of `prior_state` alone where `inject` failed
+                or was killed half way, and empty where not even that was kept.
+        """
+
+    @abstractmethod
+    def verify_undone(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        """Return True where the fault is out, by reading the host anew and not by believing `undo`."""

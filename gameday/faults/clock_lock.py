@@ -1,4 +1,4 @@
-"""A locked clock: one slow GPU, which holds up every job that waits for all of them."""
+"""A locked clock: one slow GPU, which delays every job that waits for all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from gameday.errors import HostError
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.gpu import GpuParameters, again, smi, target
+from gameday.faults.gpu import GpuParameters, injected_gpu, nvidia_smi, target_gpu
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -31,10 +31,9 @@ class ClockLockParameters(GpuParameters):
 class ClockLockFault(Fault[ClockLockParameters]):
     """Pins one GPU's SM clock with `nvidia-smi -lgc`, and unpins it with `-rgc`.
 
-    The lock is of one clock and not of a range, because then it shows at once
-    and on an idle GPU too: NVML has no getter for a lock, only for the clock.
-    For the same reason a lock that was there before cannot be seen or given
-    back: `-rgc` lifts that as well.
+    It locks one clock and not a range, because that shows immediately and on an idle GPU, too: NVML has no getter for a
+    lock, only for the clock. For the same reason a lock from before cannot be seen or restored: `-rgc` lifts it as
+    well.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ClockLockParameters
@@ -43,12 +42,12 @@ class ClockLockFault(Fault[ClockLockParameters]):
     summary: ClassVar[str] = "Locks one GPU's SM clock low: a straggler without any error"
     does_not_reach: ClassVar[str] = (
         "the memory clock, the kernel log, ECC and health counters: no detector looks for it by default "
-        "(docs/sources.md, Who notices what by default); a lock that was in force before is not given back, as NVML "
-        "does not tell it"
+        "(docs/sources.md, Who notices what by default); a lock that was in force before is not restored, as NVML does "
+        "not show it"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "SM clock under load and GEMM rate in QA",
-        "DCGM_FI_DEV_SM_CLOCK, by whoever compares the GPUs of a node",
+        "DCGM_FI_DEV_SM_CLOCK, where the GPUs of a node are compared",
         "straggler checks of a training job (Google's cluster-health-scanner)",
     )
 
@@ -61,10 +60,10 @@ class ClockLockFault(Fault[ClockLockParameters]):
             "afterwards the clocks are the driver's own: a lock that the site had set is lifted too",
         )
 
-    def prior(self, parameters: ClockLockParameters, gpu: int, host: Host) -> dict[str, str]:
-        sample = target(parameters, gpu, host)
+    def prior_state(self, parameters: ClockLockParameters, gpu: int, host: Host) -> dict[str, str]:
+        sample = target_gpu(parameters, gpu, host)
         if sample.sm_clock_mhz is None or sample.sm_clock_max_mhz is None:
-            raise HostError(f"NVML does not tell the SM clock of GPU {sample.index}: a lock could not be proved")
+            raise HostError(f"NVML does not show the SM clock of GPU {sample.index}: a lock could not be proved")
         if parameters.sm_clock_mhz > sample.sm_clock_max_mhz - _SAME_MHZ:
             raise HostError(
                 f"GPU {sample.index} runs at {sample.sm_clock_max_mhz:g} MHz at most, so {parameters.sm_clock_mhz} MHz "
@@ -72,44 +71,48 @@ class ClockLockFault(Fault[ClockLockParameters]):
             )
         if abs(sample.sm_clock_mhz - parameters.sm_clock_mhz) <= _SAME_MHZ:
             raise HostError(
-                f"GPU {sample.index} runs at {sample.sm_clock_mhz:g} MHz already, where a lock could not be told "
-                "from none; choose another clock"
+                f"GPU {sample.index} runs at {sample.sm_clock_mhz:g} MHz already, where a lock would not "
+                "show; choose another clock"
             )
         return {"uuid": sample.uuid, "sm_clock_mhz": f"{sample.sm_clock_mhz:g}"}
 
     def inject(self, parameters: ClockLockParameters, gpu: int, host: Host) -> Evidence:
-        before = self.prior(parameters, gpu, host)
-        sample = target(parameters, gpu, host)
+        before = self.prior_state(parameters, gpu, host)
+        sample = target_gpu(parameters, gpu, host)
         locked = parameters.sm_clock_mhz
         written_at = datetime.now(UTC)
-        said = smi(host, sample, "-lgc", f"{locked},{locked}")
-        after = _settled(lambda: again(parameters, gpu, host, before), lambda clock: abs(clock - locked) <= _SAME_MHZ)
+        output = nvidia_smi(host, sample, "-lgc", f"{locked},{locked}")
+        after = _settled(
+            lambda: injected_gpu(parameters, gpu, host, before), lambda clock: abs(clock - locked) <= _SAME_MHZ
+        )
         if after is None or abs(after - locked) > _SAME_MHZ:
             raise HostError(
-                f"nvidia-smi -lgc {locked},{locked} said {said!r}, and {_SETTLES_WITHIN_S:g} s later GPU "
+                f"nvidia-smi -lgc {locked},{locked} printed {output!r}, and {_SETTLES_WITHIN_S:g} s later GPU "
                 f"{sample.index} runs at {after} MHz; does something else lock or throttle it?"
             )
         lines = (
             f"before: GPU {sample.index} {sample.uuid} at {before['sm_clock_mhz']} MHz of {sample.sm_clock_max_mhz:g}",
-            f"nvidia-smi -lgc {locked},{locked}: {said}",
+            f"nvidia-smi -lgc {locked},{locked}: {output}",
             f"after: at {after:g} MHz",
         )
         return Evidence(lines=lines, written_at=written_at, undo_state=before)
 
     def undo(self, parameters: ClockLockParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
         return Evidence(
-            lines=(f"nvidia-smi -rgc: {smi(host, again(parameters, gpu, host, undo_state), '-rgc')}",),
+            lines=(f"nvidia-smi -rgc: {nvidia_smi(host, injected_gpu(parameters, gpu, host, undo_state), '-rgc')}",),
         )
 
     def verify_undone(self, parameters: ClockLockParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        """A clock that has left the locked one. Idle clocks fall and loaded ones rise, so it does within a moment."""
+        """Return True once the clock differs from the locked one: idle clocks fall and loaded ones rise."""
         locked = parameters.sm_clock_mhz
-        now = _settled(lambda: again(parameters, gpu, host, undo_state), lambda clock: abs(clock - locked) > _SAME_MHZ)
+        now = _settled(
+            lambda: injected_gpu(parameters, gpu, host, undo_state), lambda clock: abs(clock - locked) > _SAME_MHZ
+        )
         return now is not None and abs(now - locked) > _SAME_MHZ
 
 
 def _settled(read: Callable[[], GpuSample], reached: Callable[[float], bool]) -> float | None:
-    """The SM clock once it has `reached`, or the last one read: a clock change takes the driver a moment."""
+    """Return the SM clock once it is as wanted, or the last one read: a change takes the driver a moment."""
     deadline = time.monotonic() + _SETTLES_WITHIN_S
     while True:
         clock = read().sm_clock_mhz

@@ -1,4 +1,4 @@
-"""A component's pod stands still: it is there, counts as Running, and does nothing. The silent death."""
+"""A frozen component: its pod exists, counts as Running, and does nothing."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pydantic import Field
 from gameday.documents.fields import LABEL_VALUE
 from gameday.errors import HostError
 from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer, Reach
-from gameday.faults.component_pods import LABELS, Component, cgroup_of, find
+from gameday.faults.component_pods import LABELS, Component, cgroup_of, find_pod
 from gameday.host.base import Host
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _SETTLES_WITHIN_S = 5.0
-"""The kernel freezes when the last task has left its system call; uninterruptible sleep on a dead disk takes longer."""
+"""The kernel reports frozen when the last task has left its system call, which a dead disk can delay."""
 _POLL_S = 0.1
 _LOOK_EVERY_S = 2.0
 _CGROUPS = "/sys/fs/cgroup"
-_OF_ALL = (
-    "the log store is the whole cluster's: while it stands still, no detector that reads logs sees any node's fault"
+_WHY_DANGEROUS = (
+    "the log store is the whole cluster's: while it is frozen, no detector that reads logs sees any node's fault"
 )
 
 _SEEN_BY: tuple[tuple[tuple[Component, ...], str], ...] = (
@@ -41,31 +41,28 @@ _PROBES = "the kubelet's liveness and readiness probes, where the pod has any"
 class ComponentFrozenParameters(FaultParameters):
     type: Literal["component_frozen"] = "component_frozen"
     component: Component
-    """Which: known by the labels of its pod, see below; `other`: a pod labelled gameday.dev/may-freeze=true."""
+    """The component, known by the labels of its pod, see below; `other`: a pod labelled gameday.dev/may-freeze=true."""
     namespace: str | None = Field(default=None, pattern=LABEL_VALUE, max_length=63)
-    """Only a pod of this namespace; None: of any."""
+    """The namespace of the pod; None: any."""
 
     def dangers(self) -> dict[str, str]:
-        return super().dangers() | ({self.type: _OF_ALL} if self.component is Component.LOG_STORE else {})
+        return super().dangers() | ({self.type: _WHY_DANGEROUS} if self.component is Component.LOG_STORE else {})
 
 
 class ComponentFrozenFault(Fault[ComponentFrozenParameters]):
     """Freezes the processes of one component's pod on this node through its cgroup, and thaws them.
 
-    The pod is found by `crictl` and frozen by `cgroup.freeze` (cgroup v2). Its
-    processes keep sockets and memory, and answer nothing; Kubernetes goes on
-    calling the pod Running. A liveness probe makes the death less silent: the
-    kubelet kills the container after its failure threshold (a frozen process
-    can be killed), and the successor, born into the same frozen cgroup, does
-    not start until it is thawed. Readiness probes take it out of its Service.
-    A pod that is deleted meanwhile takes the fault along: a successor of
-    another UID is not frozen, and the run is told.
+    `crictl` finds the pod, and `cgroup.freeze` (cgroup v2) freezes it. Its processes keep their sockets and memory, and
+    answer nothing; Kubernetes goes on calling the pod Running. A liveness probe makes this visible: the kubelet kills
+    the container after its failure threshold (a frozen process can be killed), and the next container, born into the
+    same frozen cgroup, does not start until it is thawed. Readiness probes take the pod out of its Service. A pod that
+    is deleted meanwhile ends the fault: its successor has another UID and is not frozen, and the run ends with that
+    reason.
 
-    A `log-store` is dangerous, as it is the whole cluster's: the plan and the
-    cluster profile have to allow it, and no season has it by itself.
+    A `log-store` is dangerous, as it is the whole cluster's: the plan and the cluster profile have to allow it, and a
+    season plays it only where its plan is named.
 
-    Never frozen: the control plane's pods, game-day agents, and whatever does
-    not carry one of the labels below.
+    The fault never freezes the control plane's pods, game-day agents, or a pod without one of the labels below.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ComponentFrozenParameters
@@ -88,30 +85,30 @@ class ComponentFrozenFault(Fault[ComponentFrozenParameters]):
 
     def claims(self, parameters: ComponentFrozenParameters) -> tuple[Claim, ...]:
         engine = (Claim(HOST_ENGINE),) if parameters.component is Component.HOST_ENGINE else ()
-        everywhere = parameters.component is Component.LOG_STORE
-        return (Claim(parameters.component, everywhere=everywhere), *engine, Claim(NODE, shared=True))
+        cluster_wide = parameters.component is Component.LOG_STORE
+        return (Claim(parameters.component, cluster_wide=cluster_wide), *engine, Claim(NODE, shared=True))
 
     def reach(self, parameters: ComponentFrozenParameters) -> Reach:
         seen_by = tuple(who for names, who in _SEEN_BY if parameters.component in names)
         return Reach(self.layer, self.does_not_reach, (*seen_by, _PROBES))
 
-    def prior(self, parameters: ComponentFrozenParameters, gpu: int, host: Host) -> dict[str, str]:
-        pod = find(host, parameters.component, parameters.namespace)
+    def prior_state(self, parameters: ComponentFrozenParameters, gpu: int, host: Host) -> dict[str, str]:
+        pod = find_pod(host, parameters.component, parameters.namespace)
         cgroup = cgroup_of(host, pod)
-        if (frozen := _frozen(host, cgroup)) is None:
+        if (frozen := _is_frozen(host, cgroup)) is None:
             raise HostError(
                 f"{_CGROUPS}{cgroup} has no cgroup.events: this node runs cgroup v1, or the agent sees only its own"
             )
         if frozen:
-            raise HostError(f"pod {pod} is frozen already, by somebody who will want to thaw it")
+            raise HostError(f"pod {pod} is frozen already, and not by this run: thaw it first")
         return {"cgroup": cgroup, "pod": str(pod)}
 
     def inject(self, parameters: ComponentFrozenParameters, gpu: int, host: Host) -> Evidence:
-        state = self.prior(parameters, gpu, host)
+        state = self.prior_state(parameters, gpu, host)
         cgroup = state["cgroup"]
         written_at = datetime.now(UTC)
         _write(host, cgroup, "1")
-        if not _settles(host, cgroup, frozen=True):
+        if not _becomes(host, cgroup, frozen=True):
             raise HostError(f"cgroup.freeze of pod {state['pod']} took 1, and cgroup.events does not say frozen")
         lines = (
             f"before: pod {state['pod']} ({parameters.component}) not frozen, cgroup {cgroup}",
@@ -123,37 +120,37 @@ class ComponentFrozenFault(Fault[ComponentFrozenParameters]):
     def hold(self, parameters: ComponentFrozenParameters, gpu: int, host: Host, ended: threading.Event) -> None:
         cgroup: str | None = None
         while not ended.wait(_LOOK_EVERY_S):
-            cgroup = cgroup or cgroup_of(host, find(host, parameters.component, parameters.namespace))
-            if not _frozen(host, cgroup):
+            cgroup = cgroup or cgroup_of(host, find_pod(host, parameters.component, parameters.namespace))
+            if not _is_frozen(host, cgroup):
                 raise HostError(f"the {parameters.component} runs again: its pod was thawed, or another took its place")
 
     def undo(self, parameters: ComponentFrozenParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        cgroup = _known(parameters, host, undo_state)
-        match _frozen(host, cgroup):
+        cgroup = _frozen_cgroup(parameters, host, undo_state)
+        match _is_frozen(host, cgroup):
             case None:
                 return Evidence(lines=(f"the pod's cgroup {cgroup} is gone, and what was frozen with it",))
             case False:
                 return Evidence(lines=("the pod is not frozen: nothing to thaw",))
         _write(host, cgroup, "0")
-        _settles(host, cgroup, frozen=False)
+        _becomes(host, cgroup, frozen=False)
         return Evidence(lines=(f"written: 0 to cgroup.freeze of {cgroup}",))
 
     def verify_undone(
         self, parameters: ComponentFrozenParameters, gpu: int, host: Host, undo_state: dict[str, str]
     ) -> bool:
-        return not _frozen(host, _known(parameters, host, undo_state))
+        return not _is_frozen(host, _frozen_cgroup(parameters, host, undo_state))
 
 
-def _known(parameters: ComponentFrozenParameters, host: Host, undo_state: dict[str, str]) -> str:
-    return undo_state.get("cgroup") or cgroup_of(host, find(host, parameters.component, parameters.namespace))
+def _frozen_cgroup(parameters: ComponentFrozenParameters, host: Host, undo_state: dict[str, str]) -> str:
+    return undo_state.get("cgroup") or cgroup_of(host, find_pod(host, parameters.component, parameters.namespace))
 
 
 def _write(host: Host, cgroup: str, value: str) -> None:
     host.write_file(f"{_CGROUPS}{cgroup}/cgroup.freeze", value)
 
 
-def _frozen(host: Host, cgroup: str) -> bool | None:
-    """What the kernel says, not what was asked for; None: there is no such cgroup. Raises HostError."""
+def _is_frozen(host: Host, cgroup: str) -> bool | None:
+    """Return whether the kernel reports the cgroup as frozen; None where there is no such cgroup. Raises HostError."""
     try:
         events = host.read_file(f"{_CGROUPS}{cgroup}/cgroup.events")
     except HostError:
@@ -162,9 +159,10 @@ def _frozen(host: Host, cgroup: str) -> bool | None:
     return "frozen 1" in events.splitlines()
 
 
-def _settles(host: Host, cgroup: str, *, frozen: bool) -> bool:
+def _becomes(host: Host, cgroup: str, *, frozen: bool) -> bool:
+    """Wait until the kernel reports the wanted state, and return whether it did in time."""
     deadline = time.monotonic() + _SETTLES_WITHIN_S
-    while _frozen(host, cgroup) is not frozen:
+    while _is_frozen(host, cgroup) is not frozen:
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)

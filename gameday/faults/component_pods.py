@@ -1,12 +1,10 @@
-"""The pods that watch or serve GPUs on a node, found from the host's side: through its container runtime.
+"""The pods that watch or serve GPUs on a node, found through the host's container runtime.
 
-In most clusters the device plugin, dcgm-exporter, DCGM, the log shippers and
-their like are pods of DaemonSets and no systemd units. The agent has no API
-token, and needs none: the runtime knows the pods of its own node, with their
-labels, and where their cgroups are.
+In most clusters the device plugin, dcgm-exporter, DCGM, the log shippers and their like are pods of DaemonSets and not
+systemd units. The agent has no API token, and needs none: the runtime knows the pods of its own node, with their labels
+and cgroups.
 
-Only pods that carry a label of the table below can be found, so that a slip in
-a plan never hits a pod that nobody had in mind.
+Only pods that carry a label of the table below can be found, so that a slip in a plan never hits another pod.
 """
 
 from __future__ import annotations
@@ -19,14 +17,16 @@ from typing import Any
 from gameday.errors import HostError, NoCrictlError
 from gameday.host.base import Host
 
-_WITHIN_S = 15.0
-"""One call of crictl, whose own limit for an answer of the runtime is 2 s."""
+_TIMEOUT_S = 15.0
+"""For one call of crictl, whose own limit for an answer of the runtime is 2 s."""
 _NOT_FOUND = 127
-_SAID_CHARACTERS = 300
+_OUTPUT_CHARACTERS = 300
 _SLICE = ".slice"
 
 
 class Component(StrEnum):
+    """The components that a fault can freeze."""
+
     DEVICE_PLUGIN = "device-plugin"
     EXPORTER = "dcgm-exporter"
     HOST_ENGINE = "host-engine"
@@ -53,7 +53,7 @@ LABELS: dict[Component, tuple[tuple[str, str], ...]] = {
     Component.LOG_STORE: ((_NAME, "loki"),),
     Component.OTHER: (MAY_FREEZE,),
 }
-"""By which labels each is known, whatever its namespace."""
+"""The labels by which each is known, in any namespace."""
 _OURS = "gameday.dev/run"
 _CONTROL_PLANE = (("tier", "control-plane"), ("component", "etcd"), ("component", "kube-apiserver"))
 """As kubeadm labels its static pods."""
@@ -61,7 +61,7 @@ _CONTROL_PLANE = (("tier", "control-plane"), ("component", "etcd"), ("component"
 
 @dataclass(frozen=True)
 class PodSandbox:
-    """One pod as the node's container runtime knows it."""
+    """A pod as the node's container runtime knows it."""
 
     id: str
     namespace: str
@@ -83,12 +83,21 @@ class Container:
 
 
 def component_of(labels: dict[str, str]) -> Component | None:
-    """Which component a pod of these labels is; None for every other pod."""
+    """Return the component that a pod with these labels is; None for any other pod."""
     return next((component for component, known in LABELS.items() if set(known) & set(labels.items())), None)
 
 
-def find(host: Host, component: Component, namespace: str | None) -> PodSandbox:
-    """The one pod of this component on the node. Raises HostError where there is none, several, or a wrong one."""
+def find_pod(host: Host, component: Component, namespace: str | None) -> PodSandbox:
+    """Return the only pod of this component on the node.
+
+    Args:
+        host: The node.
+        component: The component.
+        namespace: The pod's namespace; None: any.
+
+    Raises:
+        HostError: There is no such pod, there are several, or it is an agent of ours or of the control plane.
+    """
     found = [pod for pod in pods_of(host, component) if namespace is None or pod.namespace == namespace]
     if not found:
         labels = " or ".join(f"{key}={value}" for key, value in LABELS[component])
@@ -96,22 +105,22 @@ def find(host: Host, component: Component, namespace: str | None) -> PodSandbox:
         raise HostError(f"no pod of the {component} is ready on this node{where}: none carries {labels}")
     if len(found) > 1:
         names = ", ".join(sorted(map(str, found)))
-        raise HostError(f"{len(found)} pods on this node are a {component} ({names}): say which by its namespace")
+        raise HostError(f"{len(found)} pods on this node are a {component} ({names}): name one by its namespace")
     pod = found[0]
     if any(key == _OURS for key, _ in pod.labels):
-        raise HostError(f"pod {pod} is an agent of a game-day: it would freeze the hand that thaws")
+        raise HostError(f"pod {pod} is an agent of a game-day: nobody could thaw it")
     if pod.labels & set(_CONTROL_PLANE):
         raise HostError(f"pod {pod} belongs to the control plane: that is never frozen")
     return pod
 
 
 def pods_of(host: Host, component: Component) -> list[PodSandbox]:
-    """All ready pods of this component on the node, our own included. Raises HostError."""
+    """Return all ready pods of this component on the node, our own included. Raises HostError."""
     return [pod for pod in _sandboxes(host) if set(LABELS[component]) & pod.labels]
 
 
 def containers_of(host: Host, pod: PodSandbox) -> list[Container]:
-    """Raises HostError."""
+    """Return the running containers of a pod. Raises HostError."""
     listed = _at(_crictl(host, "ps", "--pod", pod.id, "--state", "running"), "containers")
     if not isinstance(listed, list):
         raise HostError(f"`crictl ps` does not list the containers of pod {pod}")
@@ -122,33 +131,34 @@ def _container(host: Host, id: str) -> Container:
     process = _at(_crictl(host, "inspect", id), "info", "runtimeSpec", "process")
     argv, environment = _at(process, "args"), _at(process, "env")
     if not isinstance(argv, list) or not isinstance(environment, list):
-        raise HostError(f"`crictl inspect {id[:13]}` does not tell the container's command line and environment")
+        raise HostError(f"`crictl inspect {id[:13]}` does not show the container's command line and environment")
     return Container(id, tuple(map(str, argv)), dict(str(one).partition("=")[::2] for one in environment))
 
 
 def cgroup_of(host: Host, pod: PodSandbox) -> str:
-    """The pod's cgroup below /sys/fs/cgroup, all its containers within. Raises HostError."""
-    told = _crictl(host, "inspectp", pod.id)
-    path = _at(told, "info", "runtimeSpec", "linux", "cgroupsPath")
+    """Return the path below /sys/fs/cgroup of the cgroup that holds all containers of the pod. Raises HostError."""
+    inspected = _crictl(host, "inspectp", pod.id)
+    path = _at(inspected, "info", "runtimeSpec", "linux", "cgroupsPath")
     if not isinstance(path, str) or not path:
-        raise HostError(f"`crictl inspectp` does not tell the cgroup of pod {pod}")
+        raise HostError(f"`crictl inspectp` does not show the cgroup of pod {pod}")
     slice_, colon, _ = path.partition(":")
     # systemd's driver: `<pod's slice>:<runtime>:<sandbox>`; cgroupfs': a path whose last part is the sandbox.
     cgroup = _expanded(slice_) if colon else path.rpartition("/")[0]
     if not cgroup.startswith("/kubepods"):
-        raise HostError(f"pod {pod} is in cgroup {cgroup or '/'}, which is none of kubelet's for pods: left alone")
+        raise HostError(
+            f"pod {pod} is in cgroup {cgroup or '/'}, which is not one of the kubelet's for pods: left alone"
+        )
     return cgroup
 
 
 def _expanded(name: str) -> str:
-    """`a-b-c.slice` -> `/a.slice/a-b.slice/a-b-c.slice`, as systemd nests slices by their names (systemd.slice(5))."""
+    """Return `/a.slice/a-b.slice/a-b-c.slice` for `a-b-c.slice`: systemd nests slices by name (systemd.slice(5))."""
     parts = name.removesuffix(_SLICE).rpartition("/")[2].split("-")
     return "".join(f"/{'-'.join(parts[:count])}{_SLICE}" for count in range(1, len(parts) + 1))
 
 
 def _sandboxes(host: Host) -> list[PodSandbox]:
-    told = _crictl(host, "pods", "--state", "ready")
-    items = told.get("items") if isinstance(told, dict) else None
+    items = _at(_crictl(host, "pods", "--state", "ready"), "items")
     if not isinstance(items, list):
         raise HostError("`crictl pods` does not list pods: is it a version before 1.0?")
     pods = []
@@ -169,20 +179,20 @@ def _sandboxes(host: Host) -> list[PodSandbox]:
 
 
 def _crictl(host: Host, verb: str, *arguments: str) -> Any:
-    """What it printed as JSON. Raises HostError."""
-    # Options stand first: crictl (urfave/cli v2) takes whatever follows an ID for another ID.
-    done = host.run(["crictl", verb, "-o", "json", *arguments], _WITHIN_S)
-    said = " ".join(f"{done.stderr} {done.stdout}".split())[:_SAID_CHARACTERS]
+    """Return what crictl printed as JSON. Raises HostError."""
+    # Options come first: crictl (urfave/cli v2) takes what follows an ID for another ID.
+    done = host.run(["crictl", verb, "-o", "json", *arguments], _TIMEOUT_S)
+    output = " ".join(f"{done.stderr} {done.stdout}".split())[:_OUTPUT_CHARACTERS]
     if done.exit_status == _NOT_FOUND:
         raise NoCrictlError(
-            f"no crictl on this node ({said or 'not found'}): pods can only be found through it; install cri-tools"
+            f"no crictl on this node ({output or 'not found'}): pods can only be found through it; install cri-tools"
         )
     if done.exit_status:
-        raise HostError(f"`crictl {verb} {' '.join(arguments)}`: exit {done.exit_status}: {said or 'no word'}")
+        raise HostError(f"`crictl {verb} {' '.join(arguments)}`: exit {done.exit_status}: {output or 'no output'}")
     try:
         return json.loads(done.stdout)
     except ValueError:
-        raise HostError(f"`crictl {verb} {' '.join(arguments)}` printed no JSON: {said}") from None
+        raise HostError(f"`crictl {verb} {' '.join(arguments)}` printed no JSON: {output}") from None
 
 
 def _at(data: Any, *path: str) -> Any:

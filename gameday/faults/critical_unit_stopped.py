@@ -9,19 +9,30 @@ from typing import ClassVar, Literal
 
 from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.systemd import cancel, resting, running, schedule, scheduled, start, state_of, stopped_with
+from gameday.faults.systemd import (
+    cancel,
+    is_scheduled,
+    require_running,
+    schedule,
+    start_units,
+    state_of,
+    units_not_running,
+    units_stopped_with,
+)
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
-IN_S = 5.0
-"""From the order to the stop: without a kubelet nobody would hear that the injector is ready."""
+DELAY_S = 5.0
+"""From the order to the stop: without a kubelet no one would learn that the injector is ready."""
 _LOOK_EVERY_S = 1.0
-_STOPS_WITHIN_S = 100.0
+_STOP_TIMEOUT_S = 100.0
 """A unit has 90 s to stop (DefaultTimeoutStopSec)."""
 
 
 class NeededUnit(StrEnum):
+    """The services that a fault can stop for a limited time."""
+
     KUBELET = "kubelet"
     CONTAINERD = "containerd"
     FABRIC_MANAGER = "nvidia-fabricmanager"
@@ -34,20 +45,18 @@ class CriticalUnitStoppedParameters(FaultParameters):
     )
     type: Literal["critical_unit_stopped"] = "critical_unit_stopped"
     unit: NeededUnit
-    """The systemd unit; one of another name (k3s, rke2, crio) is not there, and is refused."""
+    """The systemd unit; a node whose service has another name (k3s, rke2, crio) is refused."""
 
 
 class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
     """Has the host stop a service in five seconds, and start it again when the hold is over.
 
-    Both are timers of the host's systemd, the start ordered before the stop: it
-    comes whether or not an agent lives that could ask for it. What systemd stops
-    along, like a kubelet whose unit requires containerd, is started again by the
-    same timer, and read back.
+    Both are timers of the host's systemd, and the start is ordered before the stop: it comes whether or not an agent is
+    alive. Units that systemd stops along, like a kubelet whose unit requires containerd, are started again by the same
+    timer, and read back.
 
-    Without a kubelet the injector pod hears neither of its deletion nor of its
-    deadline; its own clock and the host's timer are what ends the fault, so
-    choose a short `hold`.
+    Without a kubelet the injector's pod gets neither its deletion nor its deadline. Only its own clock and the host's
+    timer end the fault, so choose a short `hold`.
     """
 
     parameters: ClassVar[type[FaultParameters]] = CriticalUnitStoppedParameters
@@ -65,7 +74,7 @@ class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
     )
 
     def claims(self, parameters: CriticalUnitStoppedParameters) -> tuple[Claim, ...]:
-        # A fabric manager can come and go beside others; without a kubelet or its runtime no agent hears of its end.
+        # A fabric manager can be stopped beside others; without a kubelet or its runtime no agent can be ended.
         fabric = parameters.unit is NeededUnit.FABRIC_MANAGER
         return (Claim(parameters.unit), Claim(NODE, shared=fabric))
 
@@ -74,33 +83,31 @@ class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
             return ("every CUDA job of the node ends, and new ones fail with error 802 until it is back",)
         return ("the injector cannot be called off early: the fault stays in for the whole hold",)
 
-    def prior(self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host) -> dict[str, str]:
-        before = str(running(host, parameters.unit))
-        return {"before": before, "with": " ".join(stopped_with(host, parameters.unit))}
+    def prior_state(self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host) -> dict[str, str]:
+        before = str(require_running(host, parameters.unit))
+        return {"before": before, "with": " ".join(units_stopped_with(host, parameters.unit))}
 
     def inject(self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host) -> Evidence:
-        before = self.prior(parameters, gpu, host)
-        unit, back_in_s = parameters.unit, IN_S + parameters.hold.total_seconds()
+        before = self.prior_state(parameters, gpu, host)
+        unit, back_after_s = parameters.unit, DELAY_S + parameters.hold.total_seconds()
         units = " ".join(_units(parameters, before))
         written_at = datetime.now(UTC)
-        schedule(host, _start_timer(unit), back_in_s, "systemctl", "start", *units.split())
-        schedule(host, _stop_timer(unit), IN_S, "systemctl", "stop", unit)
+        schedule(host, _start_timer(unit), back_after_s, "systemctl", "start", *units.split())
+        schedule(host, _stop_timer(unit), DELAY_S, "systemctl", "stop", unit)
         lines = (
             f"before: {unit} {before['before']}",
-            f"host timer: systemctl stop {unit} in {IN_S:g} s",
-            f"host timer: systemctl start {units} in {back_in_s:g} s",
+            f"host timer: systemctl stop {unit} in {DELAY_S:g} s",
+            f"host timer: systemctl start {units} in {back_after_s:g} s",
         )
         return Evidence(lines=lines, written_at=written_at, undo_state=before)
 
     def hold(
         self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host, ended: threading.Event
     ) -> tuple[str, ...] | None:
-        left = IN_S + _STOPS_WITHIN_S
+        left = DELAY_S + _STOP_TIMEOUT_S
         while state_of(host, parameters.unit).runs:
             if left <= 0:
-                raise HostError(
-                    f"{parameters.unit} still runs {_STOPS_WITHIN_S:g} s after the host was told to stop it"
-                )
+                raise HostError(f"{parameters.unit} still runs {_STOP_TIMEOUT_S:g} s after the host was to stop it")
             if ended.wait(_LOOK_EVERY_S):
                 return (f"ended before {parameters.unit} stopped",)
             left -= _LOOK_EVERY_S
@@ -112,20 +119,20 @@ class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
     ) -> Evidence:
         unit = parameters.unit
         lines = [f"{timer}.timer cancelled" for timer in _timers(unit) if cancel(host, timer)]
-        if down := resting(host, *_units(parameters, undo_state)):
-            start(host, *down)
+        if down := units_not_running(host, *_units(parameters, undo_state)):
+            start_units(host, *down)
             lines.append(f"systemctl start {' '.join(down)}")
         return Evidence(lines=tuple(lines) or (f"{unit} runs, and no timer of ours is left",))
 
     def verify_undone(
         self, parameters: CriticalUnitStoppedParameters, gpu: int, host: Host, undo_state: dict[str, str]
     ) -> bool:
-        timers = any(scheduled(host, timer) for timer in _timers(parameters.unit))
-        return not timers and not resting(host, *_units(parameters, undo_state))
+        timers = any(is_scheduled(host, timer) for timer in _timers(parameters.unit))
+        return not timers and not units_not_running(host, *_units(parameters, undo_state))
 
 
 def _units(parameters: CriticalUnitStoppedParameters, undo_state: dict[str, str]) -> tuple[str, ...]:
-    """The unit itself, and what systemd stops with it."""
+    """Return the unit itself, and those that systemd stops with it."""
     return (parameters.unit, *undo_state.get("with", "").split())
 
 
@@ -138,5 +145,5 @@ def _start_timer(unit: NeededUnit) -> str:
 
 
 def _timers(unit: NeededUnit) -> tuple[str, str]:
-    """The stop first: cancelled in this order, no moment is left in which only the stop would come."""
+    """Return both timers, the stop's first: cancelled in this order, the stop is never left without its start."""
     return _stop_timer(unit), _start_timer(unit)

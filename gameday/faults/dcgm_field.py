@@ -1,4 +1,4 @@
-"""A value in DCGM's cache: what the host engine tells its clients is no longer what the GPU says."""
+"""A false value in DCGM's cache: the host engine gives its clients another value than the GPU's."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pydantic import Field, field_validator, model_validator
 from gameday.documents.fields import conflict
 from gameday.errors import HostError
 from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, inject, read, refuse_embedded_engine
-from gameday.faults.gpu import GpuParameters, target
+from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, inject_value, read_value, refuse_embedded_engine
+from gameday.faults.gpu import GpuParameters, target_gpu
 from gameday.host.base import Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _EVERY_S = 1.0
-"""Between two injections while held, as Azure's health agent tests itself (docs/sources.md, DCGM injection)."""
+"""Between two injections while the fault is held, as Azure's agent tests itself (docs/sources.md, DCGM injection)."""
 _OFFSET_S = 2
-"""dcgmi counts in whole seconds, so its default of 1 may be over at once; 2 outlasts the pause between injections."""
+"""dcgmi counts in whole seconds, so that its default of 1 may be no time at all; 2 outlasts the pause above."""
 _UNDO_OFFSET_S = 3
 """Newer than the last injection's stamp, whatever second that fell into."""
 _ATTEMPTS = 3
@@ -31,23 +31,25 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Bounds:
-    """One field: dcgm_fields.h's id, what may be injected, and the value that is its fault where one is known.
-
-    `acts`: who does what about it (docs/sources.md, DCGM fields).
-    """
+    """A field of DCGM and the values that may be injected into it."""
 
     id: int
+    """The field's number in dcgm_fields.h."""
     unit: str
     low: float
     high: float
     fault: float | None = None
+    """The value that is the field's fault, where one is known."""
     acts: str = ""
+    """The programs that act on it, and how (docs/sources.md, DCGM fields)."""
     whole: bool = True
+    """The field holds whole numbers."""
     sampled: bool = True
+    """DCGM samples the field, so that an injected value is soon replaced by a real one."""
 
 
 def _count(id: int, fault: float | None = None, acts: str = "") -> Bounds:
-    """dmon cuts what is wider than its column, from 11 digits: a count stays below."""
+    """Return the bounds of a counter, below 11 digits: dmon cuts what is wider than its column."""
     return Bounds(id, "count", 0, 1e9, fault, acts)
 
 
@@ -154,15 +156,16 @@ class DcgmFieldParameters(GpuParameters):
     field: DcgmFieldName
     """DCGM's name of the field, as dcgm-exporter's metric is called."""
     value: float | None = Field(default=None, strict=True, allow_inf_nan=False)
-    """What to inject, in the field's unit; None: the value that is the field's fault, where one is known."""
+    """The value to inject, in the field's unit; None: the value that is the field's fault, where one is known."""
 
     @property
     def bounds(self) -> Bounds:
+        """The field's bounds."""
         return FIELDS[self.field]
 
     @property
     def injected(self) -> str:
-        """In decimal, as dcgmi reads it and dmon prints it."""
+        """The value in decimal, as dcgmi reads it and dmon prints it."""
         value = self.bounds.fault if self.value is None else self.value
         assert value is not None
         return f"{value:.0f}" if self.bounds.whole else f"{value:.{DECIMALS}f}"
@@ -194,21 +197,17 @@ def _range(bounds: Bounds) -> str:
 class DcgmFieldFault(Fault[DcgmFieldParameters]):
     """Puts a value into the host engine's cache with `dcgmi test --inject`, and keeps it the newest.
 
-    The next real sample of a watched field would take its place, so it is
-    injected again each second; the Xid is not sampled and stays by itself, and
-    again would be one more Xid. Each injection is read back with `dcgmi dmon`,
-    the host engine's own word of success notwithstanding.
+    The next real sample of a watched field would replace it, so the value is injected again each second. The Xid is
+    not sampled: it stays by itself, and a second injection would be a second Xid. Each injection is read back with
+    `dcgmi dmon`, whatever the host engine says of it.
 
-    The undo injects what stood there before (no value, where that is not
-    known), three seconds ahead; then real samples follow. A real Xid that the
-    driver reports within those seconds is the older one, and is not shown. A
-    counter that comes back from a higher value looks to Prometheus as one that
-    began anew, so a rule on its increase may fire once more. A restart of the
-    host engine clears everything that was ever injected.
+    The undo injects the value from before (no value, where that is not known), stamped three seconds ahead; then real
+    samples follow. A real Xid that the driver reports within those seconds is older, and is not shown. To Prometheus a
+    counter that comes back from a higher value looks like one that began anew, so a rule on its increase may fire once
+    more. A restart of the host engine clears everything that was ever injected.
 
-    The GPU is counted as NVML counts it, which is how DCGM numbers GPUs when its
-    host engine starts. dcgmi is the host's own; where the host has none, or no
-    host engine answers it, that of the host engine's pod.
+    GPUs are counted as NVML counts them, which is how DCGM numbers them when its host engine starts. dcgmi is the
+    host's own; where the host has none, or no host engine answers it, that of the host engine's pod.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmFieldParameters
@@ -241,16 +240,16 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     def warnings(self, parameters: DcgmFieldParameters) -> tuple[str, ...]:
         return (f"{parameters.field}: {parameters.bounds.acts}",) if parameters.bounds.acts else ()
 
-    def prior(self, parameters: DcgmFieldParameters, gpu: int, host: Host) -> dict[str, str]:
-        index = target(parameters, gpu, host).index
+    def prior_state(self, parameters: DcgmFieldParameters, gpu: int, host: Host) -> dict[str, str]:
+        index = target_gpu(parameters, gpu, host).index
         refuse_embedded_engine(host)
-        before = read(host, index, parameters.bounds.id)
+        before = read_value(host, index, parameters.bounds.id)
         if before == parameters.injected:
             raise HostError(f"{parameters.field} of GPU {index} is {before} already: nothing would change")
         return {"gpu": str(index)} | ({} if before is None else {"before": before})
 
     def inject(self, parameters: DcgmFieldParameters, gpu: int, host: Host) -> Evidence:
-        state = self.prior(parameters, gpu, host)
+        state = self.prior_state(parameters, gpu, host)
         index = int(state["gpu"])
         written_at = datetime.now(UTC)
         after = _put(host, index, parameters)
@@ -269,39 +268,40 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
             return None
         index, times = _index(parameters, gpu, {}), 0
         while not ended.wait(_EVERY_S):
-            inject(host, index, parameters.bounds.id, parameters.injected, _OFFSET_S)
+            inject_value(host, index, parameters.bounds.id, parameters.injected, _OFFSET_S)
             times += 1
         return (f"injected {times} times more while held",)
 
     def undo(self, parameters: DcgmFieldParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
         index, bounds = _index(parameters, gpu, undo_state), parameters.bounds
-        found = read(host, index, bounds.id)
+        found = read_value(host, index, bounds.id)
         if found != parameters.injected:
             return Evidence(lines=(f"{parameters.field} of GPU {index} is {found or 'N/A'}, not ours: left as it is",))
         before = undo_state.get("before")
-        inject(host, index, bounds.id, before or (BLANK if bounds.whole else BLANK_DOUBLE), _UNDO_OFFSET_S)
+        inject_value(host, index, bounds.id, before or (BLANK if bounds.whole else BLANK_DOUBLE), _UNDO_OFFSET_S)
         why = f"{before}, what it was" if before else "no value, as none is known from before"
-        return Evidence(lines=(f"injected {why}; real samples follow where somebody watches the field",))
+        return Evidence(lines=(f"injected {why}; real samples follow where a program watches the field",))
 
     def verify_undone(self, parameters: DcgmFieldParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return read(host, _index(parameters, gpu, undo_state), parameters.bounds.id) != parameters.injected
+        return read_value(host, _index(parameters, gpu, undo_state), parameters.bounds.id) != parameters.injected
 
 
 def _index(parameters: DcgmFieldParameters, gpu: int, undo_state: dict[str, str]) -> int:
+    """Return the index of the GPU that was injected into."""
     chosen = gpu if parameters.gpu is None else parameters.gpu
     return int(undo_state.get("gpu", chosen))
 
 
 def _put(host: Host, gpu: int, parameters: DcgmFieldParameters) -> str:
-    """Inject until it is read back; what was. Raises HostError when it never is."""
+    """Inject until the value is read back, and return it. Raises HostError where it never is."""
     found: str | None = None
     for _ in range(_ATTEMPTS):
-        inject(host, gpu, parameters.bounds.id, parameters.injected, _OFFSET_S)
-        found = read(host, gpu, parameters.bounds.id)
+        inject_value(host, gpu, parameters.bounds.id, parameters.injected, _OFFSET_S)
+        found = read_value(host, gpu, parameters.bounds.id)
         if found == parameters.injected:
             return found
     raise HostError(
         f"dcgmi says that it injected {parameters.injected} into {parameters.field} of GPU {gpu}, and {_ATTEMPTS} "
-        f"times its dmon shows {found or 'N/A'}: does another program inject there, or does dcgmi take longer than "
+        f"times dmon shows {found or 'N/A'}: does another program inject there, or does dcgmi take longer than "
         f"{_OFFSET_S} s on this node?"
     )

@@ -1,4 +1,4 @@
-"""A telemetry blackout: DCGM stops sampling, and everything behind it goes on showing what was."""
+"""A telemetry blackout: DCGM stops sampling, and its readers go on showing the last values."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 
 from gameday.errors import HostError
 from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.dcgm import collection_paused, pause, refuse_embedded_engine, resume
+from gameday.faults.dcgm import is_collection_paused, pause_collection, refuse_embedded_engine, resume_collection
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _LOOK_EVERY_S = 5.0
-"""Somebody else's --resume, or a restarted host engine, ends the fault unseen otherwise."""
+"""Often enough to notice that somebody resumed the collection, or restarted the host engine."""
 
 
 class DcgmPauseParameters(FaultParameters):
@@ -24,15 +24,13 @@ class DcgmPauseParameters(FaultParameters):
 class DcgmPauseFault(Fault[DcgmPauseParameters]):
     """Pauses all of a node's DCGM metrics with `dcgmi test --pause`, and resumes them.
 
-    dcgmi's help says that watchers then get N/A. Its code does otherwise (DCGM
-    3.2 to 4.6): the sampling loop skips a paused GPU and writes nothing, so the
-    cache keeps the last samples, and an exporter repeats them as if they were
-    fresh. Nothing is absent: only values that stand still tell. Xids still come
-    through, as they are events and not samples.
+    dcgmi's help says that watchers then get N/A. Its code does otherwise (DCGM 3.2 to 4.6): the sampling loop skips a
+    paused GPU and writes nothing, so the cache keeps the last samples, and an exporter repeats them as if they were
+    fresh. No series is absent: the only sign is values that do not change. Xids still come through, as they are events
+    and not samples.
 
-    Profiling counters and NVSwitches pause too. `dcgmi diag` is refused
-    meanwhile. A collection that is paused already is not ours to resume, and is
-    refused.
+    Profiling counters and NVSwitches pause, too. `dcgmi diag` is refused meanwhile. A collection that is paused
+    already is not ours to resume, and is refused.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmPauseParameters
@@ -51,33 +49,33 @@ class DcgmPauseFault(Fault[DcgmPauseParameters]):
     def claims(self, parameters: DcgmPauseParameters) -> tuple[Claim, ...]:
         return (Claim("DCGM's sampling"), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
 
-    def prior(self, parameters: DcgmPauseParameters, gpu: int, host: Host) -> dict[str, str]:
+    def prior_state(self, parameters: DcgmPauseParameters, gpu: int, host: Host) -> dict[str, str]:
         refuse_embedded_engine(host)
-        if collection_paused(host):
+        if is_collection_paused(host):
             raise HostError(
-                "DCGM's collection is paused already, by somebody who will want to resume it (a `dcgmi diag`?); "
-                "end that, or `dcgmi test --resume`"
+                "DCGM's collection is paused already, and not by this run (a `dcgmi diag`?); end that, or run "
+                "`dcgmi test --resume`"
             )
         return {"before": "running"}
 
     def inject(self, parameters: DcgmPauseParameters, gpu: int, host: Host) -> Evidence:
-        state = self.prior(parameters, gpu, host)
+        state = self.prior_state(parameters, gpu, host)
         written_at = datetime.now(UTC)
-        said = pause(host)
-        if not collection_paused(host):
-            raise HostError(f"dcgmi test --pause said {said!r}, and DCGM's core module is not paused")
-        lines = ("before: DCGM's core module runs", f"dcgmi test --pause: {said}", "after: core module paused")
+        output = pause_collection(host)
+        if not is_collection_paused(host):
+            raise HostError(f"dcgmi test --pause printed {output!r}, and DCGM's core module is not paused")
+        lines = ("before: DCGM's core module runs", f"dcgmi test --pause: {output}", "after: core module paused")
         return Evidence(lines=lines, written_at=written_at, undo_state=state)
 
     def hold(self, parameters: DcgmPauseParameters, gpu: int, host: Host, ended: threading.Event) -> None:
         while not ended.wait(_LOOK_EVERY_S):
-            if not collection_paused(host):
+            if not is_collection_paused(host):
                 raise HostError("DCGM collects again: somebody resumed it, or restarted its host engine")
 
     def undo(self, parameters: DcgmPauseParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        if not collection_paused(host):
+        if not is_collection_paused(host):
             return Evidence(lines=("DCGM collects already: nothing to resume",))
-        return Evidence(lines=(f"dcgmi test --resume: {resume(host)}",))
+        return Evidence(lines=(f"dcgmi test --resume: {resume_collection(host)}",))
 
     def verify_undone(self, parameters: DcgmPauseParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return not collection_paused(host)
+        return not is_collection_paused(host)

@@ -1,7 +1,6 @@
-"""docs/faults.md, made from the faults themselves: what each does, reaches, costs and takes.
+"""The page docs/faults.md, made from the faults' own classes by `python -m gameday.faults.docs`.
 
-Written by `python -m gameday.faults.docs`; a test tells when the page on disk
-is not what the classes say.
+A test compares the page on disk with it. Faults of other packages are not on it.
 """
 
 from __future__ import annotations
@@ -13,25 +12,26 @@ from typing import Any
 
 from gameday.documents.key_table import key_table
 from gameday.faults.base import Fault
-from gameday.faults.registry import known_faults, parameter_models
+from gameday.faults.registry import found_faults, known_faults, parameter_models
 from gameday.plan.models import FaultParameters
 from gameday.plan.schema import plan_schema
 
 _HEAD = """\
 # The faults
 
-What can be broken, one section each, in the order of the layer at which it enters. What enters at one layer does not
+One section for each fault, in the order of the layer at which it enters. A fault that enters at one layer does not
 reach the others by itself: a line in the kernel log never reaches DCGM's counters, a value in DCGM's cache never
-reaches NVML. So each fault says what it does *not* reach, and who can see it.
+reaches NVML. So each section says what the fault does *not* reach, and who can see it.
 
 This page is made from the faults' own classes by `make docs`. Every fault has `hold` as well, see [plans](plans.md).
+[Writing a fault](writing-a-fault.md) shows how to add one.
 """
 
 
 def page() -> str:
-    """The whole page; the same bytes for the same classes."""
-    faults = known_faults()
-    schema = plan_schema(parameter_models(), {})["$defs"]
+    """Return the whole page; the same bytes for the same classes."""
+    faults = {name: fault for name, fault in known_faults().items() if name not in found_faults().packages}
+    schema = plan_schema(parameter_models(), {}, ())["$defs"]
     by_layer: dict[str, list[str]] = {}
     for name in sorted(faults, key=lambda name: (list(type(faults[name].layer)).index(faults[name].layer), name)):
         by_layer.setdefault(faults[name].layer, []).append(name)
@@ -65,13 +65,13 @@ def _section(name: str, fault: Fault[Any], schema: Mapping[str, Any]) -> str:
 
 
 def _pod(fault: Fault[Any]) -> str:
-    """What the pod is given; a fault made of others is given what they need."""
+    """Return the rights of the injector's pod in words."""
     own = "security_of" not in vars(type(fault))
-    return fault.security.describe() if own else "what the faults in it need"
+    return fault.security.describe() if own else "the rights that the faults in it need"
 
 
 def _prose(fault: Fault[Any]) -> str:
-    """The class's own words, one paragraph a line as Markdown wants them."""
+    """Return the class's docstring, one paragraph a line as Markdown wants them."""
     paragraphs = (inspect.getdoc(type(fault)) or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

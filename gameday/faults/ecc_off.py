@@ -1,4 +1,4 @@
-"""ECC off: memory errors are no longer corrected, nor counted."""
+"""ECC switched off: memory errors are no longer corrected, nor counted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from gameday.errors import HostError
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.gpu import GpuParameters, again, ready_for_reset, refuse_reset, smi, target
+from gameday.faults.gpu import GpuParameters, injected_gpu, nvidia_smi, ready_for_reset, refuse_reset, target_gpu
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -26,10 +26,9 @@ class EccOffParameters(GpuParameters):
 class EccOffFault(Fault[EccOffParameters]):
     """Sets one GPU's pending ECC mode to off with `nvidia-smi -e 0`, and to on again.
 
-    The mode in force changes at the next reset of the GPU or boot of the node.
-    Without `reset` that is left to whoever resets it: what this fault then
-    tests is whether anybody looks at the pending mode before they do. With
-    `reset` the GPU is reset twice, on the way in and on the way out.
+    The mode in force changes at the next reset of the GPU or boot of the node. Without `reset` the fault changes the
+    pending mode alone, and so tests whether anybody looks at it before that. With `reset` the GPU is reset twice, on
+    the way in and on the way out.
     """
 
     parameters: ClassVar[type[FaultParameters]] = EccOffParameters
@@ -50,11 +49,11 @@ class EccOffFault(Fault[EccOffParameters]):
             return ("dangerous: resets the GPU twice; whatever runs on it must be gone before",)
         return ("dangerous: a reset or boot of the node while the fault is in turns ECC off for real",)
 
-    def prior(self, parameters: EccOffParameters, gpu: int, host: Host) -> dict[str, str]:
-        sample = target(parameters, gpu, host)
+    def prior_state(self, parameters: EccOffParameters, gpu: int, host: Host) -> dict[str, str]:
+        sample = target_gpu(parameters, gpu, host)
         if sample.ecc_mode is None or sample.ecc_mode_pending is None:
             raise HostError(
-                f"NVML does not tell the ECC mode of GPU {sample.index}: it has none, or needs root to tell"
+                f"NVML does not show the ECC mode of GPU {sample.index}: it has none, or shows it to root only"
             )
         if not (sample.ecc_mode and sample.ecc_mode_pending):
             raise HostError(f"ECC of GPU {sample.index} is {_mode(sample)}: there is nothing to turn off")
@@ -63,21 +62,21 @@ class EccOffFault(Fault[EccOffParameters]):
         return {"uuid": sample.uuid}
 
     def inject(self, parameters: EccOffParameters, gpu: int, host: Host) -> Evidence:
-        before = self.prior(parameters, gpu, host)
-        sample = target(parameters, gpu, host)
+        before = self.prior_state(parameters, gpu, host)
+        sample = target_gpu(parameters, gpu, host)
         written_at = datetime.now(UTC)
         lines = [f"before: ECC of GPU {sample.index} {sample.uuid} is {_mode(sample)}"]
-        lines.append(f"nvidia-smi -e 0: {smi(host, sample, '-e', '0')}")
+        lines.append(f"nvidia-smi -e 0: {nvidia_smi(host, sample, '-e', '0')}")
         if parameters.reset:
             _reset(host, sample, lines)
-        after = again(parameters, gpu, host, before)
+        after = injected_gpu(parameters, gpu, host, before)
         if after.ecc_mode_pending is not False or (parameters.reset and after.ecc_mode is not False):
             raise HostError(f"{'; '.join(lines[1:])}; and ECC of GPU {sample.index} reads {_mode(after)}")
         return Evidence(lines=(*lines, f"after: {_mode(after)}"), written_at=written_at, undo_state=before)
 
     def undo(self, parameters: EccOffParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        sample = again(parameters, gpu, host, undo_state)
-        lines = [f"nvidia-smi -e 1: {smi(host, sample, '-e', '1')}"]
+        sample = injected_gpu(parameters, gpu, host, undo_state)
+        lines = [f"nvidia-smi -e 1: {nvidia_smi(host, sample, '-e', '1')}"]
         if sample.ecc_mode is False and parameters.reset:
             _reset(host, sample, lines)
         elif sample.ecc_mode is False:
@@ -85,16 +84,16 @@ class EccOffFault(Fault[EccOffParameters]):
         return Evidence(lines=tuple(lines))
 
     def verify_undone(self, parameters: EccOffParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        sample = again(parameters, gpu, host, undo_state)
+        sample = injected_gpu(parameters, gpu, host, undo_state)
         return sample.ecc_mode is True and sample.ecc_mode_pending is True
 
 
 def _reset(host: Host, sample: GpuSample, lines: list[str]) -> None:
-    """Raises HostError."""
+    """Reset the GPU, and add what was done to `lines`. Raises HostError."""
     with ready_for_reset(host, sample, lines):
-        lines.append(f"nvidia-smi --gpu-reset: {smi(host, sample, '--gpu-reset')}")
+        lines.append(f"nvidia-smi --gpu-reset: {nvidia_smi(host, sample, '--gpu-reset')}")
 
 
 def _mode(sample: GpuSample) -> str:
-    words = {True: "on", False: "off", None: "not told"}
+    words = {True: "on", False: "off", None: "not known"}
     return f"{words[sample.ecc_mode]}, {words[sample.ecc_mode_pending]} after a reset"

@@ -1,4 +1,4 @@
-"""What the faults on a GPU share: which one, its reading, who has it open, nvidia-smi with its refusals told."""
+"""Functions that the faults on a GPU share: choose and read it, find the processes that use it, run nvidia-smi."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from gameday.errors import HostError
 from gameday.host.base import GpuSample, Host
 from gameday.plan.models import FaultParameters
 
-SMI_WITHIN_S = 60.0
+SMI_TIMEOUT_S = 60.0
 """Without persistence mode every call initialises each GPU first, some seconds on a node of eight."""
 PERSISTENCE_DAEMON = "nvidia-persistenced"
-_SETTLES_WITHIN_S = 10.0
+_WAIT_S = 10.0
 """The driver initialises a GPU that comes back in a second or two; an undo as a whole has 15."""
 _POLL_S = 0.2
 _RESET = "nvidia-smi resets no GPU that is in use"
 
 
 class GpuParameters(FaultParameters):
+    """Base of the parameters of faults on one GPU."""
+
     gpu: int | None = Field(default=None, ge=0, le=63)
     """NVML index of the GPU; None: the one the run chose."""
 
 
-def target(parameters: GpuParameters, gpu: int, host: Host) -> GpuSample:
-    """The reading of the GPU that is meant, which answers. Raises HostError."""
-    return answering(gpu if parameters.gpu is None else parameters.gpu, host)
+def target_gpu(parameters: GpuParameters, gpu: int, host: Host) -> GpuSample:
+    """Return the reading of the GPU that the plan names, else of the one that the run chose. Raises HostError."""
+    return responding_gpu(gpu if parameters.gpu is None else parameters.gpu, host)
 
 
-def answering(index: int, host: Host) -> GpuSample:
-    """The reading of the GPU of this index. Raises HostError where there is none, or it is lost."""
+def responding_gpu(index: int, host: Host) -> GpuSample:
+    """Return the reading of the GPU with this NVML index. Raises HostError where there is none, or it is lost."""
     gpus = {sample.index: sample for sample in host.gpus()}
     if index not in gpus:
         raise HostError(f"no GPU {index} on this node; NVML knows {sorted(gpus) or 'none'}")
@@ -41,80 +43,102 @@ def answering(index: int, host: Host) -> GpuSample:
     return gpus[index]
 
 
-def again(parameters: GpuParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> GpuSample:
-    """The GPU that was meant at injection: by UUID where that is known, as indices move when a GPU leaves the bus."""
+def injected_gpu(parameters: GpuParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> GpuSample:
+    """Return the reading of the GPU that the fault was injected into.
+
+    It is found by its UUID where `undo_state` has it, as indices move when a GPU leaves the bus.
+
+    Raises:
+        HostError: The GPU is lost, or gone from NVML.
+    """
     uuid = undo_state.get("uuid")
     if uuid is None:
-        return target(parameters, gpu, host)
+        return target_gpu(parameters, gpu, host)
     for sample in host.gpus():
         if sample.uuid == uuid and not sample.lost:
             return sample
     raise HostError(f"GPU {uuid} is lost or gone from NVML; reboot the node, which also resets what was set")
 
 
-def smi(host: Host, gpu: GpuSample, *arguments: str) -> str:
-    """What `nvidia-smi -i UUID …` printed. Raises HostError, in the tool's own words, when it refuses."""
-    done = host.run(["nvidia-smi", "-i", gpu.uuid, *arguments], SMI_WITHIN_S)
-    said = done.output_line
+def nvidia_smi(host: Host, gpu: GpuSample, *arguments: str) -> str:
+    """Run `nvidia-smi -i UUID …` and return its output. Raises HostError with the output where it refuses."""
+    done = host.run(["nvidia-smi", "-i", gpu.uuid, *arguments], SMI_TIMEOUT_S)
     if done.exit_status:
-        raise HostError(f"nvidia-smi {' '.join(arguments)} on GPU {gpu.index}: exit {done.exit_status}: {said}")
-    return said
+        raise HostError(
+            f"nvidia-smi {' '.join(arguments)} on GPU {gpu.index}: exit {done.exit_status}: {done.output_line}"
+        )
+    return done.output_line
 
 
-def smi_watts(host: Host, gpu: GpuSample, *fields: str) -> dict[str, float]:
-    """Fields of --query-gpu, in watts. Raises HostError for what is no number, like a board's `[N/A]`."""
-    printed = smi(host, gpu, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+def nvidia_smi_watts(host: Host, gpu: GpuSample, *fields: str) -> dict[str, float]:
+    """Return fields of --query-gpu in watts. Raises HostError for what is no number, like a board's `[N/A]`."""
+    printed = nvidia_smi(host, gpu, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
     values = [value.strip() for value in printed.split(",")]
     try:
         return dict(zip(fields, map(float, values), strict=True))
     except ValueError:
-        raise HostError(f"nvidia-smi tells {printed[:100]!r} for {', '.join(fields)} of GPU {gpu.index}") from None
+        raise HostError(f"nvidia-smi prints {printed[:100]!r} for {', '.join(fields)} of GPU {gpu.index}") from None
 
 
-def refuse_users(host: Host, gpu: GpuSample, otherwise: str, *, but: str | None) -> None:
-    """Raises HostError while any process, or any but one of that name, has the GPU open; `otherwise`: why that is bad.
+def refuse_while_open(host: Host, gpu: GpuSample, consequence: str, *, but: str | None) -> None:
+    """Refuse a GPU that a process has open, monitors included, which NVML's list of compute processes leaves out.
 
-    NVML's list of compute processes does not tell: a monitor that only reads has the device open too.
+    Args:
+        host: The node.
+        gpu: The GPU.
+        consequence: What would happen otherwise, for the message.
+        but: Part of the command line of a process that does not count. With None all count, and the persistence
+            daemon, which closes a GPU a moment after it was asked to, is waited for.
+
+    Raises:
+        HostError: Processes have the GPU open; the message names the first three.
     """
 
     def users() -> list[str]:
         return [f"{u.pid} {u.command}" for u in host.gpu_users(gpu.index) if but is None or but not in u.command]
 
-    # The daemon closes a GPU a moment after it was told to; nobody else is waited for.
-    if (but is None and settles(lambda: not users())) or not (found := users()):
+    if (but is None and wait_until(lambda: not users())) or not (found := users()):
         return
     raise HostError(
-        f"GPU {gpu.index} is open in {len(found)} process(es): {'; '.join(found[:3])}; {otherwise}: stop them first, "
+        f"GPU {gpu.index} is open in {len(found)} process(es): {'; '.join(found[:3])}; {consequence}: stop them first, "
         "monitors and the device plugin included"
     )
 
 
 def refuse_reset(host: Host, gpu: GpuSample) -> None:
-    """Raises HostError while a process has the GPU open that does not let go of it when persistence mode ends."""
-    refuse_users(host, gpu, _RESET, but=PERSISTENCE_DAEMON)
+    """Refuse a GPU that another process than the persistence daemon has open. Raises HostError."""
+    refuse_while_open(host, gpu, _RESET, but=PERSISTENCE_DAEMON)
 
 
 @contextmanager
 def ready_for_reset(host: Host, gpu: GpuSample, lines: list[str]) -> Iterator[None]:
-    """Persistence mode, in which the driver or its daemon keeps the GPU open, is off meanwhile, where it was on.
+    """Turn persistence mode off for the block, and on again where it was on.
 
-    `nvidia-smi --gpu-reset` refuses "in use by another client" otherwise. What was done goes into `lines`.
-    Raises HostError, naming them, while other processes have the GPU open, and where nvidia-smi refuses.
+    In persistence mode the driver or its daemon keeps the GPU open, and `nvidia-smi --gpu-reset` refuses a GPU that is
+    "in use by another client".
+
+    Args:
+        host: The node.
+        gpu: The GPU.
+        lines: Evidence, to which every call and its output is added.
+
+    Raises:
+        HostError: Other processes have the GPU open, or nvidia-smi refuses.
     """
     refuse_reset(host, gpu)
     if gpu.persistence_mode:
-        lines.append(f"nvidia-smi -pm 0: {smi(host, gpu, '-pm', '0')}")
+        lines.append(f"nvidia-smi -pm 0: {nvidia_smi(host, gpu, '-pm', '0')}")
     try:
-        refuse_users(host, gpu, _RESET, but=None)
+        refuse_while_open(host, gpu, _RESET, but=None)
         yield
     finally:
         if gpu.persistence_mode:
-            lines.append(f"nvidia-smi -pm 1: {smi(host, gpu, '-pm', '1')}")
+            lines.append(f"nvidia-smi -pm 1: {nvidia_smi(host, gpu, '-pm', '1')}")
 
 
-def settles(reached: Callable[[], bool]) -> bool:
-    """Whether it is so within ten seconds."""
-    deadline = time.monotonic() + _SETTLES_WITHIN_S
+def wait_until(reached: Callable[[], bool]) -> bool:
+    """Wait ten seconds at most for a condition, and return whether it came true."""
+    deadline = time.monotonic() + _WAIT_S
     while not reached():
         if time.monotonic() > deadline:
             return False

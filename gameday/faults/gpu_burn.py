@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 from gameday.documents.fields import conflict
 from gameday.errors import HostError
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.gpu import GpuParameters, target
-from gameday.faults.gpu_work import end, index_of, watch
+from gameday.faults.gpu import GpuParameters, target_gpu
+from gameday.faults.gpu_work import end_work, gpu_index, watch_work
 from gameday.host.base import Burn, GpuSample, Host, WorkReport
 from gameday.host.privileges import GPU_WORK, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -31,7 +31,7 @@ class GpuBurnParameters(GpuParameters):
     heat_to_c: int | None = Field(default=None, ge=30, le=90)
     """Load in turns so that the GPU stays at this temperature, degrees Celsius; None: load all the time."""
     ceiling_c: int = Field(default=85, ge=40, le=92)
-    """The GPU temperature that ends the load at once, whatever was asked for (93 is where health checks warn)."""
+    """The GPU temperature that ends the load immediately, whatever was asked for (93 is where health checks warn)."""
 
     @model_validator(mode="after")
     def _heat_stays_below_the_ceiling(self) -> GpuBurnParameters:
@@ -46,10 +46,9 @@ class GpuBurnParameters(GpuParameters):
 class GpuBurnFault(Fault[GpuBurnParameters]):
     """GEMM after GEMM on one GPU, in a process that dies with the agent.
 
-    The factors hold only -1 and 1, so that every product is exact and a single
-    wrong element is a finding: silent data corruption. The temperature is read
-    each second, and its ceiling ends the load; so does a temperature that
-    cannot be read, and a watch that falls silent for ten seconds.
+    The factors hold only -1 and 1, so that every product is exact and a single wrong element is a finding: silent data
+    corruption. The temperature is read each second. The load ends at its ceiling, where it cannot be read, and where
+    nobody steers the load for ten seconds.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuBurnParameters
@@ -75,34 +74,34 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
             f"dangerous: heat, up to {parameters.ceiling_c} °C; a job on the same GPU gets what is left of its time",
         )
 
-    def prior(self, parameters: GpuBurnParameters, gpu: int, host: Host) -> dict[str, str]:
-        sample = target(parameters, gpu, host)
+    def prior_state(self, parameters: GpuBurnParameters, gpu: int, host: Host) -> dict[str, str]:
+        sample = target_gpu(parameters, gpu, host)
         if (temperature := _temperature(sample)) >= parameters.ceiling_c:
             raise HostError(f"GPU {sample.index} is at {temperature:g} °C, and ceiling_c is {parameters.ceiling_c}")
         return {}
 
     def inject(self, parameters: GpuBurnParameters, gpu: int, host: Host) -> Evidence:
-        self.prior(parameters, gpu, host)
-        before = target(parameters, gpu, host)
+        self.prior_state(parameters, gpu, host)
+        before = target_gpu(parameters, gpu, host)
         order = Burn(precision=parameters.precision, utilization=parameters.utilization_pct / 100)
         written_at = datetime.now(UTC)
         report = host.start_work(before.index, order)
         if not report.tflops:
-            raise HostError(f"the load on GPU {before.index} was begun and multiplies nothing: {_figures(report)}")
+            raise HostError(f"the load on GPU {before.index} began and multiplies nothing: {_figures(report)}")
         lines = (
             f"before: GPU {before.index} {_state(before)}",
             f"load of {parameters.utilization_pct} % begun: {report.tflops:.1f} TFLOP/s, {_figures(report)}",
-            f"after {report.seconds:g} s: {_state(target(parameters, gpu, host))}",
+            f"after {report.seconds:g} s: {_state(target_gpu(parameters, gpu, host))}",
         )
         return Evidence(lines=lines, written_at=written_at)
 
     def hold(self, parameters: GpuBurnParameters, gpu: int, host: Host, ended: threading.Event) -> tuple[str, ...]:
-        index = index_of(parameters, gpu)
+        index = gpu_index(parameters, gpu)
         peak, best, stopped, goal_after = 0.0, 0.0, "", None
 
         def look(report: WorkReport) -> bool:
             nonlocal peak, best, stopped, goal_after
-            temperature = _temperature(target(parameters, gpu, host))
+            temperature = _temperature(target_gpu(parameters, gpu, host))
             peak, best = max(peak, temperature), max(best, report.tflops or 0.0)
             if temperature >= parameters.ceiling_c:
                 stopped = f"the ceiling of {parameters.ceiling_c} °C ended the load after {report.seconds:.0f} s"
@@ -115,7 +114,7 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
             host.steer_work(index, 0.0 if rests else parameters.utilization_pct / 100)
             return True
 
-        watch(host, index, ended, look)
+        watch_work(host, index, ended, look)
         lines = [f"held: peak {peak:g} °C, best {best:.1f} TFLOP/s"]
         if parameters.heat_to_c is not None:
             reached = f"reached after {goal_after:.0f} s" if goal_after is not None else "never reached"
@@ -123,16 +122,16 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
         return (*lines, stopped) if stopped else tuple(lines)
 
     def undo(self, parameters: GpuBurnParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        return end(host, index_of(parameters, gpu), _figures)
+        return end_work(host, gpu_index(parameters, gpu), _figures)
 
     def verify_undone(self, parameters: GpuBurnParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return not host.has_work(index_of(parameters, gpu))
+        return not host.has_work(gpu_index(parameters, gpu))
 
 
 def _temperature(sample: GpuSample) -> float:
-    """Raises HostError where NVML does not tell: without a temperature there is no ceiling, and so no load."""
+    """Return degrees Celsius. Raises HostError where NVML has none: without a temperature there is no ceiling."""
     if sample.temperature_c is None:
-        raise HostError(f"NVML does not tell the temperature of GPU {sample.index}: no load without it")
+        raise HostError(f"NVML does not show the temperature of GPU {sample.index}: no load without it")
     return sample.temperature_c
 
 

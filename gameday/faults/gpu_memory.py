@@ -10,15 +10,15 @@ from pydantic import Field
 
 from gameday.errors import HostError
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.gpu import GpuParameters, target
-from gameday.faults.gpu_work import end, index_of, watch
+from gameday.faults.gpu import GpuParameters, target_gpu
+from gameday.faults.gpu_work import end_work, gpu_index, watch_work
 from gameday.host.base import GpuSample, HoldMemory, Host, WorkReport
 from gameday.host.privileges import GPU_WORK, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _MIB = 1 << 20
-_SHOWS = 0.9
-"""Of what was taken, at least this must show in NVML: jobs may free something in the same moment."""
+_SHARE_SHOWN = 0.9
+"""The share of the taken memory that NVML must show at least: jobs may free something in the same moment."""
 
 
 class GpuMemoryParameters(GpuParameters):
@@ -37,11 +37,10 @@ class GpuMemoryParameters(GpuParameters):
 class GpuMemoryFault(Fault[GpuMemoryParameters]):
     """Takes a GPU's free memory and keeps it, in a process that dies with the agent.
 
-    Fragmentation is the allocator's and not the device's: the driver maps
-    physical memory freely, so only the process that holds the memory sees the
-    pieces, as a training framework does whose pool has reserved much more than
-    it uses (docs/sources.md, Load, clocks and memory). For everybody else both
-    modes look the same: there is no memory left.
+    Fragmentation happens in the allocator and not in the device: the driver maps physical memory freely, so only the
+    process that holds the memory sees the pieces, as a training framework does whose pool has reserved much more than
+    it uses (docs/sources.md, Load, clocks and memory). For every other process both modes look the same: there is no
+    memory left.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuMemoryParameters
@@ -64,12 +63,12 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
     def warnings(self, parameters: GpuMemoryParameters) -> tuple[str, ...]:
         return (f"dangerous: jobs on the same GPU share the last {parameters.leave_mib} MiB",)
 
-    def prior(self, parameters: GpuMemoryParameters, gpu: int, host: Host) -> dict[str, str]:
-        _used(target(parameters, gpu, host))
+    def prior_state(self, parameters: GpuMemoryParameters, gpu: int, host: Host) -> dict[str, str]:
+        _used(target_gpu(parameters, gpu, host))
         return {}
 
     def inject(self, parameters: GpuMemoryParameters, gpu: int, host: Host) -> Evidence:
-        before = target(parameters, gpu, host)
+        before = target_gpu(parameters, gpu, host)
         used = _used(before)
         fragments = parameters.mode == "fragment"
         order = HoldMemory(
@@ -77,8 +76,8 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
         )
         written_at = datetime.now(UTC)
         report = host.start_work(before.index, order)
-        now = _used(target(parameters, gpu, host))
-        if not report.held_bytes or now - used < _SHOWS * report.held_bytes:
+        now = _used(target_gpu(parameters, gpu, host))
+        if not report.held_bytes or now - used < _SHARE_SHOWN * report.held_bytes:
             raise HostError(
                 f"{_figures(report)}; but NVML shows {now // _MIB} MiB of GPU {before.index} in use after "
                 f"{used // _MIB} before"
@@ -91,19 +90,19 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
         return Evidence(lines=lines, written_at=written_at)
 
     def hold(self, parameters: GpuMemoryParameters, gpu: int, host: Host, ended: threading.Event) -> None:
-        watch(host, index_of(parameters, gpu), ended, lambda _: True)
+        watch_work(host, gpu_index(parameters, gpu), ended, lambda _: True)
 
     def undo(self, parameters: GpuMemoryParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        return end(host, index_of(parameters, gpu), _figures)
+        return end_work(host, gpu_index(parameters, gpu), _figures)
 
     def verify_undone(self, parameters: GpuMemoryParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return not host.has_work(index_of(parameters, gpu))
+        return not host.has_work(gpu_index(parameters, gpu))
 
 
 def _used(sample: GpuSample) -> int:
-    """Bytes. Raises HostError."""
+    """Return the bytes in use. Raises HostError where NVML does not show them."""
     if sample.memory_used_bytes is None:
-        raise HostError(f"NVML does not tell the memory of GPU {sample.index}: what is taken could not be proved")
+        raise HostError(f"NVML does not show the memory of GPU {sample.index}: what is taken could not be proved")
     return sample.memory_used_bytes
 
 

@@ -7,14 +7,14 @@ from typing import ClassVar, Literal
 
 from gameday.errors import HostError
 from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters, refuse_users, settles, smi, target
+from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters, nvidia_smi, refuse_while_open, target_gpu, wait_until
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _PCI = "/sys/bus/pci/devices/{}"
 _RESCAN = "/sys/bus/pci/rescan"
-_OTHERWISE = "the removal would hang until they end"
+_CONSEQUENCE = "the removal would hang until they end"
 
 
 class GpuRemovedParameters(GpuParameters):
@@ -30,10 +30,9 @@ class GpuRemovedParameters(GpuParameters):
 class GpuRemovedFault(Fault[GpuRemovedParameters]):
     """Takes GPUs off the PCI bus through sysfs (`remove`), and brings them back (`rescan`).
 
-    The driver's remove waits, for ever and unkillably, until nobody has the
-    GPU open any more (open-gpu-kernel-modules, nv-pci.c). So persistence mode
-    is turned off first, which lets the daemon go, and any other process that
-    has the device open is a refusal: jobs, but also DCGM's host engine,
+    The driver's remove waits, without end and unkillably, until no process has the GPU open
+    (open-gpu-kernel-modules, nv-pci.c). Persistence mode is therefore turned off first, which makes the daemon close
+    it, and the fault is refused while any other process has the device open: jobs, but also DCGM's host engine,
     dcgm-exporter and the device plugin, where they keep it open.
     """
 
@@ -55,37 +54,37 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
     )
 
     def claims(self, parameters: GpuRemovedParameters) -> tuple[Claim, ...]:
-        # The bus is counted anew as a whole: other faults on GPUs would look for theirs under another index.
+        # NVML counts all GPUs anew: other faults on GPUs would look for theirs under another index.
         return (Claim(BUS), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
 
     def warnings(self, parameters: GpuRemovedParameters) -> tuple[str, ...]:
         return ("dangerous: what is set on the GPU (power cap, clock lock) is the driver's default afterwards",)
 
-    def prior(self, parameters: GpuRemovedParameters, gpu: int, host: Host) -> dict[str, str]:
+    def prior_state(self, parameters: GpuRemovedParameters, gpu: int, host: Host) -> dict[str, str]:
         chosen = _chosen(parameters, gpu, host)
         for sample in chosen:
-            refuse_users(host, sample, _OTHERWISE, but=PERSISTENCE_DAEMON)
+            refuse_while_open(host, sample, _CONSEQUENCE, but=PERSISTENCE_DAEMON)
         return {
             "pci": ",".join(f"{sample.pci_bus_id}.0" for sample in chosen),
             "persistent": ",".join(f"{sample.pci_bus_id}.0" for sample in chosen if sample.persistence_mode),
         }
 
     def inject(self, parameters: GpuRemovedParameters, gpu: int, host: Host) -> Evidence:
-        before = self.prior(parameters, gpu, host)
+        before = self.prior_state(parameters, gpu, host)
         chosen = _chosen(parameters, gpu, host)
         lines = [f"before: NVML counts {len(host.gpus())} GPUs"]
         for sample in chosen:
             if sample.persistence_mode:
-                lines.append(f"GPU {sample.index}: nvidia-smi -pm 0: {smi(host, sample, '-pm', '0')}")
+                lines.append(f"GPU {sample.index}: nvidia-smi -pm 0: {nvidia_smi(host, sample, '-pm', '0')}")
         for sample in chosen:
-            refuse_users(host, sample, _OTHERWISE, but=None)
+            refuse_while_open(host, sample, _CONSEQUENCE, but=None)
         written_at = datetime.now(UTC)
         for sample in chosen:
             path = _PCI.format(f"{sample.pci_bus_id}.0")
             host.write_file(f"{path}/remove", "1")
             lines.append(f"written: 1 to {path}/remove (GPU {sample.index} {sample.uuid})")
-        if still := [address for address in before["pci"].split(",") if _on_bus(host, address)]:
-            raise HostError(f"the removal was taken, and {', '.join(still)} is still on the PCI bus")
+        if left := [address for address in before["pci"].split(",") if _is_on_bus(host, address)]:
+            raise HostError(f"the host accepted the removal, and {', '.join(left)} is still on the PCI bus")
         lines.append(f"after: off the PCI bus; {_nvml_count(host)}")
         return Evidence(lines=tuple(lines), written_at=written_at, undo_state=before)
 
@@ -93,12 +92,12 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
         host.write_file(_RESCAN, "1")
         lines = [f"written: 1 to {_RESCAN}"]
         wanted = set(filter(None, undo_state.get("pci", "").split(",")))
-        back = settles(lambda: wanted <= _answering(host).keys())
+        back = wait_until(lambda: wanted <= _responding(host).keys())
         lines.append(f"{len(wanted)} GPU(s) {'answer again' if back else 'do not all answer'}; {_nvml_count(host)}")
-        found = _answering(host)
+        found = _responding(host)
         for address in filter(None, undo_state.get("persistent", "").split(",")):
             if address in found and not found[address].persistence_mode:
-                lines.append(f"nvidia-smi -pm 1: {smi(host, found[address], '-pm', '1')}")
+                lines.append(f"nvidia-smi -pm 1: {nvidia_smi(host, found[address], '-pm', '1')}")
         return Evidence(lines=tuple(lines))
 
     def verify_undone(self, parameters: GpuRemovedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
@@ -107,7 +106,7 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
                 "the bus was rescanned, but which GPUs were on it before is not known: compare `nvidia-smi -L` with "
                 "what the node should have"
             )
-        found = _answering(host)
+        found = _responding(host)
         persistent = filter(None, undo_state.get("persistent", "").split(","))
         return set(undo_state["pci"].split(",")) <= found.keys() and all(
             found[address].persistence_mode for address in persistent
@@ -115,17 +114,17 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
 
 
 def _chosen(parameters: GpuRemovedParameters, gpu: int, host: Host) -> list[GpuSample]:
-    """Raises HostError for a GPU that is lost or whose address nobody knows."""
-    chosen = host.gpus() if parameters.gpus == "all" else [target(parameters, gpu, host)]
+    """Return the GPUs to remove. Raises HostError for a GPU that is lost or whose PCI address is not known."""
+    chosen = host.gpus() if parameters.gpus == "all" else [target_gpu(parameters, gpu, host)]
     for sample in chosen:
         if not sample.pci_bus_id:
-            raise HostError(f"NVML does not tell the PCI address of GPU {sample.index}: reboot the node first")
+            raise HostError(f"NVML does not show the PCI address of GPU {sample.index}: reboot the node first")
     if not chosen:
         raise HostError("NVML counts no GPU on this node: there is nothing to remove")
     return chosen
 
 
-def _on_bus(host: Host, address: str) -> bool:
+def _is_on_bus(host: Host, address: str) -> bool:
     try:
         host.read_file(f"{_PCI.format(address)}/vendor")
     except HostError:
@@ -134,8 +133,8 @@ def _on_bus(host: Host, address: str) -> bool:
     return True
 
 
-def _answering(host: Host) -> dict[str, GpuSample]:
-    """GPUs that NVML can read, by PCI address with function; none where NVML has none to show."""
+def _responding(host: Host) -> dict[str, GpuSample]:
+    """Return the GPUs that NVML can read, by PCI address with function; empty where NVML shows none."""
     try:
         return {f"{sample.pci_bus_id}.0": sample for sample in host.gpus() if not sample.lost}
     except HostError:

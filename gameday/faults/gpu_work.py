@@ -1,4 +1,4 @@
-"""What the faults share that are work on a GPU: watch it while it is held, and end it."""
+"""Functions that the faults share which are work on a GPU: watch it while it is held, and end it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from gameday.host.base import Host, WorkReport
 WATCH_EVERY_S = 1.0
 
 
-def index_of(parameters: GpuParameters, gpu: int) -> int:
+def gpu_index(parameters: GpuParameters, gpu: int) -> int:
+    """Return the NVML index of the GPU that the plan names, else of the one that the run chose."""
     return gpu if parameters.gpu is None else parameters.gpu
 
 
-def watch(host: Host, index: int, ended: threading.Event, look: Callable[[WorkReport], bool]) -> None:
-    """Each second until `ended`, or until `look` says stop. Raises HostError when the work ends by itself."""
+def watch_work(host: Host, index: int, ended: threading.Event, look: Callable[[WorkReport], bool]) -> None:
+    """Call `look` each second until `ended` is set, or until it returns False.
+
+    Raises:
+        HostError: The work ended by itself.
+    """
     while not ended.wait(WATCH_EVERY_S):
         report = host.work_report(index)
         if report is None or report.error:
@@ -27,7 +32,13 @@ def watch(host: Host, index: int, ended: threading.Event, look: Callable[[WorkRe
             return
 
 
-def end(host: Host, index: int, told: Callable[[WorkReport], str]) -> Evidence:
-    """Idempotent, and good for the work of an agent that is dead: that one's figures are lost."""
+def end_work(host: Host, index: int, describe: Callable[[WorkReport], str]) -> Evidence:
+    """End the work on a GPU, also that of an agent that is dead; idempotent.
+
+    Args:
+        host: The node.
+        index: NVML index of the GPU.
+        describe: Return the last report in words. A dead agent's report is lost.
+    """
     last = host.end_work(index)
-    return Evidence(lines=(f"ended the work on GPU {index}" + (f": {told(last)}" if last else ""),))
+    return Evidence(lines=(f"ended the work on GPU {index}" + (f": {describe(last)}" if last else ""),))

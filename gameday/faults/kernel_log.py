@@ -1,4 +1,4 @@
-"""Lines in the kernel log, written as a driver's error and counted on reading back: what the log faults share."""
+"""Write lines into the kernel log as a driver would, and count them on reading back; shared by the log faults."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gameday.faults.base import Evidence
 from gameday.host.base import Host
 
 _PRIORITY = "<3>"
-"""Facility 0, severity error, as the driver's; the kernel turns facility 0 of a user's write into LOG_USER."""
+"""Facility 0 and severity error, as the driver writes; the kernel turns facility 0 of a user's write into LOG_USER."""
 MOST_REPEATS = 10
-"""In five seconds: printk's own rate limit for /dev/kmsg (docs/sources.md, printk and /dev/kmsg)."""
+"""printk's own rate limit for /dev/kmsg, ten in five seconds (docs/sources.md, printk and /dev/kmsg)."""
 NOTHING_TO_UNDO = "nothing to undo on the host: a kernel-log record stays until the ring buffer wraps or the node boots"
 
 
 def write(host: Host, line: str, times: int) -> Evidence:
-    """Raises HostError when the log does not hold as many more of the line afterwards."""
+    """Write a line a number of times. Raises HostError where the log does not hold as many more of it afterwards."""
     before = _count(host, line)
     written_at = datetime.now(UTC)
     for _ in range(times):

@@ -1,4 +1,4 @@
-"""NCCL's variables that a team can get wrong: their values, what each costs, and where it shows.
+"""NCCL's variables that a team can get wrong: their values, their cost, and the canary that shows it.
 
 From NCCL's own documentation (docs/sources.md, NCCL variables).
 """
@@ -21,12 +21,14 @@ _NAMES = r"[\^=]{0,2}[A-Za-z0-9_.:,-]{1,120}"
 
 @dataclass(frozen=True)
 class Variable:
-    """`values`: what NCCL takes, as a pattern; `shows`: which canary tells, of those on one node."""
+    """An environment variable of NCCL."""
 
     values: str
+    """The values that NCCL takes, as a pattern."""
     example: str
     costs: str
     shows: str
+    """The canary on one node whose figure falls."""
 
 
 _BEST = "all-reduce"
@@ -41,9 +43,9 @@ VARIABLES = {
     "NCCL_IB_HCA": Variable(
         _NAMES, "=mlx5_99", "adapters: none fits, or one rail only (`=` exact, `^` all but, else a prefix)", _NETWORK
     ),
-    "NCCL_SOCKET_IFNAME": Variable(_NAMES, "=doesnotexist", "no interface to begin with: every job fails", _BEST),
+    "NCCL_SOCKET_IFNAME": Variable(_NAMES, "=doesnotexist", "no interface to start on: every job fails", _BEST),
     "NCCL_IB_TIMEOUT": Variable(
-        r"[0-9]{1,2}", "1", "4.096 µs × 2^n until a retry (default 20); 0, or 32 and more: for ever, a hang", _NETWORK
+        r"[0-9]{1,2}", "1", "4.096 µs × 2^n until a retry (default 20); 0, or 32 and more: a hang without end", _NETWORK
     ),
     "NCCL_IB_RETRY_CNT": Variable("[0-7]", "1", "retries until a transport error (default 7)", _NETWORK),
     "NCCL_IB_GID_INDEX": Variable(r"-1|[0-9]{1,3}", "99", "the wrong address of a RoCE port: connect fails", _NETWORK),
@@ -52,17 +54,17 @@ VARIABLES = {
     "NCCL_PROTO": Variable(r"\^?[A-Za-z0-9,]{2,30}", "LL", "another protocol; LL halves the bandwidth", _BEST),
     "NCCL_MAX_NCHANNELS": Variable(r"[1-9][0-9]?", "1", "fewer channels, less bandwidth", _BEST),
     "NCCL_IB_RETURN_ASYNC_EVENTS": Variable(
-        "0|1", "0", "fatal events of the adapter are not told to the job", "nothing, until an adapter fails"
+        "0|1", "0", "fatal events of the adapter do not reach the job", "nothing, until an adapter fails"
     ),
 }
 
 
 def _as_text(value: object) -> object:
-    """YAML reads 1 as a number; NCCL reads text."""
+    """Return a number as text, as NCCL reads text and YAML reads 1 as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _known(variables: dict[str, str]) -> dict[str, str]:
+def _are_known(variables: dict[str, str]) -> dict[str, str]:
     for name, value in variables.items():
         if name not in VARIABLES:
             near = difflib.get_close_matches(name[:64].upper(), VARIABLES, n=1)
@@ -78,12 +80,14 @@ _Value = Annotated[str, BeforeValidator(_as_text), WithJsonSchema({"type": ["str
 
 
 class NcclParameters(FaultParameters):
-    variables: Annotated[dict[str, _Value], Field(min_length=1, max_length=14), AfterValidator(_known)]
+    """Base of the parameters of faults that set NCCL variables."""
+
+    variables: Annotated[dict[str, _Value], Field(min_length=1, max_length=14), AfterValidator(_are_known)]
     """NCCL variables and their values; one that NCCL does not know is refused, as NCCL itself would ignore it."""
 
 
 def table() -> str:
-    """Markdown for docs/faults.md."""
+    """Return the variables as a Markdown table."""
     head = "| variable | like | what it costs | which canary shows it on one node |\n|---|---|---|---|\n"
     rows = (f"| `{name}` | `{one.example}` | {one.costs} | {one.shows} |\n" for name, one in VARIABLES.items())
     return head + "".join(rows)

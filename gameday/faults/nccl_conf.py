@@ -14,12 +14,12 @@ from gameday.host.privileges import DAEMONS, HOST_FILES, PodSecurity, combined
 from gameday.plan.models import FaultParameters
 
 PATH = "/etc/nccl.conf"
-_WITHIN_S = 10.0
+_TIMEOUT_S = 10.0
 _BEGIN, _END = "# gameday begins\n", "# gameday ends\n"
 """No `=` in them: older NCCLs take any line with one for a variable."""
 _UNDECODED = "\ufffd"
 _MOST_BYTES = 2000
-"""The content is kept in the agent's last word, which has room for 4096 bytes in all."""
+"""The content is kept in the agent's termination message, which holds 4096 bytes in all."""
 
 
 class NcclConfParameters(NcclParameters):
@@ -29,10 +29,8 @@ class NcclConfParameters(NcclParameters):
 class NcclConfFault(Fault[NcclConfParameters]):
     """Puts NCCL variables at the head of the node's /etc/nccl.conf, and takes them out again.
 
-    At the head, because NCCL keeps the first value that it reads of a
-    variable. What was in the file stays in it untouched, to the byte; a file
-    that was not there is removed again. Changes that somebody else makes
-    meanwhile stay.
+    They go to the head because NCCL keeps the first value that it reads of a variable. The rest of the file stays as
+    it was, to the byte; a file that was not there is removed again. Changes that somebody else makes meanwhile stay.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NcclConfParameters
@@ -56,7 +54,7 @@ class NcclConfFault(Fault[NcclConfParameters]):
     def warnings(self, parameters: NcclConfParameters) -> tuple[str, ...]:
         return (f"every NCCL job that starts on the node and reads its {PATH} gets the variables too",)
 
-    def prior(self, parameters: NcclConfParameters, gpu: int, host: Host) -> dict[str, str]:
+    def prior_state(self, parameters: NcclConfParameters, gpu: int, host: Host) -> dict[str, str]:
         before = _content(host)
         if before is None:
             return {"before": "absent"}
@@ -69,13 +67,13 @@ class NcclConfFault(Fault[NcclConfParameters]):
         return {"before": _digest(before), "content": before}
 
     def inject(self, parameters: NcclConfParameters, gpu: int, host: Host) -> Evidence:
-        undo_state = self.prior(parameters, gpu, host)
+        undo_state = self.prior_state(parameters, gpu, host)
         before = _content(host) or ""
         ours = _BEGIN + "".join(f"{name}={value}\n" for name, value in parameters.variables.items()) + _END
         written_at = datetime.now(UTC)
         host.write_file(PATH, ours + before)
         if _content(host) != ours + before:
-            raise HostError(f"{PATH} was written, but is another on reading back")
+            raise HostError(f"{PATH} was written, but differs on reading back")
         lines = (
             f"before: {PATH} {undo_state['before']}",
             f"put at its head: {'; '.join(ours.splitlines()[1:-1])}",
@@ -85,7 +83,7 @@ class NcclConfFault(Fault[NcclConfParameters]):
 
     def undo(self, parameters: NcclConfParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
         now = _content(host)
-        if _emptied(now, undo_state):
+        if _was_emptied(now, undo_state):
             host.write_file(PATH, undo_state["content"])
             return Evidence(lines=(f"{PATH} was empty, as writing it was cut short: now {undo_state['before']}",))
         if now is None or _BEGIN not in now:
@@ -98,27 +96,27 @@ class NcclConfFault(Fault[NcclConfParameters]):
         if left or undo_state.get("before", "absent") != "absent":
             host.write_file(PATH, left)
             return Evidence(lines=(f"our lines taken out of {PATH}: now {_digest(left)}",))
-        done = host.run(("rm", "-f", "--", PATH), _WITHIN_S)
+        done = host.run(("rm", "-f", "--", PATH), _TIMEOUT_S)
         if done.exit_status:
             raise HostError(f"rm {PATH}: exit {done.exit_status}: {done.stderr.strip()[:200]}")
         return Evidence(lines=(f"{PATH} removed, as it was not there before",))
 
     def verify_undone(self, parameters: NcclConfParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
         now = _content(host)
-        return (now is None or _BEGIN not in now) and not _emptied(now, undo_state)
+        return (now is None or _BEGIN not in now) and not _was_emptied(now, undo_state)
 
 
-def _emptied(now: str | None, undo_state: dict[str, str]) -> bool:
-    """An agent that was killed between truncating the file and writing it has left nothing of either."""
+def _was_emptied(now: str | None, undo_state: dict[str, str]) -> bool:
+    """Return True where an agent was killed between truncating the file and writing it."""
     return now == "" and bool(undo_state.get("content"))
 
 
 def _content(host: Host) -> str | None:
-    """None where there is no such file. Raises HostError."""
-    there = host.run(("test", "-e", PATH), _WITHIN_S)
-    if there.exit_status not in (0, 1):
-        raise HostError(f"test -e {PATH}: exit {there.exit_status}: {there.stderr.strip()[:200]}")
-    return host.read_file(PATH) if there.exit_status == 0 else None
+    """Return the file's text; None where there is no such file. Raises HostError."""
+    exists = host.run(("test", "-e", PATH), _TIMEOUT_S)
+    if exists.exit_status not in (0, 1):
+        raise HostError(f"test -e {PATH}: exit {exists.exit_status}: {exists.stderr.strip()[:200]}")
+    return host.read_file(PATH) if exists.exit_status == 0 else None
 
 
 def _digest(text: str) -> str:

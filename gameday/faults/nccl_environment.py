@@ -21,9 +21,8 @@ class NcclEnvironmentParameters(NcclParameters):
 class NcclEnvironmentFault(Fault[NcclEnvironmentParameters]):
     """Gives the canary job a wrong environment, as a stale template or an old image does.
 
-    Nothing of the node is changed: while the fault is in, canaries carry the
-    variables, and the one in QA does not. It answers whether anything but the
-    job's own pace tells; the plan needs `expect.canary`.
+    Nothing of the node is changed: while the fault is in, canaries carry the variables, and the one in QA does not.
+    The fault asks whether anything but the job's own pace shows it; the plan needs `expect.canary`.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NcclEnvironmentParameters

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from gameday.documents.fields import Duration, conflict
-from gameday.faults.net_qdisc import QdiscFault, close_to
+from gameday.faults.net_qdisc import QdiscFault, is_close
 from gameday.faults.network import InterfaceParameters
 from gameday.plan.canary import PartPercent, format_percent
 from gameday.plan.models import FaultParameters
@@ -19,9 +19,9 @@ _LONGEST = timedelta(seconds=10)
 class NetemParameters(InterfaceParameters):
     type: Literal["net_netem"] = "net_netem"
     delay: Duration = Field(default=timedelta(), le=_LONGEST)
-    """Added to every packet that leaves."""
+    """Delay that is added to every packet that leaves."""
     jitter: Duration = Field(default=timedelta(), le=_LONGEST)
-    """How much more or less the delay may be; packets may then overtake one another."""
+    """Most that the delay may differ, both ways; packets may then overtake one another."""
     loss: PartPercent = 0.0
     """Share of packets that are dropped."""
     duplicate: PartPercent = 0.0
@@ -43,10 +43,9 @@ class NetemParameters(InterfaceParameters):
 class NetemFault(QdiscFault[NetemParameters]):
     """Delays, loses, doubles, breaks or slows down what leaves through an interface, with tc's netem.
 
-    The queue that is there before is read, kept and given back; it is read
-    back after every change. One of somebody else's that shapes or breaks
-    traffic, or that could not be given back to the letter, is refused, and so
-    is the interface that the node lives by.
+    The interface's queue is read before, read back after every change, and restored. The fault refuses a queue of
+    somebody else that shapes or breaks traffic or could not be restored exactly, and the interface that the node needs
+    to reach its API server.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NetemParameters
@@ -67,7 +66,7 @@ class NetemFault(QdiscFault[NetemParameters]):
             words += ["rate", f"{round(parameters.rate_mbit * 1e6)}bit"]
         return tuple(words)
 
-    def differs(self, parameters: NetemParameters, options: dict[str, Any]) -> str:
+    def mismatch(self, parameters: NetemParameters, options: dict[str, Any]) -> str:
         rate = parameters.rate_mbit * 1e6 / 8 if parameters.rate_mbit else 0.0
         wanted = {
             ("delay", "delay"): parameters.delay.total_seconds(),
@@ -79,7 +78,7 @@ class NetemFault(QdiscFault[NetemParameters]):
         }
         found = {at: options.get(at[0], {}).get(at[1], 0) for at in wanted}
         wrong = [
-            f"{at[1]} is {found[at]}, not {want:g}" for at, want in wanted.items() if not close_to(found[at], want)
+            f"{at[1]} is {found[at]}, not {want:g}" for at, want in wanted.items() if not is_close(found[at], want)
         ]
         return "; ".join(wrong)
 

@@ -1,4 +1,4 @@
-"""What netem and tbf share: a root qdisc of ours in place of the one that is there, which comes back."""
+"""Put a queueing discipline of ours at an interface's root, and restore the one before; shared by netem and tbf."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, ClassVar, TypeVar
 
 from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.network import InterfaceParameters, ask, run, target
+from gameday.faults.network import InterfaceParameters, query, run_program, target_link
 from gameday.host.base import Host
 from gameday.host.privileges import HOST_NETWORK, PodSecurity
 
 HANDLE = "6ada:"
-"""Of our qdisc, so that an undo never deletes another's; any number that nobody uses by habit."""
+"""The handle of our qdisc, by which an undo knows it; any number that nobody uses by habit."""
 _DEFAULT = "0:"
 _SHAPING = ("netem", "tbf", "htb", "cake")
-_GIVEN_BACK = ("mq", "pfifo", "bfifo", "pfifo_fast")
-"""Set by somebody, and with no options or one whole number: they come back to the letter. Times and rates do not, as
-the kernel rounds them to its own ticks."""
+_RESTORABLE = ("mq", "pfifo", "bfifo", "pfifo_fast")
+"""Kinds without options or with one whole number. Others cannot be restored exactly, as the kernel rounds times and
+rates to its own ticks."""
 _BESIDE_ROOT = ("ingress", "clsact")
 
 P = TypeVar("P", bound=InterfaceParameters)
@@ -27,7 +27,7 @@ Qdisc = dict[str, Any]
 
 
 class QdiscFault(Fault[P]):
-    """Puts a qdisc at the root of an interface's queue, and afterwards what was there before."""
+    """A fault that puts a qdisc at the root of an interface's queue, and restores the one before."""
 
     layer: ClassVar[Layer] = Layer.NETWORK
     security: ClassVar[PodSecurity] = HOST_NETWORK
@@ -45,31 +45,31 @@ class QdiscFault(Fault[P]):
 
     @abstractmethod
     def arguments(self, parameters: P) -> tuple[str, ...]:
-        """What follows `tc qdisc add dev X root handle H`."""
+        """Return the arguments behind `tc qdisc add dev X root handle H`."""
 
     @abstractmethod
-    def differs(self, parameters: P, options: dict[str, Any]) -> str:
-        """What of the options that tc shows is not what was asked for; empty where all is."""
+    def mismatch(self, parameters: P, options: dict[str, Any]) -> str:
+        """Return the options that tc shows otherwise than asked for, in words; empty where all are right."""
 
     def claims(self, parameters: P) -> tuple[Claim, ...]:
         return (Claim(f"the queue of {parameters.interface}"), Claim(NODE, shared=True))
 
-    def prior(self, parameters: P, gpu: int, host: Host) -> dict[str, str]:
-        target(parameters, host)
+    def prior_state(self, parameters: P, gpu: int, host: Host) -> dict[str, str]:
+        target_link(parameters, host)
         before = qdiscs(host, parameters.interface)
         _refuse(parameters.interface, before)
         return {"qdiscs": json.dumps(before, separators=(",", ":"))}
 
     def inject(self, parameters: P, gpu: int, host: Host) -> Evidence:
-        undo_state = self.prior(parameters, gpu, host)
+        undo_state = self.prior_state(parameters, gpu, host)
         name, before = parameters.interface, qdiscs(host, parameters.interface)
         # `add` would refuse where somebody set a root; `replace` where nobody did is `add`.
         verb = "add" if _root(before).get("handle", _DEFAULT) == _DEFAULT else "replace"
         argv = ("tc", "qdisc", verb, "dev", name, "root", "handle", HANDLE, *self.arguments(parameters))
         written_at = datetime.now(UTC)
-        run(host, *argv)
+        run_program(host, *argv)
         now = _root(qdiscs(host, name))
-        wrong = self.differs(parameters, now.get("options", {})) if now.get("handle") == HANDLE else "it is not there"
+        wrong = self.mismatch(parameters, now.get("options", {})) if now.get("handle") == HANDLE else "it is missing"
         if wrong:
             raise HostError(f"{' '.join(argv)} was accepted, but read back: {wrong}")
         lines = (f"before: {_told(before)}", " ".join(argv), f"after: {_told([now])}")
@@ -79,10 +79,12 @@ class QdiscFault(Fault[P]):
         name = parameters.interface
         if _root(qdiscs(host, name)).get("handle") != HANDLE:
             return Evidence(lines=(f"{name} has no qdisc of ours",))
-        run(host, "tc", "qdisc", "del", "dev", name, "root")
+        run_program(host, "tc", "qdisc", "del", "dev", name, "root")
         before = _root(json.loads(undo_state.get("qdiscs", "[]")))
         if before.get("handle", _DEFAULT) != _DEFAULT:
-            run(host, "tc", "qdisc", "add", "dev", name, "root", "handle", str(before["handle"]), *_rebuilt(before))
+            run_program(
+                host, "tc", "qdisc", "add", "dev", name, "root", "handle", str(before["handle"]), *_arguments_of(before)
+            )
         return Evidence(lines=(f"now: {_told(qdiscs(host, name))}",))
 
     def verify_undone(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
@@ -92,8 +94,12 @@ class QdiscFault(Fault[P]):
 
 
 def qdiscs(host: Host, interface: str) -> list[Qdisc]:
-    """As tc shows them, without reference counts and those beside the root. Raises HostError."""
-    shown = ask(host, "tc", "-j", "qdisc", "show", "dev", interface)
+    """Return an interface's qdiscs as tc shows them, without reference counts and those beside the root.
+
+    Raises:
+        HostError: tc refuses, or there is no such interface.
+    """
+    shown = query(host, "tc", "-j", "qdisc", "show", "dev", interface)
     return [
         {key: value for key, value in one.items() if key != "refcnt"}
         for one in shown
@@ -101,8 +107,8 @@ def qdiscs(host: Host, interface: str) -> list[Qdisc]:
     ]
 
 
-def close_to(value: object, wanted: float) -> bool:
-    """The kernel rounds times, shares and sizes to its own units."""
+def is_close(value: object, wanted: float) -> bool:
+    """Return True where a value differs by rounding at most: the kernel rounds times, shares and sizes."""
     return isinstance(value, int | float) and abs(value - wanted) <= max(abs(wanted) * 0.02, 1e-6)
 
 
@@ -111,7 +117,7 @@ def _root(found: list[Qdisc]) -> Qdisc:
 
 
 def _refuse(name: str, before: list[Qdisc]) -> None:
-    """Raises HostError for what we could not give back, and for what is no business of ours."""
+    """Refuse qdiscs that could not be restored, and that somebody else shapes traffic with. Raises HostError."""
     for one in before:
         kind, handle = str(one.get("kind")), one.get("handle", _DEFAULT)
         if handle == HANDLE:
@@ -119,20 +125,20 @@ def _refuse(name: str, before: list[Qdisc]) -> None:
                 f"{name} still has the qdisc of another game-day: `gameday reap`, or `tc qdisc del dev {name} root`"
             )
         if kind in _SHAPING:
-            raise HostError(f"{name} has a {kind} of somebody else ({handle}): {_told([one])}; ask whoever shapes it")
-        if handle != _DEFAULT and not (one.get("root") and _restorable(one)):
+            raise HostError(f"{name} has a {kind} of somebody else ({handle}): {_told([one])}; ask its owner")
+        if handle != _DEFAULT and not (one.get("root") and _is_restorable(one)):
             raise HostError(
-                f"{name} has a {kind} that somebody set ({handle}), and tc does not tell its options so that they "
-                f"could be given back to the letter; choose an interface with the kernel's default"
+                f"{name} has a {kind} that somebody set ({handle}), and its options, as tc shows them, could not be "
+                f"restored exactly; choose an interface with the kernel's default"
             )
 
 
-def _restorable(one: Qdisc) -> bool:
+def _is_restorable(one: Qdisc) -> bool:
     options = one.get("options", {})
-    return one.get("kind") in _GIVEN_BACK and (one["kind"] in ("mq", "pfifo_fast") or set(options) <= {"limit"})
+    return one.get("kind") in _RESTORABLE and (one["kind"] in ("mq", "pfifo_fast") or set(options) <= {"limit"})
 
 
-def _rebuilt(one: Qdisc) -> tuple[str, ...]:
+def _arguments_of(one: Qdisc) -> tuple[str, ...]:
     limit = one.get("options", {}).get("limit") if one["kind"] in ("pfifo", "bfifo") else None
     return (str(one["kind"]), *(("limit", str(limit)) if limit is not None else ()))
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from gameday.documents.fields import Duration
-from gameday.faults.net_qdisc import QdiscFault, close_to
+from gameday.faults.net_qdisc import QdiscFault, is_close
 from gameday.faults.network import InterfaceParameters
 from gameday.plan.models import FaultParameters
 
@@ -27,14 +27,15 @@ class TbfParameters(InterfaceParameters):
 
     @property
     def burst_bytes(self) -> int:
+        """The bucket's size."""
         return max(_SMALLEST_BURST, round(self.rate_mbit * 1e6 / 8 * _BURST_S))
 
 
 class TbfFault(QdiscFault[TbfParameters]):
     """Lets only so many bits a second leave through an interface, with tc's token bucket filter.
 
-    Unlike netem's rate it drops what waits too long, as a congested port
-    does. Prior queue, refusals and reading back are netem's.
+    Unlike netem's rate it drops what waits too long, as a congested port does. Prior queue, refusals and reading back
+    are those of `net_netem`.
     """
 
     parameters: ClassVar[type[FaultParameters]] = TbfParameters
@@ -48,8 +49,8 @@ class TbfFault(QdiscFault[TbfParameters]):
         rate = f"{round(parameters.rate_mbit * 1e6)}bit"
         return ("tbf", "rate", rate, "burst", f"{parameters.burst_bytes}b", "latency", latency)
 
-    def differs(self, parameters: TbfParameters, options: dict[str, Any]) -> str:
+    def mismatch(self, parameters: TbfParameters, options: dict[str, Any]) -> str:
         rate, latency = parameters.rate_mbit * 1e6 / 8, parameters.latency.total_seconds() * 1e6
         wanted = {"rate": rate, "burst": parameters.burst_bytes, "lat": latency}
-        wrong = [f"{key} is {options.get(key)}" for key, want in wanted.items() if not close_to(options.get(key), want)]
+        wrong = [f"{key} is {options.get(key)}" for key, want in wanted.items() if not is_close(options.get(key), want)]
         return "; ".join(wrong)

@@ -1,7 +1,7 @@
-"""What the faults on a node's network share: iproute2 as JSON, and which interfaces the node lives by.
+"""Functions that the faults on a node's network share: iproute2 as JSON, and the interfaces that the node needs.
 
-Links are asked of `ip` in the host's namespaces and not of /sys/class/net: a
-pod's sysfs shows the interfaces of the pod's own network.
+Links are read by `ip` in the host's namespaces and not from /sys/class/net: a pod's sysfs shows the interfaces of the
+pod's own network.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from gameday.host.base import Host
 from gameday.plan.canary import INTERFACE_NAME
 from gameday.plan.models import FaultParameters
 
-_WITHIN_S = 10.0
-_SAID_CHARACTERS = 300
+_TIMEOUT_S = 10.0
+_OUTPUT_CHARACTERS = 300
 _LOOPBACK = "lo"
 _KUBELETS_PORT = "10250"
-"""Where others connect to the kubelet (KubeletConfiguration's default for `port`)."""
+"""The port that others connect to (KubeletConfiguration's default for `port`)."""
 _ALLOW = "set control_plane: true and allow the danger"
 
 
 class InterfaceParameters(FaultParameters):
+    """Base of the parameters of faults on one interface."""
+
     interface: str = Field(pattern=INTERFACE_NAME)
     """Name of the interface on the node, like ib0, bond0 or eth0."""
     control_plane: bool = False
-    """Also if the node lives by this interface (its default route or its kubelet's way to the API server), or if nobody
-    can tell by which it does."""
+    """Allow an interface that the node needs (for its default route or its kubelet's way to the API server), and a node
+    where it cannot be found out which those are."""
 
     def dangers(self) -> dict[str, str]:
         why = f"{self.interface} may carry the node's own way to the API server, and so the order to end the fault"
         return super().dangers() | ({self.type: why} if self.control_plane else {})
 
 
-def ask(host: Host, *argv: str) -> list[dict[str, Any]]:
-    """What a program of iproute2 with -j printed. Raises HostError for a refusal, and for what is no list."""
-    printed = run(host, *argv)
+def query(host: Host, *argv: str) -> list[dict[str, Any]]:
+    """Run a program of iproute2 with -j, and return what it printed. Raises HostError where that is no list."""
+    printed = run_program(host, *argv)
     try:
         found = json.loads(printed or "[]")
     except ValueError:
@@ -49,27 +51,27 @@ def ask(host: Host, *argv: str) -> list[dict[str, Any]]:
     return [one for one in found if one]  # `ip -j link show master X` prints an empty object where there is none
 
 
-def run(host: Host, *argv: str) -> str:
-    """Its standard output. Raises HostError, in the program's own words, when it refuses."""
-    done = host.run(argv, _WITHIN_S)
+def run_program(host: Host, *argv: str) -> str:
+    """Run a program and return its standard output. Raises HostError with its output where it fails."""
+    done = host.run(argv, _TIMEOUT_S)
     if done.exit_status:
-        said = " ".join((done.stderr or done.stdout).split())[:_SAID_CHARACTERS]
-        raise HostError(f"{' '.join(argv)}: exit {done.exit_status}: {said}")
+        output = " ".join((done.stderr or done.stdout).split())[:_OUTPUT_CHARACTERS]
+        raise HostError(f"{' '.join(argv)}: exit {done.exit_status}: {output}")
     return done.stdout
 
 
-def link(host: Host, name: str) -> dict[str, Any]:
-    """Raises HostError where there is no such interface, naming it."""
-    found = ask(host, "ip", "-j", "link", "show", "dev", name)
+def read_link(host: Host, name: str) -> dict[str, Any]:
+    """Return an interface's link as `ip` shows it. Raises HostError where there is no such interface."""
+    found = query(host, "ip", "-j", "link", "show", "dev", name)
     if not found:
-        raise HostError(f"ip tells nothing of an interface {name}")
+        raise HostError(f"ip shows no interface {name}")
     return found[0]
 
 
-def target(parameters: InterfaceParameters, host: Host) -> dict[str, Any]:
-    """The interface's link, where the fault may go in. Raises HostError where the node lives by it, and says why."""
-    found = link(host, parameters.interface)
-    why = None if parameters.control_plane else lifelines(host).get(parameters.interface)
+def target_link(parameters: InterfaceParameters, host: Host) -> dict[str, Any]:
+    """Return the link of the plan's interface. Raises HostError where the node needs it, and says why."""
+    found = read_link(host, parameters.interface)
+    why = None if parameters.control_plane else essential_interfaces(host).get(parameters.interface)
     if why:
         raise HostError(
             f"{parameters.interface} is not touched: {why}, so the order to end the fault would come through it too; "
@@ -78,19 +80,20 @@ def target(parameters: InterfaceParameters, host: Host) -> dict[str, Any]:
     return found
 
 
-def lifelines(host: Host) -> dict[str, str]:
-    """The interfaces that the node lives by, and why: default route, kubelet's connections, and what lies below them.
+def essential_interfaces(host: Host) -> dict[str, str]:
+    """Return the interfaces that the node needs, and why: default route, kubelet's connections, and those below them.
 
-    Raises HostError where that cannot be told.
+    Raises:
+        HostError: It cannot be found out.
     """
-    found = {_LOOPBACK: "the node talks to itself over it"}
+    found = {_LOOPBACK: "the node connects to itself over it"}
     for family in ("-4", "-6"):
-        for route in ask(host, "ip", "-j", family, "route", "show", "default"):
+        for route in query(host, "ip", "-j", family, "route", "show", "default"):
             for hop in (route, *route.get("nexthops", ())):
                 if "dev" in hop:
                     found.setdefault(str(hop["dev"]), "it carries the node's default route")
     for peer in _kubelets_peers(host):
-        for route in ask(host, "ip", "-j", "route", "get", peer):
+        for route in query(host, "ip", "-j", "route", "get", peer):
             found.setdefault(str(route.get("dev")), f"it carries the kubelet's connection to {peer}")
     for top in [name for name in found if name != _LOOPBACK]:
         below = [top]
@@ -102,27 +105,28 @@ def lifelines(host: Host) -> dict[str, str]:
 
 
 def _directly_below(host: Host, name: str) -> list[str]:
-    """A VLAN's parent, a bond's or bridge's members."""
-    parent = link(host, name).get("link")
-    members = ask(host, "ip", "-j", "link", "show", "master", name)
+    """Return a VLAN's parent, and a bond's or bridge's members."""
+    parent = read_link(host, name).get("link")
+    members = query(host, "ip", "-j", "link", "show", "master", name)
     return [*([str(parent)] if parent else []), *(str(one.get("ifname")) for one in members)]
 
 
 def _kubelets_peers(host: Host) -> list[str]:
-    """Addresses that the kubelet is connected to, but for the machine's own.
+    """Return the addresses that the kubelet is connected to, but for the machine's own.
 
-    Raises HostError where it has connected to none: its way to the API server is then unknown.
+    Raises:
+        HostError: It has connected to none: its way to the API server is then unknown.
     """
     peers: dict[str, None] = {}
     connects = False
-    for line in run(host, "ss", "-Htnp", "state", "established").splitlines():
+    for line in run_program(host, "ss", "-Htnp", "state", "established").splitlines():
         columns = line.split()
         if len(columns) < 5 or '"kubelet"' not in columns[4]:
             continue
         try:
             peer = ipaddress.ip_address(columns[3].rpartition(":")[0].strip("[]").partition("%")[0])
         except ValueError:
-            raise HostError(f"ss tells of a connection of the kubelet to {columns[3][:60]!r}, no address") from None
+            raise HostError(f"ss shows a connection of the kubelet to {columns[3][:60]!r}, no address") from None
         mapped = getattr(peer, "ipv4_mapped", None) or peer
         if not mapped.is_loopback:
             peers[str(mapped)] = None
@@ -130,7 +134,7 @@ def _kubelets_peers(host: Host) -> list[str]:
     if not connects:
         raise HostError(
             "no connection of a process `kubelet` to the API server is seen (ss): it runs within another program, as "
-            "k3s' does, or goes by way of a proxy on this node, so nobody knows which interface the node lives by; "
+            "k3s' does, or goes by way of a proxy on this node, so the interface that the node needs is not known; "
             f"where it is another than the plan's, {_ALLOW}"
         )
     return list(peers)

@@ -7,13 +7,13 @@ from typing import ClassVar, Literal
 
 from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.systemd import cancel, going_down, schedule, scheduled
+from gameday.faults.systemd import cancel, is_scheduled, is_shutting_down, schedule
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
-IN_S = 5.0
-"""From the order to the reboot: the injector's word has to leave the node first."""
+DELAY_S = 5.0
+"""From the order to the reboot: the injector's report has to leave the node first."""
 _TIMER = "gameday-reboot"
 
 
@@ -25,9 +25,8 @@ class NodeRebootParameters(FaultParameters):
 class NodeRebootFault(Fault[NodeRebootParameters]):
     """Has the host reboot in five seconds, in order: systemd ends its services first.
 
-    The injector ends with the node. The fault is out when the node runs with
-    another boot id, which only an agent started after the boot can see; before
-    that the timer can still be called off.
+    The injector ends with the node. The fault is out when the node runs with another boot id, which only an agent that
+    starts after the boot can see; before that the timer can still be cancelled.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NodeRebootParameters
@@ -46,24 +45,24 @@ class NodeRebootFault(Fault[NodeRebootParameters]):
     def claims(self, parameters: NodeRebootParameters) -> tuple[Claim, ...]:
         return (Claim(NODE),)
 
-    def prior(self, parameters: NodeRebootParameters, gpu: int, host: Host) -> dict[str, str]:
-        if going_down(host):
+    def prior_state(self, parameters: NodeRebootParameters, gpu: int, host: Host) -> dict[str, str]:
+        if is_shutting_down(host):
             raise HostError("the node is shutting down already")
         return {"boot_id": host.boot_id()}
 
     def inject(self, parameters: NodeRebootParameters, gpu: int, host: Host) -> Evidence:
-        before = self.prior(parameters, gpu, host)
+        before = self.prior_state(parameters, gpu, host)
         written_at = datetime.now(UTC)
-        schedule(host, _TIMER, IN_S, "systemctl", "reboot")
-        lines = (f"before: boot id {before['boot_id']}", f"host timer: systemctl reboot in {IN_S:g} s")
+        schedule(host, _TIMER, DELAY_S, "systemctl", "reboot")
+        lines = (f"before: boot id {before['boot_id']}", f"host timer: systemctl reboot in {DELAY_S:g} s")
         return Evidence(lines=lines, written_at=written_at, undo_state=before)
 
     def undo(self, parameters: NodeRebootParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
         if cancel(host, _TIMER):
-            return Evidence(lines=("the reboot was called off before it began",))
+            return Evidence(lines=("the reboot was cancelled before it began",))
         return Evidence(lines=(f"nothing to undo: boot id {host.boot_id()}, no reboot of ours is due",))
 
     def verify_undone(self, parameters: NodeRebootParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
         if undo_state.get("boot_id", host.boot_id()) != host.boot_id():
             return True
-        return not scheduled(host, _TIMER) and not going_down(host)
+        return not is_scheduled(host, _TIMER) and not is_shutting_down(host)

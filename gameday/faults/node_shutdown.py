@@ -10,16 +10,16 @@ from pydantic import Field
 from gameday.documents.fields import Duration
 from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.systemd import cancel, going_down, schedule, scheduled
+from gameday.faults.systemd import cancel, is_scheduled, is_shutting_down, schedule
 from gameday.host.base import Host
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
 from gameday.plan.models import FaultParameters
 
-IN_S = 5.0
-"""From the order to the power-off: the injector's word has to leave the node first."""
+DELAY_S = 5.0
+"""From the order to the power-off: the injector's report has to leave the node first."""
 _TIMER = "gameday-poweroff"
 _ALARM = "/sys/class/rtc/rtc0/wakealarm"
-"""Kernel ABI (testing/sysfs-class-rtc): reads as epoch seconds or empty, takes `+seconds`, and `0` clears it."""
+"""Reads as epoch seconds or empty, takes `+seconds`, and `0` clears it (kernel ABI, testing/sysfs-class-rtc)."""
 
 
 class NodeShutdownParameters(FaultParameters):
@@ -28,15 +28,14 @@ class NodeShutdownParameters(FaultParameters):
     )
     type: Literal["node_shutdown"] = "node_shutdown"
     off_for: Duration = Field(default=timedelta(minutes=5), ge=timedelta(seconds=30), le=timedelta(hours=12))
-    """How long the node stays off: its real-time clock wakes it then, and the boot follows."""
+    """Time that the node stays off; its real-time clock wakes it then, and the boot follows."""
 
 
 class NodeShutdownFault(Fault[NodeShutdownParameters]):
     """Sets the wake-up alarm of the node's real-time clock, then has the host power itself off.
 
-    A node without such an alarm (most cloud instances) is refused, because
-    nothing here could switch it on again. Whether the firmware obeys the alarm
-    in the powered-off state is the firmware's own setting: try it by hand once.
+    A node without such an alarm (most cloud instances) is refused, because nothing could switch it on again. The
+    firmware's own setting decides whether it obeys the alarm in the powered-off state: try it by hand once.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NodeShutdownParameters
@@ -53,8 +52,8 @@ class NodeShutdownFault(Fault[NodeShutdownParameters]):
     def claims(self, parameters: NodeShutdownParameters) -> tuple[Claim, ...]:
         return (Claim(NODE),)
 
-    def prior(self, parameters: NodeShutdownParameters, gpu: int, host: Host) -> dict[str, str]:
-        if going_down(host):
+    def prior_state(self, parameters: NodeShutdownParameters, gpu: int, host: Host) -> dict[str, str]:
+        if is_shutting_down(host):
             raise HostError("the node is shutting down already")
         try:
             alarm = host.read_file(_ALARM).strip()
@@ -62,39 +61,39 @@ class NodeShutdownFault(Fault[NodeShutdownParameters]):
             raise HostError(f"nothing would switch this node on again: no wake-up alarm ({error})") from None
         if alarm:
             raise HostError(
-                f"{_ALARM} is set to {alarm} already, and not by us: the node is to be woken by somebody else"
+                f"{_ALARM} is set to {alarm} already, and not by this run: somebody else wants to wake the node"
             )
         return {"boot_id": host.boot_id()}
 
     def inject(self, parameters: NodeShutdownParameters, gpu: int, host: Host) -> Evidence:
-        before = self.prior(parameters, gpu, host)
-        wake_in_s = round(IN_S + parameters.off_for.total_seconds())
+        before = self.prior_state(parameters, gpu, host)
+        wake_in_s = round(DELAY_S + parameters.off_for.total_seconds())
         written_at = datetime.now(UTC)
         host.write_file(_ALARM, f"+{wake_in_s}")
         alarm = host.read_file(_ALARM).strip()
         if not alarm:
-            raise HostError(f"{_ALARM} took +{wake_in_s} and is empty on reading back")
-        schedule(host, _TIMER, IN_S, "systemctl", "poweroff")
+            raise HostError(f"{_ALARM} accepted +{wake_in_s} and is empty on reading back")
+        schedule(host, _TIMER, DELAY_S, "systemctl", "poweroff")
         lines = (
             f"before: boot id {before['boot_id']}, no wake-up alarm",
             f"wake-up alarm in {wake_in_s} s: reads back as {alarm}",
-            f"host timer: systemctl poweroff in {IN_S:g} s",
+            f"host timer: systemctl poweroff in {DELAY_S:g} s",
         )
         return Evidence(lines=lines, written_at=written_at, undo_state=before)
 
     def undo(self, parameters: NodeShutdownParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        if going_down(host):
-            # Without its alarm it would stay off for ever.
+        if is_shutting_down(host):
+            # Without its alarm it would stay off.
             return Evidence(lines=("the node is powering off: its alarm is what brings it back",))
         cancelled = cancel(host, _TIMER)
         if host.read_file(_ALARM).strip():
             host.write_file(_ALARM, "0")
-        said = "the power-off was called off before it began" if cancelled else "no power-off of ours is due"
-        return Evidence(lines=(f"{said}; boot id {host.boot_id()}; no wake-up alarm left",))
+        found = "the power-off was cancelled before it began" if cancelled else "no power-off of ours is due"
+        return Evidence(lines=(f"{found}; boot id {host.boot_id()}; no wake-up alarm left",))
 
     def verify_undone(
         self, parameters: NodeShutdownParameters, gpu: int, host: Host, undo_state: dict[str, str]
     ) -> bool:
-        if going_down(host) or scheduled(host, _TIMER):
+        if is_shutting_down(host) or is_scheduled(host, _TIMER):
             return False
         return not host.read_file(_ALARM).strip()

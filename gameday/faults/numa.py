@@ -1,4 +1,4 @@
-"""A canary on the wrong side of the machine: it feeds its GPU from the far NUMA node."""
+"""A misplaced canary: it feeds its GPU from the far NUMA node."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pydantic import Field
 
 from gameday.errors import HostError
 from gameday.faults.base import CanaryJob, Evidence, Fault, Layer
-from gameday.faults.gpu import GpuParameters, target
-from gameday.faults.gpu_work import end, index_of, watch
+from gameday.faults.gpu import GpuParameters, target_gpu
+from gameday.faults.gpu_work import end_work, gpu_index, watch_work
 from gameday.host.base import CopyToGpu, GpuSample, Host, WorkReport
 from gameday.host.cpus import format_cpus, parse_cpus
 from gameday.host.privileges import GPU_WORK, PodSecurity
@@ -29,7 +29,7 @@ class NumaParameters(GpuParameters):
 
 @dataclass(frozen=True)
 class Alignment:
-    """Where a GPU and the canary are. CPUs as sysfs lists them."""
+    """The NUMA nodes of a GPU and of the canary, with their CPUs as sysfs lists them."""
 
     gpu_node: int
     near_cpus: tuple[int, ...]
@@ -42,10 +42,8 @@ class Alignment:
 class NumaFault(Fault[NumaParameters]):
     """Copies to one GPU from the near NUMA node, then goes on copying from the far one.
 
-    Nothing of the node is changed: the fault is the canary itself, and it is
-    out once that has ended. What it shows is the price of a misplaced job, as
-    the ratio of the two rates; the canary then loads the link between the
-    sockets as such a job would.
+    Nothing of the node is changed: the fault is the canary itself, and it is out once that has ended. The ratio of the
+    two rates is the price of a misplaced job; the canary loads the link between the sockets as such a job would.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NumaParameters
@@ -64,7 +62,7 @@ class NumaFault(Fault[NumaParameters]):
         "`nvidia-smi topo -m` and nvbandwidth, by hand",
     )
 
-    def prior(self, parameters: NumaParameters, gpu: int, host: Host) -> dict[str, str]:
+    def prior_state(self, parameters: NumaParameters, gpu: int, host: Host) -> dict[str, str]:
         alignment(parameters, gpu, host)
         return {}
 
@@ -72,7 +70,7 @@ class NumaFault(Fault[NumaParameters]):
         return CanaryJob(far_from_gpu=True)
 
     def inject(self, parameters: NumaParameters, gpu: int, host: Host) -> Evidence:
-        sample = target(parameters, gpu, host)
+        sample = target_gpu(parameters, gpu, host)
         place = alignment(parameters, gpu, host)
         near = _rate(host.start_work(sample.index, CopyToGpu(cpus=place.near_cpus)))
         host.end_work(sample.index)
@@ -89,18 +87,22 @@ class NumaFault(Fault[NumaParameters]):
         return Evidence(lines=lines, written_at=written_at)
 
     def hold(self, parameters: NumaParameters, gpu: int, host: Host, ended: threading.Event) -> None:
-        watch(host, index_of(parameters, gpu), ended, lambda _: True)
+        watch_work(host, gpu_index(parameters, gpu), ended, lambda _: True)
 
     def undo(self, parameters: NumaParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        return end(host, index_of(parameters, gpu), lambda report: f"{report.copy_gbs} GB/s at last")
+        return end_work(host, gpu_index(parameters, gpu), lambda report: f"{report.copy_gbs} GB/s at last")
 
     def verify_undone(self, parameters: NumaParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return not host.has_work(index_of(parameters, gpu))
+        return not host.has_work(gpu_index(parameters, gpu))
 
 
 def alignment(parameters: NumaParameters, gpu: int, host: Host) -> Alignment:
-    """Read from sysfs and NVML. Raises HostError where the machine has one node, or does not tell."""
-    sample = target(parameters, gpu, host)
+    """Read from sysfs and NVML where a GPU and its far NUMA node are.
+
+    Raises:
+        HostError: The machine has one NUMA node, or does not show its topology.
+    """
+    sample = target_gpu(parameters, gpu, host)
     try:
         return _alignment(parameters, sample, host)
     except (ValueError, KeyError) as error:
@@ -108,11 +110,11 @@ def alignment(parameters: NumaParameters, gpu: int, host: Host) -> Alignment:
 
 
 def _alignment(parameters: NumaParameters, sample: GpuSample, host: Host) -> Alignment:
-    """Raises HostError, and ValueError or KeyError for files of another form."""
+    """Read the alignment. Raises HostError, and ValueError or KeyError for files of another form."""
     device = f"/sys/bus/pci/devices/{sample.pci_bus_id}.0"
     own = int(host.read_file(f"{device}/numa_node"))
     if own < 0:
-        raise HostError(f"{device}/numa_node is {own}: the firmware does not tell where GPU {sample.index} is")
+        raise HostError(f"{device}/numa_node is {own}: the firmware does not report where GPU {sample.index} is")
     nodes = parse_cpus(host.read_file(f"{_NODES}/online"))
     cpus = {node: parse_cpus(host.read_file(f"{_NODES}/node{node}/cpulist")) for node in nodes}
     distances = dict(zip(nodes, map(int, host.read_file(f"{_NODES}/node{own}/distance").split()), strict=True))

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from gameday.errors import HostError
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.gpu import GpuParameters, again, smi, target
+from gameday.faults.gpu import GpuParameters, injected_gpu, nvidia_smi, target_gpu
 from gameday.host.base import Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -20,8 +20,7 @@ class PersistenceOffParameters(GpuParameters):
 class PersistenceOffFault(Fault[PersistenceOffParameters]):
     """Turns one GPU's persistence mode off with `nvidia-smi -pm 0`, and on again.
 
-    A GPU that had it off already is refused, so that "on" is always what there
-    was before.
+    A GPU that has it off already is refused, so that the undo always turns it on.
     """
 
     parameters: ClassVar[type[FaultParameters]] = PersistenceOffParameters
@@ -50,35 +49,33 @@ class PersistenceOffFault(Fault[PersistenceOffParameters]):
             "the next user waits for its initialisation",
         )
 
-    def prior(self, parameters: PersistenceOffParameters, gpu: int, host: Host) -> dict[str, str]:
-        sample = target(parameters, gpu, host)
+    def prior_state(self, parameters: PersistenceOffParameters, gpu: int, host: Host) -> dict[str, str]:
+        sample = target_gpu(parameters, gpu, host)
         if sample.persistence_mode is None:
-            raise HostError(
-                f"NVML does not tell the persistence mode of GPU {sample.index}: it could not be given back"
-            )
+            raise HostError(f"NVML does not show the persistence mode of GPU {sample.index}: it could not be restored")
         if not sample.persistence_mode:
             raise HostError(f"GPU {sample.index} is not in persistence mode: there is nothing to turn off")
         return {"uuid": sample.uuid}
 
     def inject(self, parameters: PersistenceOffParameters, gpu: int, host: Host) -> Evidence:
-        before = self.prior(parameters, gpu, host)
-        sample = target(parameters, gpu, host)
+        before = self.prior_state(parameters, gpu, host)
+        sample = target_gpu(parameters, gpu, host)
         written_at = datetime.now(UTC)
-        said = smi(host, sample, "-pm", "0")
-        if again(parameters, gpu, host, before).persistence_mode is not False:
-            raise HostError(f"nvidia-smi -pm 0 said {said!r}, and GPU {sample.index} is still in persistence mode")
+        output = nvidia_smi(host, sample, "-pm", "0")
+        if injected_gpu(parameters, gpu, host, before).persistence_mode is not False:
+            raise HostError(f"nvidia-smi -pm 0 printed {output!r}, and GPU {sample.index} is still in persistence mode")
         lines = (
             f"before: GPU {sample.index} {sample.uuid} in persistence mode",
-            f"nvidia-smi -pm 0: {said}",
+            f"nvidia-smi -pm 0: {output}",
             "after: not in persistence mode",
         )
         return Evidence(lines=lines, written_at=written_at, undo_state=before)
 
     def undo(self, parameters: PersistenceOffParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        sample = again(parameters, gpu, host, undo_state)
-        return Evidence(lines=(f"nvidia-smi -pm 1: {smi(host, sample, '-pm', '1')}",))
+        sample = injected_gpu(parameters, gpu, host, undo_state)
+        return Evidence(lines=(f"nvidia-smi -pm 1: {nvidia_smi(host, sample, '-pm', '1')}",))
 
     def verify_undone(
         self, parameters: PersistenceOffParameters, gpu: int, host: Host, undo_state: dict[str, str]
     ) -> bool:
-        return again(parameters, gpu, host, undo_state).persistence_mode is True
+        return injected_gpu(parameters, gpu, host, undo_state).persistence_mode is True

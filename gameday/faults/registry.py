@@ -1,77 +1,79 @@
-"""Which faults there are: every Fault in a module of this package. Adding a fault is adding a file."""
+"""Find the faults: every Fault in a module of this package, and those that other packages add by entry points.
+
+Adding a fault is adding a file.
+"""
 
 from __future__ import annotations
 
-import pkgutil
+import difflib
+from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
-from inspect import isabstract
 from types import ModuleType
 from typing import Any, get_args
 
 import gameday.faults
 from gameday.faults.base import NODE, Fault
 from gameday.plan.models import FaultParameters
+from gameday.plugins import Found, Group, classes_in, find, modules_of
+from gameday.text import shown
 
 
 @cache
-def known_faults() -> dict[str, Fault[Any]]:
-    """One instance of every fault, by the `type` its parameters carry. Raises ValueError as `collect` does."""
-    names = sorted(module.name for module in pkgutil.iter_modules(gameday.faults.__path__))
-    return collect([import_module(f"gameday.faults.{name}") for name in names])
+def found_faults() -> Found[Fault[Any]]:
+    """Return one instance of every fault, by the `type` of its parameters. Raises ValueError for a bug in ours."""
+    return find(Group.FAULTS, modules_of(gameday.faults), faults_in)
 
 
-def collect(modules: list[ModuleType]) -> dict[str, Fault[Any]]:
-    """The faults defined in these modules; ValueError when two share a name or one has none."""
+def known_faults() -> Mapping[str, Fault[Any]]:
+    """Return one instance of every fault, by the `type` of its parameters."""
+    return found_faults().parts
+
+
+def faults_in(module: ModuleType) -> dict[str, Fault[Any]]:
+    """Return one instance of each fault that a module defines, by the `type` of its parameters.
+
+    Raises:
+        ValueError: Two of them have the same name, or one has none, or lacks a method.
+    """
     faults: dict[str, Fault[Any]] = {}
-    for module in modules:
-        for found in vars(module).values():
-            if not _is_fault_of(found, module):
-                continue
-            name = _name(found)
-            if name in faults:
-                other = type(faults[name])
-                raise ValueError(
-                    f"fault type {name!r} is defined twice: {other.__module__}.{other.__qualname__} "
-                    f"and {found.__module__}.{found.__qualname__}; rename one"
-                )
-            faults[name] = found()
+    for kind in classes_in(module, Fault, ("parameters", "layer", "summary")):  # type: ignore[type-abstract]
+        name = _name(kind)
+        if name in faults:
+            first = type(faults[name]).__qualname__
+            raise ValueError(f"{name!r} is defined twice in {module.__name__}: {first} and {kind.__qualname__}")
+        faults[name] = kind()
     return faults
 
 
 def parameter_models() -> dict[str, type[FaultParameters]]:
-    """What `plan.load` validates a plan's `fault` against."""
+    """Return the models that a plan's `fault` is validated against, by their `type`."""
     return {name: fault.parameters for name, fault in known_faults().items()}
 
 
 def fault_for(parameters: FaultParameters) -> Fault[Any]:
-    """Raises ValueError for a type nobody defines."""
+    """Return the fault of these parameters. Raises ValueError for a type that no fault has."""
     return _known(parameters.type)
 
 
 def takes_node_down(parameters: FaultParameters) -> bool:
-    """Whether the agent does not outlive the fault or cannot end it early, nor then any other pod of the node."""
-    return any(claim.what == NODE and not claim.shared for claim in fault_for(parameters).claims(parameters))
+    """Return True where the agent does not outlive the fault or cannot end it early; then no other pod can either."""
+    return any(claim.resource == NODE and not claim.shared for claim in fault_for(parameters).claims(parameters))
 
 
 def parse_parameters(data: dict[str, Any]) -> FaultParameters:
-    """Plain data to the fault's own model; raises ValueError (pydantic's included) that names what is wrong."""
+    """Validate plain data against the model of its `type`. Raises ValueError, which pydantic's error is, too."""
     return _known(data.get("type")).parameters.model_validate(data, context={"faults": parameter_models()})
 
 
 def _known(name: object) -> Fault[Any]:
     faults = known_faults()
-    if not isinstance(name, str) or name not in faults:
-        raise ValueError(f"unknown fault type {str(name)[:60]!r}; known: {', '.join(sorted(faults))}")
-    return faults[name]
-
-
-def _is_fault_of(found: object, module: ModuleType) -> bool:
-    return (
-        isinstance(found, type)
-        and issubclass(found, Fault)
-        and not isabstract(found)
-        and found.__module__ == module.__name__
+    if isinstance(name, str) and name in faults:
+        return faults[name]
+    near = difflib.get_close_matches(str(name)[:64], faults, n=1)
+    suggestion = f"did you mean {near[0]}? " if near else ""
+    raise ValueError(
+        f"unknown fault type {shown(name)}: no package that is installed here has it; {suggestion}"
+        f"known: {', '.join(sorted(faults))}"
     )
 
 

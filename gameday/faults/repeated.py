@@ -1,4 +1,4 @@
-"""The same fault again and again: what comes and goes is missed by whoever looks in between, or pages each time."""
+"""The same fault again and again: a signal that flaps is easily missed, or pages each time."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ _MADE_OF_OTHERS = ("compound", "repeated")
 class RepeatedParameters(FaultParameters):
     type: Literal["repeated"] = "repeated"
     fault: AnyFault
-    """What is put in each time; it stays in for half of `every`."""
+    """The fault to put in each time; it stays in for half of `every`."""
     times: int = Field(ge=2, le=100)
-    """How often."""
+    """Number of injections."""
     every: Duration = Field(ge=timedelta(seconds=1))
     """From one injection to the next."""
 
     @field_validator("fault")
     @classmethod
-    def _one_that_can_come_and_go(cls, fault: FaultParameters) -> FaultParameters:
+    def _can_be_repeated(cls, fault: FaultParameters) -> FaultParameters:
         if fault.type in _MADE_OF_OTHERS:
             raise conflict(("type",), f"a fault of type {fault.type} cannot be repeated: repeat its parts instead")
         if "hold" in fault.model_fields_set and fault.hold != type(fault).model_fields["hold"].default:
             raise conflict(("hold",), "it stays in for half of `every` each time: write `hold` only outside")
         if takes_node_down(fault):
-            raise conflict(("type",), f"{fault.type} takes the agent down with it, which could not put it in again")
+            raise conflict(
+                ("type",), f"{fault.type} takes the node down with the agent, which could not put it in again"
+            )
         return fault
 
     @model_validator(mode="after")
@@ -55,22 +57,21 @@ class RepeatedParameters(FaultParameters):
 
 
 class RepeatedFault(Fault[RepeatedParameters]):
-    """Puts a fault in, takes it out after half of `every`, and puts it in again, so many times.
+    """Puts a fault in, takes it out after half of `every`, and puts it in again, a number of times.
 
-    Each time it is read back, in and out; one that does not come out, or does
-    not go in again, ends the row. After the last time it stays out, and the
-    agent waits for its end.
+    It is read back each time, in and out; one that does not come out, or does not go in again, ends the series. After
+    the last time it stays out, and the agent waits for its end.
     """
 
     parameters: ClassVar[type[FaultParameters]] = RepeatedParameters
     layer: ClassVar[Layer] = Layer.SEVERAL
     summary: ClassVar[str] = "Puts the same fault in again and again, as one that flaps"
     does_not_reach: ClassVar[str] = "what the fault itself does not reach"
-    seen_by: ClassVar[tuple[str, ...]] = ("whoever sees the fault, and looks often enough",)
+    seen_by: ClassVar[tuple[str, ...]] = ("every reader that sees the fault, and looks often enough",)
 
     def __init__(self) -> None:
-        # What `inject` learnt, for `hold`, which is not told: by the parameters' identity, as two parts of one
-        # compound fault share this instance.
+        # The undo state of `inject`, for `hold`, which is not given it: by the parameters' identity, as two parts of
+        # one compound fault share this instance.
         self._first: dict[int, dict[str, str]] = {}
 
     def claims(self, parameters: RepeatedParameters) -> tuple[Claim, ...]:
@@ -88,8 +89,8 @@ class RepeatedFault(Fault[RepeatedParameters]):
     def warnings(self, parameters: RepeatedParameters) -> tuple[str, ...]:
         return _inner(parameters).warnings(parameters.fault)
 
-    def prior(self, parameters: RepeatedParameters, gpu: int, host: Host) -> dict[str, str]:
-        return _inner(parameters).prior(parameters.fault, gpu, host)
+    def prior_state(self, parameters: RepeatedParameters, gpu: int, host: Host) -> dict[str, str]:
+        return _inner(parameters).prior_state(parameters.fault, gpu, host)
 
     def inject(self, parameters: RepeatedParameters, gpu: int, host: Host) -> Evidence:
         found = _inner(parameters).inject(parameters.fault, gpu, host)
@@ -128,7 +129,7 @@ def _inner(parameters: RepeatedParameters) -> Fault[Any]:
 def _hold_for(
     seconds: float, fault: Fault[Any], parameters: FaultParameters, gpu: int, host: Host, ended: threading.Event
 ) -> None:
-    """Hold the fault until so many seconds are over, or `ended` is set."""
+    """Hold the fault for a number of seconds, or until `ended` is set."""
     over = threading.Event()
 
     def wait() -> None:

@@ -1,4 +1,4 @@
-"""An SXid in the kernel log: what the driver prints when an NVSwitch errs, with every GPU behind it affected."""
+"""An SXid in the kernel log: the line that the driver prints for an error of an NVSwitch and of every GPU behind it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gameday.xid.catalogue import FatalClass, sxids
 
 
 class SxidSeverity(StrEnum):
-    """The driver's own word in the line."""
+    """The word in the line by which the driver says how bad the error is."""
 
     FATAL = "Fatal"
     NON_FATAL = "Non-fatal"
@@ -28,7 +28,7 @@ class SxidParameters(FaultParameters):
     sxid: int = Field(ge=10_000, le=39_999, strict=True)
     """The code, as in the Fabric Manager guide: 20034 is a link that does not train, 12028 a refused request."""
     severity: SxidSeverity | None = None
-    """The word in the line; None: what the guide says of the code. Detectors go by the word before the code."""
+    """The word in the line; None: the guide's word for the code. Detectors go by the word before the code."""
     switch: int = Field(default=0, ge=0, le=63)
     """Number of the NVSwitch, as the driver counts."""
     pci: str = Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}$")
@@ -40,7 +40,7 @@ class SxidParameters(FaultParameters):
     """`kernel: nvidia-nvswitch…`, which every log-based reader sees, or bare as the driver writes it: journald cuts
     the name off a bare line that a user wrote, and NVSentinel misses it (docs/sources.md, Who reads which line)."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
-    """How many times the line is written; ten in five seconds is printk's own rate limit."""
+    """Number of times that the line is written; ten in five seconds is printk's own rate limit."""
 
     @model_validator(mode="after")
     def _severity_is_known(self) -> SxidParameters:
@@ -52,6 +52,7 @@ class SxidParameters(FaultParameters):
 
     @property
     def line(self) -> str:
+        """The line as it is written, without its priority."""
         known = sxids().get(self.sxid)
         word = self.severity
         if word is None:
@@ -66,11 +67,10 @@ class SxidParameters(FaultParameters):
 class SxidFault(Fault[SxidParameters]):
     """Writes an SXid line for one NVSwitch to the node's kernel log.
 
-    As of an Xid line: nothing can be taken back from the log, and what it set in
-    motion is for the detector and the recovery step. The switch need not exist,
-    except where NVSentinel watches the node: it never gets past a line whose
-    switch and link are not in its metadata. A real switch prints follow-up lines
-    (`Severity …`, `Data {…}`), which no reader acts on and which are left out.
+    As with an Xid line, nothing can be taken back from the log: the effects of the line are for the detector and the
+    recovery step. The switch need not exist, except where NVSentinel watches the node: it never gets past a line whose
+    switch and link are not in its metadata. A real switch prints follow-up lines (`Severity …`, `Data {…}`), which no
+    reader acts on and which are left out.
     """
 
     parameters: ClassVar[type[FaultParameters]] = SxidParameters
@@ -90,7 +90,7 @@ class SxidFault(Fault[SxidParameters]):
     )
 
     def claims(self, parameters: SxidParameters) -> tuple[Claim, ...]:
-        return ()  # a line more in the log is in nobody's way
+        return ()  # one more line in the log conflicts with nothing
 
     def inject(self, parameters: SxidParameters, gpu: int, host: Host) -> Evidence:
         return write(host, parameters.line, parameters.repeat)

@@ -1,4 +1,4 @@
-"""A service that watches the GPUs is stopped: the work goes on, and nobody looks."""
+"""A stopped service that watches the GPUs: the work goes on, and is not watched."""
 
 from __future__ import annotations
 
@@ -9,16 +9,25 @@ from typing import ClassVar, Literal
 
 from gameday.errors import HostError
 from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.systemd import resting, running, start, state_of, stop, stopped_with
+from gameday.faults.systemd import (
+    require_running,
+    start_units,
+    state_of,
+    stop_unit,
+    units_not_running,
+    units_stopped_with,
+)
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _LOOK_EVERY_S = 5.0
-"""Configuration management that starts the unit again ends the fault unseen otherwise."""
+"""Often enough to notice that configuration management started the unit again."""
 
 
 class WatchingUnit(StrEnum):
+    """The services that watch the GPUs."""
+
     HOST_ENGINE = "nvidia-dcgm"
     EXPORTER = "nvidia-dcgm-exporter"
     PERSISTENCED = "nvidia-persistenced"
@@ -27,17 +36,16 @@ class WatchingUnit(StrEnum):
 class UnitStoppedParameters(FaultParameters):
     type: Literal["unit_stopped"] = "unit_stopped"
     unit: WatchingUnit
-    """The systemd unit. One that runs as a pod instead is not there, and is refused."""
+    """The systemd unit; a node that runs it as a pod instead is refused."""
 
 
 class UnitStoppedFault(Fault[UnitStoppedParameters]):
     """Stops one of NVIDIA's host services with `systemctl stop`, and starts it again.
 
-    A unit that is not loaded or does not run is refused, so "running" is always
-    what there was before. Stopping the host engine forgets what was injected
-    into DCGM's cache and ends a pause; stopping nvidia-persistenced takes
-    persistence mode off the GPUs that it had put into it. Units that systemd
-    stops along, because they require this one, are started again with it.
+    A unit that is not loaded or does not run is refused, so that the undo always starts it. Without its host engine
+    DCGM forgets what was injected into its cache, and a pause ends; stopping nvidia-persistenced ends persistence mode
+    of the GPUs that it had put into it. Units that systemd stops along, because they require this one, are started
+    again with it.
     """
 
     parameters: ClassVar[type[FaultParameters]] = UnitStoppedParameters
@@ -59,17 +67,17 @@ class UnitStoppedFault(Fault[UnitStoppedParameters]):
         taken = {WatchingUnit.HOST_ENGINE: HOST_ENGINE, WatchingUnit.PERSISTENCED: "persistence mode"}
         return (Claim(taken.get(parameters.unit, parameters.unit)), Claim(NODE, shared=True))
 
-    def prior(self, parameters: UnitStoppedParameters, gpu: int, host: Host) -> dict[str, str]:
-        before = str(running(host, parameters.unit))
-        return {"before": before, "with": " ".join(stopped_with(host, parameters.unit))}
+    def prior_state(self, parameters: UnitStoppedParameters, gpu: int, host: Host) -> dict[str, str]:
+        before = str(require_running(host, parameters.unit))
+        return {"before": before, "with": " ".join(units_stopped_with(host, parameters.unit))}
 
     def inject(self, parameters: UnitStoppedParameters, gpu: int, host: Host) -> Evidence:
-        before = self.prior(parameters, gpu, host)
+        before = self.prior_state(parameters, gpu, host)
         written_at = datetime.now(UTC)
-        stop(host, parameters.unit)
+        stop_unit(host, parameters.unit)
         after = state_of(host, parameters.unit)
         if after.runs:
-            raise HostError(f"systemctl stop {parameters.unit} said yes, and the unit is {after}")
+            raise HostError(f"`systemctl stop {parameters.unit}` succeeded, and the unit is {after}")
         lines = (
             f"before: {parameters.unit} {before['before']}",
             f"systemctl stop {parameters.unit}" + (f", and with it {before['with']}" if before["with"] else ""),
@@ -83,18 +91,18 @@ class UnitStoppedFault(Fault[UnitStoppedParameters]):
                 raise HostError(f"{parameters.unit} runs again: somebody started it")
 
     def undo(self, parameters: UnitStoppedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        down = resting(host, *_units(parameters, undo_state))
+        down = units_not_running(host, *_units(parameters, undo_state))
         if not down:
             return Evidence(lines=(f"{parameters.unit} runs already",))
-        start(host, *down)
+        start_units(host, *down)
         return Evidence(lines=(f"systemctl start {' '.join(down)}",))
 
     def verify_undone(
         self, parameters: UnitStoppedParameters, gpu: int, host: Host, undo_state: dict[str, str]
     ) -> bool:
-        return not resting(host, *_units(parameters, undo_state))
+        return not units_not_running(host, *_units(parameters, undo_state))
 
 
 def _units(parameters: UnitStoppedParameters, undo_state: dict[str, str]) -> tuple[str, ...]:
-    """The unit itself, and what systemd stops with it."""
+    """Return the unit itself, and those that systemd stops with it."""
     return (parameters.unit, *undo_state.get("with", "").split())

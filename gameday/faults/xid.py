@@ -1,4 +1,4 @@
-"""An Xid in the kernel log: the line the driver would print, written where every log-based detector reads."""
+"""An Xid in the kernel log: the line that the driver would print, where every log-based detector reads."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class XidParameters(FaultParameters):
     gpu: int | None = Field(default=None, ge=0, le=63)
     """NVML index of the GPU the line names; None: the one the run chose."""
     form: Form = Form.KERNEL
-    """How the line is written: which form a detector sees is in docs/sources.md, Who reads which line."""
+    """The form of the line; docs/sources.md, Who reads which line, says which form each detector sees."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
-    """How many times the line is written; ten in five seconds is printk's own rate limit."""
+    """Number of times that the line is written; ten in five seconds is printk's own rate limit."""
 
     @field_validator("xid", mode="before")
     @classmethod
@@ -42,15 +42,13 @@ class XidParameters(FaultParameters):
 class XidFault(Fault[XidParameters]):
     """Writes an Xid line for one GPU to the node's kernel log.
 
-    A written record cannot be taken back: it stays in the ring buffer, and in
-    every log store it was shipped to, until the buffer wraps or the node boots.
-    So there is nothing to undo on the host, `undo` says so, and what the line
-    set in motion (a taint, an alert) is for the detector and the recovery step.
+    A written record cannot be taken back: it stays in the ring buffer, and in every log store that it was shipped to,
+    until the buffer wraps or the node boots. There is nothing to undo on the host; the effects of the line (a taint, an
+    alert) are for the detector and the recovery step.
 
-    Side effect: in the bare form DCGM 4.6 reads 79, 119 and 120 too. After a
-    bare 119 it skips every driver call for that GPU and blanks all its fields
-    until its host engine restarts, and a restarted host engine reads the ring
-    buffer again from its start: plan `dmesg -C` or a reboot with it.
+    Side effect: in the bare form DCGM 4.6 reads 79, 119 and 120, too. After a bare 119 it skips every driver call for
+    that GPU and blanks all its fields until its host engine restarts, and a restarted host engine reads the ring buffer
+    again from its start: plan `dmesg -C` or a reboot with it.
     """
 
     parameters: ClassVar[type[FaultParameters]] = XidParameters
@@ -71,7 +69,7 @@ class XidFault(Fault[XidParameters]):
     )
 
     def claims(self, parameters: XidParameters) -> tuple[Claim, ...]:
-        return ()  # a line more in the log is in nobody's way
+        return ()  # one more line in the log conflicts with nothing
 
     def warnings(self, parameters: XidParameters) -> tuple[str, ...]:
         if parameters.form is not Form.BARE or parameters.xid not in _READ_BY_DCGM:
@@ -107,5 +105,5 @@ def _pci_bus_id(host: Host, index: int) -> str:
     if index not in gpus:
         raise HostError(f"no GPU {index} on this node; NVML knows {sorted(gpus) or 'none'}")
     if not gpus[index].pci_bus_id:
-        raise HostError(f"GPU {index} is lost and NVML cannot tell its PCI id; choose another GPU or reboot the node")
+        raise HostError(f"GPU {index} is lost and NVML cannot show its PCI id; choose another GPU or reboot the node")
     return gpus[index].pci_bus_id

@@ -17,7 +17,8 @@ from gameday.documents.fields import format_duration
 from gameday.faults.registry import fault_for
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
-from gameday.plan.models import FaultParameters, RemediationAction
+from gameday.plan.models import FaultParameters
+from gameday.remediations.registry import remediation_for
 from gameday.run.agents import AGENT_START_TIMEOUT, SentTask, agent_manifest, injector_deadline, mark_task, qa_task
 from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
 from gameday.run.drain import pods_to_drain
@@ -86,7 +87,7 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         name, why = _name(run, "resubmit", target), "a GPU job that must run on a healthy node"
         manifest = gpu_job(name, run_id=run.id, selector=pool_labels(run), template=template)
         yield PlannedChange(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
-    if plan.recover.remediation is not RemediationAction.NONE:
+    if plan.recover.repairs_node:
         yield from _repair(run, target)
     yield _agent(run, Step.QA_NODE, "qa", target, qa_task(run, target), plan.qa.within, "prove the node good")
     yield from _canary(run, Step.QA_NODE, "after", target)
@@ -104,13 +105,8 @@ def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarg
 
 def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
     recover, node = run.plan.recover, target.node
-    cordoned = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"unschedulable": True}}
-    yield PlannedChange(Step.RECOVER, "patch", f"node/{node}", "cordon it", node, cordoned)
-    for pod in pods_to_drain(run, node):
-        metadata = {"name": pod.name, "namespace": pod.namespace}
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-        why = "its node is to be repaired; its PodDisruptionBudgets are asked"
-        yield PlannedChange(Step.RECOVER, "evict", f"pod/{pod.namespace}/{pod.name}", why, node, eviction)
+    if remediation_for(recover.remediation).drains_node:
+        yield from _drain(run, node)
     if recover.fault_during:
         yield _injector(run, Step.RECOVER, "disturb", target, recover.fault_during)
     task = RemediateTask(run_id=run.id, node=node, gpu=target.gpu, action=recover.remediation)
@@ -118,8 +114,18 @@ def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
     yield _agent(run, Step.RECOVER, "remediate", target, task, within, f"repair: {recover.remediation}")
 
 
+def _drain(run: ReadOnlyRun, node: str) -> Iterator[PlannedChange]:
+    cordoned = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"unschedulable": True}}
+    yield PlannedChange(Step.RECOVER, "patch", f"node/{node}", "cordon it", node, cordoned)
+    for pod in pods_to_drain(run, node):
+        metadata = {"name": pod.name, "namespace": pod.namespace}
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        why = "its node is to be repaired; its PodDisruptionBudgets are asked"
+        yield PlannedChange(Step.RECOVER, "evict", f"pod/{pod.namespace}/{pod.name}", why, node, eviction)
+
+
 def _return(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
-    cordoned = run.plan.expect.cordoned or run.plan.recover.remediation is not RemediationAction.NONE
+    cordoned = run.plan.expect.cordoned or remediation_for(run.plan.recover.remediation).drains_node
     what = f"taints {', '.join(run.quarantine_keys)}" + (" and the cordon" if cordoned else "")
     why = f"take off {what} if they came meanwhile"
     yield PlannedChange(Step.QA_NODE, "patch", f"node/{target.node}", why, target.node)

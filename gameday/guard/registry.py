@@ -1,23 +1,44 @@
-"""Which guardrails there are: every Guardrail in a module of `guardrails/`. Adding one is adding a file."""
+"""Find the guardrails: every Guardrail in a module of `guardrails/`, and those that other packages add."""
 
 from __future__ import annotations
 
-import pkgutil
+from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
+from types import ModuleType
 
 from gameday.guard import guardrails as folder
-from gameday.guard.base import Guardrail
+from gameday.guard.base import Guardrail, Measurement
+from gameday.guard.observation import Observation
+from gameday.plugins import BrokenPlugin, Group, classes_in, find, modules_of
 
 
 @cache
 def guardrails() -> tuple[Guardrail, ...]:
-    """One of each, in the order of their names."""
-    modules = [import_module(f"{folder.__name__}.{found.name}") for found in pkgutil.iter_modules(folder.__path__)]
-    kinds = [
-        kind
-        for module in modules
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Guardrail) and kind.__module__ == module.__name__
-    ]
-    return tuple(sorted((kind() for kind in kinds), key=lambda one: one.name))
+    """Return one of each, in the order of their names.
+
+    A guardrail that cannot be loaded is there as one that cannot be measured, so that it refuses every run.
+    """
+    found = find(Group.GUARDRAILS, modules_of(folder), guardrails_in)
+    return tuple(sorted((*found.parts.values(), *map(_Unloadable, found.broken)), key=lambda one: one.name))
+
+
+def guardrails_in(module: ModuleType) -> Mapping[str, Guardrail]:
+    """Return one of each guardrail that a module defines, by its name."""
+    return {kind.name: kind() for kind in classes_in(module, Guardrail, ("name",))}  # type: ignore[type-abstract]
+
+
+class _Unloadable(Guardrail):
+    """A guardrail of another package that cannot be loaded."""
+
+    name = ""
+    needs_targets = False
+
+    def __init__(self, plugin: BrokenPlugin) -> None:
+        self.name = plugin.name  # type: ignore[misc]
+        self._plugin = plugin
+
+    def limit(self, observation: Observation) -> str:
+        return "not known"
+
+    def measure(self, observation: Observation) -> Measurement:
+        return Measurement(None, "", str(self._plugin), "install a version of it that works, or uninstall it")

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gameday.plan.models import Plan, RemediationAction
+from gameday.plan.models import Plan
+from gameday.remediations.registry import remediation_for
 from gameday.run.drain import moves_pods
 
 
@@ -70,7 +71,7 @@ def _job(namespace: str) -> tuple[Right, ...]:
 def _of_plan(plan: Plan, namespace: str) -> Iterator[Right]:
     if moves_pods(plan):
         yield from _MOVES_PODS
-    if plan.recover.remediation is not RemediationAction.NONE:
+    if remediation_for(plan.recover.remediation).drains_node:
         yield from _DRAINS
     if plan.expect.expects_quarantine:
         yield from _job(namespace)

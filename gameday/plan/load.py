@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,33 +59,32 @@ class LoadedPlan:
     """Warnings about the detector that the plan names, and about the one that watches the cluster if it is known."""
 
 
-def load_plan(path: Path, faults: Mapping[str, type[FaultParameters]]) -> LoadedPlan:
-    """Read and validate a plan.
+def load_plan(
+    path: Path, faults: Mapping[str, type[FaultParameters]], remediations: Collection[str] | None = None
+) -> LoadedPlan:
+    """Read and validate one plan.
 
     Args:
         path: The plan's file.
-        faults: The known faults' parameter models, by their `type`.
+        faults: The parameter models of the faults that it may use, by their `type`.
+        remediations: The names that it may give under `recover.remediation`; None: any.
 
     Raises:
-        DocumentError: The file cannot be read, or is no valid plan. No other exception is raised.
+        DocumentError: Whatever is wrong with the path or the file, and nothing else.
     """
-    return parse_plan(read(path), str(path), faults)
+    return parse_plan(read(path), str(path), faults, remediations)
 
 
-def parse_plan(source: bytes, file: str, faults: Mapping[str, type[FaultParameters]]) -> LoadedPlan:
-    """Validate a plan whose bytes have been read.
-
-    Args:
-        source: The file's bytes.
-        file: The file's name, for the messages.
-        faults: The known faults' parameter models, by their `type`.
-
-    Raises:
-        DocumentError: The bytes are no valid plan. No other exception is raised.
-    """
+def parse_plan(
+    source: bytes,
+    file: str,
+    faults: Mapping[str, type[FaultParameters]],
+    remediations: Collection[str] | None = None,
+) -> LoadedPlan:
+    """Validate a plan as `load_plan` does, for bytes already read; `file` is only named in problems."""
     parsed = parse(decode(source, file), file)
     try:
-        plan = Plan.model_validate(parsed.data, context={"faults": faults})
+        plan = Plan.model_validate(parsed.data, context={"faults": faults, "remediations": remediations})
     except ValidationError as error:
         raise DocumentError(explain(error, parsed, file, Plan, Tagged(FaultParameters, faults))) from None
     return LoadedPlan(plan, source, hashlib.sha256(source).hexdigest())

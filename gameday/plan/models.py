@@ -11,11 +11,12 @@ point at the line.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     Field,
     SerializeAsAny,
     ValidationInfo,
@@ -79,28 +80,40 @@ AnyFault = Annotated[SerializeAsAny[FaultParameters], WrapValidator(_resolve_fau
 """A fault of any type that the validation's context knows."""
 
 
-class RemediationAction(StrEnum):
-    """The ways to repair a node."""
+NO_REMEDIATION = "none"
 
-    NONE = "none"
-    GPU_RESET = "gpu-reset"
-    DRIVER_RESTART = "driver-restart"
-    REBOOT = "reboot"
+
+def _is_known_remediation(name: str, info: ValidationInfo) -> str:
+    """Refuse a name that is not among the context's `remediations`; without those any name is taken."""
+    known: Collection[str] | None = (info.context or {}).get("remediations")
+    if known is not None and name not in known:
+        raise PydanticCustomError(
+            "remediation", "unknown remediation; known: {known}", {"known": ", ".join(sorted(known)) or "none"}
+        )
+    return name
+
+
+RemediationName = Annotated[str, Field(pattern=PLAN_NAME, max_length=63), AfterValidator(_is_known_remediation)]
 
 
 class Recovery(DocumentModel):
     """The repair of the node once the fault is out."""
 
-    remediation: RemediationAction = RemediationAction.NONE
-    """How the node is repaired."""
+    remediation: RemediationName = NO_REMEDIATION
+    """The repair, by its name; `none` leaves the node as it is."""
     within: Duration = timedelta(minutes=10)
     """Longest time from the start of the step until the node is Ready again."""
     fault_during: AnyFault | None = None
     """A second fault, put in when the remediation starts and taken out when it has ended, to test the repair itself."""
 
+    @property
+    def repairs_node(self) -> bool:
+        """The plan names a remediation."""
+        return self.remediation != NO_REMEDIATION
+
     @model_validator(mode="after")
-    def _require_a_remediation(self) -> Recovery:
-        if self.fault_during and self.remediation is RemediationAction.NONE:
+    def _there_is_something_to_disturb(self) -> Recovery:
+        if self.fault_during and not self.repairs_node:
             raise conflict(
                 ("fault_during",),
                 "there is no remediation to disturb: choose one, or put both faults into one of type compound",

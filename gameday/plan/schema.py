@@ -7,24 +7,27 @@ A schema cannot express conflicts between keys (see `Plan._check_conflicts`);
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from gameday.documents.schema import DocumentSchema
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.models import FaultParameters, Plan, Recovery
 
 SCHEMA_ID = "urn:gameday:v1:plan"
 
 
-def plan_schema(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str]) -> dict[str, Any]:
+def plan_schema(
+    faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str], remediations: Collection[str]
+) -> dict[str, Any]:
     """Return the schema as data (JSON Schema 2020-12).
 
     Args:
-        faults: The known faults' parameter models, by their `type`.
-        summaries: By the same names, one line about each fault.
+        faults: The faults' parameter models, by their `type`.
+        summaries: The faults in a line each, by the same names.
+        remediations: The names of the remediations.
     """
     models: list[type[BaseModel]] = [Plan, *(faults[name] for name in sorted(faults))]
     refs, schema = models_json_schema([(model, "validation") for model in models], schema_generator=DocumentSchema)
@@ -40,6 +43,7 @@ def plan_schema(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[
     plan["properties"]["fault"] = {"description": plan["properties"]["fault"].get("description", ""), **any_fault}
     # The model of any fault is also used inside another fault, and in the recovery.
     definitions[FaultParameters.__name__] = any_fault
+    definitions[Recovery.__name__]["properties"]["remediation"] |= {"enum": sorted(remediations)}
     for model in (plan, *definitions.values()):
         for field in model.get("properties", {}).values():
             if "$ref" in field and isinstance(field.get("default"), dict):
@@ -54,11 +58,8 @@ def _name_by_type(fault: dict[str, Any], name: str, summary: str) -> None:
     fault["description"] = summary
 
 
-def schema_text(faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str]) -> str:
-    """Return the schema as it is published: indented JSON, the same bytes for the same models.
-
-    Args:
-        faults: The known faults' parameter models, by their `type`.
-        summaries: By the same names, one line about each fault.
-    """
-    return json.dumps(plan_schema(faults, summaries), indent=2, ensure_ascii=False) + "\n"
+def schema_text(
+    faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str], remediations: Collection[str]
+) -> str:
+    """Return the schema as it is published: indented, one final newline, the same bytes for the same models."""
+    return json.dumps(plan_schema(faults, summaries, remediations), indent=2, ensure_ascii=False) + "\n"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +16,8 @@ from pydantic_core import to_json
 
 from gameday.checks.outcome import RunResult
 from gameday.checks.verdict import Verdict
-from gameday.report import sections as sections_package
+from gameday.plugins import BrokenPlugin, Found, Group, find, modules_of
+from gameday.report import sections as own_sections
 from gameday.report.earlier_runs import with_earlier_runs
 from gameday.report.page import environment
 from gameday.report.redact import redacted
@@ -62,6 +63,7 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False) -> 
     run = redacted(run) if redact else run
     templates = environment()
     sections = [build_section(module, run, templates) for module in section_modules()]
+    sections += map(_unloadable, _found().broken)
     page = templates.get_template("page.html").render(
         run=run, sections=sections, result=run.result, rendered_at=rendered_at
     )
@@ -79,22 +81,47 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False) -> 
 
 
 def section_modules() -> list[ModuleType]:
-    """Every module of `sections` that defines `build`, by its ORDER."""
-    names = [name for _, name, _ in pkgutil.iter_modules(sections_package.__path__)]
-    modules = [importlib.import_module(f"gameday.report.sections.{name}") for name in names]
-    return sorted((module for module in modules if hasattr(module, "build")), key=lambda module: module.ORDER)
+    """Return the modules that define `build`, in the order of their `ORDER`."""
+    return sorted(_found().parts.values(), key=lambda module: module.ORDER)
+
+
+@cache
+def _found() -> Found[ModuleType]:
+    return find(Group.REPORT_SECTIONS, modules_of(own_sections), _sections_in)
+
+
+def _sections_in(module: ModuleType) -> Mapping[str, ModuleType]:
+    if not hasattr(module, "build"):
+        return {}
+    if missing := [name for name in ("ORDER", "TITLE") if not hasattr(module, name)]:
+        raise ValueError(f"the module {module.__name__} lacks {' and '.join(missing)}")
+    return {_name(module): module}
+
+
+def _name(module: ModuleType) -> str:
+    return module.__name__.rpartition(".")[2]
 
 
 def build_section(module: ModuleType, run: RunFolder, templates: Environment) -> Section:
-    """What the module makes of the run, drawn by the template of its name; one that fails says so in its place."""
-    name = module.__name__.rpartition(".")[2]
+    """Return what the module makes of the run; a section that fails says why in its place.
+
+    It is drawn by the module's own `TEMPLATE` (text of Jinja), else by the file of the module's name in
+    `templates/report/`.
+    """
+    name = _name(module)
     try:
         data: BaseModel = module.build(run)
-        body = Markup(templates.get_template(f"{name}.html").render(data=data, run=run))  # noqa: S704 autoescaped
+        own = getattr(module, "TEMPLATE", None)
+        template = templates.from_string(own) if own else templates.get_template(f"{name}.html")
+        body = Markup(template.render(data=data, run=run))  # noqa: S704 autoescaped
         return Section(id=name.replace("_", "-"), title=module.TITLE, body=body, data=data)
     except Exception as error:  # one section's bug must not cost the reader the others
         why = f"{type(error).__name__}: {error}".rstrip(".")
         return Section(id=name.replace("_", "-"), title=module.TITLE, body=Markup(), data=None, failure=why)
+
+
+def _unloadable(plugin: BrokenPlugin) -> Section:
+    return Section(id=plugin.name, title=plugin.name, body=Markup(), data=None, failure=str(plugin))
 
 
 def _as_json(run: RunFolder, sections: list[Section], rendered_at: datetime) -> bytes:

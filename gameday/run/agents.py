@@ -24,7 +24,8 @@ from gameday.errors import StepFailedError
 from gameday.faults.gpu import PERSISTENCE_DAEMON
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo
 from gameday.ledger.termination_message import termination_message
-from gameday.plan.models import FaultParameters, RemediationAction
+from gameday.plan.models import FaultParameters
+from gameday.remediations.registry import remediation_for
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.run.targets import ChosenTarget, physical_gpus
 
@@ -75,7 +76,7 @@ def send_agent(
 
 def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
     """Return the order to look at a target before anything is broken, and to mark its kernel log."""
-    resets = run.plan.recover.remediation is RemediationAction.GPU_RESET
+    resets = remediation_for(run.plan.recover.remediation).needs_idle_gpu
     marker = run.record.log_marker(target.index)
     return MarkTask(run_id=run.id, node=target.node, marker=marker, reset_gpu=target.gpu if resets else None)
 

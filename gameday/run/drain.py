@@ -7,7 +7,8 @@ from typing import Any
 from gameday.cluster.gpu_pods import GpuPod, gpu_pod
 from gameday.faults.registry import takes_node_down
 from gameday.plan.expectations import TaintEffect
-from gameday.plan.models import Plan, RemediationAction
+from gameday.plan.models import Plan
+from gameday.remediations.registry import remediation_for
 from gameday.run.run import ReadOnlyRun
 
 _STATIC_POD_ANNOTATION = "kubernetes.io/config.mirror"
@@ -16,18 +17,13 @@ _STATIC_POD_ANNOTATION = "kubernetes.io/config.mirror"
 def moves_pods(plan: Plan) -> bool:
     """Return True where pods leave the target, or end there, in the course of this plan."""
     evicts = any(taint.effect is TaintEffect.NO_EXECUTE for taint in plan.expect.taints)
-    expects_eviction = plan.expect.workloads.running_pods == "evicted"
-    return (
-        evicts
-        or expects_eviction
-        or takes_node_down(plan.fault)
-        or plan.recover.remediation is not RemediationAction.NONE
-    )
+    gone = plan.expect.workloads.running_pods == "evicted"
+    return evicts or gone or takes_node_down(plan.fault) or remediation_for(plan.recover.remediation).drains_node
 
 
 def empties_node(plan: Plan) -> bool:
     """Return True where all pods leave the node, and not only those with GPUs."""
-    return takes_node_down(plan.fault) or plan.recover.remediation is RemediationAction.REBOOT
+    return takes_node_down(plan.fault) or remediation_for(plan.recover.remediation).takes_node_down
 
 
 def is_bound_to_node(pod: Any) -> bool:
@@ -42,12 +38,11 @@ def pods_to_drain(run: ReadOnlyRun, node: str) -> list[GpuPod]:
     Without a controller no other node would start an evicted pod again, but the kubelet does so after the boot: only
     one with GPUs has to go.
     """
-    reboots = run.plan.recover.remediation is RemediationAction.REBOOT
+    all_leave = remediation_for(run.plan.recover.remediation).takes_node_down
     leaving = []
     for pod in run.nodes.pods_on(node):
         found = gpu_pod(pod)
-        is_controlled = any(owner.controller for owner in pod.metadata.owner_references or [])
-        has_to_leave = found.holds_gpu or (reboots and is_controlled)
-        if has_to_leave and not is_bound_to_node(pod) and found.phase not in ("Succeeded", "Failed"):
+        goes = found.holds_gpu or (all_leave and any(owner.controller for owner in pod.metadata.owner_references or []))
+        if goes and not is_bound_to_node(pod) and found.phase not in ("Succeeded", "Failed"):
             leaving.append(found)
     return leaving

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from gameday.documents.fields import format_duration
 from gameday.faults.registry import fault_for
 from gameday.plan.catalogue import find_plan, shipped_plans
 from gameday.plan.load import LoadedPlan
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.models import Plan
 from gameday.season.record import LeftOut
 
 
@@ -30,7 +30,6 @@ class ChosenPlan:
 
 def choose_plans(
     names: Sequence[str],
-    faults: Mapping[str, type[FaultParameters]],
     *,
     within: timedelta | None,
     at_once: int,
@@ -45,7 +44,7 @@ def choose_plans(
     chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
     for name in dict.fromkeys(names or shipped_plans()):
-        one = ChosenPlan(name, load_complete_plan(find_plan(name), faults, folders))
+        one = ChosenPlan(name, load_complete_plan(find_plan(name), folders))
         why = _unfit(one.plan, named=bool(names), within=within, at_once=at_once)
         if why:
             left_out.append(LeftOut(plan=one.plan.name, title=one.plan.title, why=why))
@@ -78,5 +77,5 @@ def plans_that_run_alone(chosen: Sequence[ChosenPlan]) -> frozenset[str]:
     return frozenset(
         one.plan.name
         for one in chosen
-        if any(claim.everywhere for claim in fault_for(one.plan.fault).claims(one.plan.fault))
+        if any(claim.cluster_wide for claim in fault_for(one.plan.fault).claims(one.plan.fault))
     )

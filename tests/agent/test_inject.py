@@ -38,7 +38,7 @@ class KnobFault(Fault[KnobParameters]):
     refuse_first = False
     held: tuple[str, ...] | None = None
 
-    def prior(self, parameters: KnobParameters, gpu: int, host: Host) -> dict[str, str]:
+    def prior_state(self, parameters: KnobParameters, gpu: int, host: Host) -> dict[str, str]:
         if self.refuse_first:
             raise HostError("no such knob")
         return {"before": host.read_file("/sys/knob")}

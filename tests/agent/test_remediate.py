@@ -56,8 +56,8 @@ def test_a_reset_is_proved_by_nvml_and_noted_in_the_kernel_log(host: FakeHost, c
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> ModelHost:
-    """Return a healthy GPU node: persistence mode is on, and its daemon runs."""
-    monkeypatch.setattr("gameday.faults.gpu._SETTLES_WITHIN_S", 0.05)
+    """A healthy GPU node: persistence mode on, and its daemon there."""
+    monkeypatch.setattr("gameday.faults.gpu._WAIT_S", 0.05)
     return ModelHost()
 
 
@@ -121,10 +121,10 @@ def test_the_error_holds_the_tools_own_message(host: FakeHost, context: Context)
 def test_a_reset_that_leaves_the_gpu_lost_fails(
     host: FakeHost, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gameday.agent.remediate._RETURN_TIMEOUT_S", 0.0)
-    remediation = run_remediation(context, "gpu-reset")
-    assert not remediation.ok
-    assert "not back within" in remediation.error
+    monkeypatch.setattr("gameday.remediations.gpu_reset._BACK_WITHIN_S", 0.0)
+    outcome = run_remediation(context, "gpu-reset")
+    assert not outcome.ok
+    assert "not back within" in outcome.error
     assert "success: false" in host.log[-1]
 
 

@@ -27,7 +27,6 @@ from gameday.history.events import (
 )
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.models import RemediationAction
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness, Step, StepOutcome
 from tests.report import run_builder as build
@@ -283,7 +282,7 @@ def test_remediation_failed_late_and_not_asked_for():
     plan = PLAN.model_copy(update={"recover": PLAN.recover.model_copy(update={"within": timedelta(seconds=10)})})
     late = judge(passing(), "remediation", plan)
     assert (late.status, late.measured) == (Status.BROKEN, "10.1 s")
-    none = PLAN.model_copy(update={"recover": PLAN.recover.model_copy(update={"remediation": RemediationAction.NONE})})
+    none = PLAN.model_copy(update={"recover": PLAN.recover.model_copy(update={"remediation": "none"})})
     silent = run_checks(none, history_of(without(passing(), is_kind(Remediated))), Frames())
     assert not [v for v in silent if v.check == "remediation"]
 
@@ -386,7 +385,7 @@ def test_an_alert_can_be_named_for_each_of_several_nodes():
 
 
 def test_without_remediation_the_alert_resolves_from_the_faults_own_undo():
-    none = PLAN.model_copy(update={"recover": PLAN.recover.model_copy(update={"remediation": RemediationAction.NONE})})
+    none = PLAN.model_copy(update={"recover": PLAN.recover.model_copy(update={"remediation": "none"})})
     verdict = judge(without(passing(), is_kind(Remediated)), "alert-resolves", none)
     assert verdict.seconds == pytest.approx(34.0 - 22.3)  # not from i1, i3 or i4, which undo other things
 

@@ -6,13 +6,13 @@ from gameday.checks import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.history.frames import Frames
-from gameday.plan.models import FaultParameters, Recovery, RemediationAction
+from gameday.plan.models import FaultParameters, Recovery
 from gameday.report.narration import narrate
 from gameday.values.nodes import Target
 from tests.report.run_builder import NODE, PLAN, Timed, at, cut_off, history_of, passing, replacing
 
 DISTURBED = PLAN.model_copy(
-    update={"recover": Recovery(remediation=RemediationAction.REBOOT, fault_during=FaultParameters(type="freeze"))}
+    update={"recover": Recovery(remediation="reboot", fault_during=FaultParameters(type="freeze"))}
 )
 
 

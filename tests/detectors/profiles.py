@@ -8,7 +8,6 @@ from gameday.detectors.load import read_detector
 from gameday.detectors.models import DetectorProfile
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError, DocumentProblem
-from gameday.faults.registry import parameter_models
 from gameday.plan.load import LoadedPlan
 
 PROFILE = """\
@@ -65,7 +64,7 @@ def profile(tmp_path: Path, old: str = "", new: str = "") -> DetectorProfile:
 def completed(tmp_path: Path, old: str = "", new: str = "") -> LoadedPlan:
     """PLAN after one replacement, completed by PROFILE beside it."""
     profile(tmp_path)
-    return load_complete_plan(written(tmp_path / "plan.yaml", PLAN, old, new), parameter_models())
+    return load_complete_plan(written(tmp_path / "plan.yaml", PLAN, old, new))
 
 
 def refused(tmp_path: Path, old: str, new: str) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gameday.detectors.resolve import load_complete_plan
-from gameday.faults.registry import parameter_models
 from gameday.plan.load import DetectorWarning
 from tests.detectors.profiles import PLAN, completed, refused, written
 
@@ -101,7 +100,7 @@ def warnings(
     text = PLAN.replace("detector: ours.yaml\n", f"detector: {named}\n" if named else "")
     text = text.replace("{type: xid, xid: 79}", fault).replace("expect: {}", "expect: {stays_schedulable_for: 5s}")
     path = written(tmp_path / "plan.yaml", text + f"recover: {recover}\n", "", "")
-    return load_complete_plan(path, parameter_models(), watching=watching).detector_warnings
+    return load_complete_plan(path, watching=watching).detector_warnings
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,13 @@ import pytest
 from gameday.detectors.load import load_detector
 from gameday.detectors.resolve import load_complete_plan
 from gameday.detectors.signals import Signal, expected_signals
-from gameday.faults.registry import parameter_models
 from gameday.plan.catalogue import find_plan
 
 DETECTOR_PLANS = Path(__file__).parents[2] / "plans" / "detectors"
 
 
 def signals(plan: str, detector: str) -> list[str]:
-    loaded = load_complete_plan(find_plan(plan), parameter_models())
+    loaded = load_complete_plan(find_plan(plan))
     return [str(name) for name, wanted in expected_signals(loaded.plan, load_detector(detector)).items() if wanted]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gameday.errors import HostError
 from gameday.faults.component_frozen import ComponentFrozenFault, ComponentFrozenParameters
-from gameday.faults.component_pods import LABELS, MAY_FREEZE, Component, cgroup_of, component_of, find
+from gameday.faults.component_pods import LABELS, MAY_FREEZE, Component, cgroup_of, component_of, find_pod
 from gameday.host.base import ProgramResult
 from gameday.rehearsal.nodes.components import Sandbox
 from tests.faults.gpu_model import ModelHost
@@ -87,11 +87,11 @@ def test_the_log_stores_process_is_held_and_let_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pods", "component", "said"),
+    ("pods", "component", "message"),
     [
         ((), Component.EXPORTER, "no pod of the dcgm-exporter is ready on this node: none carries app="),
         ((POD,), Component.HOST_ENGINE, "no pod of the host-engine"),
-        ((POD, replace(POD, uid="3", name="b")), Component.EXPORTER, "say which by its namespace"),
+        ((POD, replace(POD, uid="3", name="b")), Component.EXPORTER, "name one by its namespace"),
         (
             (replace(POD, labels={"gameday.dev/run": "x", MAY_FREEZE[0]: MAY_FREEZE[1]}),),
             Component.OTHER,
@@ -105,10 +105,12 @@ def test_the_log_stores_process_is_held_and_let_go() -> None:
         ((replace(POD, labels={"app": "training"}),), Component.OTHER, "gameday.dev/may-freeze=true"),
     ],
 )
-def test_a_pod_that_nobody_meant_is_refused(pods: tuple[Sandbox, ...], component: Component, said: str) -> None:
+def test_a_pod_that_the_plan_does_not_single_out_is_refused(
+    pods: tuple[Sandbox, ...], component: Component, message: str
+) -> None:
     host = host_with(*pods)
-    with pytest.raises(HostError, match=said):
-        FAULT.prior(ComponentFrozenParameters(component=component), 0, host)
+    with pytest.raises(HostError, match=message):
+        FAULT.prior_state(ComponentFrozenParameters(component=component), 0, host)
     assert host.machine.components.frozen_pods() == []
 
 
@@ -123,9 +125,9 @@ def test_who_could_see_it_depends_on_the_component() -> None:
     assert not any("KernelLogPipelineSilent" in line for line in plugin)
 
 
-def test_a_namespace_tells_two_pods_apart() -> None:
+def test_a_namespace_chooses_between_two_pods() -> None:
     other = replace(POD, uid="9-9", namespace="mine")
-    assert find(host_with(POD, other), Component.EXPORTER, "mine").uid == "9-9"
+    assert find_pod(host_with(POD, other), Component.EXPORTER, "mine").uid == "9-9"
 
 
 def test_one_that_is_frozen_already_is_not_ours_to_thaw() -> None:
@@ -155,7 +157,7 @@ def test_a_pod_that_is_thawed_or_replaced_meanwhile_ends_the_hold(monkeypatch: p
     assert FAULT.verify_undone(EXPORTER, 0, host, state)
 
 
-def test_the_hold_ends_when_it_is_told_to() -> None:
+def test_the_hold_ends_when_it_is_asked_to() -> None:
     host, ended = host_with(POD), threading.Event()
     ended.set()
     assert FAULT.hold(EXPORTER, 0, host, ended) is None
@@ -166,12 +168,12 @@ def _crictl(cgroups_path: object) -> FakeHost:
 
     class Host(FakeHost):
         def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
-            told = (
+            answer = (
                 {"items": [pod]}
                 if argv[1] == "pods"
                 else {"info": {"runtimeSpec": {"linux": {"cgroupsPath": cgroups_path}}}}
             )
-            return result(argv, stdout=json.dumps(told))
+            return result(argv, stdout=json.dumps(answer))
 
     return Host()
 
@@ -180,7 +182,7 @@ LABELS_OF_EXPORTER = (LABELS[Component.EXPORTER][0],)
 
 
 @pytest.mark.parametrize(
-    ("told", "cgroup"),
+    ("cgroups_path", "cgroup"),
     [
         (
             "kubepods-burstable-pod1_2.slice:cri-containerd:f00",
@@ -190,20 +192,20 @@ LABELS_OF_EXPORTER = (LABELS[Component.EXPORTER][0],)
         ("/kubepods/besteffort/pod1-2/f00", "/kubepods/besteffort/pod1-2"),
     ],
 )
-def test_the_cgroup_is_told_by_either_runtime_and_driver(told: str, cgroup: str) -> None:
-    host = _crictl(told)
-    assert cgroup_of(host, find(host, Component.EXPORTER, None)) == cgroup
+def test_the_cgroup_is_found_with_each_runtime_and_driver(cgroups_path: str, cgroup: str) -> None:
+    host = _crictl(cgroups_path)
+    assert cgroup_of(host, find_pod(host, Component.EXPORTER, None)) == cgroup
 
 
-@pytest.mark.parametrize("told", ["system.slice:cri-containerd:f00", "/init.scope/f00", "", None, 7])
-def test_a_cgroup_that_is_no_pods_is_left_alone(told: object) -> None:
-    host = _crictl(told)
-    with pytest.raises(HostError, match=r"left alone|does not tell the cgroup"):
-        cgroup_of(host, find(host, Component.EXPORTER, None))
+@pytest.mark.parametrize("cgroups_path", ["system.slice:cri-containerd:f00", "/init.scope/f00", "", None, 7])
+def test_a_cgroup_that_is_no_pods_is_left_alone(cgroups_path: object) -> None:
+    host = _crictl(cgroups_path)
+    with pytest.raises(HostError, match=r"left alone|does not show the cgroup"):
+        cgroup_of(host, find_pod(host, Component.EXPORTER, None))
 
 
 @pytest.mark.parametrize(
-    ("stdout", "exit_status", "said"),
+    ("stdout", "exit_status", "message"),
     [
         ("", 127, "no crictl on this node"),
         ("", 1, "exit 1"),
@@ -212,11 +214,11 @@ def test_a_cgroup_that_is_no_pods_is_left_alone(told: object) -> None:
         ('{"items": [7, {}]}', 0, "no pod of the dcgm-exporter"),
     ],
 )
-def test_a_runtime_that_does_not_tell_is_no_success(stdout: str, exit_status: int, said: str) -> None:
+def test_a_runtime_that_does_not_tell_is_no_success(stdout: str, exit_status: int, message: str) -> None:
     host = FakeHost()
     host.run = lambda argv, _: result(argv, exit_status, stdout)  # type: ignore[method-assign]
-    with pytest.raises(HostError, match=said):
-        FAULT.prior(EXPORTER, 0, host)
+    with pytest.raises(HostError, match=message):
+        FAULT.prior_state(EXPORTER, 0, host)
 
 
 @pytest.mark.parametrize("component", list(Component))

@@ -1,4 +1,4 @@
-"""Faults made of others: all go in, all come out, each by itself; what cannot go together is refused."""
+"""Several faults at once: all go in, all come out, each by itself; what cannot go together is refused."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from pydantic import ValidationError
 
 from gameday.agent.inject import Injection
 from gameday.errors import HostError
-from gameday.faults import repeated
 from gameday.faults.base import Claim
 from gameday.faults.compound import CompoundFault, CompoundParameters
 from gameday.faults.registry import known_faults, parse_parameters
-from gameday.faults.repeated import RepeatedFault, RepeatedParameters
 from gameday.host.base import ProgramResult
 from gameday.values.results import Cleanliness
 from tests.faults.gpu_model import ModelHost
 
 CAP = {"type": "power_cap", "watts": 300, "gpu": 1}
+
 EXPORTER = {"type": "unit_stopped", "unit": "nvidia-dcgm-exporter"}
+
 XID = {"type": "xid", "xid": 79}
+
 FAULT = CompoundFault()
 
 
@@ -53,7 +54,7 @@ def test_all_parts_come_out_and_are_read_back_in_another_process() -> None:
     assert host.machine.is_active("nvidia-dcgm-exporter")
 
 
-def test_one_that_cannot_be_undone_keeps_no_other_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_cannot_be_undone_keeps_no_other_in(monkeypatch: pytest.MonkeyPatch) -> None:
     host = ModelHost()
     injection = Injection({"type": "compound", "parts": [EXPORTER, CAP]}, 0, host)
     state = injection.fault.inject(injection.parameters, 0, host).undo_state
@@ -64,7 +65,7 @@ def test_one_that_cannot_be_undone_keeps_no_other_in(monkeypatch: pytest.MonkeyP
     assert host.gpus()[1].power_limit_w == 300
 
 
-def test_one_whose_undo_raises_is_told_and_the_others_come_out() -> None:
+def test_a_part_whose_undo_raises_is_reported_and_the_others_come_out() -> None:
     class Refusing(ModelHost):
         refusing = False
 
@@ -83,7 +84,7 @@ def test_one_whose_undo_raises_is_told_and_the_others_come_out() -> None:
         FAULT.verify_undone(parameters, 0, host, state)
 
 
-def test_one_that_is_still_in_outweighs_one_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_is_still_in_outweighs_one_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     host = ModelHost()
     parameters = compound(CAP, EXPORTER)
     state = FAULT.inject(parameters, 0, host).undo_state
@@ -99,7 +100,7 @@ def test_a_part_that_is_refused_is_named_and_nothing_went_in() -> None:
     host = ModelHost()
     host.machine.set_unit("nvidia-dcgm-exporter", active=False)
     with pytest.raises(HostError, match="part 2, unit_stopped: nvidia-dcgm-exporter is inactive already"):
-        FAULT.prior(compound(CAP, EXPORTER), 0, host)
+        FAULT.prior_state(compound(CAP, EXPORTER), 0, host)
     assert host.gpus()[1].power_limit_w == 700
 
 
@@ -113,7 +114,7 @@ def test_a_part_that_ends_by_itself_ends_the_hold_of_all(monkeypatch: pytest.Mon
         FAULT.hold(parameters, 0, host, threading.Event())
 
 
-def test_the_hold_ends_when_it_is_told_to() -> None:
+def test_the_hold_ends_when_it_is_asked_to() -> None:
     host, ended = ModelHost(), threading.Event()
     parameters = compound(CAP, EXPORTER)
     FAULT.inject(parameters, 0, host)
@@ -128,36 +129,36 @@ def test_what_a_plan_writes_the_agent_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         ([XID], "2 to 4 parts, not 1"),
         ([XID] * 5, "2 to 4 parts, not 5"),
         ([XID, {"type": "compound", "parts": [XID, XID]}], "cannot be a part of another"),
         ([XID, {**XID, "hold": "5s"}], "held together"),
-        ([CAP, CAP], "fight for power limit"),
-        ([CAP, {**CAP, "gpu": None}], "fight for power limit"),
-        ([{"type": "gpu_burn"}, {"type": "gpu_memory"}], "fight for work"),
-        ([{"type": "dcgm_pause"}, {"type": "unit_stopped", "unit": "nvidia-dcgm"}], "fight for DCGM's host engine"),
-        ([{"type": "gpu_removed", "gpu": 3}, CAP], "fight for the GPU on the PCI bus"),
-        ([{"type": "node_reboot"}, EXPORTER], "fight for the node itself"),
-        ([{"type": "component_frozen", "component": "other"}] * 2, "fight for other"),
+        ([CAP, CAP], "both take power limit"),
+        ([CAP, {**CAP, "gpu": None}], "both take power limit"),
+        ([{"type": "gpu_burn"}, {"type": "gpu_memory"}], "both take work"),
+        ([{"type": "dcgm_pause"}, {"type": "unit_stopped", "unit": "nvidia-dcgm"}], "both take DCGM's host engine"),
+        ([{"type": "gpu_removed", "gpu": 3}, CAP], "both take the GPU on the PCI bus"),
+        ([{"type": "node_reboot"}, EXPORTER], "both take the node itself"),
+        ([{"type": "component_frozen", "component": "other"}] * 2, "both take other"),
     ],
 )
-def test_what_cannot_go_together_is_refused(parts: list[dict[str, Any]], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_what_cannot_go_together_is_refused(parts: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         compound(*parts)
 
 
 @pytest.mark.parametrize("parts", [[XID, XID], [CAP, {**CAP, "gpu": 2}], [{"type": "node_reboot"}, XID]])
-def test_what_does_not_meet_goes_together(parts: list[dict[str, Any]]) -> None:
+def test_parts_without_a_common_claim_go_together(parts: list[dict[str, Any]]) -> None:
     assert len(compound(*parts).parts) == 2
 
 
-def test_claims_meet_on_one_gpu_or_on_one_that_is_not_chosen_yet() -> None:
-    assert Claim("a", 1).fights(Claim("a"))
-    assert not Claim("a", 1).fights(Claim("a", 2))
-    assert not Claim("a", shared=True).fights(Claim("a", shared=True))
-    assert Claim("a").fights(Claim("a", shared=True))
+def test_claims_conflict_on_one_gpu_or_on_one_that_is_not_chosen_yet() -> None:
+    assert Claim("a", 1).conflicts_with(Claim("a"))
+    assert not Claim("a", 1).conflicts_with(Claim("a", 2))
+    assert not Claim("a", shared=True).conflicts_with(Claim("a", shared=True))
+    assert Claim("a").conflicts_with(Claim("a", shared=True))
 
 
 def test_the_dangers_and_the_reach_are_those_of_the_parts() -> None:
@@ -166,58 +167,3 @@ def test_the_dangers_and_the_reach_are_those_of_the_parts() -> None:
     reach = FAULT.reach(parameters)
     assert reach.layer == "kernel log (xid) + hardware load (gpu_burn)"
     assert any("Konduktor" in detector for detector in reach.seen_by)
-
-
-def test_a_repeated_fault_goes_in_and_out_so_many_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    host, ended = ModelHost(), threading.Event()
-    parameters = parse_parameters({"type": "repeated", "fault": CAP, "times": 3, "every": "1s"})
-    assert isinstance(parameters, RepeatedParameters)
-    monkeypatch.setattr(repeated, "_hold_for", lambda *_: None)
-    monkeypatch.setattr(ended, "wait", lambda *_: False)
-    fault = RepeatedFault()
-    state = fault.inject(parameters, 0, host).undo_state
-    (line,) = fault.hold(parameters, 0, host, ended)
-    limits = [argv[argv.index("-pl") + 1] for argv in host.ran if "-pl" in argv]
-    assert limits == ["300", "700"] * 3
-    assert line.startswith("went in 3 times")
-    assert fault.verify_undone(parameters, 0, host, state)
-
-
-def test_a_repeated_fault_that_is_called_off_comes_out() -> None:
-    host, ended = ModelHost(), threading.Event()
-    parameters = parse_parameters({"type": "repeated", "fault": CAP, "times": 2, "every": "20s"})
-    fault = RepeatedFault()
-    state = fault.inject(parameters, 0, host).undo_state
-    ended.set()
-    assert fault.hold(parameters, 0, host, ended) == ("ended with power_cap in for the 1. of 2 times",)
-    fault.undo(parameters, 0, host, state)
-    assert host.gpus()[1].power_limit_w == 700
-
-
-def test_a_repeated_fault_that_does_not_come_out_ends_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = ModelHost()
-    parameters = parse_parameters({"type": "repeated", "fault": CAP, "times": 2, "every": "2s"})
-    monkeypatch.setattr(repeated, "_hold_for", lambda *_: None)
-    fault = RepeatedFault()
-    fault.inject(parameters, 0, host)
-    host.ignore = {"-pl"}
-    with pytest.raises(HostError, match=r"power_cap did not come out after its 1\. of 2 times"):
-        fault.hold(parameters, 0, host, threading.Event())
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"fault": {"type": "compound", "parts": [XID, XID]}}, "cannot be repeated"),
-        ({"fault": {"type": "repeated", "fault": XID, "times": 2, "every": "2s"}}, "cannot be repeated"),
-        ({"fault": {"type": "node_reboot"}}, "takes the agent down"),
-        ({"fault": {"type": "critical_unit_stopped", "unit": "kubelet"}}, "takes the agent down"),
-        ({"fault": {**XID, "hold": "5s"}}, "only outside"),
-        ({"times": 1}, "greater than or equal to 2"),
-        ({"every": "100ms"}, "greater than or equal to"),
-        ({"hold": "10s"}, "take 25s, and hold .10s. ends before"),
-    ],
-)
-def test_what_cannot_be_repeated_is_refused(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        parse_parameters({"type": "repeated", "fault": XID, "times": 3, "every": "10s", **change})

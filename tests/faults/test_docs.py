@@ -18,7 +18,7 @@ def test_the_published_page_is_current() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(known_faults()))
-def test_a_section_tells_what_a_person_must_know_before_using_the_fault(name: str) -> None:
+def test_a_section_names_reach_readers_dangers_and_parameters(name: str) -> None:
     fault = known_faults()[name]
     section = page().partition(f"### {name}\n")[2].partition("\n### ")[0]
     assert fault.does_not_reach in section

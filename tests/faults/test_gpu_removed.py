@@ -15,13 +15,8 @@ EVERY = GpuRemovedParameters(gpus="all")
 
 @pytest.fixture(autouse=True)
 def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gameday.faults.gpu._SETTLES_WITHIN_S", 0.05)
+    monkeypatch.setattr("gameday.faults.gpu._WAIT_S", 0.05)
     monkeypatch.setattr("gameday.faults.gpu._POLL_S", 0.01)
-
-
-@pytest.fixture
-def host() -> ModelHost:
-    return ModelHost()
 
 
 @pytest.mark.parametrize(("parameters", "left"), [(ONE, [0, 1, 3]), (EVERY, [])])
@@ -43,14 +38,14 @@ def test_a_gpu_that_a_job_uses_is_refused_before_anything_is_changed(host: Model
     host.machine.gpu_processes[2] = {4711: "python train.py"}
     for parameters in (ONE, EVERY):
         with pytest.raises(HostError, match=r"GPU 2 is open in 1 process\(es\): 4711 python train.py"):
-            FAULT.prior(parameters, 2, host)
+            FAULT.prior_state(parameters, 2, host)
     assert host.ran == []
-    FAULT.prior(ONE, 1, host)
+    FAULT.prior_state(ONE, 1, host)
 
 
 def test_a_daemon_that_keeps_the_gpu_open_is_refused_and_persistence_comes_back(host: ModelHost) -> None:
     host.ignore = {"-pm"}
-    state = FAULT.prior(ONE, 2, host)
+    state = FAULT.prior_state(ONE, 2, host)
     with pytest.raises(HostError, match=r"nvidia-persistenced.*would hang"):
         FAULT.inject(ONE, 2, host)
     host.ignore = set()
@@ -73,7 +68,7 @@ def test_a_rescan_that_finds_nothing_is_seen(host: ModelHost) -> None:
 
 
 def test_a_removal_that_was_cut_short_is_undone_from_what_prior_kept(host: ModelHost) -> None:
-    state = FAULT.prior(EVERY, 0, host)
+    state = FAULT.prior_state(EVERY, 0, host)
     host.fleet.persistence[0, :2] = False
     host.machine.pci_remove(0)
     FAULT.undo(EVERY, 0, host, state)

@@ -19,11 +19,6 @@ IB0 = InterfaceDownParameters(interface="ib0")
 WRITTEN = "default via 10.9.0.2 dev ib0 table 100 metric 5"
 
 
-@pytest.fixture
-def host() -> ModelHost:
-    return ModelHost()
-
-
 def state(host: ModelHost) -> list[Any]:
     network = host.machine.network
     return [(one.name, one.up, one.address6, network.routes(one.name)) for one in network.interfaces.values()]
@@ -35,11 +30,11 @@ def test_link_routes_and_addresses_come_back(host: ModelHost) -> None:
     assert not host.machine.network.interfaces["ib0"].up
     assert "2 route(s) and 1 IPv6 address(es)" in evidence.lines[0]
     assert not FAULT.verify_undone(IB0, 0, host, evidence.undo_state)
-    told = FAULT.undo(IB0, 0, host, evidence.undo_state).lines
+    lines = FAULT.undo(IB0, 0, host, evidence.undo_state).lines
     assert FAULT.verify_undone(IB0, 0, host, evidence.undo_state)
     assert state(host) == before
-    assert any("route replace 10.200.0.0/16 via 10.128.255.254 dev ib0" in line for line in told)
-    assert any("route replace default via 10.128.255.254 dev ib0 table 100" in line for line in told)
+    assert any("route replace 10.200.0.0/16 via 10.128.255.254 dev ib0" in line for line in lines)
+    assert any("route replace default via 10.128.255.254 dev ib0 table 100" in line for line in lines)
 
 
 def test_a_route_that_is_not_put_back_is_seen(host: ModelHost) -> None:
@@ -49,7 +44,7 @@ def test_a_route_that_is_not_put_back_is_seen(host: ModelHost) -> None:
     assert not FAULT.verify_undone(IB0, 0, host, undo_state)
 
 
-def test_an_undo_that_knows_nothing_brings_the_link_up(host: ModelHost) -> None:
+def test_an_undo_without_state_brings_the_link_up(host: ModelHost) -> None:
     FAULT.inject(IB0, 0, host)
     FAULT.undo(IB0, 0, host, {})
     assert FAULT.verify_undone(IB0, 0, host, {})
@@ -64,12 +59,12 @@ def test_an_ip_that_says_yes_and_does_nothing_is_no_injection(host: ModelHost) -
 def test_a_link_that_is_down_already_is_refused(host: ModelHost) -> None:
     host.machine.network.set_link("ib0", up=False)
     with pytest.raises(HostError, match="down already"):
-        FAULT.prior(IB0, 0, host)
+        FAULT.prior_state(IB0, 0, host)
 
 
 def test_the_interface_that_the_node_lives_by_is_refused(host: ModelHost) -> None:
     with pytest.raises(HostError, match="default route"):
-        FAULT.prior(InterfaceDownParameters(interface="eth0"), 0, host)
+        FAULT.prior_state(InterfaceDownParameters(interface="eth0"), 0, host)
 
 
 def test_it_is_dangerous() -> None:
@@ -98,19 +93,19 @@ def answering(**answers: list[dict[str, Any]]) -> FakeHost:
 def test_an_interface_that_others_lie_on_is_refused() -> None:
     vlan = {"ifname": "ib0.7", "link": "ib0", "flags": ["UP"]}
     with pytest.raises(HostError, match=r"ib0\.7 lie"):
-        FAULT.prior(IB0, 0, answering(type_vlan=[vlan], **{"show_dev_ib0.7": [vlan]}))
+        FAULT.prior_state(IB0, 0, answering(type_vlan=[vlan], **{"show_dev_ib0.7": [vlan]}))
 
 
 def test_a_route_of_a_kind_that_we_could_not_write_again_is_refused() -> None:
     odd = {"dst": "10.7.0.0/16", "encap": "mpls", "flags": []}
     with pytest.raises(HostError, match="could not be put back"):
-        FAULT.prior(IB0, 0, answering(route_show_table_all=[odd]))
+        FAULT.prior_state(IB0, 0, answering(route_show_table_all=[odd]))
 
 
 def test_a_route_of_another_table_or_metric_is_another_route() -> None:
     """`ip route flush` of one of two that share destination and gateway is seen, and only that one is written."""
     shown = [{"dst": "default", "gateway": "10.9.0.2", "table": "100", "metric": 5, "flags": []}]
-    before = FAULT.prior(IB0, 0, answering(route_show_table_all=shown))
+    before = FAULT.prior_state(IB0, 0, answering(route_show_table_all=shown))
     for change in ({"table": "101"}, {"metric": 6}):
         now = answering(route_show_table_all=[shown[0] | change])
         assert not FAULT.verify_undone(IB0, 0, now, before), change
@@ -122,7 +117,7 @@ def test_a_route_of_another_table_or_metric_is_another_route() -> None:
 def test_routes_to_neighbours_are_written_before_those_by_way_of_them() -> None:
     via = {"dst": "default", "gateway": "10.7.0.1", "flags": []}
     neighbour = {"dst": "10.7.0.1", "scope": "link", "flags": []}
-    before = FAULT.prior(IB0, 0, answering(route_show_table_all=[via, neighbour]))
+    before = FAULT.prior_state(IB0, 0, answering(route_show_table_all=[via, neighbour]))
     host = answering()
     FAULT.undo(IB0, 0, host, before)
     assert [argv[4] for argv in host.ran if "replace" in argv][:2] == ["10.7.0.1", "default"]
@@ -134,5 +129,5 @@ def test_addresses_and_routes_of_a_router_are_not_ours_to_put_back() -> None:
     local = [{"type": it, "dst": "10.9.0.1", "flags": []} for it in ("local", "broadcast", "multicast", "anycast")]
     own = {"dst": "10.9.0.9", "table": "local", "flags": []}
     host = answering(addr_show=[{"addr_info": [info]}], route_show_table_all=[route, own, *local])
-    before = json.loads(FAULT.prior(IB0, 0, host)["before"])
+    before = json.loads(FAULT.prior_state(IB0, 0, host)["before"])
     assert (before["routes"], before["addresses"]) == ({"-4": [], "-6": []}, [])

@@ -17,7 +17,7 @@ from gameday.faults.net_interface_down import InterfaceDownFault, InterfaceDownP
 from gameday.faults.net_netem import NetemFault, NetemParameters
 from gameday.faults.net_qdisc import qdiscs
 from gameday.faults.net_tbf import TbfFault, TbfParameters
-from gameday.faults.network import ask
+from gameday.faults.network import query
 from gameday.host.base import ProgramResult
 from gameday.host.program import run_program
 from tests.faults import recorded_iproute2 as recorded
@@ -143,7 +143,7 @@ def test_a_queue_that_somebody_set_comes_back_on_a_real_kernel(host: NamespaceHo
 
 def every_route(host: NamespaceHost) -> list[str]:
     """Of ib0, in all tables but `local`, whose own come once the kernel has looked for a duplicate of the address."""
-    asked = (ask(host, "ip", "-j", family, "route", "show", "table", "all", "dev", "ib0") for family in ("-4", "-6"))
+    asked = (query(host, "ip", "-j", family, "route", "show", "table", "all", "dev", "ib0") for family in ("-4", "-6"))
     return sorted(json.dumps(one, sort_keys=True) for shown in asked for one in shown if one.get("table") != "local")
 
 
@@ -153,19 +153,19 @@ def test_a_real_link_comes_back_with_the_routes_and_addresses_that_the_kernel_dr
     assert sum('"dst": "default"' in route for route in before) == 2
     state = fault.inject(parameters, 0, host).undo_state
     assert every_route(host) == []
-    assert ask(host, "ip", "-j", "-6", "addr", "show", "dev", "ib0", "scope", "global") == []
+    assert query(host, "ip", "-j", "-6", "addr", "show", "dev", "ib0", "scope", "global") == []
     fault.undo(parameters, 0, host, state)
     assert fault.verify_undone(parameters, 0, host, state)
     assert every_route(host) == before
-    after = ask(host, "ip", "-j", "-6", "addr", "show", "dev", "ib0", "scope", "global")
+    after = query(host, "ip", "-j", "-6", "addr", "show", "dev", "ib0", "scope", "global")
     assert [info["local"] for one in after for info in one["addr_info"] if info] == ["fd00:9::1"]
 
 
 def test_the_real_default_route_is_a_lifeline(host: NamespaceHost) -> None:
     with pytest.raises(HostError, match="default route"):
-        TbfFault().prior(TbfParameters(interface="eth0", rate_mbit=1), 0, host)
+        TbfFault().prior_state(TbfParameters(interface="eth0", rate_mbit=1), 0, host)
 
 
 def test_a_real_interface_that_is_not_there(host: NamespaceHost) -> None:
     with pytest.raises(HostError, match='"nope" does not exist'):
-        TbfFault().prior(TbfParameters(interface="nope", rate_mbit=1), 0, host)
+        TbfFault().prior_state(TbfParameters(interface="nope", rate_mbit=1), 0, host)

@@ -1,4 +1,4 @@
-"""Faults are found by being there; two of one name are a mistake that is told."""
+"""The registry of faults: found by their file, and refused where their class is wrong."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Literal
 import pytest
 from pydantic import ValidationError
 
-from gameday.faults.base import Fault
-from gameday.faults.registry import collect, fault_for, known_faults, parameter_models, parse_parameters
+from gameday.faults import net_qdisc
+from gameday.faults.base import Evidence, Fault
+from gameday.faults.registry import fault_for, faults_in, known_faults, parameter_models, parse_parameters
 from gameday.faults.xid import XidFault, XidParameters
+from gameday.host.base import Host
 from gameday.plan.models import FaultParameters, Plan
 
 
-def test_every_fault_says_what_a_person_must_know() -> None:
+def test_every_fault_of_ours_names_its_reach_and_its_readers() -> None:
     assert known_faults()
     for name, fault in known_faults().items():
         assert fault.parameters.model_fields["type"].default == name
@@ -46,7 +48,12 @@ def test_what_a_plan_writes_the_agent_reads() -> None:
 def test_an_unknown_fault_names_the_known_ones(data: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"unknown fault type .*known: .*xid") as error:
         parse_parameters(data)
-    assert len(str(error.value)) < 500
+    assert len(str(error.value)) < 600
+
+
+def test_an_unknown_fault_suggests_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"unknown fault type 'power_cup': .* did you mean power_cap\?"):
+        parse_parameters({"type": "power_cup"})
 
 
 def _module(name: str, type_name: object) -> ModuleType:
@@ -56,20 +63,33 @@ def _module(name: str, type_name: object) -> ModuleType:
     return module
 
 
-def test_two_faults_of_one_name_are_refused_with_both_places() -> None:
-    with pytest.raises(ValueError, match=r"'same' is defined twice: a\.F and b\.F"):
-        collect([_module("a", Literal["same"]), _module("b", Literal["same"])])
+def test_two_faults_of_one_name_in_a_module_are_refused_with_both_classes() -> None:
+    module = _module("a", Literal["same"])
+    module.G = type("G", (module.F,), {"__module__": "a"})  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"'same' is defined twice in a: F and G"):
+        faults_in(module)
 
 
 def test_a_fault_without_a_name_is_refused() -> None:
     with pytest.raises(ValueError, match=r"a\.F: .*Literal of one name"):
-        collect([_module("a", str)])
+        faults_in(_module("a", str))
 
 
-def test_imported_and_abstract_classes_are_not_faults_of_a_module() -> None:
-    module = ModuleType("m")
-    module.Fault, module.XidFault = Fault, XidFault  # type: ignore[attr-defined]
-    assert collect([module]) == {}
+def test_a_fault_that_lacks_a_method_is_refused_with_the_methods_name() -> None:
+    class Unfinished(Fault[FaultParameters]):
+        def inject(self, parameters: FaultParameters, gpu: int, host: Host) -> Evidence:
+            return Evidence()
+
+    module = ModuleType(__name__)
+    module.Unfinished = Unfinished  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"Unfinished lacks undo, verify_undone, parameters, layer, summary"):
+        faults_in(module)
+
+
+def test_imported_classes_and_bases_of_faults_are_not_faults_of_a_module() -> None:
+    module = ModuleType(net_qdisc.__name__)
+    module.Fault, module.XidFault, module.Base = Fault, XidFault, net_qdisc.QdiscFault  # type: ignore[attr-defined]
+    assert faults_in(module) == {}
 
 
 @pytest.mark.parametrize("xid", [0, 1000, -1, "79; reboot", None, 7.5, True])

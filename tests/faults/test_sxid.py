@@ -63,7 +63,7 @@ def test_undo_says_that_a_record_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         ({"sxid": 79}, "greater than or equal to 10000"),
         ({"sxid": "20034; reboot"}, "valid integer"),
@@ -74,8 +74,8 @@ def test_undo_says_that_a_record_stays() -> None:
         ({"sxid": 20034, "link": 144}, "less than or equal to 143"),
     ],
 )
-def test_what_is_no_sxid_line_is_refused(data: dict[str, object], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_what_is_no_sxid_line_is_refused(data: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_parameters({"type": "sxid", "pci": "0000:c1:00"} | data)
 
 

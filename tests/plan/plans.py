@@ -43,11 +43,11 @@ class TestXid(FaultParameters):
 
 
 FAULTS: dict[str, type[FaultParameters]] = {"xid": TestXid}
+REMEDIATIONS = ("gpu-reset", "none", "reboot")
 
 
 def parse(text: str | bytes) -> LoadedPlan:
-    """Validate a plan."""
-    return parse_plan(text if isinstance(text, bytes) else text.encode(), "p.yaml", FAULTS)
+    return parse_plan(text if isinstance(text, bytes) else text.encode(), "p.yaml", FAULTS, REMEDIATIONS)
 
 
 def problems(text: str | bytes) -> tuple[DocumentProblem, ...]:

@@ -13,7 +13,7 @@ from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
 from gameday.plan.catalogue import find_plan, load_shipped, shipped_plans
 from gameday.plan.load import load_plan
-from gameday.plan.models import Plan, RemediationAction
+from gameday.plan.models import Plan
 from gameday.xid.decide import Policy, Response, decide
 from gameday.xid.lines import format_xid, recognise
 
@@ -35,7 +35,7 @@ def test_the_default_rehearsal_is_shipped_and_expects_the_whole_chain() -> None:
     plan = PLANS["gpu-fell-off-the-bus"]
     assert isinstance(plan.fault, XidParameters)
     assert plan.fault.xid == 79
-    assert plan.recover.remediation is RemediationAction.REBOOT
+    assert plan.recover.remediation == "reboot"
     assert [alert.name for alert in plan.expect.alerts] == ["GPUFellOffTheBus"]
     assert [(taint.key, taint.value, taint.effect) for taint in plan.expect.taints] == [
         ("trainy.konduktor.ai/faulty", "true", "NoSchedule")

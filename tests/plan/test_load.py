@@ -11,20 +11,19 @@ from hypothesis import strategies as st
 
 from gameday.errors import DocumentError
 from gameday.plan.load import load_plan
-from gameday.plan.models import RemediationAction
-from tests.plan.plans import FAULTS, GOOD, TestXid, changed, only, parse
+from tests.plan.plans import FAULTS, GOOD, REMEDIATIONS, TestXid, changed, only, parse
 
 
 def test_a_good_plan_keeps_its_bytes_and_their_hash(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(GOOD, encoding="utf-8")
-    loaded = load_plan(path, FAULTS)
+    loaded = load_plan(path, FAULTS, REMEDIATIONS)
     assert loaded.source == GOOD.encode()
     assert loaded.sha256 == hashlib.sha256(GOOD.encode()).hexdigest()
     assert isinstance(loaded.plan.fault, TestXid)
     assert loaded.plan.fault.xid == 79
     assert loaded.plan.expect.alerts[0].within == timedelta(seconds=15)
-    assert loaded.plan.recover.remediation is RemediationAction.REBOOT
+    assert loaded.plan.recover.remediation == "reboot"
 
 
 def test_a_plan_may_have_a_byte_order_mark_and_an_anchor() -> None:

@@ -46,7 +46,7 @@ def parts(*lines: str) -> str:
             "unknown fault type",
             "`unit",
         ),
-        (parts("{type: power_cap, watts: 300}", "{type: power_cap, watts: 300}"), 11, "parts[1].type", "fight for", ""),
+        (parts("{type: power_cap, watts: 300}", "{type: power_cap, watts: 300}"), 11, "parts[1].type", "both take", ""),
         (
             parts("{type: xid, xid: 79}", "{type: compound, parts: [{type: xid, xid: 1}, {type: xid, xid: 2}]}"),
             11,

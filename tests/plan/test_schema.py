@@ -14,14 +14,15 @@ from gameday.faults.registry import known_faults, parameter_models
 from gameday.plan.catalogue import shipped_plans
 from gameday.plan.load import parse_plan
 from gameday.plan.schema import plan_schema, schema_text
-from tests.plan.plans import FAULTS, GOOD, changed
+from gameday.remediations.registry import known_remediations
+from tests.plan.plans import FAULTS, GOOD, REMEDIATIONS, changed
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "plan.schema.json"
 SHIPPED = shipped_plans()
 
 
 def _validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(plan_schema(FAULTS, {"xid": "Writes a line."}))
+    return jsonschema.Draft202012Validator(plan_schema(FAULTS, {"xid": "Writes a line."}, REMEDIATIONS))
 
 
 def _read(text: str) -> object:
@@ -30,7 +31,7 @@ def _read(text: str) -> object:
 
 def test_the_published_schema_is_current() -> None:
     summaries = {name: fault.summary for name, fault in known_faults().items()}
-    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(parameter_models(), summaries), (
+    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(parameter_models(), summaries, known_remediations()), (
         "run: gameday schema --output docs/plan.schema.json"
     )
 
@@ -63,19 +64,19 @@ def test_a_good_plan_fits_the_schema() -> None:
 def test_a_plan_that_the_loader_refuses_does_not_fit_the_schema(old: str, new: str, path: list[str | int]) -> None:
     text = changed(old, new)
     with pytest.raises(DocumentError):
-        parse_plan(text.encode(), "p.yaml", FAULTS)
+        parse_plan(text.encode(), "p.yaml", FAULTS, REMEDIATIONS)
     errors = list(_validator().iter_errors(_read(text)))
     assert [list(error.absolute_path) for error in errors] == [path]
 
 
-def test_default_durations_are_written_as_in_plans() -> None:
-    schema = plan_schema(FAULTS, {})
+def test_durations_are_defaults_as_plans_write_them() -> None:
+    schema = plan_schema(FAULTS, {}, REMEDIATIONS)
     assert schema["$defs"]["Baseline"]["properties"]["window"]["default"] == "30s"
     assert schema["$defs"]["TestXid"]["required"] == ["type", "xid"]
 
 
-def test_a_fault_and_every_field_of_it_have_descriptions() -> None:
-    schema = plan_schema(FAULTS, {"xid": "Writes a line."})
+def test_every_field_of_a_fault_and_the_fault_itself_are_described() -> None:
+    schema = plan_schema(FAULTS, {"xid": "Writes a line."}, REMEDIATIONS)
     fault = schema["$defs"]["TestXid"]
     assert fault["description"] == "Writes a line."
     assert all(field.get("description") for field in fault["properties"].values())

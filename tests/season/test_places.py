@@ -8,7 +8,6 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gameday.faults.registry import parameter_models
 from gameday.plan.models import Approval
 from gameday.season.assignment import FitNode, RunQueue, assign, seeded_order
 from gameday.season.plans import choose_plans, longest_wait, plans_that_run_alone
@@ -69,20 +68,20 @@ def test_a_plan_for_which_no_fit_node_is_left_is_said_to_be_left_out() -> None:
 
 def test_what_may_wait_longest_begins_first() -> None:
     names = ["xid-13-application-error", "power-cap"]
-    plans, _ = choose_plans(names, parameter_models(), within=None, at_once=4)
+    plans, _ = choose_plans(names, within=None, at_once=4)
     assert [one.plan.name for one in plans] == ["power-cap", "xid-13-application-error"]
 
 
 def test_dangerous_plans_are_left_out_unless_they_are_named() -> None:
-    plans, left_out = choose_plans([], parameter_models(), within=None, at_once=4)
+    plans, left_out = choose_plans([], within=None, at_once=4)
     assert "node-reboot" not in {one.plan.name for one in plans}
     assert "dangerous" in next(one.why for one in left_out if one.plan == "node-reboot")
-    named, _ = choose_plans(["node-reboot"], parameter_models(), within=None, at_once=4)
+    named, _ = choose_plans(["node-reboot"], within=None, at_once=4)
     assert [one.plan.name for one in named] == ["node-reboot"]
 
 
 def test_a_plan_that_may_wait_too_long_is_left_out_with_its_reason() -> None:
-    plans, left_out = choose_plans(["clock-lock"], parameter_models(), within=timedelta(minutes=2), at_once=4)
+    plans, left_out = choose_plans(["clock-lock"], within=timedelta(minutes=2), at_once=4)
     assert plans == []
     assert left_out[0].why == "it may wait 246s for its signals, longer than 120s"
 
@@ -90,13 +89,13 @@ def test_a_plan_that_may_wait_too_long_is_left_out_with_its_reason() -> None:
 def test_a_plan_that_breaks_more_nodes_than_may_be_is_left_out(tmp_path: Path) -> None:
     wide = tmp_path / "wide.yaml"
     wide.write_bytes(chosen("wide", nodes=3).loaded.source)
-    plans, left_out = choose_plans([str(wide)], parameter_models(), within=None, at_once=2)
+    plans, left_out = choose_plans([str(wide)], within=None, at_once=2)
     assert plans == []
     assert left_out[0].why == "it aims at 3 nodes, and at most 2 may be broken at once"
 
 
 def test_a_fault_that_other_nodes_feel_is_known_to_reach_beyond_its_own() -> None:
-    plans, _ = choose_plans(["log-store-frozen", "power-cap"], parameter_models(), within=None, at_once=4)
+    plans, _ = choose_plans(["log-store-frozen", "power-cap"], within=None, at_once=4)
     assert plans_that_run_alone(plans) == {"log-store-frozen"}
 
 

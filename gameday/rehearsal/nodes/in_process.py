@@ -118,7 +118,7 @@ def play(parameters: FaultParameters, gpu: int, gpus: int) -> list[str]:
     lines: list[str] = []
     state: dict[str, str] = {}
     try:
-        state = fault.prior(parameters, gpu, host)
+        state = fault.prior_state(parameters, gpu, host)
         state |= fault.inject(parameters, gpu, host).undo_state
         lines += _taken(host, "inject: ")
         fault.undo(parameters, gpu, host, state)

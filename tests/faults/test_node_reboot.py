@@ -1,0 +1,50 @@
+"""A reboot: due, cancelled, and over."""
+
+from __future__ import annotations
+
+import pytest
+
+from gameday.errors import HostError
+from gameday.faults import critical_unit_stopped, node_reboot, node_shutdown
+from gameday.faults.critical_unit_stopped import CriticalUnitStoppedFault
+from gameday.faults.node_reboot import NodeRebootFault, NodeRebootParameters
+from gameday.faults.node_shutdown import NodeShutdownFault
+from gameday.faults.unit_stopped import UnitStoppedFault
+from tests.faults.live_host import LiveHost, call, until
+
+STOPPED, CRITICAL, REBOOT, SHUTDOWN = (
+    UnitStoppedFault(),
+    CriticalUnitStoppedFault(),
+    NodeRebootFault(),
+    NodeShutdownFault(),
+)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (critical_unit_stopped, node_reboot, node_shutdown):
+        monkeypatch.setattr(module, "DELAY_S", 0.1)
+    monkeypatch.setattr("gameday.faults.critical_unit_stopped._LOOK_EVERY_S", 0.01)
+
+
+async def test_the_node_reboots_and_only_the_new_boot_is_clean() -> None:
+    host, parameters = LiveHost(), NodeRebootParameters()
+    evidence = await call(REBOOT.inject, parameters, 0, host)
+    assert not await call(REBOOT.verify_undone, parameters, 0, host, evidence.undo_state)
+    await until(lambda: host.machine.going_down)
+    assert not await call(REBOOT.verify_undone, parameters, 0, host, evidence.undo_state)
+    with pytest.raises(HostError, match="shutting down already"):
+        await call(REBOOT.prior_state, parameters, 0, host)
+    await until(lambda: host.machine.powered and host.machine.boot_id != evidence.undo_state["boot_id"])
+    for state in (evidence.undo_state, {}):
+        assert "nothing to undo" in (await call(REBOOT.undo, parameters, 0, host, state)).lines[0]
+        assert await call(REBOOT.verify_undone, parameters, 0, host, state)
+
+
+async def test_a_reboot_that_is_only_due_is_cancelled() -> None:
+    host, parameters = LiveHost(), NodeRebootParameters()
+    evidence = await call(REBOOT.inject, parameters, 0, host)
+    undone = await call(REBOOT.undo, parameters, 0, host, evidence.undo_state)
+    assert undone.lines == ("the reboot was cancelled before it began",)
+    assert await call(REBOOT.verify_undone, parameters, 0, host, evidence.undo_state)
+    assert host.machine.boot_id == evidence.undo_state["boot_id"]

@@ -1,0 +1,225 @@
+"""Parts of other packages: found by their entry points, and never able to break ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gameday import plugins
+from gameday.checks import run as checks
+from gameday.checks.verdict import Status
+from gameday.detectors import load as detectors
+from gameday.errors import DocumentError
+from gameday.faults import registry as faults
+from gameday.guard import check as guard_check
+from gameday.guard import registry as guardrails
+from gameday.guard.observation import Observation
+from gameday.history.frames import Frames
+from gameday.history.journal import History
+from gameday.plugins import Group, find
+from tests.guard.observations import FakeRun, node, plan, profile
+
+# The package's attribute of this name is the function.
+render = import_module("gameday.report.render")
+CACHES = (
+    plugins._installed,
+    faults.found_faults,
+    checks._found,
+    guardrails.guardrails,
+    render._found,
+    detectors._packaged,
+)
+FAULT = """
+from typing import ClassVar, Literal
+from gameday.faults.base import Evidence, Fault, Layer
+from gameday.plan.models import FaultParameters
+
+class P(FaultParameters):
+    type: Literal["{name}"] = "{name}"
+
+class F(Fault[P]):
+    parameters, layer, summary = P, Layer.NODE, "Does nothing"
+    def inject(self, parameters, gpu, host): return Evidence()
+    def undo(self, parameters, gpu, host, undo_state): return Evidence()
+    def verify_undone(self, parameters, gpu, host, undo_state): return True
+"""
+
+
+class Site:
+    """A folder whose distributions count as installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def install(self, group: Group, module: str, files: Mapping[str, str], name: str = "acme") -> None:
+        """Lay out a distribution with one entry point, as pip does."""
+        for path, source in files.items():
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / path).write_text(source, encoding="utf-8")
+        info = self.folder / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+        (info / "entry_points.txt").write_text(f"[{group}]\nours = {module}\n", encoding="utf-8")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = set(sys.modules)
+    for cache in CACHES:
+        cache.cache_clear()
+    yield Site(tmp_path)
+    for cache in CACHES:
+        cache.cache_clear()
+    for name in set(sys.modules) - loaded:
+        if name.startswith("acme"):
+            del sys.modules[name]
+
+
+def test_a_fault_of_another_package_is_known_with_the_package_it_is_from(site: Site) -> None:
+    site.install(Group.FAULTS, "acme.idle", {"acme/idle.py": FAULT.format(name="idle")})
+    found = faults.found_faults()
+    assert {"idle", "xid"} <= found.parts.keys()
+    assert found.packages == {"idle": "acme 1.0"}
+    assert found.broken == ()
+    assert faults.parse_parameters({"type": "idle", "hold": "5s"}).type == "idle"
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("import nothing_of_this_name", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("x = 1", "the module acme.broken holds nothing for this group"),
+        (FAULT.format(name="xid"), "'xid' is defined twice: in gameday.faults.xid and in acme.broken; rename one"),
+        (FAULT.replace("Literal[", "Literal[3, "), "must be a Literal of one name"),
+        (FAULT.replace("def verify_undone", "def verified").format(name="idle"), "acme.broken.F lacks verify_undone"),
+        ("def (", "SyntaxError"),
+    ],
+)
+def test_a_package_that_cannot_be_used_is_named_and_leaves_ours_as_they_are(
+    site: Site, caplog: pytest.LogCaptureFixture, source: str, why: str
+) -> None:
+    site.install(Group.FAULTS, "acme.broken", {"acme/broken.py": source})
+    found = faults.found_faults()
+    assert found.packages == {}
+    assert type(found.parts["xid"]).__module__ == "gameday.faults.xid"
+    (broken,) = found.broken
+    assert why in broken.why
+    assert (broken.name, broken.package) == ("ours", "acme 1.0")
+    assert caplog.messages == [str(broken)]
+    assert str(broken).endswith("; mend or uninstall it")
+
+
+def test_an_entry_point_that_names_no_module_is_not_used(site: Site) -> None:
+    site.install(Group.FAULTS, "acme.idle:F", {"acme/idle.py": FAULT.format(name="idle")})
+    (broken,) = faults.found_faults().broken
+    assert "acme.idle:F is no module" in broken.why
+
+
+def test_a_broken_package_prints_nothing_that_a_terminal_would_obey(site: Site) -> None:
+    site.install(Group.FAULTS, "acme.broken", {"acme/broken.py": "raise ValueError('\\x1b[2J')"})
+    (broken,) = faults.found_faults().broken
+    assert "\x1b" not in str(broken)
+
+
+def test_two_modules_of_ours_with_one_name_are_a_bug_that_is_raised() -> None:
+    with pytest.raises(ValueError, match="'same' is defined twice: in a and in b; rename one"):
+        find(Group.CHECKS, [ModuleType("a"), ModuleType("b")], lambda module: {"same": module})
+
+
+CHECK = """
+from gameday.checks.verdict import Status, Verdict
+def check(plan, history, frames):
+    return [Verdict(check="acme", expectation="Something", status=Status.HELD)]
+"""
+
+
+def test_a_check_of_another_package_runs_behind_ours(site: Site) -> None:
+    site.install(Group.CHECKS, "acme.judge", {"acme/judge.py": CHECK})
+    verdicts = checks.run_checks(plan(), History(()), Frames())
+    assert (verdicts[-1].check, verdicts[-1].status) == ("acme", Status.HELD)
+
+
+def test_a_check_that_cannot_be_loaded_is_an_unknown_verdict(site: Site) -> None:
+    site.install(Group.CHECKS, "acme.judge", {"acme/judge.py": "import nothing_of_this_name"})
+    last = checks.run_checks(plan(), History(()), Frames())[-1]
+    assert (last.check, last.status) == ("ours", Status.UNKNOWN)
+    assert "nothing_of_this_name" in last.why
+
+
+GUARDRAIL = """
+from typing import ClassVar
+from gameday.guard.base import Finding, Guardrail
+
+class Moon(Guardrail):
+    name: ClassVar[str] = "the moon"
+    def limit(self, observation): return "no full moon"
+    def measure(self, observation): return Finding(False, "full")
+"""
+
+
+def test_a_guardrail_of_another_package_is_looked_at(site: Site) -> None:
+    site.install(Group.GUARDRAILS, "acme.moon", {"acme/moon.py": GUARDRAIL})
+    checked = {one.name: one for one in guard_check.check_all(FakeRun(plan(), profile(), node("a")), [])}
+    assert checked["the moon"].finding.ok is False
+
+
+def test_a_guardrail_that_cannot_be_loaded_counts_as_unmeasured(site: Site) -> None:
+    site.install(Group.GUARDRAILS, "acme.moon", {"acme/moon.py": "import nothing_of_this_name"})
+    (rail,) = [rail for rail in guardrails.guardrails() if rail.name == "ours"]
+    checked = guard_check.check(rail, Observation(FakeRun(plan(), profile(), node("a")), ()))
+    assert checked is not None
+    assert checked.finding.ok is None
+    assert "nothing_of_this_name" in checked.message()
+
+
+SECTION = """
+from pydantic import BaseModel
+ORDER, TITLE = 5, "Cost centre"
+TEMPLATE = "<p>{{ data.words }}</p>"
+class Data(BaseModel):
+    words: str
+def build(run):
+    return Data(words="<b>bold</b>")
+"""
+
+
+def test_a_section_of_another_package_brings_its_own_template_which_is_escaped(site: Site) -> None:
+    site.install(Group.REPORT_SECTIONS, "acme.cost_centre", {"acme/cost_centre.py": SECTION})
+    module = next(module for module in render.section_modules() if module.__name__ == "acme.cost_centre")
+    section = render.build_section(module, None, render.environment())  # type: ignore[arg-type]
+    assert (section.id, section.title, section.failure) == ("cost-centre", "Cost centre", "")
+    assert str(section.body) == "<p>&lt;b&gt;bold&lt;/b&gt;</p>"
+
+
+def test_a_section_without_a_title_is_not_used(site: Site) -> None:
+    site.install(Group.REPORT_SECTIONS, "acme.cost", {"acme/cost.py": SECTION.replace("TITLE", "NAME")})
+    (broken,) = render._found().broken
+    assert "acme.cost lacks TITLE" in broken.why
+
+
+PROFILE = """
+apiVersion: gameday/v1
+kind: DetectorProfile
+name: acme-watch
+title: Acme's watch
+configuration: none
+reads: [kernel log]
+quiet_for: 30s
+source: our manual
+rules:
+  - {faults: [xid], taints: [{key: acme/gpu, within: 30s}], source: our manual}
+"""
+
+
+def test_a_detector_profile_of_another_package_is_found_by_its_name(site: Site) -> None:
+    site.install(Group.DETECTORS, "acme.profiles", {"acme/profiles/acme-watch.yaml": PROFILE, "acme/__init__.py": ""})
+    assert detectors.load_detector("acme-watch").title == "Acme's watch"
+    with pytest.raises(DocumentError, match="did you mean acme-watch"):
+        detectors.load_detector("acme-wach")
