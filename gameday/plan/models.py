@@ -93,7 +93,7 @@ def _is_known_remediation(name: str, info: ValidationInfo) -> str:
     return name
 
 
-RemediationName = Annotated[str, Field(pattern=PLAN_NAME, max_length=63), AfterValidator(_is_known_remediation)]
+RemediationName = Annotated[str, Field(max_length=63), AfterValidator(_is_known_remediation)]
 
 
 class Recovery(DocumentModel):

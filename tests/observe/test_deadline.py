@@ -107,7 +107,7 @@ def fault_in(run: Run) -> InjectedFault:
 def alert_of(run: Run) -> tuple[StepResult, Status]:
     """What the step says, and what the verdict."""
     with step(run, Step.AWAIT_ALERT) as result:
-        alert_step._await_one(run, result, run.plan.expect.alerts[0], fault_in(run), [NODE])
+        alert_step._await_alert(run, result, run.plan.expect.alerts[0], fault_in(run), [NODE])
     verdicts = alert_checks.check(run.plan, run.history(), Frames())
     return result, next(one.status for one in verdicts if one.check == "alert-fires")
 

@@ -11,7 +11,7 @@ import pytest
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import RefusedError
-from gameday.guard.doctor import Check, examine
+from gameday.guard.doctor import Prerequisite, check_prerequisites
 from gameday.guard.read_only_run import choose_and_follow, read_only_run
 from gameday.ledger.entries import Entry, Header, RestoreNode, TakeOutFault
 from gameday.ledger.ledger import Ledger, ledger_name
@@ -101,8 +101,8 @@ def test_a_read_only_run_turns_down_a_node_that_a_run_would(world: World) -> Non
     assert ledger in caught.value.why
 
 
-def of_the_cluster(run: Run) -> dict[str, Check]:
-    found = takewhile(lambda check: check.area == "kubernetes", examine(run, send_pod=False))
+def of_the_cluster(run: Run) -> dict[str, Prerequisite]:
+    found = takewhile(lambda check: check.area == "kubernetes", check_prerequisites(run, send_pod=False))
     return {check.name: check for check in found}
 
 

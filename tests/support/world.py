@@ -175,6 +175,7 @@ class World:
             self.core.delete_namespaced_config_map(name, NAMESPACE)
         for name in self.holders():
             self.coordination.delete_namespaced_lease(name, NAMESPACE)
+        self.core.delete_collection_node()
 
 
 @contextmanager

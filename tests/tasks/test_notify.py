@@ -155,4 +155,4 @@ def test_a_block_that_does_not_notify_is_said_so(
     monkeypatch.setattr(Block, "load", lambda name: object())
     with caplog.at_level("WARNING", "test.publish"):
         gameday.tasks.publish.notify(profile_with("secret/x"), message(passed, None, LINK))
-    assert "not one that notifies" in caplog.text
+    assert "not a notification block" in caplog.text

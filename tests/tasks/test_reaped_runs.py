@@ -129,7 +129,7 @@ def test_a_history_that_cannot_be_written_costs_the_others_nothing(
         report_reaped(PROFILE, result, killed.parent)
     finally:
         gameday.tasks.publish.OUTSIDE_PREFECT.removeHandler(caplog.handler)
-    assert "the report of run r2 could not be renewed" in caplog.text
+    assert "the report of run r2 could not be rendered again" in caplog.text
     assert (killed / "report.html").is_file()
 
 

@@ -306,7 +306,7 @@ def test_protobuf_bodies_are_read(http: httpx.Client) -> None:
 
 def test_a_generated_name_that_is_taken_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     tails = iter(["aaaaa", "aaaaa", "bbbbb", *["aaaaa"] * 100])
-    monkeypatch.setattr(objects, "name_tail", lambda: next(tails))
+    monkeypatch.setattr(objects, "random_suffix", lambda: next(tails))
     kept, namespaces = objects.Objects(Store()), BY_PATH["", "v1", "namespaces"]
     body = {"metadata": {"generateName": "n-"}}
     made = [kept.create(namespaces, "", {"metadata": {**body["metadata"]}}, objects.Write("me")) for _ in range(2)]
