@@ -19,21 +19,24 @@ LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
 
-# tests/conftest.py says which tests share a worker; three of them, as many tests wait more than they work.
-test: setup browser
-	.venv/bin/pytest -m "not slow and not lab and not conformance" -n 3 --no-loadscope-reorder $(ARGS)
+# A file's tests share a worker, and so its servers. Three workers on two cores, because many tests wait.
+SHARED = --dist loadfile --no-loadscope-reorder --durations=25
+
+test: setup
+	.venv/bin/pytest -m "not slow and not browser and not conformance and not lab" -n 3 $(SHARED) $(ARGS)
 
 # Everything about the API server in Python, with all recorded answers of the real one; a part of it is in `make test`.
 test-kubesim: setup
-	.venv/bin/pytest -m "not slow and not lab" tests/kubesim $(ARGS)
+	.venv/bin/pytest -m "not slow and not lab" -n 2 $(SHARED) tests/kubesim $(ARGS)
+	@test -n "$(ARGS)" || .venv/bin/python scripts/kubesim_digest.py record
 
-# Whole game-days that are killed, cancelled and interrupted in every step: minutes.
-test-slow: setup
-	.venv/bin/pytest -m "slow and not lab" $(ARGS)
+# Whole game-days that are killed, cancelled and interrupted in every step, and the pages in Chromium: minutes.
+test-slow: setup browser
+	.venv/bin/pytest -m "(slow or browser) and not lab" -n 2 $(SHARED) $(ARGS)
 
 # Whatever needs the real control plane; `make lab` builds it.
 test-lab: setup
-	@if why=$$($(LAB) find 2>&1 >/dev/null); then exec .venv/bin/pytest -m lab $(ARGS); \
+	@if why=$$($(LAB) find 2>&1 >/dev/null); then exec .venv/bin/pytest -m lab -n 2 $(SHARED) $(ARGS); \
 	else echo "skipping the lab suite; $$why"; fi
 
 # Game-days that are killed, cancelled, put to sleep and robbed of their servers: is anything left behind?

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -36,6 +37,8 @@ from kubesim.process import die_with_parent  # noqa: E402
 
 LAB = ROOT / "lab"
 BIN = TOOLS / "bin"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-gameday" / "lab"
+"""Programs that other checkouts of this user built, by the digest of their module files."""
 # sysexits.h: CI tells "no Go here" from a build that failed.
 EX_UNAVAILABLE = 69
 _INTERRUPTED = 130
@@ -198,16 +201,20 @@ def _digest(module: str) -> str:
 
 
 def _build(module: str, go: Go) -> None:
-    product, folder = PRODUCTS[module], LAB / module
-    say(f"{module}: fetching its Go modules")
-    _fetch(go, product.package, folder)
-    say(f"{module}: building {', '.join(product.links or (product.file,))} with {go.path} {go.version}")
-    if module == "kubernetes":
-        say("  the first time about 5 minutes on two cores, 3 GB of memory and 4 GB of Go's cache")
+    """Put a module's programs into .tools/bin, from another checkout's build of the same files or from a new one.
+
+    Raises LabError and OSError.
+    """
+    product = PRODUCTS[module]
+    shared = CACHE / f"{product.file}-{_digest(module)[:16]}-go{go.version}"
     part = BIN / f"{product.file}.part"
-    flags = ["-ldflags", " ".join(("-s -w", *_version_flags(module))), "-p", str(_parallel()), "-o", str(part)]
     try:
-        _go(go, ["build", *_BUILD_FLAGS, *flags, product.package], folder)
+        if shared.is_file():
+            say(f"{module}: copying {shared}")
+            shutil.copy2(shared, part)
+        else:
+            _compile(module, go, part)
+            _share(part, shared)
         part.replace(BIN / product.file)
     finally:
         part.unlink(missing_ok=True)
@@ -215,6 +222,29 @@ def _build(module: str, go: Go) -> None:
         part.symlink_to(product.file)
         part.replace(BIN / name)
     _stamp(module).write_text(f"{_digest(module)} {go.version}\n", encoding="utf-8")
+
+
+def _compile(module: str, go: Go, program: Path) -> None:
+    product, folder = PRODUCTS[module], LAB / module
+    say(f"{module}: fetching its Go modules")
+    _fetch(go, product.package, folder)
+    say(f"{module}: building {', '.join(product.links or (product.file,))} with {go.path} {go.version}")
+    if module == "kubernetes":
+        say("  the first time about 5 minutes on two cores, 3 GB of memory and 4 GB of Go's cache")
+    flags = ["-ldflags", " ".join(("-s -w", *_version_flags(module))), "-p", str(_parallel()), "-o", str(program)]
+    _go(go, ["build", *_BUILD_FLAGS, *flags, product.package], folder)
+
+
+def _share(program: Path, shared: Path) -> None:
+    """Keep a program for the user's other checkouts, and drop its older builds; without a cache nothing is lost."""
+    part = shared.with_name(f".{shared.name}.{os.getpid()}")
+    with suppress(OSError):
+        shared.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(program, part)
+        part.replace(shared)
+        for older in shared.parent.glob(f"{program.stem}-*"):
+            if older != shared and not older.name.startswith("."):
+                older.unlink(missing_ok=True)
 
 
 def _fetch(go: Go, package: str, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from ruamel.yaml import YAML
+import yaml
 
 from gameday.rehearsal.programs import find_program
 
@@ -16,15 +16,13 @@ COUNTERS = ALERTS / "dcgm-counters.csv"
 INHIBIT = ALERTS / "alertmanager-inhibit.yaml"
 UNIT_TESTS = sorted((ALERTS / "tests").glob("*.test.yaml"))
 
-_yaml = YAML(typ="safe", pure=True)
-
 
 def read_yaml(path: Path) -> dict:
-    return _yaml.load(path.read_text(encoding="utf-8"))
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 
 
 def write_yaml(path: Path, content: dict) -> None:
-    _yaml.dump(content, path)
+    path.write_text(yaml.dump(content, Dumper=yaml.CSafeDumper), encoding="utf-8")
 
 
 GROUPS = read_yaml(RULES)["groups"]

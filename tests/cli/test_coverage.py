@@ -26,6 +26,7 @@ def argv(tmp_path: Path) -> list[str]:
     return ["coverage", str(tmp_path / "plan.yaml"), *given]
 
 
+@pytest.mark.slow
 def test_plans_may_use_the_detector_profiles_of_the_cluster(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coverage, "_play", lambda *_: ExitCode.PASSED)
     assert run(argv) == ExitCode.PASSED

@@ -161,6 +161,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
     started.process.communicate()
 
 
+@pytest.mark.slow
 def test_a_killed_up_leaves_no_process_and_no_port(up: Up) -> None:
     state = up.state()
     assert state["pid"] == holder(up.folder) == up.process.pid

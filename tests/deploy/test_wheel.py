@@ -19,6 +19,8 @@ from gameday.plan.catalogue import shipped_plans
 from gameday.shipped import checkout, shipped
 from tests.deploy.manifests import ROOT
 
+pytestmark = pytest.mark.slow
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 INSIDE = "gameday/_shipped"
 READ = ("deploy", "plans", "templates")

@@ -203,6 +203,7 @@ _PYTHON = [sys.executable, "-m"]
         ("gameday-prefect", [*_PYTHON, "prefect"], 2),
     ],
 )
+@pytest.mark.slow
 def test_commands_and_their_arguments_exist(name: str, program: list[str], subcommands: int) -> None:
     container = _container(_workload(name))
     own = 3 if container["command"][0] == "python" else 1

@@ -54,6 +54,7 @@ def test_what_others_left_is_left_to_the_reaper(world: World, runner: Kubernetes
     assert others.undone
 
 
+@pytest.mark.slow
 def test_a_living_run_is_left_alone(world: World, runner: Kubernetes, reaper: Kubernetes) -> None:
     """A flow that Prefect begins again bears the same id, and may live while the first one's hook comes."""
     day = carried(world, runner, "flow-1")

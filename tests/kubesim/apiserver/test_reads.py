@@ -149,6 +149,7 @@ def test_initial_events_end_with_a_bookmark(http: httpx.Client) -> None:
     assert events[-1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
+@pytest.mark.conformance
 def test_bookmarks_carry_versions_of_other_kinds(http: httpx.Client) -> None:
     version = http.get(CONFIGMAPS).json()["metadata"]["resourceVersion"]
     http.post("/api/v1/namespaces/default/secrets", json={"metadata": {"generateName": "s-"}})
@@ -210,6 +211,7 @@ def test_a_port_in_use_is_said_plainly(server: ApiServer, tmp_path: Path) -> Non
     assert done.returncode == 1 and f"127.0.0.1:{server.port}" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.conformance
 def test_an_informer_survives_a_restart(tmp_path: Path) -> None:
     server = ApiServer(tmp_path)
     informer = SharedInformer(client.CoreV1Api(server.api()).list_namespaced_config_map, namespace="default")

@@ -14,6 +14,8 @@ from kubesim.errors import ApiError
 from .conftest import SHORT_GRACE_S, Cluster
 from .kubelets import EXITS
 
+pytestmark = pytest.mark.conformance
+
 DEFAULT = "/api/v1/namespaces/default"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 FAULTY = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}

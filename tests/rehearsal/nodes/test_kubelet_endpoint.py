@@ -12,6 +12,8 @@ import pytest
 from kubesim.certificates import Authority
 from tests.rehearsal.nodes.conftest import Cluster, Program, agent, eventually, simulated
 
+pytestmark = pytest.mark.slow
+
 LOGS = "/api/v1/namespaces/default/pods/{}/log"
 XID = {"role": "inject", "gpu": 3, "fault": {"type": "xid", "xid": 79}, "hold_s": 60}
 

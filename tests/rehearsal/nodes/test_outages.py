@@ -10,6 +10,8 @@ import pytest
 
 from tests.rehearsal.nodes.conftest import Cluster, Program, agent, eventually, simulated
 
+pytestmark = pytest.mark.slow
+
 XID = {"role": "inject", "gpu": 0, "fault": {"type": "xid", "xid": 79}, "hold_s": 60}
 
 
