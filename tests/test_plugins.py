@@ -155,19 +155,19 @@ def test_a_check_that_cannot_be_loaded_is_an_unknown_verdict(site: Site) -> None
 
 GUARDRAIL = """
 from typing import ClassVar
-from gameday.guard.base import Finding, Guardrail
+from gameday.guard.base import Guardrail, Measurement
 
 class Moon(Guardrail):
     name: ClassVar[str] = "the moon"
     def limit(self, observation): return "no full moon"
-    def measure(self, observation): return Finding(False, "full")
+    def measure(self, observation): return Measurement(False, "full")
 """
 
 
 def test_a_guardrail_of_another_package_is_looked_at(site: Site) -> None:
     site.install(Group.GUARDRAILS, "acme.moon", {"acme/moon.py": GUARDRAIL})
     checked = {one.name: one for one in guard_check.check_all(FakeRun(plan(), profile(), node("a")), [])}
-    assert checked["the moon"].finding.ok is False
+    assert checked["the moon"].measurement.ok is False
 
 
 def test_a_guardrail_that_cannot_be_loaded_counts_as_unmeasured(site: Site) -> None:
@@ -175,7 +175,7 @@ def test_a_guardrail_that_cannot_be_loaded_counts_as_unmeasured(site: Site) -> N
     (rail,) = [rail for rail in guardrails.guardrails() if rail.name == "ours"]
     checked = guard_check.check(rail, Observation(FakeRun(plan(), profile(), node("a")), ()))
     assert checked is not None
-    assert checked.finding.ok is None
+    assert checked.measurement.ok is None
     assert "nothing_of_this_name" in checked.message()
 
 
