@@ -36,6 +36,8 @@ from gameday.values.results import Cleanliness, StepOutcome
 
 
 class RunOutcome(StrEnum):
+    """The end of a run, folded from its verdicts and from the cluster's state."""
+
     PASSED = "passed"
     FAILED = "failed"
     UNKNOWN = "unknown"
@@ -47,6 +49,8 @@ EXIT_CODES = {outcome: ExitCode[outcome.name] for outcome in RunOutcome}
 
 
 class RunResult(BaseModel):
+    """The outcome of a run, the state in which it left the cluster, and the exit code and the sentence for both."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     outcome: RunOutcome
