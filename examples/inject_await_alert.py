@@ -1,7 +1,7 @@
 """A flow of your own: does the alert fire? Everything else is left out, and the report calls it "not asked".
 
-    gameday rehearse up                     # in another terminal; it prints the path of its cluster profile
-    python examples/inject_await_alert.py gpu-fell-off-the-bus PROFILE
+    gameday rehearsal up                   # in another terminal; set PREFECT_API_URL here as it prints
+    python examples/inject_await_alert.py gpu-fell-off-the-bus .rehearsal/profile.yaml
 
 The baseline cannot be left out: it chooses the node and locks it. Whatever ends the block, `undo_at_the_end` takes the
 fault out and gives the node back; without QA it does so only because this flow says so.
