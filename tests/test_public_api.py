@@ -55,7 +55,9 @@ SECTION = re.compile(r"^(Args|Returns|Yields|Raises):$", re.MULTILINE)
 def imported(statement: str) -> set[str]:
     """Return the modules that a fresh Python has loaded after the statement."""
     script = f"import sys\n{statement}\nprint(*sys.modules)"
-    return set(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split())
+    return set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
 
 
 def test_the_list_is_the_public_api() -> None:
@@ -114,7 +116,9 @@ def test_importing_gameday_loads_nothing_else() -> None:
 
 
 def test_a_fault_of_a_package_waits_for_neither_prefect_nor_the_kubernetes_client() -> None:
-    loaded = imported("from gameday import Claim, Evidence, Fault, FaultParameters, Host, HostError, Layer, PodSecurity")
+    loaded = imported(
+        "from gameday import Claim, Evidence, Fault, FaultParameters, Host, HostError, Layer, PodSecurity"
+    )
     assert not loaded & {"prefect", "kubernetes", "pandas"}
 
 
