@@ -1,7 +1,7 @@
 """GPU game-days: break one GPU on purpose and measure whether anything notices.
 
-The names in `__all__` are the public API, for flows and packages of your own (docs/extending.md). Each is loaded when it
-is first used: a fault in an agent's pod must not wait for Prefect, and a package that is loaded while ours are being
+The names in `__all__` are the public API, for flows and packages of your own (docs/extending.md). Each is loaded when
+it is first used: a fault in an agent's pod must not wait for Prefect, and a package that is loaded while ours are being
 loaded must not need all of them.
 """
 

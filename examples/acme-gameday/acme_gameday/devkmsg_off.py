@@ -46,4 +46,4 @@ class DevkmsgOffFault(Fault[DevkmsgOffParameters]):
         return Evidence(lines=(f"{PATH}: {undo_state['before']} written",))
 
     def verify_undone(self, parameters: DevkmsgOffParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return host.read_file(PATH).strip() == undo_state.get("before", host.read_file(PATH).strip())
+        return "before" not in undo_state or host.read_file(PATH).strip() == undo_state["before"]
