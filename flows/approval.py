@@ -31,6 +31,11 @@ _POLL_S = 1.0
 def approve(run: Run, targets: Targets, approved_by: str | None) -> None:
     """Return once a person has approved the run, where the plan or the profile asks for it.
 
+    Args:
+        run: The run.
+        targets: The nodes that the person is asked about.
+        approved_by: The person who approved already; None to ask in the Prefect UI.
+
     Raises:
         RefusedError: The person refused, nobody answered in time, or the cluster changed its state meanwhile.
         AbortedError: The run was cancelled.

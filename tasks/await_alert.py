@@ -26,7 +26,11 @@ _NOTIFICATION_TIMEOUT = timedelta(seconds=5)
 
 @step_task(name="await alert")
 def await_alert(run: Run, faults: Sequence[InjectedFault]) -> None:
-    """Wait for each expected alert of each target within its bound. A missing one breaks the step, not the run."""
+    """Wait for each expected alert of each target within its bound. A missing one breaks the step, not the run.
+
+    Raises:
+        StopRunError: The run was stopped, or a server that the step needs does not answer.
+    """
     bounds = [alert.within for alert in run.plan.expect.alerts]
     nodes = [fault.node for fault in faults]
     with step(run, Step.AWAIT_ALERT, max(bounds, default=timedelta())) as result:

@@ -47,8 +47,12 @@ _SAMPLING_TIMEOUT = timedelta(seconds=45)
 def baseline(run: Run) -> Targets:
     """Choose and lock the targets, and check steady state, log path and a window of metrics.
 
+    Returns:
+        The chosen nodes, each with its GPU and its state before the run.
+
     Raises:
-        RefusedError: Something is amiss.
+        RefusedError: Something is amiss; nothing was changed.
+        AbortedError: The run was stopped.
     """
     with step(run, Step.BASELINE):
         try:

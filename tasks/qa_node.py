@@ -27,7 +27,11 @@ _STAYS_CLEAN_FOR = timedelta(seconds=2)
 
 @step_task(name="qa node")
 def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
-    """Prove each node good, return it, and see a GPU pod run there; one that fails stays out of service."""
+    """Prove each node good, return it, and see a GPU pod run there; one that fails stays out of service.
+
+    Raises:
+        StopRunError: The run was stopped, or a server that the step needs does not answer.
+    """
     with step(run, Step.QA_NODE, run.plan.qa.within) as result:
         for repair in repairs:
             target, why = repair.target, repair.left_out_because

@@ -44,6 +44,9 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
 
     Returns:
         Each target's repair. A node that does not come back breaks the step, and QA will find it.
+
+    Raises:
+        StopRunError: The run was stopped, or a server that the step needs does not answer.
     """
     with step(run, Step.RECOVER, run.plan.recover.within) as result:
         targets = [fault.target for fault in faults]

@@ -23,7 +23,11 @@ from gameday.values.results import Step
 
 @step_task(name="verify taint")
 def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
-    """Wait for the quarantine (none, for a negative control), then check workloads and signals."""
+    """Wait for the quarantine (none, for a negative control), then check workloads and signals.
+
+    Raises:
+        StopRunError: The run was stopped, or a server that the step needs does not answer.
+    """
     expect = run.plan.expect
     bounds = [taint.within for taint in expect.taints] + [expect.stays_schedulable_for or timedelta()]
     bounds += [expect.cordoned.within] if expect.cordoned else []

@@ -1,4 +1,4 @@
-"""Fixtures for every test, and the order of the files: whole game-days first, or the others wait for them at the end."""
+"""Fixtures for every test, and the order of files: whole game-days first, or the others wait for them at the end."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_a_check_that_cannot_be_loaded_is_an_unknown_verdict(site: Site) -> None
 
 GUARDRAIL = """
 from typing import ClassVar
-from gameday.guard.base import Measurement, Guardrail
+from gameday.guard.base import Guardrail, Measurement
 
 class Moon(Guardrail):
     name: ClassVar[str] = "the moon"

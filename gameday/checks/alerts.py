@@ -122,6 +122,7 @@ def _no_others(plan: Plan, history: History) -> list[Verdict]:
             bound="0 alerts",
             measured="" if status is Status.UNKNOWN else _counted(names) + _beside(_named(background)),
             status=status,
+            step=Step.AWAIT_ALERT,
             why=why,
             evidence=tuple(record.seq for record, _ in others),
         )

@@ -53,6 +53,7 @@ def _of(expected: ExpectedCanary, history: History, node: str | None) -> Verdict
         bound=bound,
         measured=measured,
         status=status,
+        step=Step.VERIFY_TAINT,
         why=why,
         evidence=tuple(record.seq for record, event in history.with_times(CanaryMeasured) if event in (before, during)),
         node=node,

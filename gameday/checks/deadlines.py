@@ -78,7 +78,7 @@ def appears_within(
     else:
         status, why = judge_absence(history, awaited_by, absent)
     records = [*(one.record for one in (*seen, *instead)[:1]), *([fault[0]] if fault else [])]
-    return _verdict(node, check, expectation, within, status, seconds, why, records)
+    return _verdict(node, check, expectation, within, awaited_by, status, seconds, why, records)
 
 
 def clears_within(
@@ -121,7 +121,7 @@ def ends_within(
         status, why = judge_absence(history, Step.RECOVER, words.absent)
         why = f"{still}: {why}" if still else why
     records = [*([ended.record] if ended else []), *([start] if start else [])]
-    return _verdict(node, check, expectation, within, status, seconds, why, records)
+    return _verdict(node, check, expectation, within, Step.RECOVER, status, seconds, why, records)
 
 
 def _verdict(
@@ -129,6 +129,7 @@ def _verdict(
     check: str,
     expectation: str,
     within: timedelta,
+    step: Step,
     status: Status,
     seconds: float | None,
     why: str,
@@ -140,6 +141,7 @@ def _verdict(
         bound=at_most(within),
         measured="" if seconds is None else seconds_text(seconds),
         status=status,
+        step=step,
         why=why,
         seconds=seconds,
         evidence=tuple(record.seq for record in records),

@@ -93,7 +93,7 @@ def stop_reason(history: History) -> str:
     if aborted := history.last(Aborted):
         return f"aborted by {aborted.by}: {aborted.why}"
     for ended in history.of(StepEnded):
-        if ended.outcome not in (StepOutcome.DONE, StepOutcome.NOT_REACHED):
+        if ended.outcome not in (StepOutcome.DONE, StepOutcome.NOT_REACHED, StepOutcome.NOT_ASKED):
             return f"{ended.step} ended {ended.outcome}" + (f": {ended.why}" if ended.why else "")
     return "the step did not run" if history.last(RunEnded) else "the run was cut off before this step"
 
@@ -109,8 +109,8 @@ def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]
         if any(started.step == step for started in history.of(StepStarted)):
             return Status.UNKNOWN, f"the run was cut off during '{step}', before {what}"
         return Status.UNKNOWN, f"not reached: {stop_reason(history)}"
-    if ended.outcome is StepOutcome.NOT_REACHED:
-        return Status.UNKNOWN, f"not reached: {ended.why or stop_reason(history)}"
+    if ended.outcome in (StepOutcome.NOT_REACHED, StepOutcome.NOT_ASKED):
+        return Status.UNKNOWN, f"{ended.outcome}: {ended.why or stop_reason(history)}"
     if ended.outcome in (StepOutcome.UNKNOWN, StepOutcome.ABORTED):
         return Status.UNKNOWN, f"'{step}' ended {ended.outcome}" + (f": {ended.why}" if ended.why else "")
     if problem := next((p for p in history.of(Problem) if p.step == step), None):

@@ -39,6 +39,7 @@ def _of(plan: Plan, fault: str, history: History, node: str | None) -> Verdict:
         expectation=f"Remediation {plan.recover.remediation} of {node or 'the target'} withstands {fault}",
         measured=f"succeeded in {seconds_text(repair[1].seconds)}" if repair and status is Status.HELD else "",
         status=status,
+        step=Step.RECOVER,
         why=why,
         evidence=tuple(found[0].seq for found in (second, repair) if found),
         node=node,

@@ -29,6 +29,7 @@ def _at(plan: Plan, history: History, target: Target | None) -> Verdict:
         expectation=f"The fault {plan.fault.type} goes in on {where}",
         measured=f"in, at layer {found[1].layer}" if found else "",
         status=Status.HELD if found else Status.UNKNOWN,
+        step=Step.INJECT,
         why=why,
         evidence=(found[0].seq,) if found else (),
         node=target.node if target else None,

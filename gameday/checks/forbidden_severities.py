@@ -34,6 +34,7 @@ def _none_of(forbidden: tuple[str, ...], history: History, node: str | None) -> 
         bound="0 alerts",
         measured="" if status is Status.UNKNOWN else f"{len(fired)} alert{'' if len(fired) == 1 else 's'}",
         status=status,
+        step=Step.AWAIT_ALERT,
         why=why,
         evidence=tuple(record.seq for record, _ in fired),
         node=node,

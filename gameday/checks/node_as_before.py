@@ -37,6 +37,7 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
         bound="0 differences",
         measured=f"{len(changed)} difference{'' if len(changed) == 1 else 's'}" if before and after else "",
         status=status,
+        step=None if before and after else Step.QA_NODE,
         why=why,
         evidence=tuple(record.seq for record, seen in history.about(NodeSeen, node) if seen.phase != "during"),
         node=node,

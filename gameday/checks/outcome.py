@@ -5,11 +5,12 @@ Outcome, first that applies:
 1. refused: a guard said no and no fault went in;
 2. aborted: an operator or a guard stopped it;
 3. failed: any expectation is broken, or the cluster is dirty, or all held and yet a step ended broken;
-4. unknown: any expectation could not be judged, the history was not closed
+4. unknown: any expectation could not be judged, none was asked, the history was not closed
    (a killed run), or cleanliness was not proved;
 5. passed.
 
 Broken beats unknown, in a killed run too: what was seen to break stays broken.
+An expectation about a step that the flow leaves out was not asked, and counts nowhere.
 
 Exit code, first that applies: dirty 4; cleanliness unknown 2; then by outcome
 refused 5, aborted 3, failed 1, unknown 2, passed 0. Codes 0, 1, 3 and 5
@@ -35,6 +36,8 @@ from gameday.values.results import Cleanliness, StepOutcome
 
 
 class RunOutcome(StrEnum):
+    """The end of a run, folded from its verdicts and from the cluster's state."""
+
     PASSED = "passed"
     FAILED = "failed"
     UNKNOWN = "unknown"
@@ -46,6 +49,8 @@ EXIT_CODES = {outcome: ExitCode[outcome.name] for outcome in RunOutcome}
 
 
 class RunResult(BaseModel):
+    """The outcome of a run, the state in which it left the cluster, and the exit code and the sentence for both."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     outcome: RunOutcome
@@ -56,7 +61,8 @@ class RunResult(BaseModel):
 
 def fold_outcome(history: History, verdicts: Sequence[Verdict]) -> RunResult:
     state, doubt = cleanliness(history)
-    outcome, why = _outcome(history, verdicts, state)
+    asked = [verdict for verdict in verdicts if verdict.status is not Status.NOT_ASKED]
+    outcome, why = _outcome(history, asked, state)
     if state is not Cleanliness.CLEAN:
         why = f"{why}; the cluster is {state}: {doubt}" if why else f"The cluster is {state}: {doubt}"
     return RunResult(outcome=outcome, cleanliness=state, exit_code=exit_code(outcome, state), why=f"{why.rstrip('.')}.")

@@ -33,6 +33,7 @@ def _of(history: History, node: str | None, results: list[tuple[Record, QaChecke
         bound="every check",
         measured=f"{len(results) - len(failing)} of {len(results)} checks" if results else "",
         status=status,
+        step=Step.QA_NODE,
         why=why,
         evidence=tuple(record.seq for record, event in results if event.ok is not True),
         node=node,

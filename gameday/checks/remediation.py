@@ -36,6 +36,7 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
         bound=at_most(plan.recover.within),
         measured="" if seconds is None else seconds_text(seconds),
         status=status,
+        step=Step.RECOVER,
         why=why,
         seconds=seconds,
         evidence=tuple(record.seq for record, _ in ends[-1:]),

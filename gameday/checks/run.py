@@ -7,10 +7,12 @@ from types import ModuleType
 
 import gameday.checks
 from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import StepEnded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.plugins import BrokenPlugin, Found, Group, find, modules_of
+from gameday.values.results import StepOutcome
 
 _LAST = 1000
 """The place of a check that names none in its `ORDER`."""
@@ -31,12 +33,25 @@ def _found() -> Found[ModuleType]:
 
 
 def run_checks(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    """Every check's verdicts, in the checks' order. Raises nothing: a check that raises is one UNKNOWN verdict."""
+    """Return every check's verdicts, in the checks' order.
+
+    A verdict on a step that the flow leaves out is NOT_ASKED, whatever its check says. Raises nothing: a check that
+    raises is one UNKNOWN verdict.
+    """
     verdicts: list[Verdict] = []
     for module in check_modules():
         verdicts += _run_one(module, plan, history, frames)
     verdicts += map(_unloadable, _found().broken)
-    return verdicts
+    left_out = {one.step: one.why for one in history.of(StepEnded) if one.outcome is StepOutcome.NOT_ASKED}
+    return [
+        _not_asked(verdict, left_out[verdict.step]) if verdict.step in left_out else verdict for verdict in verdicts
+    ]
+
+
+def _not_asked(verdict: Verdict, why: str) -> Verdict:
+    return verdict.model_copy(
+        update={"status": Status.NOT_ASKED, "why": why, "measured": "", "seconds": None, "evidence": ()}
+    )
 
 
 def _run_one(module: ModuleType, plan: Plan, history: History, frames: Frames) -> list[Verdict]:

@@ -47,6 +47,7 @@ def _stays(quiet: timedelta, history: History, node: str | None) -> Verdict:
         bound=f"for {format_duration(quiet)}",
         measured="" if status is Status.UNKNOWN else "quarantined" if why else "no new taint, not cordoned",
         status=status,
+        step=Step.VERIFY_TAINT,
         why=why,
         evidence=seen + ((fault[0].seq,) if fault else ()),
         node=node,

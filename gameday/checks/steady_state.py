@@ -29,6 +29,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
             bound="every gate",
             measured=f"{len(lines) - len(failing)} of {len(lines)} gates" if lines else "",
             status=status,
+            step=Step.BASELINE,
             why=why,
             evidence=tuple(record.seq for record, _ in lines),
         )

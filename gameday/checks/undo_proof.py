@@ -8,7 +8,7 @@ from gameday.history.events import FaultUndone, IntentRecorded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
-from gameday.values.results import Cleanliness
+from gameday.values.results import Cleanliness, Step
 
 ORDER = 110
 
@@ -32,6 +32,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
             bound="every change",
             measured=f"{clean} of {len(states)} changes" if intents else "",
             status=status,
+            step=None if intents else Step.INJECT,
             why=why,
             evidence=tuple(record.seq for record, _ in intents),
         )

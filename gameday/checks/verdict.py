@@ -1,4 +1,4 @@
-"""Three-valued verdicts: what one check says of one expectation. `outcome` folds them into the run's."""
+"""Verdicts: the answer of one check to one expectation. `outcome` folds them into the run's outcome."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gameday.values.results import Step
+
 
 class Status(StrEnum):
+    """The answer to an expectation.
+
+    NOT_ASKED is the answer where the run's flow leaves out the step that the expectation is about; the outcome is then
+    computed from the others. A step that was asked and did not run leaves its expectations UNKNOWN.
+    """
+
     HELD = "held"
     BROKEN = "broken"
     UNKNOWN = "unknown"
+    NOT_ASKED = "not asked"
 
 
 class Verdict(BaseModel):
@@ -23,6 +32,9 @@ class Verdict(BaseModel):
     bound: str = ""
     measured: str = ""
     status: Status
+    step: Step | None = Field(
+        default=None, description="the step that the expectation is about; none: the whole run, whatever its flow asks"
+    )
     why: str = ""
     seconds: float | None = Field(default=None, description="what was measured, where it is a duration")
     evidence: tuple[int, ...] = Field(default=(), description="seq numbers of the history's records")

@@ -51,13 +51,12 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def _judge(history: History, purpose: Purpose, expectation: str, bound: str) -> Verdict:
-    seen = _newest_by_pod(history, purpose)
+    seen, step = _newest_by_pod(history, purpose), Step.QA_NODE if purpose == "return" else Step.VERIFY_TAINT
     if seen:
         status = worst_status(_holds(history, event) for _, event in seen)
         why = first_few([_grievance(history, e) for _, e in seen if _holds(history, e) is not True])
         measured = "; ".join(dict.fromkeys(_where(event) for _, event in seen))
     else:
-        step = Step.QA_NODE if purpose == "return" else Step.VERIFY_TAINT
         status, why = judge_absence(history, step, "the pod that would prove it")
         measured = ""
         if status is Status.BROKEN:
@@ -69,6 +68,7 @@ def _judge(history: History, purpose: Purpose, expectation: str, bound: str) -> 
         bound=bound,
         measured=measured,
         status=status,
+        step=step,
         why=why,
         evidence=tuple(record.seq for record, _ in seen),
     )

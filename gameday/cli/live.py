@@ -47,6 +47,7 @@ _STYLES = {
     StepOutcome.UNKNOWN: "yellow",
     StepOutcome.ABORTED: "yellow",
     StepOutcome.NOT_REACHED: "dim",
+    StepOutcome.NOT_ASKED: "dim",
 }
 
 

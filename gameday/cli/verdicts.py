@@ -17,7 +17,7 @@ from gameday.text import printable
 
 _NARROW = 90
 """Columns below which four columns of words would fold into ribbons."""
-_STYLES = {Status.HELD: "green", Status.BROKEN: "red", Status.UNKNOWN: "yellow"}
+_STYLES = {Status.HELD: "green", Status.BROKEN: "red", Status.UNKNOWN: "yellow", Status.NOT_ASKED: "dim"}
 
 
 def print_result(console: Console, folder: Path) -> int:

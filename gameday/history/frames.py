@@ -60,6 +60,8 @@ def conform(name: str, rows: pd.DataFrame | list[dict[str, object]]) -> pd.DataF
 
 @dataclass
 class Frames:
+    """The tables of a run; the columns of each are in SCHEMAS. A table that the run could not fill is empty."""
+
     metrics: pd.DataFrame = field(default_factory=lambda: empty("metrics"))
     alerts: pd.DataFrame = field(default_factory=lambda: empty("alerts"))
     logs: pd.DataFrame = field(default_factory=lambda: empty("logs"))

@@ -75,7 +75,7 @@ def _note_steps_left_out(run: Run) -> None:
     started = {event.step for event in run.history().of(StepStarted)}
     for step in Step:
         if step not in started:
-            run.note(StepEnded(step=step, outcome=StepOutcome.NOT_ASKED, why="this flow leaves the step out"))
+            run.note(StepEnded(step=step, outcome=StepOutcome.NOT_ASKED, why=f"this flow leaves out the step '{step}'"))
 
 
 def _leaves_qa_out(run: Run) -> bool:

@@ -19,13 +19,14 @@ SINCE = {
 }
 
 
-_SEVERITY = [Status.HELD, Status.UNKNOWN, Status.BROKEN]
+_SEVERITY = [Status.NOT_ASKED, Status.HELD, Status.UNKNOWN, Status.BROKEN]
 
 
 def worst_per_check(verdicts: Iterable[Verdict]) -> dict[str, Status]:
+    """Return the worst verdict of each check; one that was not asked is better than all others."""
     worst: dict[str, Status] = {}
     for verdict in verdicts:
-        worst[verdict.check] = max(worst.get(verdict.check, Status.HELD), verdict.status, key=_SEVERITY.index)
+        worst[verdict.check] = max(worst.get(verdict.check, verdict.status), verdict.status, key=_SEVERITY.index)
     return worst
 
 

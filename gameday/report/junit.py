@@ -22,7 +22,7 @@ def junit(run: RunFolder) -> bytes:
     started, records = run.started, run.history.records
     cases = [_case(verdict) for verdict in run.verdicts] + [_clean_case(run)]
     stopped = run.result.outcome in (RunOutcome.REFUSED, RunOutcome.ABORTED)
-    if stopped or (run.result.outcome is not RunOutcome.PASSED and not any(len(case) for case in cases)):
+    if stopped or (run.result.outcome is not RunOutcome.PASSED and not any(_is_red(case) for case in cases)):
         cases.append(_ended_case(run))
     seconds = (records[-1].at - records[0].at).total_seconds() if records else 0.0
     plan, cluster = (started.plan_name, started.cluster_name) if started else ("", "")
@@ -35,7 +35,7 @@ def junit(run: RunFolder) -> bytes:
         tests=str(len(cases)),
         failures=str(sum(case.find("failure") is not None for case in cases)),
         errors=str(sum(case.find("error") is not None for case in cases)),
-        skipped="0",
+        skipped=str(sum(case.find("skipped") is not None for case in cases)),
         time=f"{max(0.0, seconds):.3f}",
     )
     if records:
@@ -71,7 +71,13 @@ def _case(verdict: Verdict) -> Element:
         SubElement(case, "failure", message=_text(verdict.why or verdict.measured), type="broken").text = _text(text)
     elif verdict.status is Status.UNKNOWN:
         SubElement(case, "error", message=_text(verdict.why), type="unknown").text = _text(text)
+    elif verdict.status is Status.NOT_ASKED:
+        SubElement(case, "skipped", message=_text(verdict.why))
     return case
+
+
+def _is_red(case: Element) -> bool:
+    return case.find("failure") is not None or case.find("error") is not None
 
 
 def _clean_case(run: RunFolder) -> Element:

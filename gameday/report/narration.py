@@ -57,7 +57,7 @@ class Sentence:
 
 
 _CLEANLINESS_TONE = {Cleanliness.CLEAN: "good", Cleanliness.DIRTY: "bad", Cleanliness.UNKNOWN: "doubt"}
-_STEP_TONE = {StepOutcome.DONE: "good", StepOutcome.BROKEN: "bad"}
+_STEP_TONE = {StepOutcome.DONE: "good", StepOutcome.BROKEN: "bad", StepOutcome.NOT_ASKED: "step"}
 
 
 def narrate(event: Event) -> Sentence | None:

@@ -20,8 +20,8 @@ SIGNAL_PHRASES = {
 
 
 def signal_verdicts(run: RunFolder) -> list[Verdict]:
-    """Return the verdicts on the signals that the plan expects the cluster to give by itself."""
-    return [verdict for verdict in run.verdicts if verdict.check in SIGNAL_PHRASES]
+    """Return the verdicts on the signals that the plan expects the cluster to give by itself, and the flow asked."""
+    return [one for one in run.verdicts if one.check in SIGNAL_PHRASES and one.status is not Status.NOT_ASKED]
 
 
 def noticed(run: RunFolder) -> Noticed:

@@ -111,6 +111,12 @@ class RunRecord:
 def start_record(run_id: str, loaded: LoadedPlan, reports: Path, member: SeasonMember | None = None) -> RunRecord:
     """Make the run's folder in `reports`, with the plan in it, and open its history.
 
+    Args:
+        run_id: The run's name, unique in its cluster.
+        loaded: The plan and the file it came from.
+        reports: The folder that holds the runs' own folders.
+        member: The run's place in a season; None for a run by itself.
+
     Raises:
         OSError: The folder exists already, or cannot be written; nothing was changed then.
     """

@@ -35,6 +35,7 @@ class VerdictStrip(BaseModel):
     held: int
     broken: int
     unknown: int
+    not_asked: int
     numbers: tuple[BigNumber, ...]
     story: Lanes
     problems: int
@@ -54,6 +55,7 @@ def build(run: RunFolder) -> VerdictStrip:
         held=count(Status.HELD),
         broken=count(Status.BROKEN),
         unknown=count(Status.UNKNOWN),
+        not_asked=count(Status.NOT_ASKED),
         numbers=tuple(_big(number, compared[number.measure]) for number in measured),
         story=story_lanes(run),
         problems=len(run.problems),
@@ -76,7 +78,7 @@ def _trigger(started: RunStarted) -> str:
 def _how(run: RunFolder, seen: Noticed) -> str:
     """The signals one by one, since 'in part' alone says nothing; the slowest of each kind."""
     if seen is Noticed.NOT_ASKED:
-        return "the plan names nothing that the fault must set off"
+        return "the plan names nothing that the fault must set off, or the flow leaves out the steps that look for it"
     if not run.history.of(FaultInjected):
         return "no fault went in"
     parts = []

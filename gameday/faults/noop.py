@@ -1,0 +1,39 @@
+"""No fault: nothing is changed. The smallest fault, and a control for everything that a game-day itself sets off."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import ClassVar, Literal
+
+from gameday.faults.base import Evidence, Fault, Layer
+from gameday.host.base import Host
+from gameday.host.privileges import PodSecurity
+from gameday.plan.models import FaultParameters
+
+
+class NoopParameters(FaultParameters):
+    type: Literal["noop"] = "noop"
+
+
+class NoopFault(Fault[NoopParameters]):
+    """Changes nothing.
+
+    Everything else of a game-day happens: the baseline, the agent's pods, the expectations, the repair, QA. So it shows
+    what a game-day sets off by itself, and it proves a cluster's set-up before anything is broken there.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = NoopParameters
+    layer: ClassVar[Layer] = Layer.NODE
+    security: ClassVar[PodSecurity] = PodSecurity(why="it touches nothing")
+    summary: ClassVar[str] = "Changes nothing: a control for the game-day itself"
+    does_not_reach: ClassVar[str] = "anything"
+    seen_by: ClassVar[tuple[str, ...]] = ("nobody; a signal that comes has another cause",)
+
+    def inject(self, parameters: NoopParameters, gpu: int, host: Host) -> Evidence:
+        return Evidence(lines=("nothing was changed",), written_at=datetime.now(UTC))
+
+    def undo(self, parameters: NoopParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        return Evidence(lines=("there is nothing to undo",))
+
+    def verify_undone(self, parameters: NoopParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        return True

@@ -1,0 +1,119 @@
+"""The package of examples/acme-gameday, installed without a network, is seen wherever gameday looks for such parts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gameday.plugins import Group
+from tests.report.run_builder import passing, write
+
+EXAMPLE = Path(__file__).parents[1] / "examples/acme-gameday"
+PROJECT = tomllib.loads((EXAMPLE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SCRIPT = """
+import json, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from gameday.checks.run import run_checks
+from gameday.detectors.load import load_detector
+from gameday.faults.registry import found_faults, known_faults
+from gameday.guard.registry import guardrails
+from gameday.history.frames import Frames
+from gameday.history.journal import read_history
+from gameday.remediations.registry import found_remediations
+from gameday.report.render import render
+from gameday.report.run_folder import load_run_folder
+
+folder = Path(sys.argv[1])
+run = load_run_folder(folder)
+print(json.dumps({
+    "fault": known_faults()["devkmsg_off"].summary,
+    "fault's package": found_faults().packages,
+    "remediation": found_remediations().packages,
+    "check": [v.check for v in run_checks(run.plan, run.history, Frames())],
+    "guardrail": [one.name for one in guardrails()],
+    "detector": load_detector("acme-watch").title,
+    "section": "ml-platform" in render(folder, datetime.now(UTC)).html.read_text(encoding="utf-8"),
+    "prefect": "prefect" in sys.modules,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return an environment in which the package counts as installed: the files that pip would lay out."""
+    site = tmp_path_factory.mktemp("site")
+    shutil.copytree(EXAMPLE / "acme_gameday", site / "acme_gameday")
+    info = site / f"acme_gameday-{PROJECT['version']}.dist-info"
+    info.mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: {PROJECT['name']}\nVersion: {PROJECT['version']}\n"
+    (info / "METADATA").write_text(metadata, encoding="utf-8")
+    points = [
+        line
+        for group, entries in PROJECT["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {module}" for name, module in entries.items()))
+    ]
+    (info / "entry_points.txt").write_text("\n".join(points) + "\n", encoding="utf-8")
+    return {**os.environ, "PYTHONPATH": str(site), "COLUMNS": "200"}
+
+
+def run(environment: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, *map(str, arguments)]
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_the_example_adds_one_part_to_each_group() -> None:
+    assert PROJECT["entry-points"].keys() == set(Group)
+
+
+def test_each_part_is_seen(installed: dict[str, str], tmp_path: Path) -> None:
+    write(tmp_path, passing())
+    ended = run(installed, "-c", SCRIPT, tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == "", "no part is broken"
+    found = json.loads(ended.stdout)
+    assert found["fault"] == "Mutes everybody who writes to /dev/kmsg"
+    assert found["fault's package"] == {"devkmsg_off": "acme-gameday 1.0"}
+    assert found["remediation"] == {"pci-rescan": "acme-gameday 1.0"}
+    assert "acme-severity" in found["check"]
+    assert "weekend" in found["guardrail"]
+    assert found["detector"] == "Acme's watch, which reads kernel logs"
+    assert found["section"] is True
+    assert found["prefect"] is False
+
+
+def test_validate_takes_a_plan_with_the_fault_the_remediation_and_the_detector(
+    installed: dict[str, str], tmp_path: Path
+) -> None:
+    shipped = (EXAMPLE / "devkmsg-off.yaml").read_text(encoding="utf-8")
+    plan = tmp_path / "devkmsg-off.yaml"
+    plan.write_text(
+        shipped.replace("remediation: none", "remediation: pci-rescan") + "detector: acme-watch\n", encoding="utf-8"
+    )
+    profile = EXAMPLE / "acme_gameday/detectors/acme-watch.yaml"
+    ended = run(installed, "-m", "gameday.cli", "validate", plan, profile)
+    assert ended.returncode == 0, ended.stderr
+    assert [line.split()[0] for line in ended.stdout.splitlines()] == ["ok", "ok"]
+
+
+def test_without_the_package_the_same_plan_is_refused_with_what_is_known() -> None:
+    ended = run(dict(os.environ), "-m", "gameday.cli", "validate", EXAMPLE / "devkmsg-off.yaml")
+    assert ended.returncode == 64
+    assert "unknown fault type; known: clock_lock" in ended.stderr
+
+
+def test_the_schema_for_editors_has_the_fault(installed: dict[str, str]) -> None:
+    ended = run(installed, "-m", "gameday.cli", "schema")
+    assert '"devkmsg_off"' in ended.stdout
+
+
+def test_the_tutorials_own_tests_pass(installed: dict[str, str]) -> None:
+    ended = run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, EXAMPLE / "tests")
+    assert "3 passed" in ended.stdout, ended.stdout
