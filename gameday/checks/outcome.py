@@ -4,7 +4,7 @@ Outcome, first that applies:
 
 1. refused: a guard said no and no fault went in;
 2. aborted: an operator or a guard stopped it;
-3. failed: any expectation is broken, or the cluster is dirty, or all held and yet a step ended broken;
+3. failed: any expectation is broken, or the cluster is dirty, or a step found an expectation broken;
 4. unknown: any expectation could not be judged, the history was not closed
    (a killed run), or cleanliness was not proved;
 5. passed.
@@ -143,7 +143,7 @@ def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness)
     if not verdicts or state is Cleanliness.UNKNOWN:
         return RunOutcome.UNKNOWN, "" if verdicts else "Nothing was judged"
     if step := next((ended for ended in history.of(StepEnded) if ended.outcome is StepOutcome.BROKEN), None):
-        return RunOutcome.FAILED, f"{step.step.capitalize()} ended broken: {step.why}"
+        return RunOutcome.FAILED, f"An expectation of step {step.step} is broken: {step.why}"
     return RunOutcome.PASSED, f"All {len(verdicts)} expectations held and the cluster was left as it was found"
 
 

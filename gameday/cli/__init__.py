@@ -51,7 +51,7 @@ def _gameday(
 ) -> None:
     """Chaos game-days for GPU Kubernetes clusters.
 
-    Exit codes: 0 held, clean · 1 broken · 2 unknown · 3 aborted · 4 cluster dirty · 5 refused · 64 usage · 70 internal.
+    Exit codes: 0 passed · 1 failed · 2 unknown · 3 aborted · 4 cluster dirty · 5 refused · 64 usage · 70 internal.
     """
 
 
