@@ -211,7 +211,7 @@ def _returned(event: NodeReturned) -> Sentence:
 
 
 def _guard(event: GuardChecked) -> Sentence | None:
-    """Those that held have a section of their own."""
+    """Narrate a guardrail that tripped or could not be measured; those that held have a section of their own."""
     if event.ok:
         return None
     looks = f", the last of {event.looks} looks" if event.looks > 1 else ""

@@ -29,7 +29,7 @@ class PodPhase(BaseModel):
 
 
 class PodRow(BaseModel):
-    """One pod of the node, with every state the run's watch saw, in order of time."""
+    """A pod of the node, with every state that the run's watch saw, in order of time."""
 
     pod: str
     gpus: int | None
@@ -118,7 +118,7 @@ def _pods(run: RunFolder, node: str) -> list[PodRow]:
 
 
 def _by_phase(pods: Iterable[PodRow]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """How many pods are in each phase worth counting, whenever that changes; nothing where no pod was seen."""
+    """Return the count of pods in each phase worth counting at each change; empty where no pod was seen."""
     moves = sorted((state.offset_s, pod.pod, state.phase) for pod in pods for state in pod.states)
     phase_of: dict[str, str] = {}
     steps: dict[str, dict[float, float]] = {phase: {} for phase in _COUNTED}
