@@ -1,5 +1,4 @@
-"""The alerts the plan names must fire for the target node in time and resolve in time; the fault may set off no
-others."""
+"""The plan's alerts must fire for the target node in time and resolve in time; the fault may set off no others."""
 
 from __future__ import annotations
 
@@ -28,13 +27,13 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def first_firing(history: History, expected: ExpectedAlert, node: str | None) -> datetime | None:
-    """When it first fired for the node, as the plan wants it or, where it never did so, with other labels."""
+    """Return the time at which it first fired as the plan wants, else the time at which it fired otherwise."""
     seen = _firings(history, expected, node)
     return next((one.at for one in (*as_expected(seen), *seen)), None)
 
 
 def endings(history: History, alert: str, node: str | None) -> list[Seen | None]:
-    """For each label set of the alert that fired, what ended its last firing; None for one that fires still.
+    """Return the end of the last firing of each label set of the alert; None for one that still fires.
 
     An alert may flap: only what no later firing takes back is an end. A set that is pending again does not fire.
     """

@@ -1,4 +1,4 @@
-"""What checks and the report both read out of a history: targets, instants, and why something is missing."""
+"""Facts that checks and the report both read out of a history: targets, instants, reasons for gaps."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def first_fault(history: History, node: str | None) -> tuple[Record, FaultInject
 
 
 def unnamed_alerts(history: History) -> tuple[list[tuple[Record, AlertSeen]], list[tuple[Record, AlertSeen]]]:
-    """Alerts that fired and that the plan does not name: what the fault may have set off, and what else the cluster
-    told of meanwhile.
+    """Return the alerts that fired and that the plan does not name: the fault's own, and all others.
 
     The fault's may be those of a target, or of no node, whose condition began after the first fault was written.
     """
@@ -99,7 +98,7 @@ def stop_reason(history: History) -> str:
 
 
 def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]:
-    """What it proves that `step` left no record of `what`.
+    """Return the verdict, and why, on a `step` that left no record of `what`.
 
     Broken only where the step ran to its end with its sources readable; a step
     that was not reached, was cut off or could not see proves nothing.

@@ -69,9 +69,11 @@ def exit_code(outcome: RunOutcome, state: Cleanliness) -> int:
 
 
 def worst_exit_code(runs: Iterable[tuple[RunOutcome, Cleanliness]]) -> int:
-    """One exit code for many runs, first that applies: dirty 4; cleanliness unknown 2; aborted 3, failed 1, unknown 2,
-    passed 0. Refused, 5, promises that nothing was changed: it is only given where every run was refused; one refused
-    run among others is one unknown, and so are no runs at all.
+    """Return one exit code for many runs.
+
+    The first that applies: dirty 4; cleanliness unknown 2; aborted 3, failed 1, unknown 2, passed 0. Refused, 5,
+    promises that nothing was changed: it is only given where every run was refused. A refused run among others counts
+    as unknown, and so do no runs at all.
     """
     ended = set(runs)
     states, outcomes = {state for _, state in ended}, {outcome for outcome, _ in ended}
@@ -86,7 +88,7 @@ def worst_exit_code(runs: Iterable[tuple[RunOutcome, Cleanliness]]) -> int:
 
 
 def cleanliness(history: History) -> tuple[Cleanliness, str]:
-    """The worst of what the run said, what each undo read back and what the nodes look like; and why."""
+    """Return the worst of the run's own last look, each undo's reading and the nodes' differences; and why."""
     if dirt := _dirt(history):
         return Cleanliness.DIRTY, dirt
     doubt = _doubt(history)
@@ -148,7 +150,7 @@ def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness)
 
 
 def _named(verdicts: Sequence[Verdict]) -> str:
-    """The first verdict in words, since one sentence has room for one; the table has the rest."""
+    """Return the first verdict in words, since a sentence has room for one; the table has the rest."""
     first, more = verdicts[0], len(verdicts) - 1
     rest = f" (and {more} other{'' if more == 1 else 's'})" if more else ""
     return f"{first.expectation} — {first.why or first.status}{rest}"
