@@ -41,7 +41,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
 
 
 def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
-    """As `checked_window`, from text."""
+    """Return the checked window, from text."""
     return checked_window(parse_moment(start, now), parse_moment(end, now), now)
 
 
