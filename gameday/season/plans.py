@@ -1,4 +1,4 @@
-"""Which plans a season runs, and why the others are left out: nothing dangerous that nobody named, nothing too long."""
+"""The choice of a season's plans, and why the others are left out: dangerous and not named, or too long."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def choose_plans(
 
 
 def longest_wait(plan: Plan) -> timedelta:
-    """How long the plan may have to wait for what it expects: its baseline, then the latest of its bounds."""
+    """Return the longest wait for what the plan expects: its baseline, then the latest of its bounds."""
     return plan.baseline.window + plan.longest_bound
 
 
