@@ -1,4 +1,4 @@
-"""Where each signal was first seen on one target, or why that cannot be told: out of a run's history and frames."""
+"""The first sight of each signal on a target, or why it is unknown: out of a run's history and frames."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Detection:
 
 @dataclass(frozen=True)
 class FaultWindow:
-    """One target from the fault going in to its coming out; what comes later is the repair's doing."""
+    """A target from the fault going in to its coming out; whatever comes later is the repair's doing."""
 
     run: RunFolder
     node: str
@@ -61,7 +61,7 @@ def window_of(run: RunFolder, fault: FaultInjected) -> FaultWindow:
 
 
 def first_detection(signal: Signal, window: FaultWindow) -> Detection:
-    """When and as what the signal was first seen; else whether its absence means anything."""
+    """Return the time and the form in which the signal was first seen; else why it was not."""
     seen = sorted(_LOOK[signal](window), key=lambda one: one[0])
     if seen:
         at, what = seen[0]
@@ -130,7 +130,7 @@ def _allocatable(window: FaultWindow) -> Seen:
 
 
 def canary_tells(plan: Plan) -> bool:
-    """Whether the plan expects its canary to feel the fault; the other bounds say that it must not."""
+    """Return whether the plan expects its canary to feel the fault; other bounds expect that it does not."""
     canary = plan.expect.canary
     return canary is not None and (canary.falls_below is not None or canary.rises_above is not None)
 
