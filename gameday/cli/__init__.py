@@ -121,7 +121,10 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def _reader_gone() -> int:
-    """Whoever read our output (`| head`) left. typer makes the first such error a SystemExit, the last stays ours."""
+    """End without a word: the reader of our output (`| head`) has left.
+
+    typer makes the first such error a SystemExit; the last one reaches us.
+    """
     # The interpreter flushes stdout once more at its end, and would complain there.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.ABORTED

@@ -42,7 +42,7 @@ def doctor(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
 ) -> int:
-    """Check rights, servers, alerts, logs, targets and guardrails; change nothing unless told to send a pod.
+    """Check rights, servers, alerts, logs, targets and guardrails; change nothing unless asked to send a pod.
 
     Exit code 0 when all is well, 2 when a check is unknown, 5 when a run would be refused.
     """
