@@ -1,4 +1,4 @@
-"""What is known of a fault, under the names that a profile's rules ask for, and which rule fits.
+"""The facts of a fault, by the names that a profile's rules ask for, and the rule that fits.
 
 A kernel-log fault is known by its line, as the detector would meet it: the
 same facts come from a plan's parameters and from a line in a log store.

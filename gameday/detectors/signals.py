@@ -36,7 +36,7 @@ class Signal(StrEnum):
 
 
 def expected_signals(plan: Plan, detector: DetectorProfile) -> Mapping[Signal, bool]:
-    """Which signals the plan's fault should cause, where this detector watches. Pure.
+    """Map each signal to whether the plan's fault should cause it, where this detector watches. Pure.
 
     The fault's own words (`layer`, `seen_by`) say of log, metric and canary;
     the plan and the detector's profile say of the rest. Where the profile says
