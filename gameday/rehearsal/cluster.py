@@ -43,7 +43,7 @@ class ControlPlane(StrEnum):
 
 
 class Detector(StrEnum):
-    """Who watches the rehearsal's kernel logs."""
+    """The detector that watches the rehearsal's kernel logs."""
 
     CATALOGUE = "catalogue"
     KONDUKTOR = "konduktor"
@@ -101,7 +101,7 @@ class RehearsalCluster:
         self.end()
 
     def end(self) -> None:
-        """End every process, all at once; the folder stays for whoever wants to read the logs."""
+        """End every process, all together; the folder stays, with the logs."""
         self._end_children()
         self._held_ports.release()
         if self._held:
@@ -116,7 +116,7 @@ class RehearsalCluster:
             child.end()
 
     def child(self, name: str) -> Child:
-        """One of the processes, to stop it or to look whether it lives."""
+        """Return one of the processes, to stop it or to look whether it lives."""
         return self._children[name]
 
     def dead(self) -> list[str]:
@@ -253,7 +253,7 @@ class RehearsalCluster:
         )
 
     def _start_fake_detector(self, seeder: Seeder, nodes_port: int) -> Child | None:
-        """None also for a detector whose part the virtual nodes play themselves, as the device plugin's."""
+        """Start the fake detector; None also for one whose part the virtual nodes play, as the device plugin's."""
         if self._fake_detector is None or not {"kernel log", "DCGM"} & set(self._fake_detector.reads):
             return None
         kubeconfig = seeder.fake_detector_kubeconfig(self.folder / "stand-in.kubeconfig")

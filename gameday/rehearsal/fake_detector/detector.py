@@ -44,7 +44,7 @@ class Active:
 
 
 class FakeDetector:
-    """For one event loop: nothing here is locked."""
+    """A detector for one event loop: nothing here is locked."""
 
     def __init__(self, profile: DetectorProfile, actions: Actions, nodes: Reflector) -> None:
         self._profile = profile
@@ -165,7 +165,7 @@ def _latency(effect: Effect) -> float:
 
 
 def _lasts(rule: Rule) -> bool:
-    """Whether there is anything to take back: Events tell of what was."""
+    """Return whether there is anything to take back: Events only report the past."""
     return bool(rule.quarantines or rule.conditions or rule.labels)
 
 

@@ -1,4 +1,4 @@
-"""Who is who in the lab: every component has the stock identity it has in a cluster that kubeadm made, by certificate.
+"""The lab's identities: every component has, by certificate, the stock one of a cluster that kubeadm made.
 
 One masters certificate for all would exempt every component from RBAC and from
 API Priority and Fairness (system:masters is exempt,

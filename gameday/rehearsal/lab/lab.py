@@ -55,7 +55,7 @@ class Lab:
         self.control_plane.supervise()
 
     def end(self) -> None:
-        """End every process; the folder stays for whoever wants to read the logs."""
+        """End every process; the folder stays, with the logs."""
         self.control_plane.end()
         if self._held:
             self._held.release()

@@ -1,4 +1,4 @@
-"""How a lab's components are, asked now and from outside: what its supervisor wrote, and what each answers."""
+"""The state of a lab's components, asked now and from outside: the supervisor's file, and their answers."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Exposition:
         self._labels[flat] = f"{{{self._own[flat]}{pod}}} "
 
     def render(self, nodes: list[str] | None = None, names: list[str] | None = None) -> Iterator[bytes]:
-        """One piece per metric; only these nodes and metrics where given, unknown ones being no series."""
+        """Yield a piece per metric; only these nodes and metrics where given, unknown ones being no series."""
         self._cache.fleet.advance()
         wanted = self._cache.exporting.copy()
         if nodes is not None:

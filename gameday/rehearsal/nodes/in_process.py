@@ -1,6 +1,6 @@
-"""A host of the model of GPUs in this very process: to play a fault in an instant, and read what it does.
+"""A host of the model of GPUs in this very process: to play a fault in an instant, and read its effect.
 
-What `gameday.host.virtual` reaches by HTTP, on a clock that runs on when it is told to.
+The same model as `gameday.host.virtual` reaches by HTTP, on a clock that moves only when a test moves it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Clock:
 
 
 class ModelHost:
-    """Implements Host; `did` tells what it was asked to change or run, as a person would type it."""
+    """A Host on the model; `did` lists what it was asked to change or run, as a person would type it."""
 
     def __init__(self, gpus: int = 4) -> None:
         self.clock = Clock()

@@ -33,7 +33,7 @@ _SHUTTING_DOWN = "node is shutting down"  # kubelet's own message (nodeshutdown)
 
 
 class Kubelet:
-    """`run` after `register`; the machine it runs on tells it of power and GPUs (MachineListener)."""
+    """A kubelet: `register`, then `run`; its machine reports power and GPUs to it (MachineListener)."""
 
     def __init__(
         self,
@@ -236,12 +236,12 @@ class Kubelet:
 
     @property
     def aligns(self) -> bool:
-        """Whether the Topology Manager admits only what one NUMA node can serve."""
+        """True if the Topology Manager admits only what one NUMA node can serve."""
         annotations = (self._seen.get("metadata") or {}).get("annotations") or {}
         return bool(annotations.get(POLICY_ANNOTATION) == SINGLE_NUMA_NODE)
 
     def _sandboxes(self) -> list[Sandbox]:
-        """Of the pods that run, as the container runtime has them."""
+        """Return the sandboxes of the pods that run, as the container runtime has them."""
         return [Sandbox.of(runner.pod) for runner in self.pods.values() if runner.runs]
 
     def pod_ip(self) -> str:

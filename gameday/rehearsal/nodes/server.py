@@ -97,7 +97,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _machine(request: web.Request) -> Machine:
-    """Raises MachineDownError while the node is off, HTTPNotFound for no such node."""
+    """Return the machine; raises MachineDownError while it is off, HTTPNotFound for no such node."""
     name = request.match_info["node"]
     machine = request.app[NODES].machines.get(name)
     if machine is None:
@@ -206,7 +206,7 @@ async def _gpu_users(request: web.Request) -> web.Response:
 
 
 def _gpu(request: web.Request) -> int:
-    """Raises HostError."""
+    """Return the GPU's index in the request; raises HostError."""
     try:
         return int(request.query["gpu"])
     except (KeyError, ValueError):
