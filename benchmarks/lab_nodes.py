@@ -144,7 +144,7 @@ def _embedded(folder: Path) -> Iterator[Server]:
 
 @dataclass(frozen=True)
 class Player:
-    """Who plays the nodes; `objects` are the Nodes to create for it, where it does not do that itself."""
+    """The process that plays the nodes; `objects` are the Nodes to create for it if it creates none."""
 
     child: Child
     objects: Sequence[Object] = ()
@@ -186,7 +186,7 @@ async def _measure(server: Server, player: Player, nodes: int, options: argparse
 
 
 class _Following:
-    """A collection as the server tells it, with the times of its events."""
+    """A collection as the server sends it, with the times of its events."""
 
     def __init__(self, api: ApiClient, path: str) -> None:
         self._reflector = Reflector(api, path)
@@ -211,7 +211,7 @@ class _Following:
         self._changed.set()
 
     async def until(self, condition: Callable[[], bool], what: str) -> float:
-        """When it became true, monotonic seconds."""
+        """Wait until the condition holds, and return that time in monotonic seconds."""
         try:
             async with asyncio.timeout(_PHASE_WITHIN_S):
                 while not condition():
