@@ -43,7 +43,7 @@ class Pending:
 
 
 def is_pending(pod: Object) -> bool:
-    """Whether the pod is ours to place now."""
+    """Return whether the pod is ours to place now."""
     spec = pod["spec"]
     return not (
         spec.get("nodeName")
