@@ -298,7 +298,7 @@ async def _rest(api: ApiClient, server: Server, child: Child, seconds: float) ->
 
 
 async def _requests(api: ApiClient, server: Server) -> float:
-    """All that the API server has answered; it counts a watch when it ends."""
+    """Return the number of requests that the API server has answered; it counts a watch when it ends."""
     config = Kubeconfig.load(server.folder / "admin.kubeconfig")
     headers = {"Authorization": f"Bearer {config.token}"} if config.token else {}
     async with (

@@ -86,7 +86,7 @@ def remediation_end(history: History, node: str | None) -> Record | None:
 
 
 def stop_reason(history: History) -> str:
-    """Why the run went no further, in the words of whatever stopped it."""
+    """Return why the run went no further, in the words of whatever stopped it."""
     if refused := history.last(Refused):
         return f"the run was refused: {refused.why}"
     if aborted := history.last(Aborted):
@@ -118,7 +118,7 @@ def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]
 
 
 def judge_duration(start: datetime, end: datetime, bound: timedelta) -> tuple[Status, float, str]:
-    """Status, seconds from start to end (never below 0) and why; UNKNOWN where the clocks plainly disagree."""
+    """Return the status, the seconds (never below 0) and why; UNKNOWN where the clocks plainly disagree."""
     seconds = (end - start).total_seconds()
     if seconds < -CLOCK_TOLERANCE_S:
         return Status.UNKNOWN, 0.0, f"clocks disagree: seen {seconds_text(-seconds)} before its cause"
@@ -134,7 +134,7 @@ def first_few(phrases: Sequence[str], most: int = 3) -> str:
 
 
 def worst_status(statuses: Iterable[bool | None]) -> Status:
-    """Broken beats unknown beats held; raises ValueError for nothing at all, which is never 'held'."""
+    """Return the worst status: broken before unknown before held; raises ValueError for no status."""
     seen = list(statuses)
     if not seen:
         raise ValueError("nothing to judge")

@@ -260,7 +260,7 @@ def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, re
 
 @contextmanager
 def _warnings_of_publishing(out: Console) -> Iterator[None]:
-    """Printed behind whatever the block prints."""
+    """Print the warnings of publishing after the output of the block."""
     from gameday.tasks.publish import OUTSIDE_PREFECT  # noqa: PLC0415
     from gameday.text import printable  # noqa: PLC0415
 

@@ -91,7 +91,7 @@ class CoverageMatrix(_Model):
         return sum(cell.state is state for row in self.rows for cell in row.cells)
 
     def median(self, signal: Signal) -> float | None:
-        """Seconds, of the rows in which the signal was expected and seen."""
+        """Return the median seconds of the rows in which the signal was expected and seen."""
         times = sorted(
             cell.seconds
             for row in self.rows

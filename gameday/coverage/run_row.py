@@ -84,7 +84,7 @@ def judged_run(folder: Path) -> JudgedRun | None:
 
 @garbage_collection_paused()
 def _judge(folder: Path) -> JudgedRun:
-    """Kept for the next page where the folder can be written: of 500 nodes it takes most of a second."""
+    """Judge the run, and keep the result for the next page: with 500 nodes it takes most of a second."""
     of = _state(folder)  # before it is read: what a living run adds meanwhile is judged by the next page
     run = load_run_folder(folder)
     made = JudgedRun(summarise(run), run.result, matrix_of([run]))

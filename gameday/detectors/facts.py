@@ -86,7 +86,7 @@ def rules_for(profile: DetectorProfile, fault: FaultParameters) -> list[Rule]:
 
 
 def _together(rules: list[Rule]) -> Rule | None:
-    """Several rules as one: every effect once, as the first rule that names it says."""
+    """Merge several rules into one: every effect once, as the first rule that names it says."""
     acting = [rule for rule in rules if rule.acts]
     if len(acting) < 2:
         return acting[0] if acting else next(iter(rules), None)

@@ -18,7 +18,7 @@ _A_CANARY = re.compile(r"\bcanary\b", re.IGNORECASE)
 
 
 class Signal(StrEnum):
-    """In the order of the chain: what is nearest to the fault first."""
+    """The signals in the order of the chain: the one nearest to the fault first."""
 
     LOG = "log"
     """A line in the log store."""

@@ -131,7 +131,7 @@ class Journal:
             return History(tuple(self._records))
 
     def close(self) -> None:
-        """Safe to call again; what came after a failed write is not written."""
+        """Close the file; safe to call again. Events after a failed write are not written."""
         self._file.close()
 
 

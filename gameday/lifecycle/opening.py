@@ -57,7 +57,7 @@ from gameday.values.results import Trigger
 
 @dataclass(frozen=True)
 class Invocation:
-    """Why and how a run was started."""
+    """The reason and the means by which a run was started."""
 
     trigger: Trigger
     command: str

@@ -187,7 +187,7 @@ def _metrics(reading: _Reading) -> None:
 
 
 def _pods(series: list[Series], node: str) -> pd.DataFrame:
-    """Whose GPUs they were, by the pod labels that dcgm-exporter puts on a GPU's series; first sight of each pod."""
+    """Return the first sight of each pod on the node's GPUs, by the pod labels of dcgm-exporter's series."""
     first: dict[tuple[str, str], datetime] = {}
     gpus: dict[tuple[str, str], set[str]] = {}
     for one in series:

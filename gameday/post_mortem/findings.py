@@ -163,7 +163,7 @@ def _reached(incident: Incident, history: History) -> IncidentFinding | None:
 
 
 def _muted(incident: Incident, fired: Sequence[AlertSeen]) -> Iterator[str]:
-    """In words what was silenced or inhibited, and by whom; a silence set after the alert had fired muted nothing."""
+    """Yield a sentence per silence or inhibition; a silence set after the alert had fired muted nothing."""
     for silence in incident.silences:
         times = [alert.at for alert in fired if alert.alert == silence.alert]
         by = f"by {silence.created_by}: {silence.comment or 'no comment'}"

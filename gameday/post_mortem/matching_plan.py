@@ -67,7 +67,7 @@ def _by_code(line: KernelLineSeen | None, plans: Sequence[Plan]) -> list[tuple[P
 
 
 def _by_action(line: KernelLineSeen | None, plans: Sequence[Plan]) -> list[tuple[Plan, str]]:
-    """Another code of the same family with the same answer: the same chain is exercised."""
+    """Return plans with another code of the same family and the same action: they exercise the same chain."""
     answer = _answer(line.family, line.code) if line and line.code is not None else None
     if line is None or answer is None:
         return []

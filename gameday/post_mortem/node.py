@@ -112,7 +112,7 @@ def _taint(labels: Mapping[str, str]) -> Taint:
 
 
 def merged_taints(kept: Sequence[TaintSeen], now: Sequence[Event]) -> list[Event]:
-    """Both accounts of the taints as one: metrics know of every coming, managedFields date the last to the second."""
+    """Merge both accounts of the taints: metrics know every coming, managedFields date the last to the second."""
     told: list[Event] = list(kept)
     for event in now:
         if not isinstance(event, TaintSeen):

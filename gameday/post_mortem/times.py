@@ -46,7 +46,7 @@ def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetim
 
 
 def checked_window(first: datetime, last: datetime, now: datetime) -> tuple[datetime, datetime]:
-    """Both ends in UTC, in order, begun by now and no further apart than LONGEST_WINDOW; raises WindowError."""
+    """Return both ends in UTC, in order, begun by now, at most LONGEST_WINDOW apart; raises WindowError."""
     first, last = first.astimezone(UTC), min(last.astimezone(UTC), now)
     if first > now:
         raise WindowError(f"the window begins in the future ({first:%Y-%m-%d %H:%M:%S}Z)")

@@ -34,7 +34,7 @@ _PORTS = ("nodes", "health", "prometheus", "alertmanager", "prefect", "apiserver
 
 
 class ControlPlane(StrEnum):
-    """Whose API server, scheduler and controllers the nodes join."""
+    """The control plane (API server, scheduler, controllers) that the nodes join."""
 
     EMBEDDED = "embedded"
     """Ours: a stand-in that starts in a second and needs nothing installed."""
@@ -59,7 +59,7 @@ class Size:
 
 
 class RehearsalCluster:
-    """Started and ended as a context manager; `profile` and `admin_kubeconfig` are files in its folder."""
+    """A rehearsal's cluster for the length of a block; `profile` and `admin_kubeconfig` are in its folder."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class RehearsalCluster:
         return self._children[name]
 
     def dead(self) -> list[str]:
-        """Names of processes that should live and do not."""
+        """Return the names of processes that should live and do not."""
         return [name for name, child in self._children.items() if not child.alive]
 
     def restart(self, name: str) -> None:

@@ -154,7 +154,7 @@ def _conditions(run: RunFolder) -> list[Lane]:
 
 
 def _allocatable(run: RunFolder) -> list[Lane]:
-    """While the node offers fewer GPUs than it did when the run first saw a change."""
+    """Return a lane per node for the time in which it offers fewer GPUs than at the run's first sight."""
     by_node: dict[str, list[AllocatableSeen]] = defaultdict(list)
     for event in run.history.of(AllocatableSeen):
         by_node[event.node].append(event)

@@ -48,7 +48,10 @@ from gameday.values.results import Cleanliness, Hop, StepOutcome
 
 @dataclass(frozen=True)
 class Sentence:
-    """`at` is the event's own source's stamp; None: when we wrote it down. `tone` picks the mark, never the text."""
+    """A sentence of the timeline.
+
+    `at` is the event's own source's stamp; None: when we wrote it down. `tone` picks the mark, never the text.
+    """
 
     actor: str
     text: str

@@ -101,7 +101,7 @@ def node_samples(run: RunFolder, node: str | None) -> NodeSamples:
 
 
 def _plain(gpus: Iterable[str]) -> dict[str, str]:
-    """Each `gpu` label as something that fits a button; two that are cut alike stay two."""
+    """Map each `gpu` label to a text that fits a button; two that are cut alike stay two."""
     return {
         gpu: gpu if len(gpu) <= LONGEST_GPU and visible(gpu) == gpu else f"{visible(gpu[:LONGEST_GPU])}… #{place}"
         for place, gpu in enumerate(gpus)

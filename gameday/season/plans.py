@@ -59,7 +59,7 @@ def longest_wait(plan: Plan) -> timedelta:
 
 
 def _unfit(plan: Plan, *, named: bool, within: timedelta | None, at_once: int) -> str:
-    """Why the season does without this plan; empty where it does not."""
+    """Return why the season leaves this plan out; empty where it does not."""
     if (dangers := plan.dangers()) and not named:
         what = "; ".join(f"{fault} is dangerous: {why}" for fault, why in dangers.items())
         return f"{what}. It runs where its plan is named"
@@ -73,7 +73,7 @@ def _unfit(plan: Plan, *, named: bool, within: timedelta | None, at_once: int) -
 
 
 def plans_that_run_alone(chosen: Sequence[ChosenPlan]) -> frozenset[str]:
-    """Names of the plans whose fault other nodes feel too, so that no other run may stand beside them."""
+    """Return the names of plans whose fault other nodes feel too: no other run may go on beside them."""
     return frozenset(
         one.plan.name
         for one in chosen

@@ -53,7 +53,7 @@ class OpenSeason:
 
     @property
     def stopped(self) -> str:
-        """Why no further run may begin; empty while they may."""
+        """The reason why no further run may begin; empty while they may."""
         error = self.abort.requested
         return f"{error.by}: {error.why}" if isinstance(error, AbortedError) else str(error or "")
 

@@ -169,7 +169,7 @@ def is_member(node: Set) -> bool:
 
 
 def union(left: Set, right: Set) -> Set:
-    """Members of either."""
+    """Return the members of either."""
     if not left or not right:
         return left or right
     merged = dict(left)
@@ -186,7 +186,7 @@ def _join(left: Set, right: Set) -> Set:
 
 
 def subtract(left: Set, right: Set) -> Set:
-    """Members of the first only."""
+    """Return the members of the first only."""
     result: Set = {}
     for element, inner in left.items():
         other = right.get(element)
@@ -205,7 +205,7 @@ def subtract(left: Set, right: Set) -> Set:
 
 
 def intersect(left: Set, right: Set) -> Set:
-    """Members of both."""
+    """Return the members of both."""
     result: Set = {}
     for element, inner in left.items():
         other = right.get(element)

@@ -126,7 +126,7 @@ class _Container:
         self._volumes = volumes
 
     def causes(self, seen: set[str]) -> Causes:
-        """All of them; `seen` are the names of the containers before it."""
+        """Return all causes; `seen` are the names of the containers before it."""
         container, path, name = self._container, self._path, self._container.get("name", "")
         causes: Causes = []
         if not name:

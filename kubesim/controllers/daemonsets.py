@@ -46,7 +46,7 @@ class DaemonStep:
 
 
 def template_hash(daemonset: Object) -> str:
-    """Names the pod template's revision. Ours, not Kubernetes' FNV: it only has to tell templates apart."""
+    """Return a name of the pod template's revision. Ours, not Kubernetes' FNV: it only has to differ."""
     content = orjson.dumps(daemonset["spec"]["template"], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(content).hexdigest()[:10]
 

@@ -82,7 +82,10 @@ class NodeUsage:
 
 
 def refusals(demand: Demand, room: NodeUsage) -> tuple[str, ...]:
-    """Why the node cannot take the pod, from the first of kube-scheduler's filters that says no; empty when it can."""
+    """Return why the node cannot take the pod, by the first of kube-scheduler's filters that refuses.
+
+    Empty when it can.
+    """
     spec = room.node.get("spec") or {}
     cordon = {"key": UNSCHEDULABLE, "effect": NO_SCHEDULE}
     if spec.get("unschedulable") and not any(tolerates(each, cordon) for each in demand.tolerations):

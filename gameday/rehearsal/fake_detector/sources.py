@@ -101,7 +101,7 @@ class DcgmFields:
                 await asyncio.sleep(_LOOK_EVERY_S)
 
     def _changes(self, text: str) -> Iterator[tuple[Cause, bool]]:
-        """Each value that differs from the first look's, and each that does not, as a cause that is over."""
+        """Yield each value that differs from the first look's, and each that no longer does, as an ended cause."""
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 node, gpu = sample.labels.get(_NODE_LABEL, ""), sample.labels.get("gpu", "")

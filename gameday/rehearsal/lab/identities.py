@@ -56,7 +56,7 @@ class Secrets:
 
 
 def make_secrets(folder: Path) -> Secrets:
-    """Everything but the kubeconfigs, which need the API server's address. Raises OSError."""
+    """Make all secrets except the kubeconfigs, which need the API server's address. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     ca, etcd_ca, front = Authority(folder, "ca"), Authority(folder, "etcd-ca"), Authority(folder, "front-proxy-ca")

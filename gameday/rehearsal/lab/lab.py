@@ -34,7 +34,7 @@ class Lab:
         self._held: HeldFolder | None = None
 
     def start(self) -> None:
-        """Until everything is ready. Raises StartError."""
+        """Start the lab and wait until everything is ready. Raises StartError."""
         with told_as_start_errors(self.folder, "lab", holder="a lab or a rehearsal"):
             self._held = HeldFolder(self.folder)
             start_on_free_ports(self._start, self.control_plane.supervisor.wrote, self.control_plane.end)

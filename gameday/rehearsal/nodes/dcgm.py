@@ -421,7 +421,7 @@ class DcgmCache:
                 del cells[cell]
 
     def pause(self, node: int) -> None:
-        """No more samples of this node: the cache keeps what it has. What is injected meanwhile stays."""
+        """Stop sampling this node: the cache keeps its values. Values injected meanwhile stay."""
         if not self.collecting[node]:
             return
         self.fleet.advance()

@@ -93,7 +93,7 @@ def _code(code: int) -> str:
 
 
 def _own_labels(node: str, gpu: GpuIdentity) -> str:
-    """In dcgm-exporter's order."""
+    """Return the GPU's own labels in dcgm-exporter's order."""
     return (
         f'gpu="{gpu.index}",UUID="{gpu.uuid}",pci_bus_id="{gpu.bus_id}",device="nvidia{gpu.index}",'
         f'modelName="{MODEL}",Hostname="{_escaped(node)}",DCGM_FI_DRIVER_VERSION="{DRIVER_VERSION}"'

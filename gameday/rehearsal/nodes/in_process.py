@@ -130,6 +130,6 @@ def play(parameters: FaultParameters, gpu: int, gpus: int) -> list[str]:
 
 
 def _taken(host: ModelHost, way: str) -> list[str]:
-    """Each thing once, in the order of its first time; most are reads that come again."""
+    """Return each act once, in the order of its first time; most are reads that come again."""
     did, host.did = Counter(host.did), []
     return [f"{way}{what}" + (f" ({times} times)" if times > 1 else "") for what, times in did.items()]

@@ -166,7 +166,7 @@ class Kubelet:
         self.machine.set_in_cluster(present=False)
 
     async def may_write_lease(self) -> None:
-        """Returns while the kubelet runs and its Node exists."""
+        """Wait until the kubelet runs and its Node exists."""
         while True:
             await self.may_write()
             if not self._node_gone:
@@ -178,7 +178,7 @@ class Kubelet:
         return f"/api/v1/nodes/{self._facts.name}"
 
     async def may_write(self) -> None:
-        """Returns while the machine is on and its kubelet service runs."""
+        """Wait until the machine is on and its kubelet service runs."""
         while not (self.machine.powered and self.machine.is_active(KUBELET)):
             await asyncio.sleep(_GATE_POLL_S)
 

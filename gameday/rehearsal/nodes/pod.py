@@ -234,7 +234,7 @@ class PodRunner:
                 container.end(255, "Unknown", message)
 
     async def _until_over(self, work: asyncio.Task[None]) -> bool:
-        """Until the work is done or has to stop; True when it is the active deadline that says so."""
+        """Wait until the work is done or has to stop; True when the active deadline ends it."""
         while not work.done() and not self._deleted.is_set():
             deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
             end = self.state.start_time + timedelta(seconds=deadline_s) if deadline_s is not None else None

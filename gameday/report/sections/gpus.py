@@ -207,7 +207,7 @@ def scene_of(
 
 
 def _split(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Names worth a chart (known ones first), and phrases for those that never moved."""
+    """Return the names worth a chart (known ones first), and phrases for those that never moved."""
     varying, constant = [], []
     for name, of_metric in rows.groupby("metric", sort=True):
         if of_metric["value"].nunique() == 1 and len(of_metric) > 1:

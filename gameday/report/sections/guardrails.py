@@ -83,7 +83,7 @@ def build(run: RunFolder) -> GuardrailsSection:
 
 
 def _proved(past: Summary) -> bool:
-    """Something was put in, and taken out again: a run that was refused proves nothing."""
+    """Return whether the run put something in and took it out again: a refused run proves nothing."""
     broke = past.outcome is not RunOutcome.REFUSED and past.noticed is not Noticed.UNKNOWN
     return broke and past.cleanliness is Cleanliness.CLEAN
 

@@ -100,7 +100,7 @@ def _node(run: RunFolder, node: str) -> NodePods:
 
 
 def _named(name: str, steps: tuple[tuple[float, float], ...]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Nothing where nothing was seen, which is not the same as none."""
+    """Return the steps by name, or nothing where nothing was seen, which is not the same as none."""
     return {name: steps} if steps else {}
 
 
@@ -153,7 +153,7 @@ def _offered(run: RunFolder, node: str) -> tuple[tuple[float, float], ...]:
 
 
 def _changes(steps: dict[float, float]) -> tuple[tuple[float, float], ...]:
-    """In order of time, without what says the same again."""
+    """Return the changes in order of time, without repeats of the same value."""
     found: list[tuple[float, float]] = []
     for t, value in sorted(steps.items()):
         if not found or found[-1][1] != value:

@@ -86,7 +86,7 @@ class _Cut:
 
 
 def _cut(lines: list[TimelineRow]) -> _Cut:
-    """Both ends of what is too long."""
+    """Keep only both ends of a list that is too long."""
     head, tail = MOST_ROWS // 2, MOST_ROWS - MOST_ROWS // 2
     shown = lines if len(lines) <= MOST_ROWS else [*lines[:head], *lines[-tail:]]
     return _Cut(shown, len(lines) - len(shown))
