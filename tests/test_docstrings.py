@@ -1,7 +1,7 @@
 """Docstrings open with a phrase that stands alone: an imperative or a noun phrase.
 
-"What the cluster said." or "Whether it is clean." only make sense beside the name above them. Readers of a help popup or
-of generated pages see them without it.
+"What the cluster said." or "Whether it is clean." make sense only beside the name above them, and a reader has to guess
+the rest.
 """
 
 from __future__ import annotations
