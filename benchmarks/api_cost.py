@@ -1,4 +1,4 @@
-"""What one game-day costs the API server on clusters of different sizes: requests, bytes, and our own memory.
+"""The cost of a game-day to API servers of clusters of different sizes: requests, bytes, and our own memory.
 
 The budget is our own: at most 40 requests and 1 MB for a one-node game-day,
 and no more than 1.2 times its own cost at 100 nodes.

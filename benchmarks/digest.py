@@ -1,4 +1,4 @@
-"""How long the season digest and the index of runs take, and how much memory: 50 runs of 500 nodes each.
+"""The time and memory that the season digest and the index of runs take: 50 runs of 500 nodes each.
 
 `python -m benchmarks.digest [--runs 50] [--nodes 500] [--plans 20] [--folder F]` builds the season from one run (its
 report.json holds the run's own summary and, in place of the sections, its whole history, which is larger), and then
@@ -48,7 +48,7 @@ from tests.report import run_builder
 
 
 def wide(nodes: int) -> list[run_builder.Timed]:
-    """The tests' passing run with everything that is told of its node told of `nodes` nodes, QA rows included."""
+    """Return the tests' passing run with all events of its node repeated for `nodes` nodes, QA rows included."""
     per_node = (FaultInjected, HopSeen, AlertSeen, TaintSeen, NodeSeen, QaChecked, Remediated, NodeReturned)
     names = [_name(i) for i in range(nodes)]
     made: list[run_builder.Timed] = []

@@ -144,7 +144,7 @@ def _embedded(folder: Path) -> Iterator[Server]:
 
 @dataclass(frozen=True)
 class Player:
-    """Who plays the nodes; `objects` are the Nodes to create for it, where it does not do that itself."""
+    """The process that plays the nodes; `objects` are the Nodes to create for it if it creates none."""
 
     child: Child
     objects: Sequence[Object] = ()
@@ -186,7 +186,7 @@ async def _measure(server: Server, player: Player, nodes: int, options: argparse
 
 
 class _Following:
-    """A collection as the server tells it, with the times of its events."""
+    """A collection as the server sends it, with the times of its events."""
 
     def __init__(self, api: ApiClient, path: str) -> None:
         self._reflector = Reflector(api, path)
@@ -211,7 +211,7 @@ class _Following:
         self._changed.set()
 
     async def until(self, condition: Callable[[], bool], what: str) -> float:
-        """When it became true, monotonic seconds."""
+        """Wait until the condition holds, and return that time in monotonic seconds."""
         try:
             async with asyncio.timeout(_PHASE_WITHIN_S):
                 while not condition():
@@ -298,7 +298,7 @@ async def _rest(api: ApiClient, server: Server, child: Child, seconds: float) ->
 
 
 async def _requests(api: ApiClient, server: Server) -> float:
-    """All that the API server has answered; it counts a watch when it ends."""
+    """Return the number of requests that the API server has answered; it counts a watch when it ends."""
     config = Kubeconfig.load(server.folder / "admin.kubeconfig")
     headers = {"Authorization": f"Bearer {config.token}"} if config.token else {}
     async with (

@@ -1,4 +1,4 @@
-"""How long a run's report takes and how large it is: for an ordinary run, and for a frame of a million samples.
+"""The time and size of a run's report: for an ordinary run, and for a frame of a million samples.
 
     .venv/bin/python -m benchmarks.report [RUN_FOLDER]
 

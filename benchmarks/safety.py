@@ -1,4 +1,4 @@
-"""How soon a signal is heeded, what the reaper costs where there is nothing to reap, and what the ledger asks for.
+"""The delay of signals, the cost of the reaper where there is nothing to reap, and the ledger's requests.
 
 One rehearsal cluster; game-days on it are interrupted while they wait for
 their alert, as a person's Ctrl-C or a cancelling worker would.
@@ -79,8 +79,11 @@ def _nothing_to_reap(cluster: RehearsalCluster) -> None:
 
 
 def _interrupted(cluster: RehearsalCluster, home: Path) -> tuple[float, ...]:
-    """Seconds from the signal to the end of the step that was interrupted (the undo is what comes next), to the
-    fault's undo read back, to the run's last word, and to the process' end."""
+    """Return the seconds from the signal to four later moments.
+
+    They are the end of the interrupted step (the undo comes next), the fault's undo read back, the end of the history,
+    and the end of the process.
+    """
     home.mkdir()
     with (home / "plan.yaml").open("w") as out:
         YAML(typ="safe", pure=True).dump(_PLAN, out)

@@ -20,6 +20,7 @@ from gameday.checks.outcome import EXIT_CODES, RunOutcome
 from gameday.cluster.profile import load_profile
 from gameday.documents.fields import Duration
 from gameday.errors import RefusedError
+from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve_season
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.schedule import refuse_overdue
@@ -93,7 +94,7 @@ def season(
         return _refused(error)
     result = coverage(Path(reports) / id, died)
     finished = Completed if result.exit_code == 0 else Failed
-    return finished(message=result.why, data=result)
+    return finished(message=result.why, data=result, name=ExitCode(result.exit_code).name.capitalize())
 
 
 def _refused(error: RefusedError) -> State[SeasonResult]:

@@ -65,7 +65,7 @@ class GamedayError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DocumentProblem:
-    """One thing to mend in a YAML file."""
+    """A thing to mend in a YAML file."""
 
     file: str
     line: int | None

@@ -23,7 +23,7 @@ _STILL_VALID = datetime.timedelta(days=30)
 
 @dataclass(frozen=True)
 class KeyPair:
-    """Where a certificate and its private key lie, as PEM files; the key is readable by its owner only."""
+    """The PEM files of a certificate and its private key; only its owner can read the key."""
 
     certificate: Path
     key: Path
@@ -43,8 +43,10 @@ class Authority:
         self._own, self._key = _load_pair(pair) or _create_pair(pair, f"kubesim-{name}")
 
     def server(self, name: str, dns: Sequence[str] = (), *, among_peers: bool = False) -> KeyPair:
-        """A certificate for a server on loopback: localhost, 127.0.0.1 and `dns`. `among_peers`: it also shows it to
-        servers of its own kind as its client certificate, as etcd does."""
+        """Return a certificate for a server on loopback: localhost, 127.0.0.1 and `dns`.
+
+        `among_peers`: it also shows it to servers of its own kind as its client certificate, as etcd does.
+        """
         names: list[x509.GeneralName] = [x509.DNSName(each) for each in ("localhost", *dns)]
         names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if among_peers else [])]
@@ -90,7 +92,7 @@ def signing_key(folder: Path, name: str) -> KeyPair:
 
 
 def _load_pair(pair: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
-    """What an earlier start left, if it is whole and good for long enough."""
+    """Return the pair that an earlier start left, if it is whole and good for long enough."""
     key = _load_key(pair.key)
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())

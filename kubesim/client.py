@@ -43,7 +43,7 @@ BACKOFF_S = (0.2, 2.0)  # first and longest pause; kubesim's API server is back 
 
 
 class ApiClient:
-    """One connection pool to one API server under one identity. Use as an async context manager.
+    """A connection pool to an API server under one identity. Use as an async context manager.
 
     `component` becomes the User-Agent's product, and with it the manager's name in managedFields.
     """
@@ -191,7 +191,7 @@ Updated = Callable[[Object, Object], Awaitable[None] | None]
 
 
 class Reflector:
-    """Keeps a local copy of one collection by list and watch, and tells handlers what changed.
+    """A local copy of one collection, kept by list and watch, which passes changes to handlers.
 
     The objects in `store` (by `key_of`) are shared: treat them as read-only. Handlers are called one at a time, in
     the order of the events; one that raises is logged and does not stop the others. The watch resumes from the last

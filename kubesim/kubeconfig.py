@@ -1,4 +1,4 @@
-"""What a kubeconfig says about reaching one API server, read and written without the official client."""
+"""Kubeconfigs: how to reach one API server, read and written without the official client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubesim.private_file import write_private
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """What a kubeconfig's current context says about reaching one API server."""
+    """A kubeconfig's current context: how to reach one API server."""
 
     server: str
     token: str | None = field(default=None, repr=False)

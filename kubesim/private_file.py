@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Whole or not at all, whenever we are killed, and never readable by others. Raises OSError."""
+    """Write the file whole or not at all, never readable by others, even if we are killed. Raises OSError."""
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)

@@ -18,7 +18,7 @@ MALFORMED = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEin
 
 @lru_cache(maxsize=8192)
 def value_of(text: str) -> Decimal:
-    """The number that a quantity stands for. Raises ValueError."""
+    """Return the number that a quantity means. Raises ValueError."""
     found = _FORM.match(text)
     if found is None:
         raise ValueError(MALFORMED)

@@ -1,4 +1,4 @@
-"""What kubesim takes or is asked for and does not act on, and the words that say so.
+"""The objects and requests that kubesim takes or refuses without acting on them, and its words for that.
 
 Objects that nobody acts on are stored. Each write of one is answered with a Warning header, which kubectl prints, and
 a new one gets an Event, which `kubectl describe` shows. Requests for what is not there are refused in the same words.

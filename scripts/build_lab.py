@@ -78,7 +78,7 @@ class GoMissingError(LabError):
 
 @dataclass(frozen=True)
 class Product:
-    """What `go build` makes of a module: the package, the file, and the names it also goes by."""
+    """The product of `go build` for a module: the package, the file, and the names it also goes by."""
 
     package: str
     file: str
@@ -178,7 +178,7 @@ def _users_own(module: str) -> bool:
 
 
 def _is_built(module: str, go: Go | None) -> bool:
-    """From these very module files, and by this Go where there is one."""
+    """Return whether the programs were built from these module files, and by this Go if there is one."""
     product = PRODUCTS[module]
     try:
         digest, built_by = _stamp(module).read_text(encoding="utf-8").split()
@@ -193,7 +193,7 @@ def _stamp(module: str) -> Path:
 
 
 def _digest(module: str) -> str:
-    """Of all that decides what the build makes, but for Go itself."""
+    """Return a digest of everything that decides the build's product, except Go itself."""
     total = hashlib.sha256(repr((_GO_ENVIRONMENT, _BUILD_FLAGS, PRODUCTS[module])).encode())
     for file in sorted((LAB / module).iterdir()):
         total.update(hashlib.sha256(file.read_bytes()).digest())
@@ -263,7 +263,7 @@ def _fetch(go: Go, package: str, folder: Path) -> None:
 
 
 def _version_flags(module: str) -> list[str]:
-    """What Kubernetes says its version is, which its own build scripts put in the same way."""
+    """Return the flags that give Kubernetes its version, as its own build scripts do."""
     if module != "kubernetes":
         return []
     version = pinned_version()
@@ -273,7 +273,7 @@ def _version_flags(module: str) -> list[str]:
 
 
 def _parallel() -> int:
-    """As many compilers at a time as there are cores and memory for."""
+    """Return the number of parallel compilers that cores and memory allow."""
     free = _free_bytes()
     if free < _LINKER_BYTES:
         say(f"  only {free / 1024**3:.1f} GB of memory are free; linking Kubernetes takes 3")

@@ -1,4 +1,4 @@
-"""Publish a finished run: copy its report, mark it in Grafana, notify people. Nothing in here can change a verdict.
+"""Publish a finished run: copy its report, mark it in Grafana, notify people. Nothing in here can change an outcome.
 
 A failure is logged and passed over: a chat that is down is no reason to call a passed game-day failed.
 """

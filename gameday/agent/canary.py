@@ -151,7 +151,7 @@ def _ping(task: CanaryTask, host: Host) -> CanaryNote:
 
 
 def _neighbour(host: Host, interface: str) -> str:
-    """Raises HostError where the interface knows nobody."""
+    """Return the address of a neighbour of the interface; raises HostError where it knows none."""
     for one in query(host, "ip", "-j", "-4", "neigh", "show", "dev", interface):
         if {"REACHABLE", "STALE", "DELAY", "PROBE", "PERMANENT"} & set(one.get("state", ())):
             return str(one["dst"])

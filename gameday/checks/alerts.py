@@ -1,5 +1,4 @@
-"""The alerts the plan names must fire for the target node in time and resolve in time; the fault may set off no
-others."""
+"""The plan's alerts must fire for the target node in time and resolve in time; the fault may set off no others."""
 
 from __future__ import annotations
 
@@ -28,13 +27,13 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def first_firing(history: History, expected: ExpectedAlert, node: str | None) -> datetime | None:
-    """When it first fired for the node, as the plan wants it or, where it never did so, with other labels."""
+    """Return the time at which it first fired as the plan wants, else the time at which it fired otherwise."""
     seen = _firings(history, expected, node)
     return next((one.at for one in (*as_expected(seen), *seen)), None)
 
 
 def endings(history: History, alert: str, node: str | None) -> list[Seen | None]:
-    """For each label set of the alert that fired, what ended its last firing; None for one that fires still.
+    """Return the end of the last firing of each label set of the alert; None for one that still fires.
 
     An alert may flap: only what no later firing takes back is an end. A set that is pending again does not fire.
     """
@@ -50,7 +49,7 @@ def endings(history: History, alert: str, node: str | None) -> list[Seen | None]
 
 
 def label_gaps(expected: ExpectedAlert, labels: dict[str, str]) -> list[str]:
-    """Each expected label that is missing or different, as a phrase."""
+    """Return a phrase for each expected label that is missing or different."""
     return [
         f"label {name} is {labels[name]!r}, not {wanted!r}" if name in labels else f"label {name} is missing"
         for name, wanted in sorted(expected.labels.items())
@@ -72,7 +71,7 @@ def _fires(expected: ExpectedAlert, history: History, node: str | None) -> Verdi
 
 
 def _firings(history: History, expected: ExpectedAlert, node: str | None) -> list[Sighting]:
-    """Oldest first, without what was there before the fault."""
+    """Return the alert's firings, oldest first, without those from before the fault."""
     return [
         Sighting(record, seen.at, "fired, but " + ", ".join(gaps) if gaps else "")
         for record, seen in history.about(AlertSeen, expected.about(node))
@@ -86,7 +85,7 @@ def _whom(expected: ExpectedAlert, node: str | None) -> str:
 
 
 def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
-    """Once no label set of it fires any more: the slowest counts."""
+    """Judge whether the alert resolved in time: all of its label sets must, so that the slowest counts."""
     sets = endings(history, expected.name, expected.about(node))
     ended = sorted((Sighting(record, seen.at) for record, seen in filter(None, sets)), key=lambda one: one.at)
     left = len(sets) - len(ended)

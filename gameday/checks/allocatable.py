@@ -1,4 +1,4 @@
-"""Where the plan says so, the kubelet must offer fewer GPUs in time, and as many as before after remediation."""
+"""The kubelet must offer fewer GPUs in time, and as many as before after remediation, if the plan says so."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def fallen(history: History, node: str | None) -> list[Sighting]:
-    """Where the node offered fewer GPUs than before the run, oldest first, since the fault."""
+    """Return the sightings of fewer GPUs than before the run, oldest first, since the fault."""
     return [one for one, fewer in _counts(history, node) if fewer]
 
 
 def returned(history: History, node: str | None) -> list[Sighting]:
-    """Where it offered as many as before the run, or more, since the fault."""
+    """Return the sightings of as many GPUs as before the run, or more, since the fault."""
     return [one for one, fewer in _counts(history, node) if not fewer]
 
 

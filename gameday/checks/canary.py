@@ -1,4 +1,4 @@
-"""What the canary measures while the fault is in must be what the plan says; that it comes back is QA's to judge."""
+"""The canary's value during the fault must be what the plan says; QA judges whether it recovers."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _clears(expected: ExpectedCondition, history: History, node: str | None) -> 
 
 
 def cleared(expected: ExpectedCondition, history: History, node: str | None) -> list[Sighting]:
-    """Where the condition had another status, or was gone, since the fault."""
+    """Return the sightings since the fault in which the condition had another status, or was gone."""
     found = [
         Sighting(record, seen.at)
         for record, seen in history.with_times(ConditionSeen)

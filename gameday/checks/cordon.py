@@ -1,5 +1,4 @@
-"""Where the plan says so, the target must be made unschedulable in time; that it is schedulable in the end is
-node-as-before's."""
+"""The target must be made unschedulable in time, if the plan says so; node-as-before judges that it is so no more."""
 
 from __future__ import annotations
 

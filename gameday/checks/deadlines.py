@@ -1,5 +1,4 @@
-"""What alerts, taints, conditions, labels, Events, cordons and GPU counts have in common: they arrive in time, and go
-in time."""
+"""Deadlines of alerts, taints, conditions, labels, Events, cordons and GPU counts: to arrive in time, and to go."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class ClearingWords:
-    """How a verdict words what goes."""
+    """The words in which a verdict speaks of something that goes."""
 
     never_came: str = "it was not seen coming"
     went: str = "went"
@@ -45,7 +44,7 @@ def as_expected(seen: Sequence[Sighting]) -> list[Sighting]:
 
 
 def since_fault(history: History, node: str | None, seen: Sequence[Sighting]) -> list[Sighting]:
-    """Without what was there before the fault went in, by whatever clock dated it."""
+    """Return the sightings that are not older than the fault, by the clock that dated it."""
     fault = first_fault(history, node)
     begin = fault[1].written_at - timedelta(seconds=CLOCK_TOLERANCE_S) if fault else None
     return [one for one in seen if begin and one.at >= begin]
@@ -62,7 +61,7 @@ def appears_within(
     awaited_by: Step = Step.VERIFY_TAINT,
     absent: str = "it was seen",
 ) -> Verdict:
-    """Whether the first that is as expected came within the bound; what is not tells what came in its place.
+    """Judge whether something came as expected within the bound; else name what came in its place.
 
     `absent` completes what `awaited_by`, the step that would have seen it, says where it did not come.
     """
@@ -90,7 +89,7 @@ def clears_within(
     came: Sequence[Sighting],
     gone: Sequence[Sighting],
 ) -> Verdict:
-    """Whether it went for good within the bound after remediation; a sighting that a later one takes back is no end."""
+    """Judge whether it went for good within the bound after remediation; a later sighting undoes an end."""
     ended = next((one for one in gone if came and one.at >= came[-1].at), None)
     return ends_within(history, node, check, expectation, within, ended, came=bool(came))
 
@@ -107,7 +106,10 @@ def ends_within(
     still: str = "",
     words: ClearingWords = ClearingWords(),
 ) -> Verdict:
-    """Whether what came ended within the bound after remediation; `still` says what of it did not end."""
+    """Judge whether something that came ended within the bound after remediation.
+
+    `still` names what of it did not end.
+    """
     start = remediation_end(history, node)
     status, why, seconds = Status.UNKNOWN, "", None
     if not came:

@@ -1,4 +1,4 @@
-"""What checks and the report both read out of a history: targets, instants, and why something is missing."""
+"""Facts that checks and the report both read out of a history: targets, instants, reasons for gaps."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def first_fault(history: History, node: str | None) -> tuple[Record, FaultInject
 
 
 def unnamed_alerts(history: History) -> tuple[list[tuple[Record, AlertSeen]], list[tuple[Record, AlertSeen]]]:
-    """Alerts that fired and that the plan does not name: what the fault may have set off, and what else the cluster
-    told of meanwhile.
+    """Return the alerts that fired and that the plan does not name: the fault's own, and all others.
 
     The fault's may be those of a target, or of no node, whose condition began after the first fault was written.
     """
@@ -87,7 +86,7 @@ def remediation_end(history: History, node: str | None) -> Record | None:
 
 
 def stop_reason(history: History) -> str:
-    """Why the run went no further, in the words of whatever stopped it."""
+    """Return why the run went no further, in the words of whatever stopped it."""
     if refused := history.last(Refused):
         return f"the run was refused: {refused.why}"
     if aborted := history.last(Aborted):
@@ -99,7 +98,7 @@ def stop_reason(history: History) -> str:
 
 
 def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]:
-    """What it proves that `step` left no record of `what`.
+    """Return the verdict, and why, on a `step` that left no record of `what`.
 
     Broken only where the step ran to its end with its sources readable; a step
     that was not reached, was cut off or could not see proves nothing.
@@ -119,7 +118,7 @@ def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]
 
 
 def judge_duration(start: datetime, end: datetime, bound: timedelta) -> tuple[Status, float, str]:
-    """Status, seconds from start to end (never below 0) and why; UNKNOWN where the clocks plainly disagree."""
+    """Return the status, the seconds (never below 0) and why; UNKNOWN where the clocks plainly disagree."""
     seconds = (end - start).total_seconds()
     if seconds < -CLOCK_TOLERANCE_S:
         return Status.UNKNOWN, 0.0, f"clocks disagree: seen {seconds_text(-seconds)} before its cause"
@@ -135,7 +134,7 @@ def first_few(phrases: Sequence[str], most: int = 3) -> str:
 
 
 def worst_status(statuses: Iterable[bool | None]) -> Status:
-    """Broken beats unknown beats held; raises ValueError for nothing at all, which is never 'held'."""
+    """Return the worst status: broken before unknown before held; raises ValueError for no status."""
     seen = list(statuses)
     if not seen:
         raise ValueError("nothing to judge")

@@ -1,4 +1,4 @@
-"""Where other alerts are allowed, none of the severities the plan forbids may fire for the target."""
+"""Other alerts, where the plan allows them, must have none of the severities that it forbids."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
 
 
 def _differences(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[NodeDifference]:
-    """What is not as it was, without what the plan says may stay."""
+    """Return the node's differences, without those that the plan lets stay."""
     left = {f"label {key}" for key in plan.expect.labels_left}
     found = [one for one in node_differences(before, after) if one.what not in left]
     falls = plan.expect.allocatable_falls
@@ -56,8 +56,11 @@ def _differences(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[
 
 
 def _conditions(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[NodeDifference]:
-    """A condition is its writer's to take back, not ours. One that is new is a difference where it tells of the fault:
-    that a detector now also says what is well takes nothing from the node."""
+    """Return the conditions that differ; only their writer may take them back.
+
+    A new condition is a difference where it speaks of the fault: one that a detector adds to report that something is
+    well takes nothing from the node.
+    """
     trouble = {(one.type, str(one.status)) for one in plan.expect.conditions}
     stays = {one.type for one in plan.expect.conditions if one.clears_within is None}
     return [

@@ -1,4 +1,4 @@
-"""What of a node is not as it was before the run, and what of that the run is to blame for."""
+"""The differences of a node from before the run, and those of them that the run is to blame for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
 
 @dataclass(frozen=True)
 class NodeDifference:
-    """One thing that is not as it was. `ours`: a person must undo it, since the run or what it provoked left it."""
+    """A difference from before. `ours`: a person must undo it, since the run or what it provoked left it."""
 
     node: str
     what: str
@@ -43,8 +43,10 @@ def node_snapshot(history: History, node: str | None, phase: str) -> NodeSnapsho
 
 
 def node_differences(before: NodeSnapshot, after: NodeSnapshot) -> list[NodeDifference]:
-    """Taints, labels, our annotations and cordon. A new boot id, resource version or start of GPU feature discovery is
-    no residue."""
+    """Return the differences of taints, labels, our annotations and cordon.
+
+    A new boot id, resource version or start of GPU feature discovery is no residue.
+    """
     found = []
     for taint in sorted(set(before.taints) ^ set(after.taints), key=str):
         added = taint in after.taints
@@ -77,7 +79,7 @@ def _ours(annotations: dict[str, str]) -> dict[str, str]:
 
 
 def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -> list[NodeDifference]:
-    """What was there before and is gone or another is somebody's own doing, like an opt-in that was taken back."""
+    """Return the differences of two maps; one that was there before is somebody's own doing."""
     return [
         NodeDifference(
             node,
@@ -96,7 +98,10 @@ _TOUCHES_NODES = ("restore-node", "take-out-fault")
 
 
 def differences_left_by_run(history: History) -> list[NodeDifference]:
-    """What the run must answer for, over every node seen both before and after; nothing before it let anything in."""
+    """Return the run's own differences, over every node seen before and after it.
+
+    Empty for a run that was refused before it let anything in.
+    """
     if history.last(Refused) and not any(intent.undo in _TOUCHES_NODES for intent in history.of(IntentRecorded)):
         return []
     nodes = dict.fromkeys(event.snapshot.node for event in history.of(NodeSeen))

@@ -4,7 +4,7 @@ Outcome, first that applies:
 
 1. refused: a guard said no and no fault went in;
 2. aborted: an operator or a guard stopped it;
-3. failed: any expectation is broken, or the cluster is dirty, or all held and yet a step ended broken;
+3. failed: any expectation is broken, or the cluster is dirty, or a step found an expectation broken;
 4. unknown: any expectation could not be judged, none was asked, the history was not closed
    (a killed run), or cleanliness was not proved;
 5. passed.
@@ -75,9 +75,11 @@ def exit_code(outcome: RunOutcome, state: Cleanliness) -> int:
 
 
 def worst_exit_code(runs: Iterable[tuple[RunOutcome, Cleanliness]]) -> int:
-    """One exit code for many runs, first that applies: dirty 4; cleanliness unknown 2; aborted 3, failed 1, unknown 2,
-    passed 0. Refused, 5, promises that nothing was changed: it is only given where every run was refused; one refused
-    run among others is one unknown, and so are no runs at all.
+    """Return one exit code for many runs.
+
+    The first that applies: dirty 4; cleanliness unknown 2; aborted 3, failed 1, unknown 2, passed 0. Refused, 5,
+    promises that nothing was changed: it is only given where every run was refused. A refused run among others counts
+    as unknown, and so do no runs at all.
     """
     ended = set(runs)
     states, outcomes = {state for _, state in ended}, {outcome for outcome, _ in ended}
@@ -92,7 +94,7 @@ def worst_exit_code(runs: Iterable[tuple[RunOutcome, Cleanliness]]) -> int:
 
 
 def cleanliness(history: History) -> tuple[Cleanliness, str]:
-    """The worst of what the run said, what each undo read back and what the nodes look like; and why."""
+    """Return the worst of the run's own last look, each undo's reading and the nodes' differences; and why."""
     if dirt := _dirt(history):
         return Cleanliness.DIRTY, dirt
     doubt = _doubt(history)
@@ -149,12 +151,12 @@ def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness)
     if not verdicts or state is Cleanliness.UNKNOWN:
         return RunOutcome.UNKNOWN, "" if verdicts else "Nothing was judged"
     if step := next((ended for ended in history.of(StepEnded) if ended.outcome is StepOutcome.BROKEN), None):
-        return RunOutcome.FAILED, f"{step.step.capitalize()} ended broken: {step.why}"
+        return RunOutcome.FAILED, f"An expectation of step {step.step} is broken: {step.why}"
     return RunOutcome.PASSED, f"All {len(verdicts)} expectations held and the cluster was left as it was found"
 
 
 def _named(verdicts: Sequence[Verdict]) -> str:
-    """The first verdict in words, since one sentence has room for one; the table has the rest."""
+    """Return the first verdict in words, since a sentence has room for one; the table has the rest."""
     first, more = verdicts[0], len(verdicts) - 1
     rest = f" (and {more} other{'' if more == 1 else 's'})" if more else ""
     return f"{first.expectation} — {first.why or first.status}{rest}"

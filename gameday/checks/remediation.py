@@ -45,6 +45,6 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
 
 
 def _in_time(history: History, end: Record, done: Remediated, bound: timedelta) -> tuple[Status, float, str]:
-    """Counted from the step's start; from the remediation's own stopwatch where that start is not on record."""
+    """Judge the remediation's duration from the step's start, else by the remediation's own stopwatch."""
     started = next((r for r, e in history.with_times(StepStarted) if e.step == Step.RECOVER), None)
     return judge_duration(started.at if started else end.at - timedelta(seconds=done.seconds), end.at, bound)

@@ -55,7 +55,7 @@ def _stays(quiet: timedelta, history: History, node: str | None) -> Verdict:
 
 
 def _watched(history: History) -> tuple[Status, str]:
-    """Seeing nothing proves something only where the step watched to its end."""
+    """Return HELD where the step watched to its end: only then seeing nothing proves something."""
     ended = next((event for event in reversed(history.of(StepEnded)) if event.step is Step.VERIFY_TAINT), None)
     if ended is None or ended.outcome in (StepOutcome.UNKNOWN, StepOutcome.ABORTED, StepOutcome.NOT_REACHED):
         return Status.UNKNOWN, f"the quiet time was not watched to its end: {stop_reason(history)}"

@@ -1,4 +1,4 @@
-"""Before anything is broken, the cluster must be as the plan assumes; else the run measures something else."""
+"""The cluster must be as the plan assumes before anything is broken; else the run measures something else."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Status(StrEnum):
 
 
 class Verdict(BaseModel):
-    """One expectation against what was measured."""
+    """The verdict on one expectation: its bound, the measurement, and why."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

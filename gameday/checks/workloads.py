@@ -1,4 +1,4 @@
-"""What the taint is for: no new GPU work lands there, resubmitted work runs elsewhere, running work fares as said.
+"""The taint's purpose: no new GPU work lands there, resubmitted work runs elsewhere, running work fares as said.
 
 Where the plan sends a pod that no NUMA node can serve, the kubelet rejects it.
 After QA the reverse: a GPU pod runs on the node again.
@@ -80,7 +80,7 @@ def _newest_by_pod(history: History, purpose: Purpose) -> list[Seen]:
 
 
 def _contradiction(history: History, seen: WorkloadSeen) -> str:
-    """Where the pod is speaks against what the observer said of it; empty where the two agree."""
+    """Return how the pod's place contradicts the observer's result; empty where the two agree."""
     on_target = seen.node in target_nodes(history)
     if seen.ok and seen.purpose in ("canary", "resubmitted") and seen.node and on_target:
         return f"{seen.pod} runs on the tainted node {seen.node}"

@@ -51,7 +51,7 @@ def _gameday(
 ) -> None:
     """Chaos game-days for GPU Kubernetes clusters.
 
-    Exit codes: 0 held, clean · 1 broken · 2 unknown · 3 aborted · 4 cluster dirty · 5 refused · 64 usage · 70 internal.
+    Exit codes: 0 passed · 1 failed · 2 unknown · 3 aborted · 4 cluster dirty · 5 refused · 64 usage · 70 internal.
     """
 
 
@@ -121,7 +121,10 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def _reader_gone() -> int:
-    """Whoever read our output (`| head`) left. typer makes the first such error a SystemExit, the last stays ours."""
+    """End without a word: the reader of our output (`| head`) has left.
+
+    typer makes the first such error a SystemExit; the last one reaches us.
+    """
     # The interpreter flushes stdout once more at its end, and would complain there.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.ABORTED

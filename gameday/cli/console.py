@@ -1,4 +1,4 @@
-"""Where commands that meet a cluster print: readable on a terminal, in a pipe, and when the reader has left."""
+"""The console of commands that meet a cluster: for a terminal, a pipe, and a reader that has left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PIPE_WIDTH = 160
 
 
 class GameDayConsole(Console):
-    """A game-day goes on when whoever read its output leaves: the undo and the exit code matter more than the words.
+    """A console that outlives its reader: the undo and the exit code matter more than the words.
 
     Whatever a cluster says of itself is printed as text: an escape sequence in it moves no cursor and renames no
     window.
@@ -36,7 +36,7 @@ class GameDayConsole(Console):
 
 
 def console() -> Console:
-    """For stdout. Nothing printed is taken for markup or coloured by guess."""
+    """Return the console for stdout, which takes nothing for markup and colours nothing by guess."""
     made = GameDayConsole(highlight=False, markup=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = _PIPE_WIDTH

@@ -63,7 +63,7 @@ def digest(
 
 
 def index(reports: Reports = Path("reports")) -> int:
-    """One table of all runs and post-mortems, with search and filter."""
+    """Write one table of all runs and post-mortems, with search and filter."""
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from gameday.digest.index import render_index  # noqa: PLC0415

@@ -42,9 +42,9 @@ def doctor(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
 ) -> int:
-    """Check rights, servers, alerts, logs, targets and guardrails; change nothing, unless asked to send a pod.
+    """Check rights, servers, alerts, logs, targets and guardrails; change nothing unless asked to send a pod.
 
-    Exit code 0 when all is well, 2 when something cannot be told, 5 when a run would be refused.
+    Exit code 0 when all is well, 2 when a check is unknown, 5 when a run would be refused.
     """
     found = [(plan, check) for plan in plans or [DEFAULT_PLAN] for check in _examine(plan, profile, send_pod)]
     if as_json:

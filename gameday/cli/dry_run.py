@@ -50,7 +50,7 @@ def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
 
 
 def _comment(*lines: str) -> None:
-    """Comments, so that all of stdout is YAML."""
+    """Print the lines as comments, so that all of stdout is YAML."""
     for text in lines:
         for line in text.split("\n"):
             typer.echo(f"# {printable(line)}".rstrip())

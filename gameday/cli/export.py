@@ -74,7 +74,7 @@ def _timings(run: RunFolder) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all: node-exporter may read at any moment."""
+    """Write the file whole or not at all: node-exporter may read at any moment."""
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             file.write(content)

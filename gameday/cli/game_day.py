@@ -127,7 +127,7 @@ def reap(
 ) -> int:
     """Undo what dead runs left in the cluster, and renew their reports.
 
-    Exit code 0 when all of it is undone, 2 when that cannot be told, 4 when something is known to be left.
+    Exit code 0 when all of it is undone, 2 when that is unknown, 4 when something is known to be left.
     """
     from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
@@ -260,7 +260,7 @@ def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, re
 
 @contextmanager
 def _warnings_of_publishing(out: Console) -> Iterator[None]:
-    """Printed behind whatever the block prints."""
+    """Print the warnings of publishing after the output of the block."""
     from gameday.tasks.publish import OUTSIDE_PREFECT  # noqa: PLC0415
     from gameday.text import printable  # noqa: PLC0415
 

@@ -52,7 +52,7 @@ _STYLES = {
 
 
 class BackgroundView(ABC):
-    """Whatever is shown in a thread of its own for the length of a block."""
+    """A view in a thread of its own for the length of a block."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
@@ -158,7 +158,7 @@ class LiveView(BackgroundView):
 
 
 def _line(record: Record) -> Text | None:  # noqa: C901, PLR0911, PLR0912 - one line per kind of event, flat
-    """What deserves a line of its own, in words; None for the rest."""
+    """Return the line of an event that deserves one; None for the rest."""
     match record.event:
         case TargetsChosen(targets=targets):
             return Text("target " + ", ".join(f"{t.node} GPU {t.gpu}" for t in targets))

@@ -1,4 +1,4 @@
-"""What the commands share that keep a cluster running in a folder until they are told to end."""
+"""Helpers of commands that keep a cluster running in a folder until they are stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENDS_WITHIN_S = 20.0
 
 
 def end_holder(folder: Path, what: str) -> int:
-    """End whoever holds the folder and wait for it; `what` is its name for people. The exit code, 0 also for nobody."""
+    """End the process that holds the folder and wait for it; the exit code is 0 also where there is none."""
     from gameday.rehearsal.folder import holder  # noqa: PLC0415
 
     pid = holder(folder)
@@ -43,7 +43,7 @@ def end_holder(folder: Path, what: str) -> int:
 
 
 def running_state(folder: Path, what: str) -> dict[str, Any] | None:
-    """What the cluster that runs in the folder wrote about itself; None, and said on stdout, where none runs (yet)."""
+    """Return what the folder's running cluster wrote about itself; None, with a line on stdout, without one."""
     from gameday.rehearsal.folder import STATE, holder  # noqa: PLC0415
 
     pid = holder(folder)

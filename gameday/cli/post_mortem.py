@@ -38,7 +38,7 @@ def post_mortem(
 ) -> int:
     """Report a real incident from Prometheus, Loki, Alertmanager and Kubernetes; nothing is injected or changed.
 
-    Exit code 0 when the cluster noticed by itself, 1 when it did not, 2 when that cannot be told.
+    Exit code 0 when the cluster noticed by itself, 1 when it did not, 2 when that is unknown.
     """
     out = console()
     if folder is not None:

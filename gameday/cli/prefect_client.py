@@ -2,7 +2,7 @@
 
 Prefect's own patience with such a server held a run's result back for 150 s
 after the run was over and clean. What it is patient about, the states of its
-flow run and their events, is not the evidence: that stands in the history.
+flow run and their events, is not the evidence: that is in the history.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def _load(module: str) -> None:
 
 
 def _detector(name: str) -> tuple[Detector, DetectorProfile | None]:
-    """Our controller's policy, or the profile of a foreign detector, beside which our controller is off."""
+    """Return our controller's policy, or a foreign detector's profile, beside which our controller is off."""
     from gameday.rehearsal.cluster import Detector  # noqa: PLC0415
 
     if name in list(Detector):

@@ -69,7 +69,7 @@ class SeasonView(BackgroundView):
                     self._say(folder, Text(f"refused: {printable(why)}", style="yellow"))
 
     def _read_end(self, folder: Path) -> None:
-        """The result stands in report.json, which is the last thing a run writes but one."""
+        """Show the end of a run, from report.json: the last thing but one that a run writes."""
         try:
             result = json.loads((folder / "report.json").read_bytes())["result"]
             outcome, why, clean = str(result["outcome"]), str(result["why"]), str(result["cleanliness"])

@@ -43,7 +43,7 @@ class PodSeen:
 
     @property
     def ended(self) -> bool:
-        """No container of the pod runs any more."""
+        """True once no container of the pod runs."""
         return self.gone or self.phase in ("Succeeded", "Failed") or self.termination is not None
 
     @property

@@ -1,1 +1,1 @@
-"""Which faults would be noticed, how fast, and by which signal: runs in, a matrix and its gaps in words out. Pure."""
+"""The faults that would be noticed, how fast, and by which signal: runs in, a matrix and its gaps out. Pure."""

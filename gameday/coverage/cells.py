@@ -1,4 +1,4 @@
-"""One cell of the matrix: what a signal of a fault turned out to be, as a latency or a word with its reason."""
+"""A cell of the matrix: a signal of a fault as a latency, or as a word with its reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gameday.detectors.signals import Signal
 
 
 class CellState(StrEnum):
-    """From good to bad, so that of several targets the worst can be taken."""
+    """The states from good to bad, so that the worst of several targets can be taken."""
 
     NOT_EXPECTED = "not expected"
     UNEXPECTED = "seen, not expected"
@@ -26,7 +26,7 @@ _BADNESS = list(CellState)
 
 
 class CoverageCell(BaseModel):
-    """One signal of one fault; of several targets that of the one that fared worst."""
+    """A signal of a fault; with several targets, that of the target that fared worst."""
 
     model_config = ConfigDict(frozen=True)
 

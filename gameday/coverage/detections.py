@@ -1,4 +1,4 @@
-"""Where each signal was first seen on one target, or why that cannot be told: out of a run's history and frames."""
+"""The first sight of each signal on a target, or why it is unknown: out of a run's history and frames."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gameday.values.results import Hop, Step
 
 @dataclass(frozen=True)
 class Detection:
-    """`at` None: not seen. `why` says then why that proves nothing; empty where it does."""
+    """A signal's first sight; `at` None: not seen. `why`: why that proves nothing, empty where it does."""
 
     at: datetime | None
     what: str = ""
@@ -40,7 +40,7 @@ class Detection:
 
 @dataclass(frozen=True)
 class FaultWindow:
-    """One target from the fault going in to its coming out; what comes later is the repair's doing."""
+    """A target from the fault going in to its coming out; whatever comes later is the repair's doing."""
 
     run: RunFolder
     node: str
@@ -52,7 +52,7 @@ class FaultWindow:
 
 
 def window_of(run: RunFolder, fault: FaultInjected) -> FaultWindow:
-    """Until the recover step, which begins by taking the fault out; without one, until the fault was out."""
+    """Return the fault's window: it ends with the recover step or once the fault is out, whichever is first."""
     intents = {one.intent for _, one in run.history.about(FaultInjected, fault.target.node)}
     undone = [record.at for record, event in run.history.with_times(FaultUndone) if event.intent in intents]
     recovers = [record.at for record, event in run.history.with_times(StepStarted) if event.step is Step.RECOVER]
@@ -61,7 +61,7 @@ def window_of(run: RunFolder, fault: FaultInjected) -> FaultWindow:
 
 
 def first_detection(signal: Signal, window: FaultWindow) -> Detection:
-    """When and as what the signal was first seen; else whether its absence means anything."""
+    """Return the time and the form of the signal's first sight; else why its absence proves nothing."""
     seen = sorted(_LOOK[signal](window), key=lambda one: one[0])
     if seen:
         at, what = seen[0]
@@ -114,7 +114,7 @@ def _taint(window: FaultWindow) -> Seen:
 
 
 def _event(window: FaultWindow) -> Seen:
-    """Most Events tell whole seconds only: within the one they tell, the instant our watch showed them is the bound."""
+    """Yield the node's Events; most have whole seconds only, and the watch's sight is the latest bound."""
     injected, second = window.fault.written_at, timedelta(seconds=1)
     for record, seen in window.run.history.about(KubernetesEventSeen, window.node):
         if injected.replace(microsecond=0) <= seen.at <= window.end:
@@ -130,7 +130,7 @@ def _allocatable(window: FaultWindow) -> Seen:
 
 
 def canary_tells(plan: Plan) -> bool:
-    """Whether the plan expects its canary to feel the fault; the other bounds say that it must not."""
+    """Return whether the plan expects its canary to feel the fault; other bounds expect that it does not."""
     canary = plan.expect.canary
     return canary is not None and (canary.falls_below is not None or canary.rises_above is not None)
 
@@ -168,7 +168,7 @@ _WATCHED_UNTIL = {Signal.LOG: Step.AWAIT_ALERT, Signal.ALERT: Step.AWAIT_ALERT, 
 
 
 def _blind(signal: Signal, window: FaultWindow) -> str:
-    """Why it proves nothing that the signal was not seen; empty where it does."""
+    """Return why the signal's absence proves nothing; empty where it does."""
     run, step = window.run, _WATCHED_UNTIL.get(signal, Step.VERIFY_TAINT)
     if signal is Signal.METRIC and not has_baseline(run.metrics_of(window.node), window.fault.written_at):
         return "no series of the node has samples enough from before the fault"

@@ -1,4 +1,4 @@
-"""What is missing in the matrix, in words a person can act on."""
+"""The gaps of the matrix, in words that a person can act on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CoverageGap(BaseModel):
 
 
 def gaps_of(plan: str, cells: Iterable[CoverageCell]) -> list[CoverageGap]:
-    """Of cells that are missed or unknown; those with one reason are one gap."""
+    """Return the gaps of cells that are missed or unknown; cells with one reason are one gap."""
     found: dict[tuple[CellState, str, str], list[Signal]] = {}
     for cell in cells:
         found.setdefault((cell.state, cell.why, _advice(cell)), []).append(cell.signal)

@@ -34,7 +34,7 @@ _TELLS = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT}
 
 
 class FaultNoticed(StrEnum):
-    """What became of the signals that tell somebody."""
+    """The result of those signals that reach somebody."""
 
     YES = "noticed"
     PARTLY = "partly noticed"
@@ -68,7 +68,7 @@ class FaultRow(_Model):
 
     @property
     def noticed(self) -> FaultNoticed:
-        """Whether somebody would have been told: by every expected signal that tells, by some, by none."""
+        """The share of the expected signals that reach somebody and were seen: all, some, none."""
         states = [cell.state for cell in self.cells if cell.signal in _TELLS]
         seen, missed = CellState.SEEN in states, CellState.MISSED in states
         if seen:
@@ -91,7 +91,7 @@ class CoverageMatrix(_Model):
         return sum(cell.state is state for row in self.rows for cell in row.cells)
 
     def median(self, signal: Signal) -> float | None:
-        """Seconds, of the rows in which the signal was expected and seen."""
+        """Return the median seconds of the rows in which the signal was expected and seen."""
         times = sorted(
             cell.seconds
             for row in self.rows

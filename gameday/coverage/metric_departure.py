@@ -1,4 +1,4 @@
-"""When a series first left its baseline: the metric signal, for faults of which no rule says which series moves.
+"""The time at which a series left its baseline: the metric signal of faults that no rule is written for.
 
 The rule, for every series of the target (one metric of one GPU), from the
 fault going in until it came out:
@@ -11,7 +11,7 @@ fault going in until it came out:
 * samples before and none for the last third of the fault's time, nor for three of its usual intervals: it has ended, at
   its last sample.
 
-A series needs 3 samples before the fault, since two could not tell a value that stands from one that moves.
+A series needs 3 samples before the fault, since two could not show whether a value moves.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Departure(NamedTuple):
 
 
 def has_baseline(metrics: pd.DataFrame, injected: datetime) -> bool:
-    """Whether any series of one node's metrics has enough samples before the fault to tell a move by."""
+    """Return whether any series of a node's metrics has enough samples before the fault to show a move."""
     before = metrics[metrics["time"] < pd.Timestamp(injected)]
     return bool((before.groupby(["metric", "gpu"]).size() >= FEWEST).any())
 
@@ -69,7 +69,7 @@ def first_departure(metrics: pd.DataFrame, injected: datetime, ended: datetime) 
 
 
 class _Table(NamedTuple):
-    """One metric: a row of samples for each time, a column for each GPU; NaN where there is none. Times are UTC."""
+    """A metric: a row of samples for each time, a column for each GPU; NaN where there is none. Times are UTC."""
 
     times: np.ndarray
     gpus: list[str]
@@ -77,8 +77,10 @@ class _Table(NamedTuple):
 
 
 def _table(at: np.ndarray, gpu: np.ndarray, values: np.ndarray, gpus: list[str]) -> _Table:
-    """Several samples of one GPU and instant are their mean. By hand: pandas' pivot takes 20 ms, of 500 nodes
-    minutes."""
+    """Return the samples as a table, with the mean of several samples of one GPU and instant.
+
+    Written by hand, because pandas' pivot takes 20 ms: minutes for 500 nodes.
+    """
     times, row = np.unique(at, return_inverse=True)
     cell, shape = row * len(gpus) + gpu, (len(times), len(gpus))
     counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
@@ -110,7 +112,7 @@ def _of_metric(metric: str, table: _Table, fault: np.datetime64, end: np.datetim
 
 
 def _ended(times: np.ndarray, fault: np.datetime64, end: np.datetime64) -> np.datetime64 | None:
-    """When a series with samples at these times ended, if it did; not before the fault."""
+    """Return the time at which a series with samples at these times ended; None if it did not."""
     last = times[-1]
     if end - last <= (end - fault) * _GONE_FOR:
         return None
@@ -124,7 +126,7 @@ def _counts_on(values: np.ndarray) -> bool:
 
 
 def _outside(before: np.ndarray, during: np.ndarray) -> np.ndarray:
-    """Whether each sample lies outside the widened band; one that is missing does not."""
+    """Return, for each sample, whether it lies outside the widened band; a missing one does not."""
     low, high = float(before.min()), float(before.max())
     room = max(high - low, _WIDEST_SHARE * abs(float(np.median(before))))
     outside: np.ndarray = (during < low - room) | (during > high + room)

@@ -22,7 +22,7 @@ _ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
 
 
 class Coverage(BaseModel):
-    """What coverage.json holds."""
+    """The content of coverage.json."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -95,7 +95,7 @@ def _page(covered: Coverage, rendered_at: datetime) -> str:
 
 
 def headline(rows: Sequence[FaultRow]) -> str:
-    """The answer in a sentence: how many of the faults somebody would have been told of."""
+    """Return the answer in a sentence: how many of the faults somebody would have noticed."""
     by = {noticed: [row for row in rows if row.noticed is noticed] for noticed in FaultNoticed}
     asked = len(rows) - len(by[FaultNoticed.QUIET]) - len(by[FaultNoticed.LOUD])
     if not rows:

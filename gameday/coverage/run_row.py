@@ -29,8 +29,11 @@ KEPT_FILE = "judged.json"
 
 @dataclass(frozen=True)
 class JudgedRun:
-    """`row` is a matrix of one; of none where the run's plan cannot be read. `summary` is None for a history that does
-    not say which run it is."""
+    """A run's result and its row of the matrix.
+
+    `row` is a matrix of one; of none where the run's plan cannot be read. `summary` is None for a history that does
+    not say which run it is.
+    """
 
     summary: Summary | None
     result: RunResult
@@ -38,7 +41,7 @@ class JudgedRun:
 
 
 class _Kept(BaseModel):
-    """What a page judged of a run that had left nothing, for the pages after it.
+    """The judgement of a run that had left none, kept by a page for the pages after it.
 
     `of` is what it was judged from, `by` the code that did it.
     """
@@ -52,8 +55,8 @@ class _Kept(BaseModel):
 def render_run(folder: Path, rendered_at: datetime) -> Rendered:
     """Render a run's report and leave its row, with its gaps, as a matrix of one; raises what `render` does.
 
-    A row that cannot be judged is left out: the report is written by then, and
-    whoever wants the row judges it then and hears of the trouble.
+    A row that cannot be judged is left out: the report is written by then, and a
+    reader of the row judges it again and gets the error.
     """
     rendered, path = render(folder, rendered_at), folder / ROW_FILE
     (folder / KEPT_FILE).unlink(missing_ok=True)
@@ -67,7 +70,7 @@ def render_run(folder: Path, rendered_at: datetime) -> Rendered:
 
 
 def judged_run(folder: Path) -> JudgedRun | None:
-    """What a run left of itself; judged from its history where it left nothing that can be read. None without one."""
+    """Return the run's own judgement, or judge its history; None without one."""
     summary, row = read_summary(folder), _read_row(folder)
     if not (summary and row) and (kept := _read_kept(folder)):
         summary, row = kept.summary, kept.row
@@ -81,7 +84,7 @@ def judged_run(folder: Path) -> JudgedRun | None:
 
 @garbage_collection_paused()
 def _judge(folder: Path) -> JudgedRun:
-    """Kept for the next page where the folder can be written: of 500 nodes it takes most of a second."""
+    """Judge the run, and keep the result for the next page: with 500 nodes it takes most of a second."""
     of = _state(folder)  # before it is read: what a living run adds meanwhile is judged by the next page
     run = load_run_folder(folder)
     made = JudgedRun(summarise(run), run.result, matrix_of([run]))
@@ -93,7 +96,7 @@ def _judge(folder: Path) -> JudgedRun:
 
 
 def _read_kept(folder: Path) -> _Kept | None:
-    """None, too, where the run's files are no longer what was judged (a reaper added to them), or other code did it."""
+    """Return the kept judgement; None where the run's files or our code have changed since."""
     try:
         kept = _Kept.model_validate_json((folder / KEPT_FILE).read_bytes())
         return kept if (kept.of, kept.by) == (_state(folder), _code()) else None

@@ -1,4 +1,4 @@
-"""What is known of a fault, under the names that a profile's rules ask for, and which rule fits.
+"""The facts of a fault, by the names that a profile's rules ask for, and the rule that fits.
 
 A kernel-log fault is known by its line, as the detector would meet it: the
 same facts come from a plan's parameters and from a line in a log store.
@@ -86,7 +86,7 @@ def rules_for(profile: DetectorProfile, fault: FaultParameters) -> list[Rule]:
 
 
 def _together(rules: list[Rule]) -> Rule | None:
-    """Several rules as one: every effect once, as the first rule that names it says."""
+    """Merge several rules into one: every effect once, as the first rule that names it says."""
     acting = [rule for rule in rules if rule.acts]
     if len(acting) < 2:
         return acting[0] if acting else next(iter(rules), None)

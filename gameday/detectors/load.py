@@ -31,7 +31,7 @@ KIND = "DetectorProfile"
 
 
 def known_detectors(folders: Sequence[Path] = ()) -> dict[str, Path]:
-    """Every profile's file by its name; one in a team's folder stands for a shipped one of the same name.
+    """Map every profile's name to its file; a team's folder overrides a shipped one of the same name.
 
     Raises DocumentError for a folder that cannot be read.
     """
@@ -80,7 +80,7 @@ def read_detector(path: Path) -> DetectorProfile:
 
 
 def parse_detector(parsed: Source, file: str) -> DetectorProfile:
-    """As `read_detector`, for a file already parsed; `file` is only named in problems."""
+    """Read a profile from a file already parsed; `file` is only named in problems."""
     try:
         profile = DetectorProfile.model_validate(parsed.data)
     except ValidationError as error:
@@ -91,7 +91,7 @@ def parse_detector(parsed: Source, file: str) -> DetectorProfile:
 
 
 def _unknown_names(profile: DetectorProfile, parsed: Source, file: str) -> Iterator[DocumentProblem]:
-    """What the models cannot know: fault types, and the parameters and values that rules ask about."""
+    """Yield the problems that models cannot see: unknown fault types, parameters and values in rules."""
     known = parameter_models()
     if Path(file).suffix in (".yaml", ".yml") and Path(file).stem != profile.name:
         yield _problem(parsed, file, ("name",), profile.name, f"the file is called {Path(file).name}", "rename one")
@@ -150,7 +150,7 @@ def _not_one_of(value: Fact, choices: frozenset[str | None]) -> str:
 
 
 def _not_valid(value: Fact, field: FieldInfo) -> str:
-    """What the parameter's own type and bounds say of the value; empty where they take it as it stands."""
+    """Return why the parameter's own type and bounds refuse the value; empty where they take it unchanged."""
     type = _type_of(field)
     try:
         meant = type.dump_python(type.validate_python(value), mode="json")

@@ -82,7 +82,7 @@ class Allocatable(_Timed, ExpectedAllocatable):
 
 
 class Harm(_Model):
-    """What a fault does to the detector itself."""
+    """A fault's harm to the detector itself."""
 
     what: str = Field(min_length=1, max_length=1000)
     """Cause and effect."""
@@ -91,7 +91,7 @@ class Harm(_Model):
 
 
 class Ending(StrEnum):
-    """What makes a detector take back what it set."""
+    """The event upon which a detector takes back what it set."""
 
     GPU_RESET = "gpu-reset"
     """The game-day agent's reset of the GPU, in the kernel log."""
@@ -102,7 +102,7 @@ class Ending(StrEnum):
 
 
 class Rule(_Model):
-    """What the detector does about some faults."""
+    """The detector's answer to some faults."""
 
     faults: tuple[str, ...] = ()
     """Fault types, as a plan's `fault.type` (docs/faults.md)."""
@@ -136,7 +136,7 @@ class Rule(_Model):
 
     @property
     def acts(self) -> bool:
-        """Whether anything of it can be seen in the cluster."""
+        """True if anything of its answer can be seen in the cluster."""
         return bool(self.quarantines or self.conditions or self.labels or self.events or self.allocatable_falls)
 
     @model_validator(mode="after")
@@ -151,7 +151,7 @@ class Rule(_Model):
 
 
 class DetectorProfile(_Model):
-    """What one detector, as it is configured here, does about each fault."""
+    """A detector's answers to each fault, as it is configured here."""
 
     apiVersion: Literal["gameday/v1"]
     kind: Literal["DetectorProfile"]

@@ -47,7 +47,7 @@ def load_complete_plan(path: Path, folders: Sequence[Path] = (), watching: str |
 
 
 def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
-    """As `load_complete_plan`, for a plan already read from `path`."""
+    """Complete a plan already read from `path`, as `load_complete_plan` does."""
     named = load_detector(_beside(loaded.plan.detector, path), folders) if loaded.plan.names_detector else None
     loaded = _complete(loaded, path, named) if named else loaded
     return replace(loaded, detector_warnings=tuple(_warnings(loaded.plan, named, watching, folders)))
@@ -116,7 +116,7 @@ def _expectations(profile: DetectorProfile, rule: Rule, known: Mapping[str, Fact
 
 
 def _taken(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What the plan leaves out; of two that exclude each other, the plan's own stands."""
+    """Return what the plan leaves out; between two that exclude each other, the plan's own wins."""
     expect = plan.expect
     taken = {name: value for name, value in found.items() if name not in expect.model_fields_set}
     if expect.stays_schedulable_for:
@@ -145,7 +145,7 @@ def filled_in(reason: str, known: Mapping[str, Fact]) -> str:
 
 
 def _fields(model: BaseModel) -> dict[str, Any]:
-    """What was written, as it was validated; defaults stay defaults."""
+    """Return the fields that were written, as they were validated; defaults stay defaults."""
     return {name: getattr(model, name) for name in type(model).model_fields if name in model.model_fields_set}
 
 

@@ -18,7 +18,7 @@ _A_CANARY = re.compile(r"\bcanary\b", re.IGNORECASE)
 
 
 class Signal(StrEnum):
-    """In the order of the chain: what is nearest to the fault first."""
+    """The signals in the order of the chain: the one nearest to the fault first."""
 
     LOG = "log"
     """A line in the log store."""
@@ -36,7 +36,7 @@ class Signal(StrEnum):
 
 
 def expected_signals(plan: Plan, detector: DetectorProfile) -> Mapping[Signal, bool]:
-    """Which signals the plan's fault should cause, where this detector watches. Pure.
+    """Map each signal to whether the plan's fault should cause it, where this detector watches. Pure.
 
     The fault's own words (`layer`, `seen_by`) say of log, metric and canary;
     the plan and the detector's profile say of the rest. Where the profile says

@@ -48,7 +48,7 @@ class Mark(_Model):
 
 
 class PlanRow(_Model):
-    """One plan on one cluster; `history` oldest first. `trends` are the newest run's, as its own report has them."""
+    """A plan on a cluster; `history` oldest first. `trends` are the newest run's, as its own report has them."""
 
     plan: str
     title: str
@@ -80,7 +80,7 @@ class OpenAction(_Model):
 
 
 class Digest(_Model):
-    """What digest.json holds. The window's figures count runs that began within it; trends look further back."""
+    """The content of digest.json. Its figures count runs that began in the window; trends look further back."""
 
     start: datetime
     end: datetime
@@ -100,7 +100,10 @@ class Digest(_Model):
 
 
 def digest_of(catalog: RunCatalog, plans: Sequence[Plan], start: datetime, end: datetime) -> Digest:
-    """`plans` are those one could run. Raises nothing for what stands in a run's folder."""
+    """Fold the catalog into a digest; nothing in a run's folder makes it raise.
+
+    `plans` are all those that could be run.
+    """
     past = [run for run in catalog.runs if run.summary.started <= end]
     window = [run for run in past if run.summary.started >= start]
     groups: dict[tuple[str, str], list[CatalogRun]] = {}
@@ -128,8 +131,10 @@ def digest_of(catalog: RunCatalog, plans: Sequence[Plan], start: datetime, end: 
 
 
 def _coverage(catalog: RunCatalog, newest: Sequence[CatalogRun]) -> tuple[tuple[ClusterCoverage, ...], list[str]]:
-    """A matrix per cluster, and what could not be judged. One run in memory at a time: one of 500 nodes has a hundred
-    megabytes."""
+    """Return a matrix per cluster, and what could not be judged.
+
+    One run is in memory at a time: a run of 500 nodes takes a hundred megabytes.
+    """
     made: dict[str, list[CoverageMatrix]] = {}
     problems = []
     for run in newest:
@@ -173,7 +178,7 @@ def _mark(run: CatalogRun) -> Mark:
 def _actions(
     catalog: RunCatalog, plans: Iterable[Sequence[CatalogRun]], today: datetime
 ) -> tuple[tuple[OpenAction, ...], list[str]]:
-    """Of post-mortems, and of each plan's runs as its next report would carry them over, and what could not be read.
+    """Return the open actions of post-mortems and of plans' runs, and what could not be read.
 
     The overdue ones first, then by due date; those without a date last.
     """

@@ -53,7 +53,7 @@ class StepEnded(_Event):
 
 
 class WaitStarted(_Event):
-    """What the run waits for now; the live view shows the newest one."""
+    """The condition that the run waits for; the live view shows the newest one."""
 
     kind: Literal["wait_started"] = "wait_started"
     step: Step
@@ -70,7 +70,7 @@ class TargetsChosen(_Event):
 
 
 class SteadyStateChecked(_Event):
-    """One line of the steady-state gate. `ok` None means it could not be read."""
+    """A line of the steady-state gate. `ok` None means it could not be read."""
 
     kind: Literal["steady_state_checked"] = "steady_state_checked"
     name: str
@@ -131,7 +131,7 @@ class HopSeen(_Event):
 
 
 class AlertSeen(_Event):
-    """An alert's life as Prometheus or Alertmanager tells it; repeated when its state changes."""
+    """An alert's life as Prometheus or Alertmanager reports it; repeated when its state changes."""
 
     kind: Literal["alert_seen"] = "alert_seen"
     alert: str
@@ -152,7 +152,7 @@ class AlertSeen(_Event):
 
     @property
     def label_set(self) -> str:
-        """What tells it from its like, its name among it: a rule by GPU and code fires for one node several times."""
+        """The labels that identify it, its name among them: a rule by GPU and code fires for a node several times."""
         return json.dumps(self.labels, sort_keys=True)
 
 
@@ -189,7 +189,7 @@ class LabelSeen(_Event):
 
 
 class AllocatableSeen(_Event):
-    """How many GPUs the kubelet offers on a target, whenever that changes; `at` is when the watch showed it."""
+    """The count of GPUs that the kubelet offers on a target, at each change; `at` is when the watch showed it."""
 
     kind: Literal["allocatable_seen"] = "allocatable_seen"
     node: str
@@ -242,7 +242,7 @@ class SignalUnwatched(_Event):
 
 
 class CanaryMeasured(_Event):
-    """What a canary job measured on a target: the signal of faults that slow work down and break nothing."""
+    """A canary job's measurement on a target: the signal of faults that slow work down and break nothing."""
 
     kind: Literal["canary_measured"] = "canary_measured"
     node: str
@@ -273,7 +273,7 @@ class KernelLineSeen(_Event):
 
 
 class WorkloadSeen(_Event):
-    """What one pod proved about scheduling.
+    """A pod's proof about scheduling.
 
     `canary` must not land on the tainted node; `resubmitted` must land on a
     healthy one; `running` is a pod that was there before; `return` must land
@@ -313,7 +313,7 @@ class Remediated(_Event):
 
 
 class QaChecked(_Event):
-    """One check of one GPU (or of the whole node when `gpu` is None) against its floor or ceiling."""
+    """A QA check of one GPU (or of the whole node when `gpu` is None) against its floor or ceiling."""
 
     kind: Literal["qa_checked"] = "qa_checked"
     node: str
@@ -335,7 +335,7 @@ class NodeReturned(_Event):
 
 
 class GuardChecked(_Event):
-    """One guardrail, as it was found before the fault or while it was in."""
+    """A guardrail, as it was found before the fault or while it was in."""
 
     kind: Literal["guard_checked"] = "guard_checked"
     guardrail: str
@@ -369,7 +369,7 @@ class ApprovalAnswered(_Event):
 
 
 class ApiCost(_Event):
-    """What the run cost one server, cumulated since the run started."""
+    """The run's cost to one server, cumulated since the run started."""
 
     kind: Literal["api_cost"] = "api_cost"
     server: Literal["kubernetes", "prometheus", "alertmanager", "loki"]
@@ -380,7 +380,7 @@ class ApiCost(_Event):
 
 
 class FrameRead(_Event):
-    """Where the rows of a frame come from, so that every number has its source."""
+    """The source of a frame's rows, so that every number has its source."""
 
     kind: Literal["frame_read"] = "frame_read"
     frame: str
@@ -393,7 +393,7 @@ class FrameRead(_Event):
 
 
 class OwnCost(_Event):
-    """What the run cost the machine it ran on, from its start to the closing of its frames."""
+    """The run's cost to the machine it ran on, from its start to the closing of its frames."""
 
     kind: Literal["own_cost"] = "own_cost"
     cpu_s: float = Field(description="seconds of processor, user and system, of the process the run was in")
@@ -401,7 +401,7 @@ class OwnCost(_Event):
 
 
 class GpuIdentity(BaseModel):
-    """One GPU as dcgm-exporter's labels name it; empty where they do not."""
+    """A GPU as dcgm-exporter's labels name it; empty where they do not."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -413,7 +413,7 @@ class GpuIdentity(BaseModel):
 
 
 class GpusIdentified(_Event):
-    """Which GPUs a target holds, so that a report names the very board."""
+    """The GPUs of a target, so that a report names the very board."""
 
     kind: Literal["gpus_identified"] = "gpus_identified"
     node: str
@@ -460,7 +460,7 @@ Event = Annotated[
 
 
 class Record(BaseModel):
-    """One line of history.jsonl."""
+    """A line of history.jsonl."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -50,7 +50,7 @@ class History:
 
     @cached_property
     def _by_node(self) -> dict[type, dict[str | None, list[tuple[Record, Any]]]]:
-        """Of the kinds that were asked for."""
+        """The events by node, of the kinds that were asked for."""
         return {}
 
     def about(self, kind: type[E], node: str | None) -> list[tuple[Record, E]]:
@@ -71,13 +71,13 @@ class History:
 
 
 def _node_of(kind: Any) -> Callable[[Any], str | None]:
-    """Which node an event of this kind tells of; some say it in their target or snapshot."""
+    """Return a function that reads the node of such an event; some have it in their target or snapshot."""
     place = next((field for field in ("target", "snapshot") if field in kind.model_fields), None)
     return attrgetter(f"{place}.node" if place else "node")
 
 
 def read_history(path: Path) -> History:
-    """Read history.jsonl; raises FileNotFoundError, and nothing for what stands in it."""
+    """Read history.jsonl; raises FileNotFoundError, and counts damaged lines instead of raising."""
     records: list[Record] = []
     damaged = 0
     with path.open("rb") as lines:
@@ -131,7 +131,7 @@ class Journal:
             return History(tuple(self._records))
 
     def close(self) -> None:
-        """Safe to call again; what came after a failed write is not written."""
+        """Close the file; safe to call again. Events after a failed write are not written."""
         self._file.close()
 
 

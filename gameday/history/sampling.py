@@ -1,4 +1,4 @@
-"""How many samples a comparison needs, and when samples are missing."""
+"""The number of samples that a comparison needs, and the signs that samples are missing."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ def boottime_s() -> float:
 def delete_lease(kubernetes: Kubernetes, holder: str, metadata: Any) -> None:
     """Delete a lease as long as `holder` holds it; one that cannot be reached is left to expire.
 
-    A run that took it over keeps its name and uid, so that only the version tells the two apart.
+    A run that took it over keeps its name and uid, so that only the version distinguishes the two.
     """
     try:
         try:

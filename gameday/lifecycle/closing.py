@@ -30,7 +30,7 @@ from gameday.values.results import Cleanliness, Step, StepOutcome
 
 
 class Closing:
-    """What is left to do to close a run; the last part added is done first."""
+    """The parts still to do to close a run; the last part added is done first."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record

@@ -5,7 +5,7 @@ The whole life of a run, as a flow writes it down:
 1. `start_record` makes the run's folder and history; the cluster is not asked yet.
 2. `open_run` takes the cluster's lease, undoes what dead runs left, and begins the ledger. What keeps it from that is a
    RefusedError.
-3. `undo_at_the_end` stands around the steps. When they end, for whatever reason, everything is undone and verified.
+3. `undo_at_the_end` surrounds the steps. When they end, for whatever reason, everything is undone and verified.
 4. `under_guardrails` looks at the guardrails for as long as the steps run.
 5. The steps pass values to each other: targets, faults, repairs.
 6. `open_run` closes what it opened: a last look, the frames, the ledger, the leases.
@@ -57,7 +57,7 @@ from gameday.values.results import Trigger
 
 @dataclass(frozen=True)
 class Invocation:
-    """Why and how a run was started."""
+    """The reason and the means by which a run was started."""
 
     trigger: Trigger
     command: str

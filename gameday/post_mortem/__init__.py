@@ -1,4 +1,4 @@
-"""What the cluster's own servers remember of a real incident, and its page. Reads only: nothing is injected or changed.
+"""A real incident, read from the cluster's own servers, and its page; nothing is injected or changed.
 
 `collect` leaves a folder that `page` renders at any time and without a cluster.
 """

@@ -26,8 +26,10 @@ _MOST_EXAMPLES = 5
 
 @dataclass(frozen=True)
 class Episode:
-    """One stretch in which a series had samples. `open_end`: it still had them at the window's end, or nobody was there
-    to say that it had not."""
+    """A stretch in which a series had samples.
+
+    `open_end`: it still had them at the window's end, or its exporter was silent and could not report the end.
+    """
 
     labels: dict[str, str]
     start: datetime
@@ -46,14 +48,14 @@ class Episode:
         return self.end + _GAP_FACTOR * self.every
 
     def stood_at(self, start: datetime) -> bool:
-        """Whether it was there already when the window began: no sample of before it was read."""
+        """Return whether it was there when the window began: no earlier sample was read."""
         return self.start - start < self.every
 
 
 def node_alerts(
     prometheus: Prometheus, profile: ClusterProfile, node: str, start: datetime, end: datetime
 ) -> list[AlertSeen]:
-    """What ALERTS says of the node, in order of time; raises AdapterError.
+    """Return the node's states in ALERTS, in order of time; raises AdapterError.
 
     An alert that was there when the window began is marked `at_baseline`.
     `resolved` is dated by the last sample that still had it.
@@ -67,10 +69,11 @@ def node_alerts(
 
 
 def episodes(told: Iterable[Sequence[Series]], end: datetime, spoke: Sequence[datetime] | None = None) -> list[Episode]:
-    """What one or several series tell of one thing, cut where all of them pause; oldest first, with the first's labels.
+    """Return the stretches of one thing that has one or several series, oldest first.
 
-    The usual interval is the longest among the series': two that are scraped by turns have none in common. `spoke`:
-    when their exporter told anything, in order; what it passes over by saying nothing at all has not ended.
+    A stretch ends where all of the series pause, and has the first one's labels. The usual interval is the longest
+    among the series': two that are scraped by turns have none in common. `spoke`: the times at which their exporter
+    reported anything, in order; a series does not end while its exporter is silent.
     """
     found = []
     for of_one in told:
@@ -88,7 +91,7 @@ def episodes(told: Iterable[Sequence[Series]], end: datetime, spoke: Sequence[da
 
 
 def between(times: Sequence[datetime], after: datetime, before: datetime) -> bool:
-    """Whether any of the ordered times lies between the two."""
+    """Return whether any of the ordered times lies between the two."""
     return bisect_right(times, after) < bisect_left(times, before)
 
 
@@ -130,9 +133,9 @@ def _without_state(episode: Episode) -> dict[str, str]:
 def with_notifications(
     events: Sequence[AlertSeen], held: Sequence[NotifiedAlert], silences: Sequence[Silence]
 ) -> list[AlertSeen]:
-    """Which silence was in force as each fired, and, for alerts that Alertmanager still holds, to whom they go and
-    whether another alert mutes them; it forgets those that are resolved.
+    """Return the alerts with the silence in force as each fired, their receivers, and whether another mutes them.
 
+    Receivers and inhibition are known of alerts that Alertmanager still holds; it forgets those that are resolved.
     It calls them by more labels than ALERTS has: Prometheus adds its external_labels when it sends one.
     """
     told = []
@@ -155,8 +158,10 @@ def _mutes(silence: Silence, event: AlertSeen) -> bool:
 def silences_of(
     events: Sequence[AlertSeen], silences: Sequence[Silence], start: datetime, end: datetime
 ) -> tuple[SilenceSeen, ...]:
-    """Silences of the window that match an alert that fired, before it or after; expired ones too, as long as
-    Alertmanager keeps them."""
+    """Return the window's silences that match an alert that fired, at whatever time.
+
+    Expired ones too, as long as Alertmanager keeps them.
+    """
     fired: dict[str, list[dict[str, str]]] = defaultdict(list)
     for event in events:
         if event.state == "firing":
@@ -176,7 +181,7 @@ def silences_of(
 def alerts_elsewhere(
     prometheus: Prometheus, profile: ClusterProfile, node: str, start: datetime, end: datetime
 ) -> Elsewhere | None:
-    """How many alert series fired for other nodes (or none) in the window; one query, whatever the fleet's size."""
+    """Count the alert series that fired for other nodes (or none) in the window, by one query for any fleet."""
     label = profile.alert_node_label
     selector = f'ALERTS{{alertstate="firing",{label}!={json.dumps(node)}}}'
     window = f"{max(1, round((end - start).total_seconds()))}s"

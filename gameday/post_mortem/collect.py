@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Reading:
-    """What has been read so far."""
+    """The events and sources read so far."""
 
     profile: ClusterProfile
     servers: Servers
@@ -75,7 +75,7 @@ class _Reading:
     frames: Frames = field(default_factory=Frames)
 
     def read(self, name: str, ask: Callable[[], T], found: Callable[[T], str]) -> T | None:
-        """Ask one source; `found` says what it told, or nothing where it has nothing of the window."""
+        """Ask one source; `found` describes the answer, empty where the source has nothing of the window."""
         try:
             answer = ask()
         except AdapterError as error:
@@ -142,7 +142,7 @@ def collect_incident(
 
 
 def _knows_node(reading: _Reading) -> bool:
-    """Whether anybody does, or one who might could not be asked."""
+    """Return whether a source knows the node, or one that may know it could not be read."""
     about_it = [source for source in reading.sources if source.name in (KERNEL_LOG, METRICS_SOURCE, NODE)]
     alerted = any(isinstance(event, AlertSeen) for event in reading.events)
     return alerted or any(source.state is not SourceState.EMPTY for source in about_it)
@@ -187,7 +187,7 @@ def _metrics(reading: _Reading) -> None:
 
 
 def _pods(series: list[Series], node: str) -> pd.DataFrame:
-    """Whose GPUs they were, by the pod labels that dcgm-exporter puts on a GPU's series; first sight of each pod."""
+    """Return the first sight of each pod on the node's GPUs, by the pod labels of dcgm-exporter's series."""
     first: dict[tuple[str, str], datetime] = {}
     gpus: dict[tuple[str, str], set[str]] = {}
     for one in series:
@@ -314,8 +314,10 @@ def _write(folder: Path, incident: Incident, reading: _Reading) -> None:
 
 
 def _records(incident: Incident, events: list[Event]) -> list[Record]:
-    """Records in order of their own times; `monotonic` counts seconds since the window began, as no clock of ours ran
-    then."""
+    """Return the events as records in order of their own times.
+
+    `monotonic` counts seconds since the window began, as no clock of ours ran then.
+    """
     chosen = TargetsChosen(targets=(Target(node=incident.node),), candidates=1, rule="named by hand", seed=0)
     written = [
         HopSeen(hop=Hop.WRITTEN, node=event.node, at=event.at, source="the kernel log's line")
@@ -348,8 +350,10 @@ def _records(incident: Incident, events: list[Event]) -> list[Record]:
 
 
 def _first_alert(events: list[Event], line: datetime | None) -> list[AlertSeen]:
-    """The life of the alert that fired first after the line, until it was resolved; of one that was pending where none
-    fired. Other alerts may be about other lines: their times are no hop of this chain."""
+    """Return the states of the alert that fired first after the line, or was pending where none fired.
+
+    Other alerts may be about other lines: their times are no hop of this chain.
+    """
     came = [one for one in events if isinstance(one, AlertSeen) and not one.at_baseline and one.state != "resolved"]
     since = sorted((one for one in came if line and one.at > line - _STAMP), key=lambda one: one.at)
     first = next((one for one in since if one.state == "firing"), next(iter(since), None))

@@ -1,5 +1,7 @@
-"""What an incident proves of the chain: did the log say it, did an alert fire, did it reach anybody, was the node
-taken out, is it back. Three-valued, because what nobody recorded is not what did not happen."""
+"""An incident's findings on the chain: log line, alert, notification, quarantine, return.
+
+A finding has three values, because a thing that nobody recorded may have happened.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,11 @@ class Sign(NamedTuple):
 
 
 def first_sign(history: History) -> Sign | None:
-    """What the figures count from: the first line that calls for quarantine, else the first GPU line, else the first
-    alert that came within the window. None where there is no sign at all."""
+    """Return the sign that the figures count from; None where there is no sign at all.
+
+    It is the first line that calls for quarantine, else the first GPU line, else the first alert that came within the
+    window.
+    """
     lines = sorted(history.of(KernelLineSeen), key=lambda line: line.at)
     fatal = [line for line in lines if line.decision == "quarantine"]
     if lines:
@@ -63,7 +68,7 @@ def findings(incident: Incident, history: History) -> tuple[IncidentFinding, ...
 
 
 def noticed(found: tuple[IncidentFinding, ...]) -> Noticed:
-    """In part only where one is proved to have come and another to have not."""
+    """Return whether the cluster noticed: PARTLY only where one signal is proved to have come and another not."""
     asked = {finding.status for finding in found if finding.id in ("alert", "taint")}
     if asked == {Status.HELD}:
         return Noticed.YES
@@ -73,8 +78,10 @@ def noticed(found: tuple[IncidentFinding, ...]) -> Noticed:
 
 
 def _since(sign: Sign | None, at: datetime) -> tuple[float | None, str]:
-    """Seconds from the first sign and the words for it. An alert as first sign dates no fault, and Kubernetes stamps to
-    the second; what came earlier than that has no duration."""
+    """Return the seconds from the first sign, and the words for them.
+
+    An alert as first sign dates no fault, and Kubernetes stamps to the second; an earlier moment has no duration.
+    """
     if sign is None or not sign.line:
         return None, f"at {at:%H:%M:%S} UTC"
     seconds = (at - sign.at).total_seconds()
@@ -84,7 +91,7 @@ def _since(sign: Sign | None, at: datetime) -> tuple[float | None, str]:
 
 
 def _read(incident: Incident, name: str) -> bool:
-    """Whether the source was read and has anything of the window, so that what is missing in it did not happen."""
+    """Return whether the source was read and has data of the window: only then absence proves anything."""
     return any(source.name.startswith(name) and source.state is SourceState.READ for source in incident.sources)
 
 
@@ -136,7 +143,7 @@ def _alert(incident: Incident, history: History) -> IncidentFinding:
 
 
 def _reached(incident: Incident, history: History) -> IncidentFinding | None:
-    """Whether the alert went to somebody; not asked where none fired."""
+    """Judge whether the alert went to somebody; None where none fired."""
     fired = [alert for alert in history.of(AlertSeen) if alert.state == "firing"]
     if not fired:
         return None
@@ -156,7 +163,7 @@ def _reached(incident: Incident, history: History) -> IncidentFinding | None:
 
 
 def _muted(incident: Incident, fired: Sequence[AlertSeen]) -> Iterator[str]:
-    """In words what was silenced or inhibited, and by whom; a silence set after the alert had fired muted nothing."""
+    """Yield a sentence per silence or inhibition; a silence set after the alert had fired muted nothing."""
     for silence in incident.silences:
         times = [alert.at for alert in fired if alert.alert == silence.alert]
         by = f"by {silence.created_by}: {silence.comment or 'no comment'}"
@@ -169,7 +176,7 @@ def _muted(incident: Incident, fired: Sequence[AlertSeen]) -> Iterator[str]:
 
 
 def _taint(incident: Incident, history: History) -> IncidentFinding | None:
-    """Whether the node was taken out of scheduling; not asked where no line calls for it."""
+    """Judge whether the node was quarantined; None where no line calls for it."""
     keys, question = incident.quarantine_keys, "Was the node quarantined?"
     sign = first_sign(history)
     there = [taint for taint in history.of(TaintSeen) if taint.present and taint.taint.key in keys]

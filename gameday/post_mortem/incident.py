@@ -1,7 +1,7 @@
-"""What an incident's folder says of itself: whose window it is, and what each server could tell of it.
+"""An incident's own facts: its node and window, and how reading each server went.
 
 A silent server and one that saw nothing look alike in the data, and mean the
-opposite. So every source says how its reading went.
+opposite. Every source therefore records how its reading went.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SourceReading(BaseModel):
 
 
 class Elsewhere(BaseModel):
-    """What spoke of other nodes in the window, so that a reader sees whether the node was alone."""
+    """Signals of other nodes in the window, which show whether the node was alone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,8 +43,7 @@ class Elsewhere(BaseModel):
 
 
 class SilenceSeen(BaseModel):
-    """A silence that was in force at some time of the window and matches an alert that fired for the node, perhaps at
-    another time."""
+    """A silence of the window that matches an alert that fired for the node, perhaps at another time."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -82,7 +81,7 @@ class Incident(BaseModel):
 
 
 def read_incident(folder: Path) -> Incident:
-    """Raises OSError for a file that cannot be read and ValueError for one that is damaged."""
+    """Read the folder's incident; raises OSError, and ValueError for a damaged file."""
     return Incident.model_validate_json((folder / INCIDENT_FILE).read_bytes())
 
 

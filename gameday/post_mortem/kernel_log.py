@@ -37,7 +37,7 @@ class NodeLog:
 
 
 def node_log(loki: Loki, node: str, start: datetime, end: datetime) -> NodeLog:
-    """Raises AdapterError."""
+    """Read the node's kernel log of the window from Loki; raises AdapterError."""
     lines = loki.iterate_node_lines(node, containing="", start=start, end=end)
     newest: deque[LogLine] = deque(maxlen=_MOST_KEPT)
     spoken: list[KernelLineSeen] = []
@@ -73,7 +73,7 @@ def gpu_line(node: str, line: LogLine) -> KernelLineSeen | None:
 
 
 def lines_elsewhere(loki: Loki, profile: ClusterProfile, node: str, start: datetime, end: datetime) -> Elsewhere | None:
-    """Which other nodes wrote Xid or SXid lines in the window; raises AdapterError."""
+    """Count the Xid and SXid lines that other nodes wrote in the window; raises AdapterError."""
     query = f'{profile.loki_selector.strip()} |~ "Xid"'
     found = islice(loki.query_range(query, nanoseconds(start), nanoseconds(end)), _MOST_ELSEWHERE)
     nodes = _by_node(found, profile.loki_node_label)

@@ -1,4 +1,4 @@
-"""Which game-day would have caught this: the plan nearest to what an incident showed. Plans and runs are given."""
+"""The plan nearest to an incident: the game-day that would have caught it. Plans and runs are given."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def find_matching_plan(
     runs: Sequence[Summary],
     cluster_id: str,
 ) -> MatchingPlan:
-    """By the first fatal line's code, then by codes that NVIDIA answers the same way, then by the alert that fired.
+    """Find the plan by the first fatal line's code, else by NVIDIA's action for it, else by the alert.
 
     Its last result is that on the incident's own cluster, and another's only where there is none.
     """
@@ -67,7 +67,7 @@ def _by_code(line: KernelLineSeen | None, plans: Sequence[Plan]) -> list[tuple[P
 
 
 def _by_action(line: KernelLineSeen | None, plans: Sequence[Plan]) -> list[tuple[Plan, str]]:
-    """Another code of the same family with the same answer: the same chain is exercised."""
+    """Return plans with another code of the same family and the same action: they exercise the same chain."""
     answer = _answer(line.family, line.code) if line and line.code is not None else None
     if line is None or answer is None:
         return []
@@ -95,7 +95,7 @@ def _by_alert(alerts: Sequence[AlertSeen], plans: Sequence[Plan]) -> list[tuple[
 
 
 def _first(plans: Sequence[Plan]) -> list[Plan]:
-    """Those that enter by the kernel log first, as the incident's line did, and of these the plainest."""
+    """Sort the plans: faults of the kernel log first, as the incident's line was, and of these the plainest."""
 
     def order(plan: Plan) -> tuple[bool, int, str]:
         set_by_hand = [*plan.fault.model_dump(exclude_defaults=True), *plan.recover.model_dump(exclude_defaults=True)]

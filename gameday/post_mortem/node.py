@@ -1,4 +1,4 @@
-"""What Kubernetes still knows of the node: how it stands now, its Events, and its taints as metrics kept them."""
+"""Kubernetes' knowledge of the node: its present state, its Events, and its taints as metrics kept them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_MESSAGE = 600
 
 
 def node_now(node: client.V1Node, start: datetime, end: datetime) -> list[Event]:
-    """The node as it stands, and what its own time stamps say of the window."""
+    """Return the node's present state, and what its own time stamps say of the window."""
     told: list[Event] = [NodeSeen(phase="after", snapshot=snapshot(node))]
     decided, written = decided_at(node), taints_written_at(node)
     if decided and start <= decided <= end:
@@ -60,7 +60,7 @@ def node_events(kubernetes: Kubernetes, node: str, start: datetime, end: datetim
 
 
 def _event(node: str, event: Any) -> KubernetesEventSeen | None:
-    """None for an event without any time. One that is counted is dated by its first occurrence."""
+    """Return the event, dated by its first occurrence; None for one without any time."""
     at = event.first_timestamp or event.event_time or event.last_timestamp or event.metadata.creation_timestamp
     if at is None:
         return None
@@ -77,7 +77,7 @@ def _event(node: str, event: Any) -> KubernetesEventSeen | None:
 
 
 def taint_history(prometheus: Prometheus, node: str, start: datetime, end: datetime) -> list[TaintSeen]:
-    """When taints came and went, by kube-state-metrics; nothing where it is not scraped. Raises AdapterError.
+    """Return the taints that came and went, by kube-state-metrics; empty where it is not scraped.
 
     One that was there when the window began, or when kube-state-metrics first
     spoke in it, is marked `at_baseline`. A restart of kube-state-metrics begins new
@@ -112,7 +112,7 @@ def _taint(labels: Mapping[str, str]) -> Taint:
 
 
 def merged_taints(kept: Sequence[TaintSeen], now: Sequence[Event]) -> list[Event]:
-    """Both accounts of the taints as one: metrics know of every coming, managedFields date the last to the second."""
+    """Merge both accounts of the taints: metrics know every coming, managedFields date the last to the second."""
     told: list[Event] = list(kept)
     for event in now:
         if not isinstance(event, TaintSeen):

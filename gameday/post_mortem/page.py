@@ -66,7 +66,7 @@ class StoryLine(BaseModel):
 
 
 class AlertRow(BaseModel):
-    """One alert of the node; times are UTC, None where the state was not seen within the window."""
+    """An alert of the node; times are UTC, None where the state was not seen within the window."""
 
     alert: str
     severity: str | None
@@ -88,7 +88,7 @@ class GpuPod(BaseModel):
 
 
 class Story(BaseModel):
-    """What post-mortem.json holds and the page shows; `notes_problem` says why people's notes are missing."""
+    """The content of post-mortem.json and of the page; `notes_problem` says why people's notes are missing."""
 
     incident: Incident
     noticed: Noticed
@@ -209,7 +209,7 @@ def _headline(state: Noticed, found: Sequence[IncidentFinding]) -> str:
 
 
 def _alerts(seen: Sequence[AlertSeen]) -> tuple[AlertRow, ...]:
-    """One row per label set, in order of its first sight."""
+    """Return a row per label set, in order of its first sight."""
     lives: dict[str, list[AlertSeen]] = {}
     for event in seen:
         lives.setdefault(repr(sorted(event.labels.items())), []).append(event)
@@ -239,7 +239,7 @@ def _alert(life: Sequence[AlertSeen]) -> AlertRow:
 
 
 def _lines(run: IncidentRun, notes: Notes) -> tuple[tuple[StoryLine, ...], int]:
-    """Machines' and people's accounts in one order; a long one is cut in the middle, and the count of it is told."""
+    """Merge machines' and people's accounts; cut a long one in the middle, and return the count cut."""
     lines = []
     for record in run.history.records:
         event = record.event

@@ -41,12 +41,12 @@ def parse_moment(text: str, now: datetime) -> datetime:
 
 
 def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
-    """As `checked_window`, from text."""
+    """Return the checked window, from text."""
     return checked_window(parse_moment(start, now), parse_moment(end, now), now)
 
 
 def checked_window(first: datetime, last: datetime, now: datetime) -> tuple[datetime, datetime]:
-    """Both ends in UTC, in order, begun by now and no further apart than LONGEST_WINDOW; raises WindowError."""
+    """Return both ends in UTC, in order, begun by now, at most LONGEST_WINDOW apart; raises WindowError."""
     first, last = first.astimezone(UTC), min(last.astimezone(UTC), now)
     if first > now:
         raise WindowError(f"the window begins in the future ({first:%Y-%m-%d %H:%M:%S}Z)")

@@ -28,7 +28,7 @@ every second whether it may go on, uses less."""
 
 
 class Progress:
-    """Whether a process gets on with its start. A slow one goes on using the processor, one that hangs does not."""
+    """The progress of a starting process: a slow one goes on using the processor, one that hangs does not."""
 
     def __init__(self, pid: int, stalled_after_s: float) -> None:
         """A process has stalled that had next to no processor time in the last `stalled_after_s`."""
@@ -57,7 +57,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 class Child:
-    """One process in a session of its own, so that a terminal's Ctrl-C reaches only us."""
+    """A process in a session of its own, so that a terminal's Ctrl-C reaches only us."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ _PORTS = ("nodes", "health", "prometheus", "alertmanager", "prefect", "apiserver
 
 
 class ControlPlane(StrEnum):
-    """Whose API server, scheduler and controllers the nodes join."""
+    """The control plane (API server, scheduler, controllers) that the nodes join."""
 
     EMBEDDED = "embedded"
     """Ours: a stand-in that starts in a second and needs nothing installed."""
@@ -43,7 +43,7 @@ class ControlPlane(StrEnum):
 
 
 class Detector(StrEnum):
-    """Who watches the rehearsal's kernel logs."""
+    """The detector that watches the rehearsal's kernel logs."""
 
     CATALOGUE = "catalogue"
     KONDUKTOR = "konduktor"
@@ -59,7 +59,7 @@ class Size:
 
 
 class RehearsalCluster:
-    """Started and ended as a context manager; `profile` and `admin_kubeconfig` are files in its folder."""
+    """A rehearsal's cluster for the length of a block; `profile` and `admin_kubeconfig` are in its folder."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class RehearsalCluster:
         self.end()
 
     def end(self) -> None:
-        """End every process, all at once; the folder stays for whoever wants to read the logs."""
+        """End every process, all together; the folder stays, with the logs."""
         self._end_children()
         self._held_ports.release()
         if self._held:
@@ -116,11 +116,11 @@ class RehearsalCluster:
             child.end()
 
     def child(self, name: str) -> Child:
-        """One of the processes, to stop it or to look whether it lives."""
+        """Return one of the processes, to stop it or to look whether it lives."""
         return self._children[name]
 
     def dead(self) -> list[str]:
-        """Names of processes that should live and do not."""
+        """Return the names of processes that should live and do not."""
         return [name for name, child in self._children.items() if not child.alive]
 
     def restart(self, name: str) -> None:
@@ -253,7 +253,7 @@ class RehearsalCluster:
         )
 
     def _start_fake_detector(self, seeder: Seeder, nodes_port: int) -> Child | None:
-        """None also for a detector whose part the virtual nodes play themselves, as the device plugin's."""
+        """Start the fake detector; None also for one whose part the virtual nodes play, as the device plugin's."""
         if self._fake_detector is None or not {"kernel log", "DCGM"} & set(self._fake_detector.reads):
             return None
         kubeconfig = seeder.fake_detector_kubeconfig(self.folder / "stand-in.kubeconfig")

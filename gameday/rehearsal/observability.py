@@ -31,7 +31,7 @@ _RETENTION = "6h"
 
 @dataclass(frozen=True)
 class Program:
-    """How to start one program and know that it serves: `ready_url` answers 200 then."""
+    """A program's command line, and the URL that answers 200 once it serves."""
 
     name: str
     argv: tuple[str, ...]
@@ -63,7 +63,7 @@ class Pace:
 
 
 def pace(nodes: int) -> Pace:
-    """As fast as two cores carry: 1 s up to 32 nodes, growing evenly to 15 s at 1,000 and beyond.
+    """Return a pace that two cores carry: 1 s up to 32 nodes, growing evenly to 15 s at 1,000 and beyond.
 
     The controller's metrics are few at any size, so they are read faster.
     """
@@ -75,7 +75,7 @@ def pace(nodes: int) -> Pace:
 
 
 def scrape_jobs(nodes: int, *, dcgm_address: str, health_address: str) -> tuple[ScrapeJob, ...]:
-    """What the alert rules read, each at its pace; in a large rehearsal without node_exporter, which is optional."""
+    """Return the scrape jobs of the alert rules, each at its pace; large rehearsals skip node_exporter."""
     at = pace(nodes)
     interfaces = ScrapeJob("node-exporter", dcgm_address, at.scrape_s, path="/node-exporter/metrics")
     return (

@@ -27,7 +27,7 @@ class HeldPorts:
     """
 
     def __init__(self, count: int) -> None:
-        """Raises OSError where no port is free."""
+        """Hold `count` free ports; raises OSError where none is free."""
         self._sockets: list[socket.socket] = []
         try:
             for _ in range(count):

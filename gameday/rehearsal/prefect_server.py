@@ -53,7 +53,7 @@ def server_argv(port: int) -> list[str]:
 
 
 def server_environment(home: Path, port: int) -> dict[str, str]:
-    """For the server itself; its pages must know where its API is."""
+    """Return the environment of the server itself; its pages must know where its API is."""
     database = {"PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / _DATABASE}"}
     return {**prefect_environment(home), **database, "PREFECT_UI_API_URL": f"http://127.0.0.1:{port}/api"}
 

@@ -1,4 +1,4 @@
-"""Which programs of others the project needs, where it looks for them, and how each system installs them.
+"""The programs of others that the project needs, where it looks for them, and how each system installs them.
 
 Only the standard library is imported here: `scripts/setup.py` uses this table
 before there is a virtual environment.
@@ -86,7 +86,7 @@ def find_program(name: str) -> Path:
 
 
 def install_hint(name: str, os_release: Path = Path("/etc/os-release")) -> str:
-    """What to type on this system to get the program."""
+    """Return the command to type on this system to get the program."""
     wanted = PROGRAMS[name]
     systems = _systems(os_release)
     if systems & {"debian", "ubuntu"}:

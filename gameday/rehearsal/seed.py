@@ -51,8 +51,10 @@ _PLURALS = {
 
 
 class Seeder:
-    """The cluster's administrator while it is being set up; plain JSON, for the official client's start costs more
-    than all the requests."""
+    """The cluster's administrator while it is being set up.
+
+    It speaks plain JSON, because the official client's start costs more than all the requests.
+    """
 
     def __init__(self, http: httpx.Client, cluster: dict[str, Any]) -> None:
         self._http = http

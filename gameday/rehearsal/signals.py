@@ -28,7 +28,7 @@ def broken_off_by_signals() -> Iterator[None]:
 
 
 def ignore_signals() -> None:
-    """From here on nothing breaks off the end."""
+    """Ignore signals from here on, so that nothing breaks off the end."""
     for which in _SIGNALS:
         signal.signal(which, signal.SIG_IGN)
     if signal.getsignal(signal.SIGALRM) is _again:
@@ -36,7 +36,7 @@ def ignore_signals() -> None:
 
 
 def _break_off(number: int, frame: FrameType | None) -> NoReturn:
-    """Only the first one interrupts: a second must not break off the end that the first began."""
+    """Interrupt on the first signal only: a second must not break off the end that the first began."""
     for which in _SIGNALS:
         signal.signal(which, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _again)

@@ -1,4 +1,4 @@
-"""Whatever keeps a rehearsal or a lab from starting, as one error that a person can act on."""
+"""The errors that keep a rehearsal or a lab from starting, as one that a person can act on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gameday.errors import ChildError, FolderHeldError, ProgramMissingError, See
 
 @contextmanager
 def told_as_start_errors(folder: Path, command: str, *, holder: str, about_files: str = "") -> Iterator[None]:
-    """Raises StartError for what fails inside.
+    """Raise StartError for any failure inside the block.
 
     `gameday <command> down` ends the `holder` of the folder; `about_files` leads what the system says of a file.
     """

@@ -44,7 +44,7 @@ class Marker:
 
 @dataclass(frozen=True)
 class Scene:
-    """What all charts of one node share: the span in seconds since T+0, the fault window and the moments."""
+    """The span in seconds since T+0, the fault window and the moments that all charts of one node share."""
 
     span: tuple[float, float]
     fault: tuple[float, float] | None
@@ -61,7 +61,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Curve:
-    """One GPU, or what is counted where it makes steps: its path, and the samples drawn, for the script to show."""
+    """The curve of a GPU, or of a count: its path, and the samples drawn, for the page's script."""
 
     gpu: str
     target: bool
@@ -72,7 +72,7 @@ class Curve:
 
     @property
     def series(self) -> dict[str, Any]:
-        """As the page's script reads it."""
+        """The curve in the form that the page's script reads."""
         return {"gpu": self.gpu, "target": self.target, "t": self.t, "v": self.values, "steps": self.steps}
 
 
@@ -119,7 +119,7 @@ def buckets_for(series: int) -> int:
 
 
 def lines(samples: pd.DataFrame, scene: Scene, band: tuple[float, float, float] | None) -> Drawing:
-    """One curve per GPU over t, the target's last, on top; `band` is p5, median, p95 before the fault."""
+    """Draw one curve per GPU over t, the target's last, on top; `band` is p5, median, p95 before the fault."""
     low, high = float(samples["value"].min()), float(samples["value"].max())
     if band:
         low, high = min(low, band[0]), max(high, band[2])
@@ -130,7 +130,7 @@ def lines(samples: pd.DataFrame, scene: Scene, band: tuple[float, float, float] 
 
 
 def counts(changes: pd.DataFrame, scene: Scene) -> Drawing:
-    """One curve of steps per name in `gpu`: each `value` holds from its t to the next, the last one to the end."""
+    """Draw a curve of steps per name in `gpu`: each `value` holds from its t to the next, the last to the end."""
     scale = _Scale.around(0.0, max(4.0, 1.1 * float(changes["value"].max())))
     drawn = [_steps(str(name), rows, scene, scale) for name, rows in changes.groupby("gpu", sort=False)]
     return _drawing(scene, scale, drawn, len(changes))
@@ -169,7 +169,7 @@ def _steps(name: str, rows: pd.DataFrame, scene: Scene, scale: _Scale) -> Curve:
 
 
 def strips(samples: pd.DataFrame, scene: Scene, prefix: str) -> Drawing:
-    """One row per GPU; stretches with a value other than 0 are labelled with `prefix` and the value."""
+    """Draw a row per GPU; stretches with a value other than 0 are labelled with `prefix` and the value."""
     gpus = sorted(samples["gpu"].unique(), key=lambda gpu: (len(gpu), gpu))
     stretches = [
         Stretch(t, until, place * ROW + 2.0, value, f"{prefix}{value:g}" if value else "")
@@ -193,7 +193,7 @@ class _Scale:
 
     @classmethod
     def around(cls, low: float, high: float) -> _Scale:
-        """From tick to tick, so that the axis names its own ends; a flat line lies in the middle."""
+        """Return a scale from tick to tick, so that the axis names its own ends; a flat line lies in the middle."""
         if not high > low:
             room = abs(low) * 0.05 or 1.0
             low, high = low - room, high + room

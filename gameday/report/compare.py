@@ -22,7 +22,7 @@ runs differ by when the sample fell."""
 
 
 class Trend(BaseModel):
-    """One duration over the earlier runs, oldest first; None where a run did not measure it.
+    """A duration over the earlier runs, oldest first; None where a run did not measure it.
 
     It is set against the `sound` ones alone, those of runs that passed: a failure's bad time is no measure.
     """

@@ -64,7 +64,7 @@ def _to_recover(run: RunFolder) -> RunDuration:
 
 
 def _to_qa(run: RunFolder) -> RunDuration:
-    """From QA's start to its last result, and only where every check passed: a failed QA has no 'time to pass'."""
+    """Return the time from QA's start to its last result; None unless every check passed."""
     passed = all(event.ok for event in run.history.of(QaChecked))
     ended = any(event.step == Step.QA_NODE for event in run.history.of(StepEnded))
     ends = [record for record, _ in run.history.with_times(QaChecked)] if passed and ended else []
@@ -72,7 +72,7 @@ def _to_qa(run: RunFolder) -> RunDuration:
 
 
 def _between(run: RunFolder, step: Step, ends: list[Record]) -> float | None:
-    """None, too, where the clock went back in between: a duration of nothing would be a lie."""
+    """Return the seconds from the step's start to the last of `ends`; None where the clock went back."""
     start = next((record for record, event in run.history.with_times(StepStarted) if event.step == step), None)
     if not start or not ends:
         return None

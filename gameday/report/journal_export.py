@@ -1,4 +1,4 @@
-"""A run as a Chaos Toolkit journal, so that whoever collects those can collect ours and `chaos report` can draw it.
+"""A run as a Chaos Toolkit journal, which `chaos report` and collectors of journals can read.
 
 The keys are those of the journal's and the experiment's reference
 (chaostoolkit-documentation, sources/reference/api/journal.md and
@@ -37,12 +37,12 @@ _STEP_OF = {
     "node-as-before": Step.RECOVER,
     "qa": Step.QA_NODE,
 }
-"""Which step answers for a check, by the beginning of its id; the rest is told under `verify taint`."""
+"""The step that answers for a check, by the beginning of its id; `verify taint` answers for the rest."""
 _METHOD = (Step.INJECT, Step.AWAIT_ALERT, Step.VERIFY_TAINT, Step.QA_NODE)
 
 
 def journal(run: RunFolder) -> bytes:
-    """JSON; raises nothing for what stands in a run's folder."""
+    """Return the journal as JSON; nothing in a run's folder makes it raise."""
     entries = {step: entry for step in Step if (entry := _entry(run, step))}
     records = run.history.records
     start, end = (records[0].at, records[-1].at) if records else (None, None)
@@ -58,7 +58,7 @@ def journal(run: RunFolder) -> bytes:
         "duration": (end - start).total_seconds() if start and end else 0.0,
         "status": _status(run),
         "deviated": run.result.outcome is RunOutcome.FAILED,
-        # The gates are not measured a second time: what the node was left like stands under the rollbacks.
+        # The gates are not measured a second time: the state the node was left in is under the rollbacks.
         "steady_states": {"before": before, "after": None, "during": []},
         "run": [entries[step] for step in _METHOD if step in entries] if gate_met else [],
         "rollbacks": [entries[Step.RECOVER]] if Step.RECOVER in entries else [],
@@ -118,13 +118,13 @@ def _again(run: RunFolder) -> dict[str, Any]:
 
 
 def _read_report(run: RunFolder) -> dict[str, Any]:
-    """`gameday report` ends with the outcome's exit code, 0 where all held."""
+    """The exit code of `gameday report` is that of the outcome: 0 where the run passed."""
     where = f"reports/{run.started.run_id}" if run.started else "reports"
     return {"type": "process", "path": "gameday", "arguments": ["report", where]}
 
 
 def _before(run: RunFolder) -> dict[str, Any] | None:
-    """None where the run ended before it looked."""
+    """Return the gates before the fault as probes; None where the run ended before it looked."""
     gates = list(run.history.with_times(SteadyStateChecked))
     if not gates:
         return None
@@ -147,7 +147,7 @@ def _before(run: RunFolder) -> dict[str, Any] | None:
 
 
 def _entry(run: RunFolder, step: Step) -> dict[str, Any] | None:
-    """None for a step that was never begun."""
+    """Return the step as an activity's entry; None for a step that was never begun."""
     started = _first(run, StepStarted, step)
     if started is None:
         return None
@@ -173,7 +173,7 @@ def _first(run: RunFolder, kind: type[StepStarted] | type[StepEnded], step: Step
 
 
 def _output(run: RunFolder, step: Step) -> str:
-    """What the step proved, as text: the specification allows a string or nothing."""
+    """Return the step's evidence as text: the specification allows a string or nothing."""
     lines = [_line(verdict) for verdict in run.verdicts if _answers(verdict.check) is step]
     if step is Step.INJECT:
         lines += [line for fault in run.history.of(FaultInjected) for line in fault.evidence]
@@ -191,7 +191,10 @@ def _line(verdict: Verdict) -> str:
 
 
 def _status(run: RunFolder) -> str:
-    """A broken expectation is `deviated`, not `failed`: the experiment itself went to its end."""
+    """Return the journal's status: a broken expectation is `deviated`, not `failed`.
+
+    The experiment itself went to its end.
+    """
     outcome = run.result.outcome
     if outcome is RunOutcome.ABORTED:
         return "interrupted"

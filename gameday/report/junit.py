@@ -1,9 +1,8 @@
-"""A run as JUnit XML, so that a pipeline shows each expectation as a test: broken is a failure, unknown an error.
+"""A run as JUnit XML: a case per expectation; broken is a failure, unknown an error.
 
-`failure` stands for what was seen not to hold, `error` for what could not be
-judged. Valid by the two schemas that readers go by: Ant's (windyroad's
-JUnit.xsd), which wants more attributes than anybody reads, and that of
-Jenkins' xUnit plugin (junit-10.xsd).
+A `failure` was seen not to hold, an `error` could not be judged. Valid by the
+two schemas that readers go by: Ant's (windyroad's JUnit.xsd), which wants more
+attributes than anybody reads, and that of Jenkins' xUnit plugin (junit-10.xsd).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from gameday.values.results import Cleanliness
 
 
 def junit(run: RunFolder) -> bytes:
-    """One suite named for the plan, one case per verdict, and one for the cluster being left clean."""
+    """Return one suite named for the plan: a case per verdict, and one for the cluster being left clean."""
     started, records = run.started, run.history.records
     cases = [_case(verdict) for verdict in run.verdicts] + [_clean_case(run)]
     stopped = run.result.outcome in (RunOutcome.REFUSED, RunOutcome.ABORTED)
@@ -90,7 +89,7 @@ def _clean_case(run: RunFolder) -> Element:
 
 
 def _ended_case(run: RunFolder) -> Element:
-    """Without it a run that was refused before it judged anything, or whose step broke, would be a green suite."""
+    """Return the case of a run that was refused, aborted or failed without a verdict: the suite must not be green."""
     case = _named("run", "The run is carried out to its end", 0.0)
     element = "failure" if run.result.outcome is RunOutcome.FAILED else "error"
     SubElement(case, element, message=_text(run.result.why), type=str(run.result.outcome))

@@ -27,7 +27,7 @@ MOST_LANES = 60
 
 
 class Bar(BaseModel):
-    """From `start_s` to `end_s` after T+0; `open` where no end is on record: it lasted at least that long."""
+    """A stretch from `start_s` to `end_s` after T+0; `open` where no end is on record."""
 
     start_s: float
     end_s: float
@@ -97,7 +97,7 @@ def _faults(run: RunFolder) -> list[Lane]:
 
 
 def _alerts(run: RunFolder, seen: Iterable[AlertSeen]) -> list[Lane]:
-    """One lane for each label set: of an alert that fires for two GPUs, one may stay."""
+    """Return a lane for each label set: an alert that fires for two GPUs may resolve for one only."""
     lives: dict[str, list[AlertSeen]] = defaultdict(list)
     for alert in seen:
         lives[alert.label_set].append(alert)
@@ -112,7 +112,7 @@ def _alerts(run: RunFolder, seen: Iterable[AlertSeen]) -> list[Lane]:
 
 
 def distinguishing_labels(alerts: Sequence[AlertSeen]) -> dict[str, str]:
-    """For each label set, the labels in which those of the same alert and node differ; empty where it is alone."""
+    """Map each label set to the labels in which it differs from others of the same alert and node."""
     alike: dict[tuple[str, str | None], dict[str, dict[str, str]]] = defaultdict(dict)
     for alert in alerts:
         alike[alert.alert, alert.node][alert.label_set] = alert.labels
@@ -154,7 +154,7 @@ def _conditions(run: RunFolder) -> list[Lane]:
 
 
 def _allocatable(run: RunFolder) -> list[Lane]:
-    """While the node offers fewer GPUs than it did when the run first saw a change."""
+    """Return a lane per node for the time in which it offers fewer GPUs than at the run's first sight."""
     by_node: dict[str, list[AllocatableSeen]] = defaultdict(list)
     for event in run.history.of(AllocatableSeen):
         by_node[event.node].append(event)

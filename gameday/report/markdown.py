@@ -18,7 +18,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]<>|#~$&!])")
 
 
 def escaped(text: str) -> str:
-    """One line in which every mark that Markdown or HTML knows stands for itself."""
+    """Return the text as one line, with every mark of Markdown or HTML escaped."""
     return _MARKUP.sub(r"\\\1", " ".join(text.split())).replace(r"\<", "&lt;").replace(r"\>", "&gt;")
 
 

@@ -1,4 +1,4 @@
-"""What people are told of a run in a chat or a mail: the verdict, one sentence why, the figures, the link."""
+"""A run's message to people in a chat or a mail: the outcome, why, the figures, the link."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def message(run: Summary, before: Summary | None, link: str) -> Message:
 
 
 def notice(subject: str, lines: Sequence[str]) -> Message:
-    """What people are told that is no run's verdict, in the same plain text."""
+    """Return a message that is about no run's outcome, in the same plain text."""
     return Message(subject=_line(subject), body="\n".join(map(_line, lines)))
 
 

@@ -48,7 +48,10 @@ from gameday.values.results import Cleanliness, Hop, StepOutcome
 
 @dataclass(frozen=True)
 class Sentence:
-    """`at` is the event's own source's stamp; None: when we wrote it down. `tone` picks the mark, never the text."""
+    """A sentence of the timeline.
+
+    `at` is the event's own source's stamp; None: when we wrote it down. `tone` picks the mark, never the text.
+    """
 
     actor: str
     text: str
@@ -211,7 +214,7 @@ def _returned(event: NodeReturned) -> Sentence:
 
 
 def _guard(event: GuardChecked) -> Sentence | None:
-    """Those that held have a section of their own."""
+    """Narrate a guardrail that tripped or could not be measured; those that held have a section of their own."""
     if event.ok:
         return None
     looks = f", the last of {event.looks} looks" if event.looks > 1 else ""

@@ -1,4 +1,4 @@
-"""What only people know of a run or an incident: notes.yaml beside its report, read whenever that is rendered.
+"""People's notes on a run or an incident: notes.yaml beside its report, read at every rendering.
 
 The file is left as a form to fill in, and never overwritten. One model for game-days and post-mortems, so that the
 digest and the next run of a plan read the actions of both alike.
@@ -116,7 +116,7 @@ class ActionItem(DocumentModel):
     """Something to do."""
 
     id: str | None = None
-    """By which later notes speak of the same action; without one its text stands for it."""
+    """The name by which later notes speak of the same action; without one its text is its name."""
     what: str = Field(min_length=1)
     type: ActionType | None = None
     severity: ActionSeverity | None = None
@@ -152,14 +152,14 @@ class HumanEvent(DocumentModel):
 
 
 class Acknowledged(DocumentModel):
-    """When somebody took the alert."""
+    """The moment at which somebody took the alert."""
 
     at: _Moment
     who: str = ""
 
 
 class People(DocumentModel):
-    """Who had which part in it."""
+    """The people who had a part in it."""
 
     owner: _Names = ()
     coordinator: _Names = ()
@@ -231,7 +231,7 @@ def write_form(folder: Path, command: str) -> None:
 
 
 def is_blank_form(folder: Path) -> bool:
-    """Whether the folder's notes are the form as it was left, or there are none; never raises.
+    """Return whether the folder's notes are the untouched form, or absent; never raises.
 
     A comment is a person's word too; a file that cannot be read, or another version's form, may hold one.
     """
@@ -247,8 +247,10 @@ def _untouched(text: str) -> bool:
 
 
 def _says_nothing(text: str) -> bool:
-    """The form as it was left, or comments alone: nothing to parse, which a report with a hundred runs beside it, each
-    with its form, would otherwise do a hundred times."""
+    """Return whether the text is the untouched form, or comments alone.
+
+    It need not be parsed then: a report with a hundred runs beside it would parse a hundred forms.
+    """
     return _untouched(text) or all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())
 
 

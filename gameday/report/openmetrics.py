@@ -24,7 +24,7 @@ from gameday.values.results import Cleanliness
 
 
 def openmetrics(runs: Iterable[Summary]) -> bytes:
-    """The newest given run of each plan; raises nothing for what stands in a summary."""
+    """Return the newest given run of each plan as OpenMetrics; nothing in a summary makes it raise."""
     newest: dict[tuple[str, str], Summary] = {}
     for run in sorted(runs, key=lambda run: run.started):
         newest[run.plan, run.cluster] = run

@@ -1,4 +1,4 @@
-"""One self-contained page: the templates' environment, and a policy under which only our own script can run.
+"""The self-contained page: the templates' environment, and a policy under which only our own script can run.
 
 Every page of ours (run report, digest, index, post-mortem) extends
 `templates/report/base.html` and is rendered through `environment()`, so that

@@ -69,7 +69,7 @@ def redacted(run: RunFolder) -> RunFolder:
 
 
 def _node_names(run: RunFolder) -> dict[str, str]:
-    """Each node's, and of a name with a domain its host alone, as kernel logs write it."""
+    """Map each node's name to a neutral one, and the host of a name with a domain, as kernel logs write it."""
     nodes = sorted(set(_nodes(run)))
     names = {node: f"node-{number}" for number, node in enumerate(nodes, 1)}
     for node in nodes:
@@ -119,7 +119,7 @@ def _of_start(started: RunStarted) -> Iterator[tuple[str, str]]:
 
 
 def _cleaner(nodes: dict[str, str], others: dict[str, str]) -> Clean:
-    """Whole names only, the longest first: `gpu-1` must not be found in `gpu-12`."""
+    """Return a function that replaces whole names, the longest first: `gpu-1` is not found in `gpu-12`."""
     parts = [f"(?P<ipv4>{_IPV4})", f"(?P<ipv6>{_IPV6})", f"(?P<word>{_WORD})"]
     if others:
         known = "|".join(re.escape(name) for name in sorted(others, key=len, reverse=True))
@@ -165,7 +165,7 @@ def _without_ipv6(text: str) -> str:
 
 
 def _cleaned(value: Any, clean: Clean) -> Any:
-    """Every text in it, but what the models themselves fix: enumerations, and words out of a given few."""
+    """Clean every text in the value, except those that the models fix: enumerations, words of a given few."""
     if isinstance(value, BaseModel):
         open_ = {name: getattr(value, name) for name in type(value).model_fields if not _is_fixed(type(value), name)}
         return value.model_copy(

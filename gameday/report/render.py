@@ -42,7 +42,7 @@ class Rendered:
 
 @dataclass(frozen=True)
 class Section:
-    """One rendered section. `data` is what stands in report.json; `failure` why there is nothing to show."""
+    """A rendered section: `data` is its part of report.json; `failure` says why there is nothing to show."""
 
     id: str
     title: str
@@ -56,7 +56,7 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False) -> 
 
     `redact`: under names of their own (report-redacted.html …) and without the site's names (gameday.report.redact).
     Raises FileNotFoundError when the folder does not exist and OSError when it
-    cannot be written; whatever stands in the files is shown, never raised.
+    cannot be written; whatever the files hold is shown, never raised.
     """
     run = load_run_folder(run_folder)
     run = with_earlier_runs(run_folder, with_notes(run_folder, run))

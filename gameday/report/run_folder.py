@@ -92,7 +92,7 @@ class RunFolder:
         return {str(node): rows for node, rows in self.frames.metrics.groupby("node", sort=False)}
 
     def metrics_of(self, node: str) -> pd.DataFrame:
-        """One node's rows of the metrics frame, in its order."""
+        """Return a node's rows of the metrics frame, in its order."""
         return self._metrics_by_node.get(node, self.frames.metrics.iloc[:0])
 
     @cached_property
@@ -113,9 +113,10 @@ class RunFolder:
         return (at - self.zero).total_seconds() if self.zero else 0.0
 
     def fault_window(self, node: str | None = None) -> tuple[float, float] | None:
-        """From the fault going in to its undo, seconds since T+0; to the last record where no undo is on record.
+        """Return the time from the fault going in to its undo, in seconds since T+0.
 
-        `node` None spans the faults of all nodes. None where no fault went in.
+        It ends at the last record where no undo is on record. `node` None spans the faults of all nodes. None where no
+        fault went in.
         """
         faults = [event for event in self.history.of(FaultInjected) if node in (None, event.target.node)]
         if not faults:
@@ -128,9 +129,11 @@ class RunFolder:
 
 @contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Hold off Python's search for cycles: going through 50,000 records again and again, as they come in and are
-    judged, is two thirds of the time that a run of 500 nodes takes. Who drops the run within pays for no search at
-    all."""
+    """Hold off Python's garbage collection while many records are read.
+
+    Going through 50,000 records again and again, as they come in and are judged, is two thirds of the time that a run
+    of 500 nodes takes. A caller that drops the run within the block pays for no collection at all.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -142,7 +145,7 @@ def garbage_collection_paused() -> Iterator[None]:
 
 @garbage_collection_paused()
 def load_run_folder(folder: Path) -> RunFolder:
-    """Whatever of the run is readable; what is not stands in `problems`. Raises FileNotFoundError without a folder."""
+    """Read what can be read of a run; `problems` names the rest. Raises FileNotFoundError without a folder."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no run folder: give the folder that holds history.jsonl")
     problems: list[str] = []
@@ -232,7 +235,7 @@ def _plan_mismatch(path: Path, history: History) -> list[str]:
 
 
 def clock_jumps(history: History) -> list[str]:
-    """Where the wall clock moved against the monotonic one between two records of one process."""
+    """Name each jump of the wall clock against the monotonic one between two records of one process."""
     found = []
     previous: dict[str, Record] = {}
     for record in history.records:

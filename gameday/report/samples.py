@@ -1,4 +1,4 @@
-"""One node's samples on the run's own time, and the plain statistics the report gives of them."""
+"""A node's samples on the run's own time, and the plain statistics that the report gives of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class Spread(BaseModel):
 
 
 class Statistics(BaseModel):
-    """Of one metric of one GPU. Seconds out of band and gaps are over the whole run; None where they cannot be told."""
+    """The statistics of one metric of one GPU.
+
+    Seconds out of band and gaps are over the whole run; None where they are unknown.
+    """
 
     metric: str
     unit: str
@@ -98,7 +101,7 @@ def node_samples(run: RunFolder, node: str | None) -> NodeSamples:
 
 
 def _plain(gpus: Iterable[str]) -> dict[str, str]:
-    """Each `gpu` label as something that fits a button; two that are cut alike stay two."""
+    """Map each `gpu` label to a text that fits a button; two that are cut alike stay two."""
     return {
         gpu: gpu if len(gpu) <= LONGEST_GPU and visible(gpu) == gpu else f"{visible(gpu[:LONGEST_GPU])}… #{place}"
         for place, gpu in enumerate(gpus)
@@ -114,7 +117,7 @@ def _span(run: RunFolder) -> tuple[datetime | None, datetime | None]:
 
 
 def spread(values: pd.Series, low: float, high: float) -> Spread | None:
-    """None of nothing; `low` and `high` are quantiles, 0 to 1."""
+    """Return the values' spread between two quantiles, 0 to 1; None of no values."""
     if values.empty:
         return None
     ends = values.quantile([low, high, 0.95])
@@ -145,7 +148,7 @@ def scrapes_before(rows: pd.DataFrame, window: tuple[float, float] | None) -> in
 
 
 def statistics(metric: str, unit: str, gpu: str, rows: pd.DataFrame, window: tuple[float, float] | None) -> Statistics:
-    """Of one GPU's rows of one metric, in order of t."""
+    """Return the statistics of one GPU's rows of one metric, which are in order of t."""
     before, during, after = parts(rows, window)
     usual, told = spread(before, 0.05, 0.95), scrapes_before(rows, window) >= FEWEST_BASELINE_SCRAPES
     steps = rows["t"].diff()
@@ -167,7 +170,7 @@ def statistics(metric: str, unit: str, gpu: str, rows: pd.DataFrame, window: tup
 
 
 def robust_z(before: pd.Series, during: pd.Series) -> float | None:
-    """How far the median moved, in the baseline's own robust sigma (see SIGMA_FLOOR); None without samples of both."""
+    """Return the median's move in the baseline's robust sigma (SIGMA_FLOOR); None without samples of both."""
     if before.empty or during.empty:
         return None
     middle = float(before.median())
@@ -181,7 +184,7 @@ def robust_z(before: pd.Series, during: pd.Series) -> float | None:
 def _out_of_band(
     rows: pd.DataFrame, window: tuple[float, float] | None, usual: Spread | None, interval: float | None
 ) -> float | None:
-    """Each sample stands for the time to the next one, but for no longer than a gap's worth."""
+    """Return the seconds outside the usual band; a sample counts until the next one, a gap's worth at most."""
     if window is None or usual is None or interval is None:
         return None
     since = rows[rows["t"] >= window[0]]

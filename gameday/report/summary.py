@@ -1,6 +1,6 @@
-"""A run in a few lines: what the verdict strip shows, and what digest, index and comparison read of other runs.
+"""A run in a few lines, for its own head and for the digest, the index and the comparison of other runs.
 
-It stands as `summary` in report.json, so that looking at a hundred earlier runs
+It is `summary` in report.json, so that looking at a hundred earlier runs
 reads a hundred small objects and judges nothing again.
 """
 
@@ -37,7 +37,7 @@ class DurationKind(StrEnum):
 
 
 class RunDuration(BaseModel):
-    """One duration in seconds; None where it was not measured. `bound` is the plan's, as shown to people."""
+    """A duration in seconds; None where it was not measured. `bound` is the plan's, as shown to people."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,7 +48,7 @@ class RunDuration(BaseModel):
 
 
 class Noticed(StrEnum):
-    """Whether the cluster saw the fault by itself: every expected alert and taint, some, none."""
+    """The share of the expected alerts and taints by which the cluster saw the fault: all, some, none."""
 
     YES = "yes"
     PARTLY = "partly"
@@ -98,9 +98,9 @@ def read_summary(folder: Path) -> Summary | None:
 
 
 def _at_the_head(path: Path) -> object:
-    """The summary by the file's beginning alone, where it stands as we write it: a season's reports are a gigabyte.
+    """Return the summary from the file's beginning alone, if it is there: a season's reports are a gigabyte.
 
-    None where it stands elsewhere, or is longer than what was read.
+    None where it is elsewhere, or is longer than what was read.
     """
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES).decode("utf-8", "ignore")

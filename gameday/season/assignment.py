@@ -1,4 +1,4 @@
-"""Who breaks which node: chosen before anything changes, by the season's seed alone, however fast runs turn out."""
+"""The assignment of nodes to runs: made before anything changes, by the season's seed alone."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _idle(plan: Plan, node: FitNode) -> bool:
 
 
 class RunQueue:
-    """The runs that have not begun, and which may: their nodes are free, and no more than so many broken at once."""
+    """Return the runs that may begin: their nodes are free, and no more than so many are broken together."""
 
     def __init__(self, places: Sequence[Assignment], at_once: int, alone: frozenset[str] = frozenset()) -> None:
         """`alone` names the plans whose fault reaches beyond its node: nothing runs beside one of them."""

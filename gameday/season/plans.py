@@ -1,4 +1,4 @@
-"""Which plans a season runs, and why the others are left out: nothing dangerous that nobody named, nothing too long."""
+"""The choice of a season's plans, and why the others are left out: dangerous and not named, or too long."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def choose_plans(
 
 
 def longest_wait(plan: Plan) -> timedelta:
-    """How long the plan may have to wait for what it expects: its baseline, then the latest of its bounds."""
+    """Return the longest wait for what the plan expects: its baseline, then the latest of its bounds."""
     return plan.baseline.window + plan.longest_bound
 
 
 def _unfit(plan: Plan, *, named: bool, within: timedelta | None, at_once: int) -> str:
-    """Why the season does without this plan; empty where it does not."""
+    """Return why the season leaves this plan out; empty where it does not."""
     if (dangers := plan.dangers()) and not named:
         what = "; ".join(f"{fault} is dangerous: {why}" for fault, why in dangers.items())
         return f"{what}. It runs where its plan is named"
@@ -73,7 +73,7 @@ def _unfit(plan: Plan, *, named: bool, within: timedelta | None, at_once: int) -
 
 
 def plans_that_run_alone(chosen: Sequence[ChosenPlan]) -> frozenset[str]:
-    """Names of the plans whose fault other nodes feel too, so that no other run may stand beside them."""
+    """Return the names of plans whose fault other nodes feel too: no other run may go on beside them."""
     return frozenset(
         one.plan.name
         for one in chosen

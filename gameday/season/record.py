@@ -1,4 +1,4 @@
-"""What a season leaves behind beside its runs' own folders: season.json, from which its page can be drawn again."""
+"""A season's own record beside its runs' folders: season.json, from which its page can be drawn again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LeftOut(_Model):
 
 
 class Assignment(_Model):
-    """One run of the season: its plan and the nodes chosen for it."""
+    """A run of the season: its plan and the nodes chosen for it."""
 
     run_id: str
     plan: str = Field(description="the plan's own name")
@@ -57,7 +57,7 @@ class SeasonRecord(_Model):
 
     @classmethod
     def load(cls, folder: Path) -> SeasonRecord:
-        """Raises OSError, and ValueError for a file that holds something else."""
+        """Load the season's record; raises OSError, and ValueError for a file that holds something else."""
         return cls.model_validate_json((folder / SEASON_FILE).read_bytes())
 
 

@@ -53,16 +53,16 @@ class OpenSeason:
 
     @property
     def stopped(self) -> str:
-        """Why no further run may begin; empty while they may."""
+        """The reason why no further run may begin; empty while they may."""
         error = self.abort.requested
         return f"{error.by}: {error.why}" if isinstance(error, AbortedError) else str(error or "")
 
 
 @contextmanager
 def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], object]) -> Iterator[OpenSeason]:
-    """The cluster's lease, renewed until the block ends; SIGINT and SIGTERM ask the season's runs to stop.
+    """Hold the cluster's lease until the block ends; SIGINT and SIGTERM ask the season's runs to stop.
 
-    `told` hears what was undone of dead runs, also where that keeps the season from beginning.
+    `told` gets what was undone of dead runs, also where that keeps the season from beginning.
 
     Raises RefusedError where another run or season holds it, or the API server cannot be asked.
     """
@@ -86,7 +86,7 @@ def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], o
 
 
 def fit_nodes(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int) -> list[FitNode]:
-    """As many fit opted-in nodes as the plans need together, in the seed's order; fewer where there are fewer.
+    """Return as many fit opted-in nodes as the plans need together, in the seed's order, if there are so many.
 
     Nodes are listed once for each selector that plans have; each that is looked at is read once, and its pods where a
     plan judges what becomes of them. Raises KubernetesError.
@@ -114,7 +114,7 @@ def fit_nodes(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int) -> li
 
 
 def _fit_node(kubernetes: Kubernetes, name: str, opt_in: dict[str, str], *, ask_pods: bool) -> FitNode | None:
-    """None for a node that is gone, or that cannot be a target."""
+    """Return the node if it can be a target; None for one that is gone or unfit."""
     try:
         seen = snapshot(kubernetes.node(name))
     except KubernetesError as error:
@@ -130,11 +130,11 @@ def _fit_node(kubernetes: Kubernetes, name: str, opt_in: dict[str, str], *, ask_
 def run_all(
     season: OpenSeason, waiting: RunQueue, at_once: int, play: Callable[[Assignment], RunResult], reports: Path
 ) -> None:
-    """Play every run, as many at once as may, until all have ended; what each found stands in its own folder.
+    """Play every run, as many at the same time as may, until all have ended; their folders hold the results.
 
     What a run left that died is undone at once, and the others go on. No further run begins once the season is
     stopped: by a signal, by the loss of its lease, by a run after which the cluster is not provably clean, or by one
-    that ended without a result. Those under way are told then, and undo.
+    that ended without a result. Those under way then stop, and undo.
     """
     running: dict[Future[Cleanliness], Assignment] = {}
     to_the_end = partial(_play_to_the_end, season, play, reports)
@@ -156,7 +156,7 @@ def run_all(
 def _play_to_the_end(
     season: OpenSeason, play: Callable[[Assignment], RunResult], reports: Path, place: Assignment
 ) -> Cleanliness:
-    """How the cluster is after the run, and after what the run did not see to itself was undone in its place."""
+    """Play the run, reap it unless it ends proved clean or dirty, and return the cluster's state after it."""
     try:
         left = play(place).cleanliness
     except Exception:

@@ -21,7 +21,7 @@ class Step(StrEnum):
 
 
 class StepOutcome(StrEnum):
-    """How a step ended.
+    """The end of a step.
 
     NOT_REACHED is a step that the run's early end kept from starting, NOT_ASKED one that its flow leaves out.
     """
@@ -35,7 +35,7 @@ class StepOutcome(StrEnum):
 
 
 class Cleanliness(StrEnum):
-    """What reading back after an undo showed."""
+    """The result of reading back after an undo."""
 
     CLEAN = "clean"
     DIRTY = "dirty"

@@ -1,4 +1,4 @@
-"""`python -m kubesim.apiserver`: serve on loopback until told to stop."""
+"""`python -m kubesim.apiserver`: serve on loopback until stopped."""
 
 from __future__ import annotations
 

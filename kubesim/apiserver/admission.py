@@ -1,4 +1,4 @@
-"""Admission: what stands between a decoded object and the store, and is no rule of the kind itself.
+"""Admission: the checks and changes between a decoded object and the store that are no rule of the kind itself.
 
 The real server's plug-ins, as far as kubectl and small controllers meet them: NamespaceLifecycle, ServiceAccount,
 Priority, DefaultTolerationSeconds, TaintNodesByCondition, RuntimeClass, PodSecurity.
@@ -49,7 +49,7 @@ class Admission:
         self._store = store
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Raises StatusError 404 for a namespace that is not there, 403 for one that is on its way out."""
+        """Refuse a namespace that is absent or on its way out, by StatusError 404 or 403."""
         space = self._store.get("namespaces", "", namespace)
         if space is None:
             details = {"name": namespace, "kind": "namespaces"}

@@ -1,4 +1,4 @@
-"""Who is asking: static bearer tokens, service-account tokens (HS256 JWT), impersonation headers."""
+"""Authentication: static bearer tokens, service-account tokens (HS256 JWT), impersonation headers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Authenticator:
         return self.user_of_token(token.strip())
 
     def user_of_token(self, token: str, audiences: Iterable[str] = API_AUDIENCES) -> User | None:
-        """The user a token stands for before one of the audiences; static tokens are meant for this server."""
+        """Return the user of a token for one of the audiences; static tokens are meant for this server."""
         if token in self._static and {*audiences} & {*API_AUDIENCES}:
             return self._static[token]
         claims = self.claims(token)
@@ -115,7 +115,7 @@ class Authenticator:
         return hmac.new(self._key, signed.encode(), hashlib.sha256).digest()
 
     def claims(self, token: str) -> Json | None:
-        """What a token of ours says, if it is one and still in time."""
+        """Return the claims of a token of ours; None for any other, or one out of time."""
         signed, _, signature = token.rpartition(".")
         try:
             if not signed or not hmac.compare_digest(_unb64(signature), self._signature(signed)):

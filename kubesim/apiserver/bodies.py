@@ -1,4 +1,4 @@
-"""What writes bring along: options in the query, and objects and patches in bodies of JSON, YAML or protobuf."""
+"""The inputs of writes: options in the query, and objects and patches in bodies of JSON, YAML or protobuf."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _manager_causes(manager: str) -> list[Json]:
 
 
 def dry_run_causes(given: list[str]) -> list[Json]:
-    """What is wrong with the values of dryRun."""
+    """Return the causes against the values of dryRun."""
     if all(value == "All" for value in given):
         return []
     shown = json.dumps(given, separators=(",", ":"))
@@ -115,7 +115,7 @@ def read_object(request: web.BaseRequest, raw: bytes, expected: Expected) -> Jso
 
 
 def read_decoded(request: web.BaseRequest, raw: bytes, expected: Expected, write: Write) -> Json:
-    """As `object_of`, for bodies that are not stored: decoded. Raises StatusError 400 or 415."""
+    """Decode a body that is not stored. Raises StatusError 400 or 415."""
     body, decoder = read_object(request, raw, expected), typed.Decoder()
     try:
         found: Json = decoder.decode(typed.shape_of(expected.api_version, expected.kind), body)
@@ -211,7 +211,7 @@ def _json_problem(raw: bytes, error: orjson.JSONDecodeError) -> str:
 
 
 def check_patch_type(request: web.BaseRequest) -> None:
-    """Raises StatusError 415 for a body that is no patch."""
+    """Refuse a body that is no patch, by StatusError 415."""
     if request.content_type not in _PATCH_TYPES:
         raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
@@ -255,7 +255,7 @@ class _JsonTypes(yaml.SafeLoader):
     """YAML with JSON's types only: timestamps stay strings. Aliases are refused: they can blow a small body up."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """As SafeLoader's, without aliases."""
+        """Compose a node as SafeLoader does, without aliases."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not accepted")
         return super().compose_node(parent, index)

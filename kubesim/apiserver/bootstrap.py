@@ -1,4 +1,4 @@
-"""What exists before the first request: identities and their kubeconfigs, namespaces, built-in roles."""
+"""The state before the first request: identities and their kubeconfigs, namespaces, built-in roles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BOOTSTRAP = Write("kube-apiserver")
 
 
 def load_tokens(folder: Path) -> dict[str, Json]:
-    """token → {"user", "groups"} from tokens.json, made on first use. People may add entries to the file."""
+    """Return token → {"user", "groups"} from tokens.json, made on first use. People may add entries to the file."""
     path = folder / "tokens.json"
     if not path.exists():
         made = {secrets.token_urlsafe(24): identity for identity in IDENTITIES.values()}

@@ -1,4 +1,4 @@
-"""How kubectl writes durations, labels, selectors and containers into the cells of its tables."""
+"""The cells of kubectl's tables: durations, labels, selectors and containers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ UNKNOWN = "<unknown>"
 
 @dataclass(frozen=True)
 class Columns:
-    """Column titles and what fills them. A leading + marks what only `-o wide` shows, a trailing `:integer`,
-    `:boolean` or `:date` what is no string."""
+    """Column titles and the functions that fill the columns.
+
+    A leading + marks a column that only `-o wide` shows; a trailing `:integer`, `:boolean` or `:date` gives its type,
+    if that is not string.
+    """
 
     titles: tuple[str, ...]
     cells: Cells
@@ -28,7 +31,7 @@ class Columns:
     """What a row says of its object besides the cells: `conditions`."""
 
     def definitions(self) -> list[Json]:
-        """columnDefinitions of the Table."""
+        """The columnDefinitions of the Table."""
         return [_definition(title) for title in self.titles]
 
 

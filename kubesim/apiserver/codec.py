@@ -49,7 +49,7 @@ class FullForm:
     resource: Resource
 
     def encode(self, stored: Stored) -> bytes:
-        """One object."""
+        """Return one object as JSON."""
         return self.resource.prefix + self._tail(stored)
 
     def after_first(self) -> Self:
@@ -80,7 +80,7 @@ class MetadataForm:
     version: str = "v1"
 
     def encode(self, stored: Stored) -> bytes:
-        """One object's metadata."""
+        """Return one object's metadata as JSON."""
         return self._head("PartialObjectMetadata") + orjson.dumps(stored.obj["metadata"]) + b"}"
 
     def after_first(self) -> Self:

@@ -1,4 +1,4 @@
-"""Which columns kubectl prints of each kind; those of pods and workloads are in modules of their own."""
+"""The columns that kubectl prints of each kind; those of pods and workloads are in modules of their own."""
 
 from __future__ import annotations
 

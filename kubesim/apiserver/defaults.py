@@ -1,5 +1,7 @@
-"""What the real server fills in before it stores an object: the kinds' defaults, and what their strategies reset or
-make up on creation. What admission adds is in admission.py.
+"""Values that the real server fills in before it stores an object.
+
+They are the kinds' defaults, and the values that their strategies reset or set on creation. Values that admission adds
+are in admission.py.
 """
 
 from __future__ import annotations
@@ -415,14 +417,14 @@ def fill_status(key: str, obj: Json, old: Json) -> None:
 
 
 def before_create(key: str, obj: Json) -> None:
-    """What a new object's strategy makes up or resets, after admission, before validation."""
+    """Apply what a new object's strategy sets or resets, after admission, before validation."""
     made = _NEW.get(key)
     if made is not None:
         made(obj)
 
 
 def before_update(key: str, obj: Json, old: Json) -> None:
-    """What the strategy of an object that changes makes up, or keeps as it was."""
+    """Apply what the strategy of a changing object sets, or keeps as it was."""
     if key == "daemonsets.apps":
         _changed_daemonset(obj, old)
     elif key == "namespaces":

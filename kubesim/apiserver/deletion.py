@@ -46,7 +46,7 @@ class DeleteOptions:
 
     @staticmethod
     def of(body: Json) -> DeleteOptions:
-        """From decoded options. Raises StatusError 422."""
+        """Read decoded options. Raises StatusError 422."""
         policy, orphans = body.get("propagationPolicy"), body.get("orphanDependents")
         causes = dry_run_causes(body.get("dryRun") or [])
         field = "propagationPolicy"
@@ -62,7 +62,7 @@ class DeleteOptions:
 
     @staticmethod
     def from_query(query: MultiMapping[str]) -> DeleteOptions:
-        """From a query. Raises StatusError 400 or 422."""
+        """Read the options in a query. Raises StatusError 400 or 422."""
         body: Json = {key: query[key] for key in ("propagationPolicy",) if key in query}
         if "gracePeriodSeconds" in query:
             try:
@@ -152,7 +152,7 @@ class Deleter:
 
 
 def check_preconditions(resource: Resource, stored: Stored, options: DeleteOptions) -> None:
-    """Raises StatusError 409 when the object is not the one that was meant."""
+    """Refuse to delete an object that is not the one that was meant, by StatusError 409."""
     meta = stored.obj["metadata"]
     uid, version = options.uid, options.resource_version
     if uid is not None and uid != meta["uid"]:

@@ -144,7 +144,7 @@ def too_many(message: str, causes: list[Json] | None = None, retry_after_s: int 
 
 
 def cause(reason: str, field: str, message: str) -> Json:
-    """One field's complaint; `reason` is e.g. FieldValueRequired, FieldValueInvalid."""
+    """Return the complaint about a field; `reason` is e.g. FieldValueRequired, FieldValueInvalid."""
     return {"reason": reason, "message": message, "field": field}
 
 

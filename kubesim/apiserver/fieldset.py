@@ -80,7 +80,7 @@ def keyed_items(value: Any, shape: Shape) -> dict[str, Any] | None:
 
 
 def children(value: Any, shape: Shape) -> dict[str, tuple[Any, Shape]] | None:
-    """What lies below a value, by path element; None for scalars and everything atomic."""
+    """Return the values below a value, by path element; None for scalars and everything atomic."""
     if shape.atomic:
         return None
     if isinstance(value, dict):
@@ -164,12 +164,12 @@ def with_containers(fields: Set) -> Set:
 
 
 def is_member(node: Set) -> bool:
-    """Whether the node itself (not only something below it) belongs to the set."""
+    """Return whether the node itself (not only something below it) belongs to the set."""
     return not node or "." in node
 
 
 def union(left: Set, right: Set) -> Set:
-    """Members of either."""
+    """Return the members of either."""
     if not left or not right:
         return left or right
     merged = dict(left)
@@ -186,7 +186,7 @@ def _join(left: Set, right: Set) -> Set:
 
 
 def subtract(left: Set, right: Set) -> Set:
-    """Members of the first only."""
+    """Return the members of the first only."""
     result: Set = {}
     for element, inner in left.items():
         other = right.get(element)
@@ -205,7 +205,7 @@ def subtract(left: Set, right: Set) -> Set:
 
 
 def intersect(left: Set, right: Set) -> Set:
-    """Members of both."""
+    """Return the members of both."""
     result: Set = {}
     for element, inner in left.items():
         other = right.get(element)
@@ -231,7 +231,7 @@ def members(fields: Set, prefix: Path = ()) -> Iterator[Path]:
 
 
 def has_member_below(fields: Set, elements: Path) -> bool:
-    """Whether the set has a member at the path or below it."""
+    """Return whether the set has a member at the path or below it."""
     for element in elements:
         if element not in fields:
             return False
@@ -240,7 +240,7 @@ def has_member_below(fields: Set, elements: Path) -> bool:
 
 
 def is_key_field(elements: Path) -> bool:
-    """Whether the path is a key field of a keyed list's item, without which the item has no identity."""
+    """Return whether the path is a key field of a keyed list's item, which gives the item its identity."""
     return len(elements) > 1 and elements[-2].startswith("k:") and elements[-1][2:] in orjson.loads(elements[-2][2:])
 
 

@@ -1,6 +1,6 @@
 """Impersonation headers, as `kubectl --as` and `--as-group` send them: users, groups and service accounts.
 
-Whoever acts as another needs the permission `impersonate` for each of them. The constrained permissions of Kubernetes
+To act as another a user needs the permission `impersonate` for each of them. The constrained permissions of Kubernetes
 1.36 (KEP-5284) are not simulated, nor are uids and extra attributes.
 """
 

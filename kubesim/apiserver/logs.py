@@ -24,7 +24,7 @@ _CONNECT_S = 5
 
 
 def kubelet_session(authority: Authority) -> aiohttp.ClientSession:
-    """For kubelets that the authority vouches for, under the name that they know an API server by."""
+    """Open a session with kubelets that the authority vouches for, under an API server's name."""
     pair = authority.client("apiserver-kubelet-client", "kube-apiserver-kubelet-client")
     tls = ssl.create_default_context(cafile=str(authority.certificate))
     tls.load_cert_chain(pair.certificate, pair.key)
@@ -33,7 +33,10 @@ def kubelet_session(authority: Authority) -> aiohttp.ClientSession:
 
 
 def log_url(objects: Objects, namespace: str, name: str, params: Mapping[str, str]) -> str:
-    """Where the kubelet has the log; "" while the pod has no node. Raises StatusError 400, 404 or 422."""
+    """Return the URL of the log at the kubelet; "" while the pod has no node.
+
+    Raises StatusError 400, 404 or 422.
+    """
     _check_options(name, params)
     pod = objects.get(_PODS, namespace, name).obj
     spec = pod["spec"]
@@ -62,7 +65,7 @@ def log_url(objects: Objects, namespace: str, name: str, params: Mapping[str, st
 
 
 def _check_options(name: str, params: Mapping[str, str]) -> None:
-    """Raises StatusError 400 or 422 for options that make no sense."""
+    """Refuse options that make no sense, by StatusError 400 or 422."""
     numbers = {
         option: _number(params[option]) for option in ("tailLines", "sinceSeconds", "limitBytes") if option in params
     }

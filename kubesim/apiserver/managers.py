@@ -17,7 +17,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Writer:
-    """One write's author: `manager` is ?fieldManager= or the User-Agent up to its first slash."""
+    """A write's author: `manager` is ?fieldManager= or the User-Agent up to its first slash."""
 
     manager: str
     subresource: str
@@ -73,7 +73,7 @@ def _after_update(entries: list[Json], changed: fieldset.Set, removed: fieldset.
 
 
 def _overlap(left: fieldset.Set, right: fieldset.Set) -> bool:
-    """Whether two sets share a node: the cheap test before a subtraction."""
+    """Return whether two sets share a node: the cheap test before a subtraction."""
     for element, inner in right.items():
         other = left.get(element)
         if other is not None and (not inner or not other or _overlap(other, inner)):
@@ -142,7 +142,7 @@ def _applied_last(live: Json, last: str, shape: Shape) -> fieldset.Set:
 
 
 def _applied(live: Json, config: Json, writer: Writer, force: bool, allowed: fieldset.Set) -> Json:
-    """As `apply`; fields in `allowed` are taken over without a conflict."""
+    """Apply as `apply` does; fields in `allowed` are taken over without a conflict."""
     entries: list[Json] = list(live["metadata"].get("managedFields") or [])
     if not entries and "uid" in live["metadata"]:
         entries = [_before_first_apply(live, writer)]

@@ -18,7 +18,7 @@ class Metrics:
         self._bytes: Counter[tuple[str, str, str, str]] = Counter()
 
     def count(self, verb: str, resource: str, subresource: str, client: str, code: int, size: int) -> None:
-        """One answered request; `size` in bytes, 0 when streamed."""
+        """Count an answered request; `size` in bytes, 0 when streamed."""
         self._requests[verb, resource, subresource, client, code] += 1
         self._bytes[verb, resource, subresource, client] += size
 

@@ -30,19 +30,19 @@ _SUBDOMAIN_MAX = 253
 
 
 def label_problems(text: str) -> list[str]:
-    """What keeps a text from being a DNS label."""
+    """Return the reasons why a text is no DNS label."""
     problems = [f"must be no more than {_LABEL_MAX} characters"] if len(text) > _LABEL_MAX else []
     return problems if _LABEL.fullmatch(text) else [*problems, _LABEL_HINT]
 
 
 def subdomain_problems(text: str) -> list[str]:
-    """What keeps a text from being a DNS subdomain."""
+    """Return the reasons why a text is no DNS subdomain."""
     problems = [f"must be no more than {_SUBDOMAIN_MAX} characters"] if len(text) > _SUBDOMAIN_MAX else []
     return problems if _SUBDOMAIN.fullmatch(text) else [*problems, _SUBDOMAIN_HINT]
 
 
 def qualified_problems(text: str) -> list[str]:
-    """What keeps a text from being a label's key."""
+    """Return the reasons why a text is no label's key."""
     if text.count("/") > 1:
         hint = _QUALIFIED_HINT
         return [f"a valid label key {hint} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
@@ -62,6 +62,6 @@ def qualified_problems(text: str) -> list[str]:
 
 
 def value_problems(text: str) -> list[str]:
-    """What keeps a text from being a label's value."""
+    """Return the reasons why a text is no label's value."""
     problems = [f"must be no more than {_LABEL_MAX} bytes"] if len(text.encode()) > _LABEL_MAX else []
     return problems if not text or _QUALIFIED.fullmatch(text) else [*problems, _VALUE_HINT]

@@ -1,4 +1,4 @@
-"""What a client accepts: JSON or YAML, an object itself, bare metadata or a table, and laid out for whom."""
+"""The forms that a client accepts: JSON or YAML, an object, bare metadata or a table, and its layout."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Clause:
 
 
 def negotiate(request: web.BaseRequest, *, streamed: bool = False) -> AcceptedForm:
-    """What the Accept header prefers among what is offered. Raises StatusError 406.
+    """Return the form that the Accept header prefers among those offered. Raises StatusError 406.
 
     `streamed`: a watch, which has no YAML.
     """

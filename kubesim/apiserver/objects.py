@@ -1,4 +1,4 @@
-"""What a write means: create, replace and patch with the real server's rules, up to the moment of storing."""
+"""The meaning of a write: create, replace and patch by the real server's rules, up to the moment of storing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MISSING_NAME = "the name of the object ({} based on URL) was undeterminable: na
 
 @dataclass(frozen=True)
 class Write:
-    """Who writes and how. `subresource` is "" or e.g. "status"."""
+    """A write's author and options. `subresource` is "" or e.g. "status"."""
 
     manager: str
     dry_run: bool = False
@@ -41,7 +41,7 @@ class Write:
     validation: str = "Warn"
     """What becomes of unknown fields: Ignore, Warn or Strict."""
     warnings: list[str] = field(default_factory=list, compare=False)
-    """What the client is told in passing."""
+    """Warnings for the client."""
     tracked: bool = True
     """Whether the write counts in managedFields."""
 
@@ -61,7 +61,7 @@ class Objects:
         return stored
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Raises StatusError 404 or 403 when nothing can be made in a namespace."""
+        """Refuse a namespace in which nothing can be made, by StatusError 404 or 403."""
         self._admission.check_namespace(resource, namespace, name)
 
     # Create ----------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Objects:
 
     @staticmethod
     def patched(resource: Resource, obj: Json, kind: str, patch: Any, write: Write) -> Json:
-        """What a patch, other than an apply, makes of an object. Raises StatusError 400, 422 or 500."""
+        """Return an object as changed by a patch other than an apply. Raises StatusError 400, 422 or 500."""
         shape = typed.shape_of(resource.api_version, resource.kind)
         whole = {"kind": resource.kind, "apiVersion": resource.api_version, **served_form(resource, obj)}
         changed = patches.apply_patch(kind, whole, patch, shape)
@@ -198,7 +198,7 @@ class Objects:
         return self.update(resource, old, _decoded(resource, merged, write, old.obj), write, True), False
 
     def _apply_config(self, resource: Resource, namespace: str, name: str, patch: Any, write: Write) -> Json:
-        """What an apply patch configures of this endpoint's part, decoded but not filled in."""
+        """Return the part of this endpoint that an apply patch configures, decoded but without defaults."""
         kind, version = patch.pop("kind", ""), patch.pop("apiVersion", "")
         if (kind, version) != (resource.kind, resource.api_version):
             group, _, bare = version.rpartition("/")
@@ -262,7 +262,7 @@ class Objects:
 
     @staticmethod
     def _part(resource: Resource, old: Json, new: Json, subresource: str) -> Json:
-        """Only the part of `new` that this endpoint may write."""
+        """Return the old object with only the part of `new` that this endpoint may write."""
         if subresource == "status":
             meta = {**new["metadata"]}
             meta.pop("ownerReferences", None)
@@ -291,7 +291,7 @@ class Objects:
 
 
 def _is_done(obj: Json) -> bool:
-    """Whether an object's deletion waited only for the finalizers that a write took off."""
+    """Return whether an object's deletion waited only for the finalizers that a write took off."""
     meta = obj["metadata"]
     if "deletionTimestamp" not in meta or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds", 0):
         return False
@@ -416,7 +416,7 @@ def _storage_conflict(resource: Resource, stored: Stored, why: str) -> errors.St
 
 
 def storage_error_text(resource: Resource, stored: Stored, why: str) -> str:
-    """How the real server's storage tells of a failed precondition, with the key in etcd."""
+    """Return the real server's words for a failed precondition in its storage, with the key in etcd."""
     places = {"nodes": "minions", "leases": "leases", "services": "services/specs", "endpoints": "services/endpoints"}
     plural = places.get(resource.plural, resource.plural)
     key = "/".join(part for part in ("/registry", plural, stored.namespace, stored.name) if part)

@@ -1,5 +1,6 @@
-"""JSON patch, JSON merge patch and strategic merge patch, with the real server's quirks. All return new objects and
-leave their input alone; what a patch does not touch, the result shares with the input.
+"""JSON patch, JSON merge patch and strategic merge patch, with the real server's quirks.
+
+All return new objects and leave their input alone; the result shares with the input all that a patch does not touch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _DELETE = "$deleteFromPrimitiveList/"
 
 
 def apply_patch(kind: str, target: Json, patch: Any, shape: Shape) -> Json:
-    """What a patch of this media type, other than an apply, makes of the target. Raises StatusError 400, 422 or 500."""
+    """Return the target as changed by a patch other than an apply. Raises StatusError 400, 422 or 500."""
     if kind == JSON_PATCH:
         return json_patch(target, patch)
     changed: Json = merge_patch(target, patch) if kind == MERGE_PATCH else strategic_merge(target, patch, shape)
@@ -238,7 +239,7 @@ def _ordered(merged: list[Any], wanted: list[Any], before: list[Any], key: str) 
 
 
 def _without_directives(value: Any) -> Any:
-    """What a new item looks like without directives and without nulls."""
+    """Return a new item without directives and without nulls."""
     if isinstance(value, dict):
         return {
             key: _without_directives(item)

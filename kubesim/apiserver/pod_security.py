@@ -45,7 +45,7 @@ def profile_of(namespace: Json, mode: str) -> str:
 
 
 def violations(spec: Json, profile: str) -> list[Violation]:
-    """How a pod spec violates a profile, in the real server's words and order."""
+    """Return the violations of a profile by a pod spec, in the real server's words and order."""
     checks = {"baseline": _BASELINE, "restricted": _RESTRICTED}.get(profile, ())
     return [found for check in checks if (found := check(spec))]
 

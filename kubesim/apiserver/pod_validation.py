@@ -1,4 +1,4 @@
-"""What is wrong with a pod spec, of a pod or of a template, and what may not change in a stored pod."""
+"""The errors of a pod spec, of a pod or of a template, and the fields that may not change in a stored pod."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _UPDATE_HINT = (
 
 
 def pod_spec_causes(spec: Json, path: str, restart: tuple[str, ...] = ANY_RESTART) -> Causes:
-    """What is wrong with a pod spec at `path`."""
+    """Return the causes against a pod spec at `path`."""
     causes = _volumes(spec.get("volumes") or [], f"{path}.volumes")
     volumes = {volume.get("name") for volume in spec.get("volumes") or []}
     if not spec.get("containers"):
@@ -63,13 +63,13 @@ def pod_spec_causes(spec: Json, path: str, restart: tuple[str, ...] = ANY_RESTAR
 
 
 def _named(spec: Json, path: str, names: Iterable[str], problems: Callable[[str], list[str]]) -> Causes:
-    """What is wrong with the names in a pod spec."""
+    """Return the causes against the names in a pod spec."""
     return [cause for name in names if spec.get(name)
             for cause in wrongs(f"{path}.{name}", spec[name], problems(spec[name]))]  # fmt: skip
 
 
 def tolerations_causes(tolerations: list[Json], path: str) -> Causes:
-    """What is wrong with tolerations."""
+    """Return the causes against tolerations."""
     causes: Causes = []
     for index, toleration in enumerate(tolerations):
         at, key, effect = f"{path}[{index}]", toleration.get("key", ""), toleration.get("effect", "")
@@ -117,7 +117,7 @@ def _volumes(volumes: list[Json], path: str) -> Causes:
 
 
 class _Container:
-    """One container's causes."""
+    """The causes against one container."""
 
     def __init__(self, container: Json, path: str, spec: Json, volumes: set[Any]) -> None:
         self._container = container
@@ -126,7 +126,7 @@ class _Container:
         self._volumes = volumes
 
     def causes(self, seen: set[str]) -> Causes:
-        """All of them; `seen` are the names of the containers before it."""
+        """Return all causes; `seen` are the names of the containers before it."""
         container, path, name = self._container, self._path, self._container.get("name", "")
         causes: Causes = []
         if not name:
@@ -246,7 +246,7 @@ def _probe(probe: Json, path: str, kind: str) -> Causes:
 
 
 def pod_causes(pod: Json, old: Json | None) -> Causes:
-    """What is wrong with a pod (over `old`)."""
+    """Return the causes against a pod (over `old`)."""
     causes = pod_spec_causes(pod["spec"], "spec")
     if old is None:
         if pod["spec"].get("schedulingGates") and pod["spec"].get("nodeName"):

@@ -1,5 +1,7 @@
-"""Reads Kubernetes' protobuf bodies: typed Go clients (kubectl's reviews and evictions, controller-runtime) send
-them whatever the server says it accepts. Answers are always JSON, which the same clients accept.
+"""A reader of Kubernetes' protobuf bodies.
+
+Typed Go clients (kubectl's reviews and evictions, controller-runtime) send them whatever the server says it accepts.
+Answers are always JSON, which the same clients accept.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _CLUSTER_ROLES = f"clusterroles.{_GROUP}"
 
 @dataclass(frozen=True)
 class Action:
-    """What a caller wants to do: on a resource, or on a bare `path` such as /metrics."""
+    """A caller's request: on a resource, or on a bare `path` such as /metrics."""
 
     verb: str
     group: str = ""
@@ -73,7 +73,7 @@ class Rbac:
         return Decision(False)
 
     def check(self, user: User, action: Action) -> None:
-        """Raises StatusError 403 unless allowed."""
+        """Refuse an action that the user is not allowed, by StatusError 403."""
         if not self.decide(user, action).allowed:
             raise denied(user, action)
 

@@ -103,7 +103,7 @@ def field_predicate(resource: Resource, selector: str) -> Predicate | None:
 
 
 def _field(resource: Resource, key: str) -> tuple[str, str]:
-    """Where a selectable field lies in an object, and what an absent one counts as."""
+    """Return the path of a selectable field in an object, and the value that an absent one counts as."""
     if key == "metadata.name":
         return key, ""
     known = _FIELDS.get(resource.qualified)

@@ -22,7 +22,7 @@ VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH"
 
 @dataclass(frozen=True)
 class ResourcePath:
-    """What a path points at by its form alone; whether that is served is another question."""
+    """A path's parts by its form alone; it may name something that is not served."""
 
     group: str
     version: str
@@ -62,7 +62,7 @@ def parse_path(path: str) -> ResourcePath | None:
 
 
 def resolve(place: ResourcePath) -> Target | None:
-    """What is served there; None for nothing."""
+    """Return the target that is served there; None for nothing."""
     resource = BY_PATH.get((place.group, place.version, place.plural))
     if resource is None or place.deeper:
         return None
@@ -76,8 +76,11 @@ def resolve(place: ResourcePath) -> Target | None:
 
 
 def request_verb(request: web.BaseRequest, place: ResourcePath | None) -> str:
-    """RBAC's verb of a request: get, list, watch, create, update, patch, delete, deletecollection, or "" for a method
-    that means nothing; for a path that names no resource the method itself."""
+    """Return RBAC's verb of a request.
+
+    It is get, list, watch, create, update, patch, delete, deletecollection, or "" for a method that means nothing; for
+    a path that names no resource it is the method itself.
+    """
     if place is None:
         return request.method.lower()
     verb = VERBS.get(request.method, "")
@@ -127,6 +130,6 @@ def add_warnings(response: web.StreamResponse, warnings: list[str]) -> None:
 
 
 def object_response(request: web.BaseRequest, resource: Resource, stored: Stored, status: int = 200) -> web.Response:
-    """One object in the form the client asked for."""
+    """Return one object in the form that the client asked for."""
     body = response_form(request, resource).encode(stored)
     return web.Response(body=body + b"\n", status=status, content_type="application/json")

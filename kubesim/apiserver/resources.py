@@ -30,7 +30,7 @@ class Subresource:
 
 @dataclass(frozen=True)
 class Resource:
-    """One served resource.
+    """A served resource.
 
     `bucket` names where objects live; core and events.k8s.io events share one.
     `generation` says that spec changes bump metadata.generation.
@@ -51,7 +51,7 @@ class Resource:
 
     @cached_property
     def api_version(self) -> str:
-        """apiVersion of its objects."""
+        """The apiVersion of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @cached_property
@@ -81,7 +81,7 @@ class Resource:
 
     @cached_property
     def is_stored(self) -> bool:
-        """False for reviews, which are answered and forgotten."""
+        """False for reviews, which are answered and not kept."""
         return "get" in self.verbs
 
     def subresource(self, name: str) -> Subresource | None:

@@ -87,7 +87,7 @@ class Reviews:
 
 
 def _access_causes(kind: str, spec: Json) -> list[Json]:
-    """What is wrong with the question."""
+    """Return the causes against the question."""
     about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     causes: list[Json] = []
     if (about is None) is (path is None):

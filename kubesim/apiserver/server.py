@@ -52,7 +52,7 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
 class ApiServer:
-    """One embedded API server over a data folder; `handle` is its whole HTTP face."""
+    """An embedded API server over a data folder; `handle` is its whole HTTP face."""
 
     def __init__(self, folder: Path, authority: Authority) -> None:
         self._authority = authority
@@ -157,7 +157,7 @@ class ApiServer:
         return response if isinstance(response, web.StreamResponse) else await response
 
     def _handler(self, request: web.BaseRequest, target: Target, verb: str) -> Handler:
-        """Who answers; StatusError 404 or 405 when nobody does."""
+        """Return the handler of the request; StatusError 404 or 405 if there is none."""
         if target.subresource:
             sub = target.resource.subresource(target.subresource)
             if sub is None:
@@ -213,7 +213,7 @@ class ApiServer:
     # Writes ----------------------------------------------------------------------------------------------------
 
     async def _part(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """status and finalize: the object again, of which only a part is written."""
+        """Answer status and finalize: the object again, of which only a part is written."""
         return self._get(request, target) if request.method in READS else await self._writing.part(request, target)
 
     async def _log(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -229,7 +229,7 @@ def _missing(group: str, plural: str, subresource: str) -> errors.StatusError:
 
 
 def _action(request: web.BaseRequest, place: ResourcePath | None, verb: str) -> Action:
-    """What the caller wants to do, as authorization sees it. For it a namespace object lies in itself."""
+    """Return the caller's action as authorization sees it: a namespace object lies in itself."""
     if place is None:
         return Action("get" if verb == "head" else verb, path=request.path)
     pinned = request_selectors.pinned_name(request.query.get("fieldSelector", "")) if verb in ("list", "watch") else ""

@@ -30,7 +30,7 @@ COMPACT_AFTER_BYTES = 64 * 1024 * 1024
 
 
 class Stored:
-    """One version of one object: the dict, its JSON after `{"kind":…,"apiVersion":…,`, and its version."""
+    """A version of an object: the dict, its JSON after `{"kind":…,"apiVersion":…,`, and its version."""
 
     __slots__ = ("name", "namespace", "obj", "rv", "tail")
 
@@ -49,19 +49,19 @@ class Stored:
 
 
 class Form(Protocol):
-    """How a caller wants objects written; hashable, so that events encode once per form."""
+    """The form in which a caller wants objects; hashable, so that events encode once per form."""
 
     def encode(self, stored: Stored) -> bytes:
         """The JSON of one object."""
 
 
 def watch_line(kind: str, encoded: bytes) -> bytes:
-    """One line of a watch response."""
+    """Return a line of a watch response."""
     return b'{"type":"' + kind.encode() + b'","object":' + encoded + b"}\n"
 
 
 class Event:
-    """One change. `new` is the last state where the type is DELETED; `old` is None for a creation."""
+    """A change. `new` is the last state where the type is DELETED; `old` is None for a creation."""
 
     __slots__ = ("_encoded", "new", "old", "rv", "type")
 
@@ -111,11 +111,11 @@ class Collection:
                 yield items[name]
 
     def count(self) -> int:
-        """How many objects there are."""
+        """Return the number of objects."""
         return sum(len(items) for items in self.by_namespace.values())
 
     def record(self, event: Event) -> None:
-        """Remember an event and tell whoever listens."""
+        """Remember an event and pass it to every listener."""
         if len(self.events) == EVENT_WINDOW:
             self.window_starts_after = self.events[0].rv
         self.events.append(event)

@@ -263,7 +263,7 @@ def set_scale(objects: Objects, resource: Resource, stored: Stored, scale: Json,
 
 
 def patched_scale(scale: Json, kind: str, patch: Any, write: Write) -> Json:
-    """What a patch makes of a Scale, without its kind. Raises StatusError 400, 422 or 500."""
+    """Return a Scale as changed by a patch, without its kind. Raises StatusError 400, 422 or 500."""
     if kind == patches.APPLY_PATCH:
         given = (patch.pop("kind", ""), patch.pop("apiVersion", ""))
         if given != ("Scale", "autoscaling/v1"):

@@ -45,7 +45,7 @@ class Struct:
 
 
 class Shape:
-    """What may stand at one place of an object, and how it merges there.
+    """The values allowed at one place of an object, and how they merge there.
 
     `kind` is struct, map, list, any, or the name of a scalar. `keep` says that an empty value is a value once it is
     written (a Go pointer), `always` that it is written in any case (no omitempty).
@@ -83,7 +83,7 @@ class Shape:
         return self.elem or ANY
 
     def empty(self) -> Any:
-        """What is written where nothing was given."""
+        """Return the value that is written where none was given."""
         if self.keeps_empty or self.kind in ("list", "map", "any", "Time", "MicroTime", "bytes"):
             return None
         if self.struct is not None:
@@ -157,7 +157,7 @@ def shape_of(api_version: str, kind: str) -> Shape:
 
 
 def is_known(api_version: str, kind: str) -> bool:
-    """Whether there is such a kind, as an object or as a list."""
+    """Return whether there is such a kind, as an object or as a list."""
     group, _, version = api_version.rpartition("/")
     return any(f"{group}/{version}/{name}" in _TYPES.kinds for name in (kind, kind.removesuffix("List")))
 
@@ -185,7 +185,7 @@ def _canonical(shape: Shape, value: Any) -> Any:
 
 
 def check_declared(shape: Shape, value: Any, path: str = "") -> None:
-    """Raises SchemaError for fields there are not, values of wrong types, and list items without or with equal keys."""
+    """Refuse unknown fields, wrong types, and list items without or with equal keys, by SchemaError."""
     if value is None:
         return
     if shape.kind in ("struct", "map"):

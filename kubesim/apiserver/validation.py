@@ -1,5 +1,6 @@
-"""What the server refuses with 422: names, labels, annotations, owners, finalizers; the kinds' own rules are in
-pod_validation.py and kind_validation.py. Messages and their order are the real server's.
+"""Validation that the server refuses with 422: names, labels, annotations, owners, finalizers.
+
+The kinds' own rules are in pod_validation.py and kind_validation.py. Messages and their order are the real server's.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def wrongs(field: str, value: str, problems: list[str]) -> Causes:
 
 
 def labels_causes(labels: Json | None, field: str) -> Causes:
-    """What is wrong with a label map."""
+    """Return the causes against a label map."""
     causes: Causes = []
     for key, value in sorted((labels or {}).items()):
         causes += wrongs(field, key, qualified_problems(key)) + wrongs(field, value, value_problems(value))
@@ -52,7 +53,7 @@ def _name_problems(resource: Resource, name: str) -> list[str]:
 
 
 def metadata_causes(resource: Resource, obj: Json, old: Json | None) -> Causes:
-    """What is wrong with an object's metadata (over those of `old`)."""
+    """Return the causes against an object's metadata (over those of `old`)."""
     meta = obj["metadata"]
     name, prefix = meta.get("name", ""), meta.get("generateName", "")
     causes: Causes = []
@@ -136,7 +137,7 @@ def _finalizers(finalizers: list[str]) -> Causes:
 
 
 def selector_causes(selector: Json | None, field: str) -> Causes:
-    """What is wrong with a label selector."""
+    """Return the causes against a label selector."""
     causes = labels_causes((selector or {}).get("matchLabels"), f"{field}.matchLabels")
     for index, term in enumerate((selector or {}).get("matchExpressions") or []):
         at, operator, values = f"{field}.matchExpressions[{index}]", term.get("operator", ""), term.get("values")

@@ -43,7 +43,10 @@ class ListForm(Form, Protocol):
 
 @dataclass(frozen=True)
 class Query:
-    """What a LIST or WATCH asks for. `initial` is sendInitialEvents: asked for, refused or not mentioned."""
+    """The question of a LIST or WATCH.
+
+    `initial` is sendInitialEvents: asked for, refused or not mentioned.
+    """
 
     form: ListForm
     namespace: str = ""
@@ -201,7 +204,7 @@ def _as_of(collection: Collection, version: int, namespace: str) -> list[Stored]
 
 
 def _key(item: Stored, namespace: str) -> str:
-    """Where an object stands in a list: as in etcd, by the path below what is listed."""
+    """Return an object's place in a list: as in etcd, by the path below what is listed."""
     return item.name if namespace or not item.namespace else f"{item.namespace}/{item.name}"
 
 
@@ -260,7 +263,7 @@ def version_too_large(asked: int, current: int) -> errors.StatusError:
 
 
 class Watcher:
-    """One watch: collects the lines it has to send; the connection's task writes them."""
+    """A watch: it collects the lines to send; the connection's task writes them."""
 
     def __init__(self, collection: Collection, query: Query) -> None:
         self.query = query
@@ -322,7 +325,7 @@ class Watcher:
         self._collection.listeners.add(self.offer)
 
     def _queue_state(self, rv_now: int) -> None:
-        """What there is, as if it had just come to be."""
+        """Queue all present objects as if they had just been created."""
         for stored in self._collection.all(self.query.namespace):
             if self.query.predicate is None or self.query.predicate(stored.obj):
                 self._send(watch_line("ADDED", self._form.encode(stored)))

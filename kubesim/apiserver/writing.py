@@ -166,7 +166,7 @@ def _written(request: web.BaseRequest, resource: Resource, stored: Stored, write
 
 @contextmanager
 def _with_warnings(write: Write) -> Iterator[None]:
-    """A refusal tells the warnings that came up before it, too."""
+    """Add the warnings that came up before it to a refusal."""
     try:
         yield
     except errors.StatusError as error:

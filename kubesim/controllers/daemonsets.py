@@ -1,4 +1,4 @@
-"""What a DaemonSet needs next: the DaemonSet controller's pure half."""
+"""The next step of a DaemonSet: the DaemonSet controller's pure half."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HOST_NETWORK_TOLERATION = {
 
 @dataclass(frozen=True)
 class DaemonStep:
-    """One reconcile's outcome: the status to store, nodes that get a pod, pods to delete (failed ones first)."""
+    """A reconcile's result: the status to store, nodes that get a pod, pods to delete (failed ones first)."""
 
     status: Object
     create_on: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class DaemonStep:
 
 
 def template_hash(daemonset: Object) -> str:
-    """Names the pod template's revision. Ours, not Kubernetes' FNV: it only has to tell templates apart."""
+    """Return a name of the pod template's revision. Ours, not Kubernetes' FNV: it only has to differ."""
     content = orjson.dumps(daemonset["spec"]["template"], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(content).hexdigest()[:10]
 

@@ -68,7 +68,7 @@ def desired_healthy(spec: Object, expected: int) -> int:
 
 
 def expected_pods(spec: Object, pods: list[Object], scale: Callable[[Object], int | None]) -> int:
-    """How many pods there ought to be: their owners' scale, or as many as there are.
+    """Return the number of pods that there ought to be: their owners' scale, or as many as there are.
 
     A plain number as minAvailable needs no scale. Upstream refuses budgets over owners without a scale; here such
     pods (bare ones, ReplicaSets) count as they are.

@@ -1,4 +1,4 @@
-"""What a Job needs next: the Job controller's pure half.
+"""The next step of a Job: the Job controller's pure half.
 
 Pods carry the job-tracking finalizer until they are counted, so that a pod deleted at the wrong moment is never
 counted twice or not at all: a finished pod's uid first enters status.uncountedTerminatedPods, then its finalizer goes,
@@ -21,7 +21,7 @@ MAX_FAILURE_BACKOFF_S = 600.0  # MaxJobPodFailureBackOff
 
 @dataclass(frozen=True)
 class JobStep:
-    """One reconcile's outcome: the status to store, then what to do. `again_at` asks for another look."""
+    """A reconcile's result: the status to store, then what to do. `requeue_at` asks for another look."""
 
     status: Object
     create: int = 0
@@ -246,7 +246,7 @@ def _after_the_end(job: Object, counted: Tally, now: datetime) -> JobStep:
 
 
 def retry_at(pods: list[Object], first_backoff_s: float) -> datetime | None:
-    """When a failed pod may be replaced: the back-off counts the failures since the latest success."""
+    """Return the earliest time to replace a failed pod: back-off counts failures since the latest success."""
     ends = {phase: [t for p in pods if _phase(p) == phase and (t := _end(p))] for phase in ("Succeeded", "Failed")}
     success = max(ends["Succeeded"], default=None)
     in_row = [when for when in ends["Failed"] if success is None or when > success]
@@ -262,7 +262,7 @@ def _phase(pod: Object) -> str | None:
 
 
 def _end(pod: Object) -> datetime | None:
-    """When the last of a pod's containers ended."""
+    """Return the time at which the last of a pod's containers ended."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     ends = [parse_time_if_any(((s.get("state") or {}).get("terminated") or {}).get("finishedAt")) for s in statuses]
     return max((when for when in ends if when), default=None)

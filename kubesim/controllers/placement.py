@@ -1,4 +1,4 @@
-"""Which nodes can take a pod, and which of them is best: the scheduler's pure half.
+"""The choice of a node for a pod: feasible nodes and their ranking, the scheduler's pure half.
 
 Pods that ask for the same thing share one ranking of the nodes. A ranking is corrected only for nodes that changed
 since it was last used, so placing a thousand like pods on a thousand nodes costs about a thousand node evaluations,
@@ -43,7 +43,7 @@ NOT_AMONG_PINNED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 
 @dataclass(frozen=True)
 class Demand:
-    """What a pod asks of a node; equal demands share a ranking (`key`)."""
+    """A pod's demands on a node; equal demands share a ranking (`key`)."""
 
     spec: Object = field(repr=False)
 
@@ -82,7 +82,10 @@ class NodeUsage:
 
 
 def refusals(demand: Demand, room: NodeUsage) -> tuple[str, ...]:
-    """Why the node cannot take the pod, from the first of kube-scheduler's filters that says no; empty when it can."""
+    """Return why the node cannot take the pod, by the first of kube-scheduler's filters that refuses.
+
+    Empty when it can.
+    """
     spec = room.node.get("spec") or {}
     cordon = {"key": UNSCHEDULABLE, "effect": NO_SCHEDULE}
     if spec.get("unschedulable") and not any(tolerates(each, cordon) for each in demand.tolerations):
@@ -100,7 +103,7 @@ def refusals(demand: Demand, room: NodeUsage) -> tuple[str, ...]:
 
 
 def score(demand: Demand, room: NodeUsage) -> float:
-    """How well a feasible node suits the pod: higher is better.
+    """Return how well a feasible node suits the pod: higher is better.
 
     Free share of the scarce resource (GPUs if the pod wants any, else cpu and memory) in percent, plus preferred
     affinity, minus untolerated PreferNoSchedule taints.

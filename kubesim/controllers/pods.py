@@ -1,4 +1,4 @@
-"""What every controller needs to know about a pod, and the shared index of pods by node and by owner."""
+"""Facts about a pod that every controller needs, and the shared index of pods by node and by owner."""
 
 from __future__ import annotations
 

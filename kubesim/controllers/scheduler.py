@@ -43,7 +43,7 @@ class Pending:
 
 
 def is_pending(pod: Object) -> bool:
-    """Whether the pod is ours to place now."""
+    """Return whether the pod is ours to place now."""
     spec = pod["spec"]
     return not (
         spec.get("nodeName")
@@ -91,7 +91,7 @@ class Scheduler:
                     await asyncio.sleep(0)
 
     async def _wait(self) -> None:
-        """Until something is active, or the next backed-off pod is due."""
+        """Wait until something is active, or the next backed-off pod is due."""
         while not self._wake.is_set():
             due = [p.not_before for p in self._pending.values() if p.not_before and not p.parked]
             timeout_s = max(0.0, min(due) - time.monotonic()) if due else None

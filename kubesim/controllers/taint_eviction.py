@@ -1,4 +1,4 @@
-"""Taint eviction: pods that do not tolerate a NoExecute taint of their node are deleted, whoever set the taint."""
+"""Taint eviction: delete pods that do not tolerate a NoExecute taint of their node, whatever wrote the taint."""
 
 from __future__ import annotations
 

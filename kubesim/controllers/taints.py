@@ -18,7 +18,7 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 def tolerates(toleration: Object, taint: Object) -> bool:
-    """Kubernetes' Toleration.ToleratesTaint: an empty key or effect stands for any."""
+    """Return whether the toleration covers the taint (Toleration.ToleratesTaint); an empty key or effect means any."""
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
@@ -64,7 +64,7 @@ def with_own_taints(
 
 
 def eviction_time(pod: Object, taints: Iterable[Object], seen: datetime) -> datetime | None:
-    """When NoExecute taints end a pod: None for never.
+    """Return the time at which NoExecute taints end a pod; None for never.
 
     A tolerationSeconds counts from the taint's timeAdded (`seen`, when it was first noticed, if it has none) or from
     the pod's creation, whichever is later. Per taint the first toleration that covers it decides, as in

@@ -50,7 +50,7 @@ _STRUCT = re.compile(r"^type (\w+) struct \{")
 
 @dataclass(frozen=True)
 class GoField:
-    """What a Go field's type and tag say."""
+    """A Go field's type and tag."""
 
     type: str
     options: tuple[str, ...]
@@ -83,7 +83,7 @@ class GoTypes:
         self._packages: dict[Path, dict[str, dict[str, GoField]]] = {}
 
     def fields(self, definition: str) -> dict[str, GoField]:
-        """By JSON name, for a definition such as io.k8s.api.core.v1.Pod."""
+        """Return the fields by JSON name, for a definition such as io.k8s.api.core.v1.Pod."""
         *path, name = definition.split(".")
         module, inside = ("api", path[3:]) if path[2] == "api" else ("apimachinery", path[3:])
         package = self._folder(module).joinpath(*inside)

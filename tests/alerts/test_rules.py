@@ -38,8 +38,10 @@ def test_no_two_alerts_share_a_name() -> None:
 
 @pytest.mark.parametrize("file", UNIT_TESTS, ids=lambda file: file.name)
 def test_unit_tests(file: Path, tmp_path: Path) -> None:
-    """With the alerts that the file asks for and every recorded series: promtool looks at each rule at every step, and
-    no alert depends on another."""
+    """Run the file's unit tests with only the alerts it asks for, and every recorded series.
+
+    promtool looks at each rule at every step, and no alert depends on another.
+    """
     text, names_the_rules = file.read_text(encoding="utf-8"), f"rule_files: [../{RULES.name}]"
     assert names_the_rules in text
     asked = {case["alertname"] for test in read_yaml(file)["tests"] for case in test.get("alert_rule_test", [])}

@@ -49,7 +49,8 @@ def test_unknown():
 
 def test_a_run_whose_step_ended_broken_has_not_passed_though_every_verdict_held():
     r = result(build.ended(passing(), build.Step.RECOVER, build.StepOutcome.BROKEN, "the alert is still active"))
-    assert (r.outcome, r.exit_code, r.why) == (RunOutcome.FAILED, 1, "Recover ended broken: the alert is still active.")
+    why = "An expectation of step recover is broken: the alert is still active."
+    assert (r.outcome, r.exit_code, r.why) == (RunOutcome.FAILED, 1, why)
 
 
 def test_aborted_is_told_before_broken():

@@ -161,8 +161,11 @@ class Arena:
         return self.finish(process, reports)
 
     def nodes(self) -> dict[str, Any]:
-        """What a game-day may not change about the nodes. A cordon's taint follows it, and in the lab later: its
-        controller comes back to an API server that was killed only after a back-off of its own."""
+        """Return the parts of the nodes that a game-day may not change.
+
+        A cordon's taint is left out. It follows the cordon, and in the lab later: its controller comes back to an API
+        server that was killed only after a back-off of its own.
+        """
         return {
             node.metadata.name: (
                 sorted((t.key, t.value, t.effect) for t in node.spec.taints or [] if t.key != UNSCHEDULABLE),
@@ -218,15 +221,20 @@ def send(*signals: signal.Signals, pause_s: float = 0.3) -> Callable[[subprocess
 
 
 def drain_prefect() -> None:
-    """Before an arena's server ends: Prefect keeps one sender of events a process, for the first server it met. Left
-    alone it would try that one for minutes at the process's end, once for each event of the next arena's game-days."""
+    """Send the events that wait, before an arena's server ends.
+
+    Prefect keeps one sender of events a process, for the first server it met. Left alone it would try that one for
+    minutes at the process's end, once for each event of the next arena's game-days.
+    """
     EventsWorker.drain_all()
 
 
 @pytest.fixture(scope="package")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    """Spare, so that whatever earlier game-days moved, a resubmitted job finds a place on another node. Ended with the
-    last of them: its servers take a fifth of a processor while they wait."""
+    """A cluster with a spare node: a resubmitted job finds a place elsewhere, whatever earlier game-days moved.
+
+    It ends with the last game-day: its servers take a fifth of a processor while they wait.
+    """
     folder = tmp_path_factory.mktemp("arena")
     with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.CATALOGUE) as cluster:
         yield Arena(cluster, folder)

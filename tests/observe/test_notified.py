@@ -30,8 +30,10 @@ def held(gpu: str, seconds: float, **muted: list[str]) -> NotifiedAlert:
 def noted(
     *alerts: NotifiedAlert, external: tuple[str, ...] = ()
 ) -> tuple[bool, list[tuple[Any, ...]], dict[str, AlertSeen]]:
-    """Whether Alertmanager holds it, the hops, and what became of each GPU's alert; Prometheus itself does not know
-    the `external` labels."""
+    """Return whether Alertmanager holds it, the hops, and the last state of each GPU's alert.
+
+    Prometheus itself does not know the `external` labels.
+    """
     hops: list[tuple[Any, ...]] = []
     told: list[AlertSeen] = []
     known = [{name: value for name, value in one.labels.items() if name not in external} for one in alerts]

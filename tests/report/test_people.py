@@ -117,7 +117,7 @@ def test_a_bad_file_costs_the_notes_and_not_the_report(tmp_path):
     page, _ = rendered(tmp_path / "run", "went_well:\n  - one\nactions:\n  - what: x\n    due: soon\n")
     assert "notes.yaml:5:10: actions[0].due" in page.text("people")
     assert "The notes people wrote are not shown" in page.text("problems")
-    assert "Pass" in page.text("verdict")
+    assert "Passed" in page.text("verdict")
 
 
 def test_a_notes_folder_in_place_of_a_file_costs_the_notes_alone(tmp_path):

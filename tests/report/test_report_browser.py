@@ -78,7 +78,9 @@ def look(tab, html: Path) -> None:
     assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
 
 
-@pytest.mark.parametrize(("variant", "word"), [("passing", "Pass"), ("detector-off", "Fail"), ("killed", "Unknown")])
+@pytest.mark.parametrize(
+    ("variant", "word"), [("passing", "Passed"), ("detector-off", "Failed"), ("killed", "Unknown")]
+)
 def test_the_verdict_is_seen_and_nothing_is_asked_for(opened, drawn, variant, word):
     look(opened, drawn(variant))
     assert opened.get_by_role("status").inner_text() == word

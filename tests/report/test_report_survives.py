@@ -278,7 +278,7 @@ def test_a_section_that_fails_costs_only_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(cost, "build", explode)
     page = Page(render(build.write(tmp_path, build.passing(), Frames()), NOW).html.read_text())
     assert "could not be drawn: RuntimeError: <blink>no</blink>" in page.text("cost")
-    assert "Pass" in page.text("verdict")
+    assert "Passed" in page.text("verdict")
     assert not page.attributes("blink")
 
 

@@ -95,7 +95,7 @@ class Worker:
         return self._run
 
     def state(self) -> str:
-        """The flow run's, as Prefect's server has it: RUNNING, CRASHED, …"""
+        """Return the flow run's state as Prefect's server has it, such as RUNNING or CRASHED."""
         return str(self._api.get(f"/flow_runs/{self._run}").raise_for_status().json()["state_type"])
 
     def cancel(self, run: str) -> None:

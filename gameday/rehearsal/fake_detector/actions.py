@@ -1,4 +1,4 @@
-"""What a stand-in writes about a node, and takes back: conditions, taints, labels, a cordon, Events."""
+"""The writes of a stand-in to a node, and their reversal: conditions, taints, labels, a cordon, Events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Actions:
                 self._events.record(node, "Node", "v1", reason, message[:1024], effect.type or WARNING)
 
     async def take_back(self, node: Object, effect: Effect) -> None:
-        """An Event stays: it tells what was."""
+        """Take back the effect; an Event stays, because it reports the past."""
         path = _path(node)
         match effect:
             case Condition():

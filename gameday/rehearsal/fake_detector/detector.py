@@ -44,7 +44,7 @@ class Active:
 
 
 class FakeDetector:
-    """For one event loop: nothing here is locked."""
+    """A detector for one event loop: nothing here is locked."""
 
     def __init__(self, profile: DetectorProfile, actions: Actions, nodes: Reflector) -> None:
         self._profile = profile
@@ -80,7 +80,7 @@ class FakeDetector:
             self._end(new["metadata"]["name"], Ending.REBOOT, lambda _: True)
 
     async def _act(self, active: Active) -> None:
-        """Every effect at its own latency after the cause was seen."""
+        """Write every effect at its own latency after the cause was seen."""
         rule = active.rule
         cordon = [rule.cordoned] if rule.cordoned else []
         effects: list[Effect] = [*rule.conditions, *rule.taints, *cordon, *rule.labels, *rule.events]
@@ -103,7 +103,7 @@ class FakeDetector:
                 task.add_done_callback(self._ending.discard)
 
     async def _take_back(self, active: Active) -> None:
-        """All but what another cause of the node still holds."""
+        """Take back all effects except those that another cause of the node still holds."""
         if active.acting:
             active.acting.cancel()
             await asyncio.wait([active.acting])
@@ -113,7 +113,7 @@ class FakeDetector:
                 await self._written(active.cause.node, partial(self._actions.take_back, effect=effect))
 
     async def _written(self, name: str, write: Callable[[Object], Awaitable[None]]) -> None:
-        """Until the API server has taken it, or the node is gone."""
+        """Try a write until the API server has taken it, or the node is gone."""
         while node := self._nodes.store.get(name):
             try:
                 await write(node)
@@ -165,7 +165,7 @@ def _latency(effect: Effect) -> float:
 
 
 def _lasts(rule: Rule) -> bool:
-    """Whether there is anything to take back: Events tell of what was."""
+    """Return whether there is anything to take back: Events only report the past."""
     return bool(rule.quarantines or rule.conditions or rule.labels)
 
 

@@ -1,4 +1,4 @@
-"""What a stand-in looks at: the kernel logs in the log store, and the DCGM fields that dcgm-exporter shows."""
+"""The sources of a stand-in: the kernel logs in the log store, and the DCGM fields that dcgm-exporter shows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FAULT_TYPES = {Kind.XID: "xid", Kind.GPU_LOST: "xid", Kind.SXID: "sxid"}
 
 @dataclass(frozen=True)
 class Cause:
-    """One fault as a source shows it. `key` tells it from the node's others."""
+    """A fault as a source shows it. `key` distinguishes it from the node's others."""
 
     node: str
     key: str
@@ -43,7 +43,7 @@ class Cause:
 
 
 def cause_in(detection: Detection) -> Cause | None:
-    """The fault a kernel-log line tells of; None for every other line."""
+    """Return the fault that a kernel-log line reports; None for every other line."""
     event = detection.event
     fault = _FAULT_TYPES.get(event.kind) if event and event.code is not None and not event.detail_only else None
     if event is None or fault is None:
@@ -88,7 +88,7 @@ class DcgmFields:
         self._first: dict[tuple[str, str, str], float] = {}
 
     async def follow(self, seen: Callable[[Cause], None], over: Callable[[str, str], None]) -> None:
-        """Look once a second until cancelled; `over` is told the node and the key of a cause that is none any more."""
+        """Look once a second until cancelled; `over` gets the node and the key of a cause that has ended."""
         async with httpx.AsyncClient(timeout=_ANSWER_WITHIN_S, trust_env=False) as http:
             while self._fields:
                 try:
@@ -101,7 +101,7 @@ class DcgmFields:
                 await asyncio.sleep(_LOOK_EVERY_S)
 
     def _changes(self, text: str) -> Iterator[tuple[Cause, bool]]:
-        """Each value that differs from the first look's, and each that does not, as a cause that is over."""
+        """Yield each value that differs from the first look's, and each that no longer does, as an ended cause."""
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 node, gpu = sample.labels.get(_NODE_LABEL, ""), sample.labels.get("gpu", "")

@@ -42,7 +42,7 @@ PORT_COUNT = len(fields(Ports))
 
 @dataclass(frozen=True)
 class Component:
-    """How to start one program, and the URL that answers 200 when it serves."""
+    """A program's command line, and the URL that answers 200 when it serves."""
 
     name: str
     flags: tuple[str, ...]

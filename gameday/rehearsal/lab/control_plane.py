@@ -33,7 +33,7 @@ _DISK_FULL = "no space left on device"
 
 
 class ControlPlane:
-    """A context manager; `supervise` keeps it whole until told to stop."""
+    """A control plane for the length of a block; `supervise` keeps it whole until asked to stop."""
 
     def __init__(self, folder: Path, say: Callable[[str], None] = log.warning) -> None:
         """`say` gets one line when a component crashed."""
@@ -52,7 +52,10 @@ class ControlPlane:
         self.end()
 
     def start(self) -> None:
-        """Raises ChildError, ProgramMissingError, OSError; the caller then owes an `end`."""
+        """Start the control plane; the caller then owes an `end`.
+
+        Raises ChildError, ProgramMissingError and OSError.
+        """
         programs = find_programs()
         secrets = make_secrets(self.folder)
 
@@ -104,7 +107,7 @@ class ControlPlane:
 
 
 def bind_first_rights(url: str, secrets: Secrets) -> None:
-    """As a master whose certificate no file ever held: nobody else here is one. Raises ChildError."""
+    """Create the first role bindings, by a master's certificate that no file ever held. Raises ChildError."""
     tls = ssl.create_default_context(cafile=str(secrets.ca.certificate))
     master = os.memfd_create("first-master")  # the ssl module takes a client key only from a file
     try:

@@ -1,4 +1,4 @@
-"""Who is who in the lab: every component has the stock identity it has in a cluster that kubeadm made, by certificate.
+"""The lab's identities: every component has, by certificate, the stock one of a cluster that kubeadm made.
 
 One masters certificate for all would exempt every component from RBAC and from
 API Priority and Fairness (system:masters is exempt,
@@ -56,7 +56,7 @@ class Secrets:
 
 
 def make_secrets(folder: Path) -> Secrets:
-    """Everything but the kubeconfigs, which need the API server's address. Raises OSError."""
+    """Make all secrets except the kubeconfigs, which need the API server's address. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     ca, etcd_ca, front = Authority(folder, "ca"), Authority(folder, "etcd-ca"), Authority(folder, "front-proxy-ca")

@@ -34,7 +34,7 @@ class Lab:
         self._held: HeldFolder | None = None
 
     def start(self) -> None:
-        """Until everything is ready. Raises StartError."""
+        """Start the lab and wait until everything is ready. Raises StartError."""
         with told_as_start_errors(self.folder, "lab", holder="a lab or a rehearsal"):
             self._held = HeldFolder(self.folder)
             start_on_free_ports(self._start, self.control_plane.supervisor.wrote, self.control_plane.end)
@@ -55,7 +55,7 @@ class Lab:
         self.control_plane.supervise()
 
     def end(self) -> None:
-        """End every process; the folder stays for whoever wants to read the logs."""
+        """End every process; the folder stays, with the logs."""
         self.control_plane.end()
         if self._held:
             self._held.release()

@@ -1,4 +1,4 @@
-"""Which control-plane programs are used: the user's own where their versions fit, else those that `make lab` built.
+"""The choice of control-plane programs: the user's own where they fit, else those that `make lab` built.
 
 Only the standard library is imported here: `scripts/build_lab.py` asks this
 module before there is a virtual environment.
@@ -54,7 +54,7 @@ class Program:
 
 
 def find_programs() -> dict[str, Program]:
-    """etcd and the three components by name, from PATH, KUBEBUILDER_ASSETS or the tool folder, in that order.
+    """Find etcd and the three components by name, in PATH, KUBEBUILDER_ASSETS or the tool folder, in that order.
 
     Raises ProgramMissingError with what was found and what to do.
     """
@@ -96,7 +96,7 @@ def find_module(module: str, folders: Sequence[Path]) -> dict[str, Program]:
 def _fitting(
     name: str, folders: Sequence[Path], apiserver: Program | None, passed_over: dict[str, None]
 ) -> Iterator[Program]:
-    """Those of this name that fit; of the others, `passed_over` gets the reason."""
+    """Yield the programs of this name that fit; `passed_over` gets the reasons against the others."""
     for folder in folders:
         path = folder.absolute() / name
         if not (path.is_file() and os.access(path, os.X_OK)):

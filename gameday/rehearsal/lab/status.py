@@ -1,4 +1,4 @@
-"""How a lab's components are, asked now and from outside: what its supervisor wrote, and what each answers."""
+"""The state of a lab's components, asked now and from outside: the supervisor's file, and their answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class ComponentStatus:
 
 
 def ask(folder: Path) -> list[ComponentStatus]:
-    """In the order they were started in; empty where nothing has been started. `folder` is the control plane's."""
+    """Return the components' states in the order of their start; empty where nothing has been started.
+
+    `folder` is the control plane's.
+    """
     try:
         told: Mapping[str, Any] = json.loads((folder / COMPONENTS_FILE).read_text(encoding="utf-8"))
         tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))

@@ -72,7 +72,7 @@ class Query:
 
 
 def parse(text: str) -> Query:
-    """Raises LogQLError."""
+    """Parse a LogQL query of the supported part; raises LogQLError."""
     if len(text) > LONGEST_QUERY:
         raise LogQLError(f"parse error : query is longer than {LONGEST_QUERY} characters")
     if _METRIC_QUERY.match(text):

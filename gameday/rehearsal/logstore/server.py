@@ -202,7 +202,7 @@ async def _series(request: web.Request) -> web.Response:
 
 
 class _Backlog:
-    """What one tail has not been sent yet; when it falls too far behind, the newest are dropped and counted."""
+    """The lines not yet sent to a tail; if it falls too far behind, the newest are dropped and counted."""
 
     def __init__(self, query: Query, history: list[Found]) -> None:
         self._query = query

@@ -20,7 +20,7 @@ _ROOT = "/sys/fs/cgroup"
 
 @dataclass(frozen=True)
 class SandboxContainer:
-    """What the runtime gave to a container's process. Its id is the sandbox's, with the name in front."""
+    """A container's process as the runtime started it. Its id is the sandbox's, with the name in front."""
 
     name: str
     argv: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class SandboxContainer:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """One pod's, as CRI tells it. The runtime's id is the UID without dashes, twice, to be 64 digits long."""
+    """A pod's sandbox, as CRI reports it. Its id is the UID without dashes, twice, to be 64 digits long."""
 
     uid: str
     namespace: str
@@ -85,7 +85,7 @@ class Components:
         return component in self._frozen.values()
 
     def frozen_pods(self) -> list[str]:
-        """Names of those that stand still, for whoever looks for what was left behind."""
+        """Return the names of the frozen pods, for a search for leftovers."""
         return sorted(f"{one.namespace}/{one.name}" for one in self.sandboxes() if one.uid in self._frozen)
 
     async def until_thawed(self, component: Component) -> None:
@@ -104,7 +104,7 @@ class Components:
     # The kernel's files
 
     def read(self, path: str) -> str | None:
-        """None: no such file."""
+        """Return the cgroup file's content; None for no such file."""
         found = self._at(path)
         if found is None:
             return None
@@ -113,7 +113,7 @@ class Components:
         return {"cgroup.freeze": f"{frozen:d}\n", "cgroup.events": f"populated 1\nfrozen {frozen:d}\n"}.get(name)
 
     def write(self, path: str, content: str) -> None:
-        """Raises HostError, as the kernel would refuse."""
+        """Write a cgroup file; raises HostError where the kernel would refuse."""
         found = self._at(path)
         if found is None or found[1] != "cgroup.freeze":
             raise HostError(f"{path}: No such file or directory (ENOENT)")

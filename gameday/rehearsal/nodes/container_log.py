@@ -1,4 +1,4 @@
-"""What a container printed: stamped lines that can be read back, followed, and are bounded in memory."""
+"""A container's output: stamped lines that can be read back and followed, bounded in memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ContainerLog(Protocol):
 
 
 class PrintedLog:
-    """A real process's output; kept in a file too, for whoever looks after the rehearsal is over."""
+    """A real process's output; kept in a file too, to be read after the rehearsal."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab")

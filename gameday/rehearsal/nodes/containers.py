@@ -1,4 +1,4 @@
-"""What a container runs: the agent as a real process, anything else as a timer that only looks like one."""
+"""A container's process: the agent as a real one, anything else as a timer that only looks like one."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class ContainerProcess(Protocol):
 
     @property
     def gpu_load(self) -> float:
-        """What it asks of each GPU it holds, 0 to 1."""
+        """The load that it puts on each GPU it holds, 0 to 1."""
 
     async def wait(self) -> int:
-        """The exit code as a container runtime tells it: 128 + the signal's number where one ended it."""
+        """Wait for the end; the exit code as a container runtime reports it: 128 + the number of an ending signal."""
 
     def terminate(self) -> None: ...
 
@@ -138,7 +138,7 @@ class SimulatedProcess:
 async def start_container(
     pod: Object, container: Object, sandbox: Sandbox, restarts: int, own_environment: dict[str, str]
 ) -> ContainerProcess:
-    """Raises PodConfigError, and OSError where no process can be started."""
+    """Start the container; raises PodConfigError, and OSError where no process can be started."""
     if not container["image"].startswith(AGENT_IMAGE):
         return _simulated(pod, container)
     environment = sandbox.environment(
@@ -151,7 +151,7 @@ async def start_container(
 
 
 def _agent_args(container: Object) -> list[str]:
-    """What follows the module; the image's entry point is the module itself, so `args` alone follow it too."""
+    """Return the arguments after the module; the image's entry point is the module, so `args` follow it too."""
     command = [str(word) for word in container.get("command") or ()]
     own = command[command.index(AGENT_MODULE) + 1 :] if AGENT_MODULE in command else []
     return own + [str(word) for word in container.get("args") or ()]

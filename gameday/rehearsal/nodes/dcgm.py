@@ -55,7 +55,7 @@ Values = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Field:
-    """One field; `read` gives a (nodes, gpus) array, of floats only where DCGM's own type is double.
+    """A field; `read` gives a (nodes, gpus) array, of floats only where DCGM's own type is double.
 
     Without `read` the model's GPUs do not have it: it is blank until a value is injected.
     """
@@ -343,7 +343,7 @@ BY_ID = {field.id: field for field in FIELDS}
 
 
 def is_blank(field: int, value: float) -> bool:
-    """Whether DCGM takes this value for none: clients skip it."""
+    """Return whether DCGM takes this value for none: clients skip it."""
     return value >= (_FP64_BLANK if field in DOUBLE_FIELDS else _INT64_BLANK)
 
 
@@ -355,7 +355,7 @@ class Injected:
 
 @dataclass(frozen=True)
 class Frozen:
-    """One node's samples of one field as they were when its collection was paused."""
+    """A node's samples of one field as they were when its collection was paused."""
 
     values: Values
     shown: npt.NDArray[np.bool_]
@@ -382,13 +382,15 @@ class DcgmCache:
             self._count_xid(cell, int(value))
 
     def injected(self, cell: Cell) -> dict[int, float]:
-        """Values of this GPU that were injected and that no real sample has replaced yet, by field; an Xid of 0 says
-        that there was none."""
+        """Return the GPU's injected values, by field, that no real sample has replaced yet.
+
+        An injected Xid of 0, which means that there was none, is left out.
+        """
         live = {field: self._live(field).get(cell) for field in list(self._injected)}
         return {field: kept.value for field, kept in live.items() if kept and (field, kept.value) != (XID_FIELD, 0)}
 
     def nvml_xid(self, cell: Cell) -> None:
-        """Take the GPU's last real Xid, as NVML's events tell it, in the place of an injected one."""
+        """Take the GPU's last real Xid, as NVML's events report it, in the place of an injected one."""
         self._injected.get(XID_FIELD, {}).pop(cell, None)
         if self.running[cell[0]]:
             self._count_xid(cell, int(self.fleet.xid[cell]))
@@ -403,7 +405,7 @@ class DcgmCache:
         return Counter(code for _, code in self._xids[cell])
 
     def xid_event(self, cell: Cell, code: int) -> None:
-        """What DCGM read in the kernel log; 119 ends its calls to the driver, for all GPUs of the node."""
+        """Take an Xid from the kernel log; 119 ends DCGM's calls to the driver, for all GPUs of the node."""
         self.inject(cell, XID_FIELD, code, offset_s=0)
         if code == _BLINDING_XID:
             self.blind[cell[0]] = True
@@ -419,7 +421,7 @@ class DcgmCache:
                 del cells[cell]
 
     def pause(self, node: int) -> None:
-        """No more samples of this node: the cache keeps what it has. What is injected meanwhile stays."""
+        """Stop sampling this node: the cache keeps its values. Values injected meanwhile stay."""
         if not self.collecting[node]:
             return
         self.fleet.advance()
@@ -435,7 +437,7 @@ class DcgmCache:
         self._frozen.pop(node, None)
 
     def sample(self, cell: Cell, field: int) -> None:
-        """What a new watcher brings about: a real sample now. It is the latest unless an injected one's stamp is."""
+        """Sample now, as a new watcher does: it is the latest sample unless an injected one has a later stamp."""
         injected = self._injected.get(field, {}).get(cell)
         if field != XID_FIELD and injected and injected.stamp < self._clock() and self.collecting[cell[0]]:
             del self._injected[field][cell]
@@ -455,7 +457,7 @@ class DcgmCache:
         return values
 
     def latest(self, cell: Cell, field: int) -> float | None:
-        """One cached value; None where the field is blank (nothing there, a lost GPU)."""
+        """Return a cached value; None where the field is blank (nothing there, a lost GPU)."""
         if injected := self._live(field).get(cell):
             return injected.value
         if field not in BY_ID or not self.shown(BY_ID[field])[cell]:
@@ -464,7 +466,7 @@ class DcgmCache:
         return float(self.read(BY_ID[field])[cell])
 
     def shown(self, field: Field) -> npt.NDArray[np.bool_]:
-        """Where there is a value: not for lost GPUs, save their last Xid and what was injected for them."""
+        """Return where there is a value: not for lost GPUs, except their last Xid and injected values."""
         up = (self.fleet.powered & self.running)[:, None]
         there = np.broadcast_to(up, self.fleet.shape).copy()
         if field.read is None:
@@ -488,7 +490,7 @@ class DcgmCache:
         return cells
 
     def _overwritten(self, node: int, field: int, injected: Injected, now: float) -> bool:
-        """Whether a real sample came since. The exporter is who watches, and only what it exports."""
+        """Return whether a real sample came since: the exporter is the watcher, of nothing but what it exports."""
         if field == XID_FIELD or field not in BY_ID or not (self.collecting[node] and self.exporting[node]):
             return False
         return injected.stamp + SAMPLE_EVERY_S <= now

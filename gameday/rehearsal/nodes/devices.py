@@ -21,7 +21,7 @@ class GpuHolder:
 
 
 class GpuDevices:
-    """One node's GPUs; `healthy` says which the driver still serves, `changed` hears each hand-over."""
+    """A node's GPUs; `healthy` says which the driver still serves, `changed` gets each hand-over."""
 
     def __init__(
         self,

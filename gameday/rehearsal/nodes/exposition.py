@@ -41,7 +41,7 @@ class Exposition:
         self._labels[flat] = f"{{{self._own[flat]}{pod}}} "
 
     def render(self, nodes: list[str] | None = None, names: list[str] | None = None) -> Iterator[bytes]:
-        """One piece per metric; only these nodes and metrics where given, unknown ones being no series."""
+        """Yield a piece per metric; only these nodes and metrics where given, unknown ones being no series."""
         self._cache.fleet.advance()
         wanted = self._cache.exporting.copy()
         if nodes is not None:
@@ -93,7 +93,7 @@ def _code(code: int) -> str:
 
 
 def _own_labels(node: str, gpu: GpuIdentity) -> str:
-    """In dcgm-exporter's order."""
+    """Return the GPU's own labels in dcgm-exporter's order."""
     return (
         f'gpu="{gpu.index}",UUID="{gpu.uuid}",pci_bus_id="{gpu.bus_id}",device="nvidia{gpu.index}",'
         f'modelName="{MODEL}",Hostname="{_escaped(node)}",DCGM_FI_DRIVER_VERSION="{DRIVER_VERSION}"'

@@ -21,7 +21,7 @@ _SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/
 
 
 def read_file(machine: Machine, path: str) -> str:
-    """Raises HostError with the errno's own words."""
+    """Read a file of the machine; raises HostError with the errno's own words."""
     match path:
         case "/proc/sys/kernel/random/boot_id":
             return f"{machine.boot_id}\n"
@@ -40,7 +40,7 @@ def read_file(machine: Machine, path: str) -> str:
 
 
 def write_file(machine: Machine, path: str, content: str) -> None:
-    """Raises HostError. An empty /etc/nccl.conf is one that is not there."""
+    """Write a file of the machine; raises HostError. An empty /etc/nccl.conf counts as absent."""
     match path:
         case _ if path == _DEVKMSG:
             _write_devkmsg(machine, content.strip())

@@ -1,6 +1,6 @@
 """The GPUs of all nodes as arrays of shape (nodes, gpus): hardware state, and how it moves with load and time.
 
-Nothing runs in the background: whoever reads calls `advance` first, and the
+Nothing runs in the background: each reader calls `advance` first, and the
 arrays are stepped from the last reading to now. 8,000 GPUs cost about a
 millisecond a reading.
 
@@ -156,7 +156,7 @@ class GpuFleet:
         self.work_load[cell] = load
 
     def reset(self, cell: Cell) -> None:
-        """What a secondary bus reset clears; the last Xid, aggregate ECC and done remappings stay."""
+        """Clear what a secondary bus reset clears; the last Xid, aggregate ECC and done remappings stay."""
         self.advance()
         self.remapped_uncorrectable[cell] += int(self.remap_pending[cell])
         self.remap_pending[cell] = False

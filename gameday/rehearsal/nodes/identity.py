@@ -1,4 +1,4 @@
-"""Who each virtual GPU is: names that stay the same from one start to the next, derived from node and index."""
+"""The identity of each virtual GPU: stable names, derived from node and index."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def seeded(*names: object) -> random.Random:
 
 
 def _bus(index: int) -> int:
-    """Raises ValueError beyond what one PCI domain's free buses hold."""
+    """Return the GPU's bus; raises ValueError beyond what one PCI domain's free buses hold."""
     if index < len(_BUSES):
         return _BUSES[index]
     bus = 0xE0 + index - len(_BUSES)

@@ -1,6 +1,6 @@
-"""A host of the model of GPUs in this very process: to play a fault in an instant, and read what it does.
+"""A host of the model of GPUs in this very process: to play a fault in an instant, and read its effect.
 
-What `gameday.host.virtual` reaches by HTTP, on a clock that runs on when it is told to.
+The same model as `gameday.host.virtual` reaches by HTTP, on a clock that moves only when a test moves it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Clock:
 
 
 class ModelHost:
-    """Implements Host; `did` tells what it was asked to change or run, as a person would type it."""
+    """A Host on the model; `did` lists what it was asked to change or run, as a person would type it."""
 
     def __init__(self, gpus: int = 4) -> None:
         self.clock = Clock()
@@ -130,6 +130,6 @@ def play(parameters: FaultParameters, gpu: int, gpus: int) -> list[str]:
 
 
 def _taken(host: ModelHost, way: str) -> list[str]:
-    """Each thing once, in the order of its first time; most are reads that come again."""
+    """Return each act once, in the order of its first time; most are reads that come again."""
     did, host.did = Counter(host.did), []
     return [f"{way}{what}" + (f" ({times} times)" if times > 1 else "") for what, times in did.items()]

@@ -1,4 +1,4 @@
-"""One machine's kernel log: /dev/kmsg as user space writes it, and `dmesg` as it reads it.
+"""A machine's kernel log: /dev/kmsg as user space writes it, and `dmesg` as it reads it.
 
 Semantics: the kernel's Documentation/ABI/testing/dev-kmsg, summed up in
 docs/sources.md, printk and /dev/kmsg. A line written from user space is a line
@@ -34,7 +34,7 @@ class KernelRecord:
 
     @property
     def line(self) -> str:
-        """As `dmesg -w` prints it, without the priority."""
+        """The line as `dmesg -w` prints it, without the priority."""
         micros = int(self.seconds * 1_000_000)
         return f"[{micros // 1_000_000:5d}.{micros % 1_000_000:06d}] {self.text}"
 
@@ -67,7 +67,7 @@ class KernelLog:
         self._append(0, severity, text)
 
     def write(self, record: str) -> None:
-        """One write() to /dev/kmsg from user space. Raises OSError (EINVAL) where the kernel would.
+        """Write once to /dev/kmsg from user space. Raises OSError (EINVAL) where the kernel would.
 
         Rate limiting counts per open file, and every write here opens anew, so only `off` swallows.
         """

@@ -33,7 +33,7 @@ _SHUTTING_DOWN = "node is shutting down"  # kubelet's own message (nodeshutdown)
 
 
 class Kubelet:
-    """`run` after `register`; the machine it runs on tells it of power and GPUs (MachineListener)."""
+    """A kubelet: `register`, then `run`; its machine reports power and GPUs to it (MachineListener)."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class Kubelet:
         self.machine.set_in_cluster(present=False)
 
     async def may_write_lease(self) -> None:
-        """Returns while the kubelet runs and its Node exists."""
+        """Wait until the kubelet runs and its Node exists."""
         while True:
             await self.may_write()
             if not self._node_gone:
@@ -178,7 +178,7 @@ class Kubelet:
         return f"/api/v1/nodes/{self._facts.name}"
 
     async def may_write(self) -> None:
-        """Returns while the machine is on and its kubelet service runs."""
+        """Wait until the machine is on and its kubelet service runs."""
         while not (self.machine.powered and self.machine.is_active(KUBELET)):
             await asyncio.sleep(_GATE_POLL_S)
 
@@ -236,12 +236,12 @@ class Kubelet:
 
     @property
     def aligns(self) -> bool:
-        """Whether the Topology Manager admits only what one NUMA node can serve."""
+        """True if the Topology Manager admits only what one NUMA node can serve."""
         annotations = (self._seen.get("metadata") or {}).get("annotations") or {}
         return bool(annotations.get(POLICY_ANNOTATION) == SINGLE_NUMA_NODE)
 
     def _sandboxes(self) -> list[Sandbox]:
-        """Of the pods that run, as the container runtime has them."""
+        """Return the sandboxes of the pods that run, as the container runtime has them."""
         return [Sandbox.of(runner.pod) for runner in self.pods.values() if runner.runs]
 
     def pod_ip(self) -> str:

@@ -1,8 +1,8 @@
 """The kubelets' own endpoint, one HTTPS port for all virtual nodes: pods and container logs, for the API server only.
 
 A kubelet asks the API server by webhook whether a caller may use it. Here the
-one user that every cluster grants that to is known by name instead: whoever
-shows a certificate of the cluster's authority for `API_SERVER`.
+one user that every cluster grants that to is known by name instead: a caller
+with a certificate of the cluster's authority for `API_SERVER`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ async def _container_logs(request: web.Request) -> web.StreamResponse:
 
 
 def _chosen(request: web.Request, container: Container) -> ContainerLog:
-    """Raises HTTPBadRequest, in a kubelet's words (validateContainerLogStatus)."""
+    """Return the log that is asked for; raises HTTPBadRequest, in a kubelet's words."""
     named = f'container "{container.name}" in pod "{request.match_info["pod"]}"'
     if _flag(request, "previous"):
         if container.previous_log is None:
@@ -117,7 +117,7 @@ class _Answer:
     """Writes lines as the request wants them, until its limit of bytes is reached."""
 
     def __init__(self, request: web.Request) -> None:
-        """Raises HTTPBadRequest."""
+        """Read the request's options; raises HTTPBadRequest."""
         self._stamped = _flag(request, "timestamps")
         self._follow = _flag(request, "follow")
         self._left = _number(request, "limitBytes")
@@ -146,7 +146,7 @@ class _Answer:
 
 
 def _wanted(request: web.Request, lines: list[Line]) -> list[Line]:
-    """What since… and tailLines leave of what is there already. Raises HTTPBadRequest."""
+    """Return the existing lines that since… and tailLines ask for. Raises HTTPBadRequest."""
     if since := _number(request, "sinceSeconds"):
         after = datetime.now(UTC) - timedelta(seconds=since)
         lines = [line for line in lines if line.at >= after]

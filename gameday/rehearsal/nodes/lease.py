@@ -20,10 +20,10 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 class NodeLease:
-    """One node's Lease; `node_uid` is the Node that owns it, so that it goes with the Node.
+    """A node's Lease; `node_uid` is the Node that owns it, so that it goes with the Node.
 
-    A renewal is one PUT of the object as the server last returned it. An error keeps that object: whoever reads and
-    creates anew after each error sends three requests in the place of one, and an API server that is slow under the
+    A renewal is one PUT of the object as the server last returned it. An error keeps that object: to read and
+    create anew after each error would send three requests in the place of one, and an API server that is slow under the
     load of thousands of nodes never recovers.
     """
 

@@ -1,4 +1,4 @@
-"""One virtual machine: power, boot, kernel log, services, and the hardware events that happen to its GPUs.
+"""A virtual machine: power, boot, kernel log, services, and the hardware events that happen to its GPUs.
 
 It knows nothing of Kubernetes; the kubelet that runs on it listens to its
 power and its GPUs through `MachineListener`.
@@ -116,7 +116,7 @@ class Machine:
         self.log.boot_was(seeded(name, "uptime").uniform(1 * _DAY_S, 40 * _DAY_S))
 
     def cell(self, gpu: int) -> Cell:
-        """Raises HostError for a GPU the driver does not know."""
+        """Return the GPU's cell; raises HostError for a GPU that the driver does not know."""
         if not 0 <= gpu < len(self.gpus) or self.fleet.removed[self.index, gpu]:
             raise HostError(f"{self.name} has no GPU {gpu}; the driver knows {self.known_gpus()}")
         return (self.index, gpu)
@@ -321,7 +321,7 @@ class Machine:
         self._gpus_changed()
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
-        """Whoever has the GPU open: its jobs, and the daemon that keeps the driver loaded."""
+        """Return the processes that have the GPU open: its jobs, and the daemon that keeps the driver loaded."""
         users = [
             GpuUser(pid=pid, command=command, pod=self.pod_of.get(pid, ""))
             for pid, command in self.gpu_processes.get(gpu, {}).items()

@@ -1,4 +1,4 @@
-"""How fast the GPUs of a virtual machine reduce among each other: the path NCCL takes, and what that path yields.
+"""The speed at which a virtual machine's GPUs reduce among each other: NCCL's path, and its yield.
 
 NCCL's own order is followed: the environment before /etc/nccl.conf; peer to
 peer over NVLink, else shared memory, else the network, and there InfiniBand
@@ -96,7 +96,7 @@ def _infiniband_error(settings: dict[str, str]) -> str:
 
 
 def _narrowed(reduced: Reduced, settings: dict[str, str]) -> Reduced:
-    """What algorithm, protocol and channels leave of a path."""
+    """Return the path's result as algorithm, protocol and channels narrow it."""
     share = 1.0
     if settings.get("NCCL_PROTO", "").upper() == "LL":
         share *= _HALF

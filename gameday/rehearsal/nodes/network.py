@@ -81,7 +81,7 @@ class Interface:
         return f"{self.address.rsplit('.', 2)[0]}.0.0/{self.prefix}"
 
     def qdiscs(self) -> list[dict[str, Any]]:
-        """As `tc -j qdisc show dev NAME` lists them."""
+        """Return the queueing disciplines as `tc -j qdisc show dev NAME` lists them."""
         if self.qdisc:
             own = {"kind": self.qdisc.kind, "handle": self.qdisc.handle, "root": True, "refcnt": 2}
             return [own | {"options": self.qdisc.options}]
@@ -96,7 +96,7 @@ class Interface:
 
 @dataclass
 class Network:
-    """One machine's, as it is after a boot: everything up, nothing in the queues but the kernel's defaults."""
+    """A machine's network, as after a boot: everything up, only the kernel's defaults in the queues."""
 
     interfaces: dict[str, Interface]
     static: list[Route] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Network:
         return cls({one.name: one for one in (uplink, *rails)}, sorted([*storage, *own]))
 
     def routes(self, device: str) -> list[Route]:
-        """Of IPv4 and of every table but `local`, the interface's own network first; none while it is down."""
+        """Return the IPv4 routes of every table but `local`, the interface's own first; none while it is down."""
         interface = self.interfaces[device]
         if not interface.up:
             return []

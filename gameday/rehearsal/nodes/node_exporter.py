@@ -1,4 +1,4 @@
-"""node_exporter's metrics of the network interfaces, for all nodes at once; what the shipped rules read of them.
+"""node_exporter's metrics of the network interfaces that the shipped rules read, for all nodes together.
 
 One server stands for the exporters of all nodes, so each series names its node
 itself, as relabelling does in a real cluster's scrape configuration.
@@ -27,7 +27,7 @@ _METRICS: dict[str, tuple[str, str, Callable[[Interface], int]]] = {
 
 
 def render(machines: Iterable[Machine]) -> Iterator[bytes]:
-    """One piece per metric. A machine that is down answers no scrape."""
+    """Yield a piece per metric. A machine that is down answers no scrape."""
     powered = [machine for machine in machines if machine.powered]
     for name, (kind, told, value) in _METRICS.items():
         lines = [

@@ -23,7 +23,7 @@ _PRESSURES = {
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What of a node does not change while it is up."""
+    """The facts of a node that do not change while it is up."""
 
     index: int
     name: str
@@ -33,7 +33,9 @@ class NodeFacts:
 
 
 def labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
-    """What the kubelet, GPU feature discovery and the machine's place give it; reconciled at every registration.
+    """Return the labels from the kubelet, GPU feature discovery and the machine's place.
+
+    They are reconciled at every registration.
 
     `booted_s`, seconds since 1970: GPU feature discovery starts with the machine, and says when it did.
     """
@@ -108,8 +110,10 @@ def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Obj
 
 
 def _addresses(facts: NodeFacts) -> list[Object]:
-    """None without a kubelet endpoint: an API server asks port 10250 of any address that it finds, and on 127.0.0.1
-    that may be somebody else's kubelet."""
+    """Return the node's addresses; none without a kubelet endpoint.
+
+    An API server asks port 10250 of any address that it finds, and on 127.0.0.1 that may be another kubelet's.
+    """
     if facts.port is None:
         return []
     return [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": facts.name}]
@@ -124,7 +128,7 @@ class Conditions:
         self._told: dict[str, str] = {}
 
     def shown_by(self, node: Object) -> bool:
-        """Whether the Node, as the server has it, says what the last document said.
+        """Return whether the Node, as the server has it, says what the last document said.
 
         Node lifecycle writes Unknown over the conditions of a kubelet that it has not heard of for a while.
         """

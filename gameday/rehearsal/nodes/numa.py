@@ -28,7 +28,9 @@ def numa_node(gpu: int, gpus: int) -> int:
 
 
 def exclusive_cpus(spec: Object) -> dict[str, int]:
-    """By container, how many CPUs a static CPU Manager gives it alone: whole ones, in a pod of QoS Guaranteed.
+    """Return the CPUs that a static CPU Manager gives each container alone.
+
+    Whole ones, in a pod of QoS Guaranteed.
 
     Every container has to name limits for CPU and memory; requests that are left out are the limits (API server).
     """

@@ -1,4 +1,4 @@
-"""One pod's life on one virtual node: admit, create, run, restart, stop, and tell the API server.
+"""A pod's life on a virtual node: admit, create, run, restart, stop, and report to the API server.
 
 What must happen by the clock (the active deadline, the grace period) never
 waits for the API server: the status is written by a task of its own, so that
@@ -55,7 +55,7 @@ class KubeletServices(Protocol):
 
     @property
     def aligns(self) -> bool:
-        """Whether the Topology Manager admits only what one NUMA node can serve."""
+        """True if the Topology Manager admits only what one NUMA node can serve."""
 
     def pod_ip(self) -> str:
         """Return an address that no other pod of the node has."""
@@ -123,7 +123,7 @@ class PodRunner:
             self._wake.set()
 
     def crash(self) -> None:
-        """The machine lost its power: every process is gone at this instant, nothing is told to anybody."""
+        """End every process in this instant, because the machine lost its power; nothing is reported."""
         for task in self._tasks:
             task.cancel()
         for container in self._containers:
@@ -206,7 +206,7 @@ class PodRunner:
             raise failure
 
     async def _plugin_answers(self) -> bool:
-        """A pod that wants GPUs hangs in its admission while the device plugin stands still; False: deleted there.
+        """Wait with a pod that wants GPUs while the device plugin is frozen; False if it is deleted meanwhile.
 
         The kubelet's call of Allocate has no deadline (cm/devicemanager/endpoint.go), and its open connection says
         nothing of a plugin that is frozen, so that allocatable stays what it was.
@@ -234,7 +234,7 @@ class PodRunner:
                 container.end(255, "Unknown", message)
 
     async def _until_over(self, work: asyncio.Task[None]) -> bool:
-        """Until the work is done or has to stop; True when it is the active deadline that says so."""
+        """Wait until the work is done or has to stop; True when the active deadline ends it."""
         while not work.done() and not self._deleted.is_set():
             deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
             end = self.state.start_time + timedelta(seconds=deadline_s) if deadline_s is not None else None
@@ -301,7 +301,7 @@ class PodRunner:
             await self._run_once(container)
 
     async def _run_once(self, container: Container) -> None:
-        """One instance from start to end. One that cannot be configured waits until the pod is deleted."""
+        """Run one instance from start to end. One that cannot be configured waits until the pod is deleted."""
         try:
             process = await start_container(
                 self.pod,

@@ -26,7 +26,7 @@ class Ended:
 
 @dataclass
 class Container:
-    """One container of a pod and where it stands. Running while `process` is there."""
+    """A container of a pod and its state. Running while `process` is there."""
 
     spec: Object
     restarts: int = 0
@@ -124,7 +124,7 @@ class PodState:
     _since: dict[str, tuple[bool, str, datetime]] = field(default_factory=dict)
 
     def observe(self, pod: Object) -> bool:
-        """Whether the object's specification is a newer one than that of the status so far."""
+        """Take the object, and return whether its specification is newer than that of the status so far."""
         before, self.generation = self.generation, pod["metadata"].get("generation")
         return before != self.generation
 

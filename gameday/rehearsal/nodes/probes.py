@@ -1,7 +1,7 @@
 """Readiness probes: exec of `cat` and `test`, httpGet on the machine's loopback.
 
 Only those programs, and only inside the pod's own folder: a probe's command
-comes from whoever may create pods, and there is no container to shut it in.
+comes from anybody who may create pods, and there is no container to shut it in.
 """
 
 from __future__ import annotations

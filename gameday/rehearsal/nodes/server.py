@@ -97,7 +97,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _machine(request: web.Request) -> Machine:
-    """Raises MachineDownError while the node is off, HTTPNotFound for no such node."""
+    """Return the machine; raises MachineDownError while it is off, HTTPNotFound for no such node."""
     name = request.match_info["node"]
     machine = request.app[NODES].machines.get(name)
     if machine is None:
@@ -148,7 +148,7 @@ async def _boot_id(request: web.Request) -> web.Response:
 
 
 async def _snapshot(request: web.Request) -> web.Response:
-    """While the node is off, too: what a fault left would be there."""
+    """Serve the machine's snapshot, also while it is off: a fault's traces would be there."""
     machine = request.app[NODES].machines.get(request.match_info["node"])
     if machine is None:
         raise web.HTTPNotFound
@@ -206,7 +206,7 @@ async def _gpu_users(request: web.Request) -> web.Response:
 
 
 def _gpu(request: web.Request) -> int:
-    """Raises HostError."""
+    """Return the GPU's index in the request; raises HostError."""
     try:
         return int(request.query["gpu"])
     except (KeyError, ValueError):
@@ -218,7 +218,7 @@ def _model(model: BaseModel) -> web.Response:
 
 
 async def _metrics(request: web.Request) -> web.StreamResponse:
-    """All nodes; ?node= and ?name= (each may be repeated) narrow it down for large rehearsals."""
+    """Serve the metrics of all nodes; ?node= and ?name= (each may be repeated) narrow them for large rehearsals."""
     response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
     await response.prepare(request)
     nodes, names = request.query.getall("node", None), request.query.getall("name", None)

@@ -1,9 +1,9 @@
-"""What faults may change about a virtual machine, as plain data: two equal snapshots prove that nothing stayed in.
+"""The state of a virtual machine that faults may change, as plain data: equal snapshots prove a full undo.
 
 Real hosts have no such page, and our own code never asks for it: it is for
-whoever wants to prove that what went in came out. Left out is what moves by
+proofs that a fault left nothing behind. Left out is what moves by
 itself (temperatures, counters of work done, the log's lines) and what a
-remediation changes for good (the boot id, the last Xid a driver told).
+remediation changes for good (the boot id, the last Xid that a driver reported).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _LOG_STORE = b"gameday.rehearsal.logstore"
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says. `boot_s`: seconds a reboot takes; `log_store_pid`: where its process tells its id."""
+    """The command line's settings. `boot_s`: seconds a reboot takes; `log_store_pid`: the file with its process id."""
 
     nodes: int
     gpus: int

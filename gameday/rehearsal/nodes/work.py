@@ -1,7 +1,7 @@
 """Work that goes on, on the model: the virtual counterpart of gameday.host.worker, with the same reports.
 
 A request that is answered line by line is the work's process: it begins with
-the request and ends with the connection, whoever drops that.
+the request and ends with the connection, whichever side drops that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIRST_PID = 2_000_000
 
 
 class ModelWork:
-    """One work on one GPU of a machine, from its beginning to `stop`."""
+    """Work on one GPU of a machine, from its beginning to `stop`."""
 
     def __init__(self, machine: Machine, gpu: int, order: WorkOrder) -> None:
         self.ended = asyncio.Event()
@@ -60,14 +60,14 @@ class ModelWork:
             self._machine.fleet.held_mib[self._cell] -= self._taken
 
     def steer(self, utilization: float) -> None:
-        """Raises HostError for work that is no burn."""
+        """Change the burn's load; raises HostError for work that is no burn."""
         if not isinstance(self._order, Burn):
             raise HostError(f"the work on GPU {self._gpu} is no burn: its load cannot be changed")
         self._watched_at = time.monotonic()
         self._machine.fleet.set_work_load(self._cell, utilization)
 
     def report(self) -> WorkReport:
-        """With `error` where the work can go on no longer."""
+        """Return a report; it has an `error` where the work cannot go on."""
         seconds = round(time.monotonic() - self._began, 3)
         if not self._machine.powered or self._machine.boot_id != self._boot_id:
             return WorkReport(seconds=seconds, error="the machine went down")
@@ -149,6 +149,6 @@ async def _pause(work: ModelWork) -> None:
 
 
 def end_work(machine: Machine, gpu: int) -> None:
-    """Whoever began it. Idempotent."""
+    """End the GPU's work, of whatever caller. Idempotent."""
     if work := machine.works.get(gpu):
         work.stop()

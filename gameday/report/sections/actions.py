@@ -1,4 +1,4 @@
-"""What is to be done about it, and what earlier runs of the plan left to be done."""
+"""The actions that follow from this run, and those that earlier runs of the plan left open."""
 
 from __future__ import annotations
 

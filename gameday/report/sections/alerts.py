@@ -103,13 +103,13 @@ def _expected(run: RunFolder, alert: ExpectedAlert, node: str | None) -> Expecte
 
 
 def _to_resolve(run: RunFolder, alert: ExpectedAlert, node: str | None) -> float | None:
-    """As the check measured it."""
+    """Return the time to resolve as the check measured it."""
     wanted = [verdict for verdict in run.verdicts if verdict.check == "alert-resolves" and verdict.node == node]
     return next((verdict.seconds for verdict in wanted if f" {alert.name} " in verdict.expectation), None)
 
 
 def _others(seen: list[AlertSeen]) -> tuple[OtherRow, ...]:
-    """One row per label set, in its newest state."""
+    """Return a row per label set, in its newest state."""
     newest: dict[str, OtherRow] = {}
     apart = distinguishing_labels(seen)
     for event in seen:

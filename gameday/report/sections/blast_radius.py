@@ -1,4 +1,4 @@
-"""What the game-day was allowed to touch, what it did touch, and what else changed while it ran."""
+"""The limits of what the game-day might touch, what it did touch, and what else changed meanwhile."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _gpus(run: RunFolder) -> BoundedRow:
 
 
 def _gpu_hours(run: RunFolder) -> BoundedRow:
-    """From the quarantine to the return, times the GPUs the node offered before."""
+    """Return the time from quarantine to return, times the GPUs that the node offered before."""
     hours, open_ended, known = 0.0, False, True
     for node, since in _quarantined(run).items():
         until = next((r.at for r, e in run.history.with_times(NodeReturned) if e.node == node and r.at >= since), None)

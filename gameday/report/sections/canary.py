@@ -1,4 +1,4 @@
-"""What the canary job measured before, during and after the fault: the only signal of a fault that only slows down."""
+"""The canary job's figures before, during and after the fault: the only signal of a fault that only slows down."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def build(run: RunFolder) -> Comparison:
 
 
 def _plan_diff(before: str, now: str) -> tuple[str, ...]:
-    """Nothing where one of the two is not known, or is longer than any plan a person wrote."""
+    """Return the difference of two plans; empty where one is unknown, or longer than any a person wrote."""
     if not before or not now or max(before.count("\n"), now.count("\n")) > MOST_PLAN_LINES:
         return ()
     lines = difflib.unified_diff(before.splitlines(), now.splitlines(), "previous run", "this run", lineterm="", n=2)

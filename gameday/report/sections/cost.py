@@ -1,4 +1,4 @@
-"""What watching and breaking cost the cluster's servers: our own requests and bytes."""
+"""The cost of watching and breaking to the cluster's servers: our own requests and bytes."""
 
 from __future__ import annotations
 

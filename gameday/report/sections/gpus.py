@@ -65,8 +65,10 @@ HEAT_LEVELS = (2.0, 4.0, 8.0)
 
 
 class HeatCell(BaseModel):
-    """The median during the fault, the median before it, and how far that is: 0 usual, ±1 to ±3; None: not measured,
-    or too few scrapes before to say what is usual."""
+    """The median during the fault, the median before it, and how far that is: 0 usual, ±1 to ±3.
+
+    None: not measured, or too few scrapes before to say what is usual.
+    """
 
     during: float | None
     before: float | None
@@ -197,7 +199,7 @@ def scene_of(
     gpu: str | None,
     buckets: int = BUCKETS,
 ) -> Scene:
-    """What the charts of one node share; a span of nothing gets some width."""
+    """Return what the charts of one node share; an empty span gets some width."""
     span = span if span[1] > span[0] else (span[0] - 5.0, span[1] + 5.0)
     visible = [m for m in moments if span[0] <= m.at_s <= span[1]]
     seen = (max(window[0], span[0]), min(window[1], span[1])) if window else None
@@ -205,7 +207,7 @@ def scene_of(
 
 
 def _split(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Names worth a chart (known ones first), and phrases for those that never moved."""
+    """Return the names worth a chart (known ones first), and phrases for those that never moved."""
     varying, constant = [], []
     for name, of_metric in rows.groupby("metric", sort=True):
         if of_metric["value"].nunique() == 1 and len(of_metric) > 1:
@@ -254,7 +256,7 @@ def _drawn(name: str, rows: pd.DataFrame, scene: Scene, before: Spread | None) -
 
 
 def _statistics(rows: pd.DataFrame, gpu: str | None, window: tuple[float, float] | None) -> list[Statistics]:
-    """Of the target GPU, or of every GPU where the fault has none; codes have no mean."""
+    """Return the statistics of the target GPU, or of every GPU where the fault has none; codes have no mean."""
     followed = rows if gpu is None else rows[rows["gpu"] == gpu]
     amounts = followed[~followed["metric"].isin(CODES)]
     return [

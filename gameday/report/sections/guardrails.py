@@ -1,4 +1,4 @@
-"""What kept the game-day from becoming the incident: its guardrails, and who said that it may begin."""
+"""The guardrails that kept the game-day from becoming the incident, and who approved it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TITLE = "Safety log"
 
 
 class WorstLook(BaseModel):
-    """One guardrail in one phase: the worst that was found, and of equals the last; `at` is when."""
+    """A guardrail's worst finding in one phase, and of equals the last; `at` is its time."""
 
     measured: str
     ok: bool | None
@@ -83,7 +83,7 @@ def build(run: RunFolder) -> GuardrailsSection:
 
 
 def _proved(past: Summary) -> bool:
-    """Something was put in, and taken out again: a run that was refused proves nothing."""
+    """Return whether the run put something in and took it out again: a refused run proves nothing."""
     broke = past.outcome is not RunOutcome.REFUSED and past.noticed is not Noticed.UNKNOWN
     return broke and past.cleanliness is Cleanliness.CLEAN
 
@@ -121,7 +121,7 @@ def _rows(run: RunFolder) -> list[GuardrailRow]:
 
 
 def _worse(earlier: WorstLook | None, found: WorstLook) -> WorstLook:
-    """What tripped once stays tripped, whatever later looks found; of equals the later one."""
+    """Return the worse finding, and of equals the later: a guardrail that tripped once stays tripped."""
     badness = {True: 0, None: 1, False: 2}
     if earlier is None or badness[found.ok] >= badness[earlier.ok]:
         return found

@@ -1,4 +1,4 @@
-"""What was believed, what was broken to test it, and how far into the machine that reaches."""
+"""The hypothesis, the fault that tests it, and how far into the machine the fault reaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which run this was, of what, where, by whom and when."""
+"""The run's identity: its plan, cluster, operator and time."""
 
 from __future__ import annotations
 

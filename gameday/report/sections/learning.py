@@ -1,4 +1,4 @@
-"""What people took away from it, in their own words."""
+"""The lessons that people took away from it, in their own words."""
 
 from __future__ import annotations
 

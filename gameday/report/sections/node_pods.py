@@ -29,7 +29,7 @@ class PodPhase(BaseModel):
 
 
 class PodRow(BaseModel):
-    """One pod of the node, with every state the run's watch saw, in order of time."""
+    """A pod of the node, with every state that the run's watch saw, in order of time."""
 
     pod: str
     gpus: int | None
@@ -100,7 +100,7 @@ def _node(run: RunFolder, node: str) -> NodePods:
 
 
 def _named(name: str, steps: tuple[tuple[float, float], ...]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Nothing where nothing was seen, which is not the same as none."""
+    """Return the steps by name, or nothing where nothing was seen, which is not the same as none."""
     return {name: steps} if steps else {}
 
 
@@ -118,7 +118,7 @@ def _pods(run: RunFolder, node: str) -> list[PodRow]:
 
 
 def _by_phase(pods: Iterable[PodRow]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """How many pods are in each phase worth counting, whenever that changes; nothing where no pod was seen."""
+    """Return the count of pods in each phase worth counting at each change; empty where no pod was seen."""
     moves = sorted((state.offset_s, pod.pod, state.phase) for pod in pods for state in pod.states)
     phase_of: dict[str, str] = {}
     steps: dict[str, dict[float, float]] = {phase: {} for phase in _COUNTED}
@@ -153,7 +153,7 @@ def _offered(run: RunFolder, node: str) -> tuple[tuple[float, float], ...]:
 
 
 def _changes(steps: dict[float, float]) -> tuple[tuple[float, float], ...]:
-    """In order of time, without what says the same again."""
+    """Return the changes in order of time, without repeats of the same value."""
     found: list[tuple[float, float]] = []
     for t, value in sorted(steps.items()):
         if not found or found[-1][1] != value:

@@ -63,13 +63,13 @@ def build(run: RunFolder) -> PeopleSection:
 
 
 def _first_alert(run: RunFolder) -> AlertSeen | None:
-    """The first one that could have told somebody; the plan's own before others."""
+    """Return the first alert that people could have seen; the plan's own before others."""
     fired = [alert for alert in run.history.of(AlertSeen) if alert.state == "firing" and not alert.at_baseline]
     return min(fired, key=lambda alert: (not alert.expected, alert.at), default=None)
 
 
 def _since(alert: AlertSeen | None, event: Acknowledged | HumanEvent | None) -> tuple[float | None, str]:
-    """Seconds after the alert, and why they cannot be told."""
+    """Return the seconds after the alert, or why they are unknown."""
     if alert is None or event is None:
         return None, ""
     seconds = (event.at - alert.at).total_seconds()

@@ -1,4 +1,4 @@
-"""What went wrong on the way, in the run and in its files: a reader must know how far to trust the rest."""
+"""The troubles of the run and of its files: a reader must know how far to trust the rest."""
 
 from __future__ import annotations
 

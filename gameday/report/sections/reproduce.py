@@ -1,4 +1,4 @@
-"""How to run the same again: the command, the plan, versions, seed, and the files' hashes."""
+"""The means to run the same again: the command, the plan, versions, seed, and the files' hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who did what when, and how the six steps lie against each other."""
+"""The acts of people and programs in order of time, and the six steps side by side."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ class _Cut:
 
 
 def _cut(lines: list[TimelineRow]) -> _Cut:
-    """Both ends of what is too long."""
+    """Keep only both ends of a list that is too long."""
     head, tail = MOST_ROWS // 2, MOST_ROWS - MOST_ROWS // 2
     shown = lines if len(lines) <= MOST_ROWS else [*lines[:head], *lines[-tail:]]
     return _Cut(shown, len(lines) - len(shown))
 
 
 def _noted(run: RunFolder) -> Iterator[TimelineRow]:
-    """What people noted; cut by itself, so that a long run does not lose it."""
+    """Yield people's notes, cut by themselves, so that a long run does not lose them."""
     for moment in run.notes.moments():
         offset_s, who = run.offset_s(moment.at), moment.who or "somebody"
         yield TimelineRow(seq=None, at=moment.at, offset_s=offset_s, actor=who, text=moment.what, tone="human")
@@ -109,7 +109,7 @@ def _line(run: RunFolder, record: Record) -> TimelineRow | None:
 
 
 def _qa_lines(run: RunFolder) -> list[TimelineRow]:
-    """One line per node for its many QA results, at the last of them."""
+    """Return a line per node for its many QA results, at the last of them."""
     results: dict[str, list[tuple[Record, QaChecked]]] = {}
     for record, event in run.history.with_times(QaChecked):
         results.setdefault(event.node, []).append((record, event))

@@ -1,5 +1,6 @@
-"""The client that scripts drive a server with. It writes down every request and its answer, so that two servers can be
-compared by what they said.
+"""The client by which scripts drive a server.
+
+It writes down every request and its answer, so that the answers of two servers can be compared.
 """
 
 from __future__ import annotations
@@ -149,9 +150,9 @@ class Client:
         during: Callable[[], None] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> list[Json]:
-        """Watch and record the events up to the `until`-th, up to the one for which `until` holds, or, without it, to
-        the end of the stream: then the query must hold timeoutSeconds.
+        """Watch and record events up to the `until`-th, or up to the one for which `until` holds.
 
+        Without `until` the stream is recorded to its end: then the query must hold timeoutSeconds.
         `during` runs once the server has begun its answer. Never waits for a time of its own.
         """
         asked = {"watch": "1", **(query or {})}

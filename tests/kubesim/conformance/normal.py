@@ -172,8 +172,11 @@ def _tables(response: Json) -> None:
 
 
 def _versions(exchanges: list[Json]) -> None:
-    """An object's version becomes rv#2: the second of all that the script saw. A list's or bookmark's, which may be
-    anything from the last write on, becomes rv>=2, as do those in requests."""
+    """Replace versions by their order.
+
+    An object's version becomes rv#2: the second of all that the script saw. A list's or bookmark's, which may be
+    anything from the last write on, becomes rv>=2, as do those in requests.
+    """
     objects: list[tuple[Json, str]] = []
     lists: list[tuple[Json, str]] = []
     written = {text for exchange in exchanges for text in _strings(exchange["request"].get("body"))}

@@ -52,7 +52,7 @@ def real_server(folder: Path) -> Iterator[Server]:
             return child
 
         def forget() -> None:
-            """etcd's history goes by compaction, the API server's own memory of it by a restart."""
+            """Compact etcd's history, and restart the API server, which has a memory of its own."""
             _compact(f"https://127.0.0.1:{ports.etcd}", secrets)
             serving.end()
             serving.start()

@@ -48,8 +48,10 @@ def model_of(resource: Resource) -> str:
 
 
 def decodable(item: Any) -> bool:
-    """False for the one thing that the client refuses of the real server, too: a null eventTime, which an Event has
-    that was made without one."""
+    """Return False for an Event with a null eventTime, which the client refuses of the real server, too.
+
+    An Event that was made without an eventTime has it.
+    """
     return bool(item.get("eventTime"))
 
 

@@ -44,9 +44,11 @@ _NUMBERS = itertools.count(1)
 
 
 def settle(arena: Arena) -> None:
-    """Wait until what earlier tests killed works again: a scheduler places a pod only some time after its API server's
-    third death. The training jobs may be incomplete: a creation that was lost with etcd is tried again after the five
-    minutes for which a controller expects to see it."""
+    """Wait until everything that earlier tests killed works again.
+
+    A scheduler places a pod only some time after its API server's third death. The training jobs may be incomplete: a
+    creation that was lost with etcd is tried again after the five minutes for which a controller expects to see it.
+    """
     name, namespace = f"settle-{next(_NUMBERS)}", "training"
     containers = [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]
     arena.core.create_namespaced_pod(namespace, {"metadata": {"name": name}, "spec": {"containers": containers}})
@@ -57,8 +59,10 @@ def settle(arena: Arena) -> None:
 
 
 def quick_where_training_runs(arena: Arena) -> dict[str, Any]:
-    """The quick plan, on a node whose training can prove that pods are kept: a node that was rebooted, or whose pods
-    were lost with etcd, may have none."""
+    """Return the quick plan, on a node whose training can prove that pods are kept.
+
+    A node that was rebooted, or whose pods were lost with etcd, may have none.
+    """
     found = {
         pod.spec.node_name for pod in arena.core.list_namespaced_pod("training").items if pod.status.phase == "Running"
     }

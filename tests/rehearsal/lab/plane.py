@@ -71,7 +71,7 @@ class Plane(Part):
         return found
 
     def kubectl(self, *arguments: str, check: bool = True, stdin: str | None = None) -> str:
-        """kubectl as the administrator; its stdout."""
+        """Run kubectl as the administrator and return its stdout."""
         done = subprocess.run(
             ["kubectl", *arguments],
             env={**os.environ, "KUBECONFIG": str(self.admin)},

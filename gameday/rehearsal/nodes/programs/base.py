@@ -1,4 +1,4 @@
-"""What every virtual program shares: its result, and options parsed the way the real tool complains about them."""
+"""The parts that every virtual program shares: its result, and options with the real tool's complaints."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Words and exit statuses are dcgmi's own (DCGM 4.6: dcgmi/DcgmiTest.cpp,
 DeviceMonitor.cpp, Module.cpp, Command.cpp); a status is DCGM's negative return
 code, cut to a byte. The traps (docs/sources.md, DCGM injection): --gpuid
 defaults to 1; a field's name or a hexadecimal number is read by atoi and atol and becomes
-0; a group is refused with --inject; --introspect tells when and how often a
+0; a group is refused with --inject; --introspect shows when and how often a
 field was sampled, and never its value: only `dmon` shows that.
 """
 

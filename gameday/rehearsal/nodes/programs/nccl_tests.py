@@ -93,7 +93,7 @@ def _parsed(args: list[str]) -> argparse.Namespace:
 
 
 def _size(text: str) -> int:
-    """Bytes of `1G`."""
+    """Return the bytes that a size such as `1G` means."""
     try:
         return int(text.rstrip("KMG")) * _UNITS.get(text[-1:], 1)
     except ValueError:

@@ -82,7 +82,7 @@ def _chosen(machine: Machine, wanted: str | None) -> list[GpuIdentity]:
 
 
 def _is_called(gpu: GpuIdentity, name: str) -> bool:
-    """By index, UUID, or PCI address in any of its spellings."""
+    """Return whether the name is the GPU's index, UUID, or PCI address in any of its spellings."""
     address = name.lower().removeprefix("0000").removeprefix("0000:").removeprefix(":")
     own = gpu.pci.removeprefix("0000:")
     return name in (str(gpu.index), gpu.uuid) or address in (own, f"{own}.0")

@@ -1,4 +1,4 @@
-"""Run one program on a virtual machine: found by name, bounded in time, and told of as a shell would if unknown."""
+"""Run one program on a virtual machine: found by name, bounded in time; unknown ones as a shell reports them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NOT_FOUND = 127
 
 
 async def run_program(machine: Machine, argv: list[str], timeout_s: float) -> ProgramResult:
-    """Raises HostError where there is no answer: the time ran out, or the machine went down meanwhile."""
+    """Run the program; raises HostError without an answer: out of time, or the machine went down meanwhile."""
     command = _without_nsenter(argv)
     name = PurePosixPath(command[0]).name if command else ""
     boot_id = machine.boot_id

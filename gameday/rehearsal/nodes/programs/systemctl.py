@@ -37,7 +37,7 @@ async def systemctl(args: list[str], machine: Machine) -> Printed:
 
 
 async def _one(verb: str, name: str, machine: Machine) -> Printed:
-    """One unit: a transient timer, or a service under any of its names."""
+    """Handle one unit: a transient timer, or a service under any of its names."""
     if name.endswith(".timer"):
         return _timer(verb, name.removesuffix(".timer"), machine)
     unit = name.removesuffix(".service")

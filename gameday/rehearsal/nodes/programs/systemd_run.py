@@ -1,4 +1,4 @@
-"""`systemd-run --on-active` on the model: a command of the host's own, after a while, whoever asked for it."""
+"""`systemd-run --on-active` on the model: a command of the host's own, after a while, for any caller."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _interface(machine: Machine, name: str, exit_status: int) -> Interface:
 
 
 def _options(kind: str, words: list[str]) -> dict[str, Any]:
-    """In the form of `tc -j`."""
+    """Parse a discipline's options into the form of `tc -j`."""
     if kind == "netem":
         return _netem(words)
     if kind == "tbf":

@@ -26,7 +26,7 @@ _TIME = re.compile(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}")
 
 @cache
 def _program() -> str:
-    """kubectl of the release with which the goldens were recorded; skips the test without it."""
+    """Return the path of the kubectl whose release recorded the goldens; skip the test without it."""
     found = shutil.which("kubectl")
     if found is None:
         pytest.skip("kubectl is not on PATH")

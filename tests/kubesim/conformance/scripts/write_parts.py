@@ -14,7 +14,7 @@ def why_not(body: Any) -> Any:
 
 
 def entries(body: Any) -> Any:
-    """managedFields by manager: the servers order them by the second in which they were written."""
+    """Return managedFields by manager: the servers order them by the second in which they were written."""
     parts = ("operation", "manager", "subresource")
     found = body["metadata"].get("managedFields", [])
     return sorted(found, key=lambda entry: tuple(entry.get(part, "") for part in parts))
