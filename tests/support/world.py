@@ -23,6 +23,7 @@ from gameday.rehearsal.seed import seeding
 from gameday.values.results import Cleanliness
 
 NAMESPACE = "gameday"
+_NODE_PREFIX = "node"
 OPT_IN = {"gameday.dev/opt-in": "true"}
 # Longer than anything here takes, shorter than pytest's own limit: a wait that fails says so itself.
 PATIENCE_S = 20.0
@@ -103,7 +104,7 @@ class World:
         annotations: dict[str, str] | None = None,
     ) -> str:
         """Add a node of eight GPUs; return its name, which no other has."""
-        name = unique("node")
+        name = unique(_NODE_PREFIX)
         metadata = {"name": name, "labels": {**OPT_IN, **(labels or {})}, "annotations": annotations or {}}
         self.core.create_node({"metadata": metadata, "spec": {}})
         # Admission gives a new node the not-ready taint.
@@ -175,7 +176,10 @@ class World:
             self.core.delete_namespaced_config_map(name, NAMESPACE)
         for name in self.holders():
             self.coordination.delete_namespaced_lease(name, NAMESPACE)
-        self.core.delete_collection_node()
+        # Only those of `add_node`: a module may have a virtual node for all of its tests.
+        for node in self.core.list_node().items:
+            if node.metadata.name.startswith(f"{_NODE_PREFIX}-"):
+                self.core.delete_node(node.metadata.name)
 
 
 @contextmanager
