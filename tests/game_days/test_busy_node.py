@@ -11,7 +11,7 @@ import pytest
 from gameday.history.events import WorkloadSeen
 from tests.game_days.conftest import QUICK, Arena, changed
 
-pytestmark = [pytest.mark.slow, pytest.mark.gameday, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.gameday, pytest.mark.timeout(400)]
 TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 NAMESPACE = "training"
 

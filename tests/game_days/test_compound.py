@@ -7,7 +7,7 @@ import pytest
 from gameday.history.events import FaultInjected, RecoveryDisturbed
 from tests.game_days.conftest import QUICK, Arena, changed
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.mark.slow

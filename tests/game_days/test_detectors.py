@@ -16,7 +16,7 @@ from gameday.rehearsal.seed import seeding
 from tests.game_days.conftest import QUICK, Arena, Played, changed
 from tests.game_days.test_guarded_runs import command
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 
 PLANS = Path(__file__).parents[2] / "plans" / "detectors"
 

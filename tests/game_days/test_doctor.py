@@ -19,7 +19,7 @@ from gameday import cli
 from gameday.rehearsal.seed import seeding
 from tests.game_days.conftest import Arena
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
 PLAN = "xid-95-uncontained-ecc"
 

@@ -17,7 +17,7 @@ from gameday.values.results import Cleanliness, Step, StepOutcome
 from tests.game_days.conftest import QUICK, Arena
 
 EXAMPLE = Path(__file__).parents[2] / "examples/inject_await_alert.py"
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def test_the_example_awaits_the_alert_asks_nothing_else_and_leaves_nothing(clean_arena: Arena, tmp_path: Path) -> None:

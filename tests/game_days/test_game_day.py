@@ -19,7 +19,7 @@ from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Step, StepOutcome
 from tests.game_days.conftest import QUICK, Arena, Played, changed, send, step_started
 
-pytestmark = [pytest.mark.gameday, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.gameday, pytest.mark.timeout(400)]
 
 
 def test_the_chain_holds_and_the_cluster_is_as_before(clean_arena: Arena) -> None:

@@ -15,7 +15,7 @@ from tests.game_days.conftest import QUICK, Arena
 from tests.game_days.test_doctor import doctor
 from tests.game_days.test_post_mortem import eventually
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 PROCESS = "python -m gameday.host.worker --gpu="
 
 

@@ -31,7 +31,7 @@ from gameday.values.results import Cleanliness, Step
 from kubesim.kubeconfig import Kubeconfig
 from tests.game_days.conftest import QUICK, Arena, Played, changed, step_started
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 SILENT = changed(QUICK, "expect.alerts", [{"name": "GPUTemperatureHigh", "within": "30s", "resolves_within": "1s"}])
 ASKING = changed(QUICK, "approval", {"required": True, "within": "90s"})
 READS = {"GET", "LIST", "WATCH"}

@@ -12,7 +12,7 @@ from gameday.history.events import CanaryMeasured, QaChecked
 from tests.game_days.conftest import QUICK, Arena, changed
 from tests.rehearsal.processes import until
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 
 NETEM = {"type": "net_netem", "interface": "ib0", "delay": "50ms", "loss": "1%", "hold": "60s"}
 PINGS = {"measure": "round-trip time", "interface": "ib0", "rises_above": "1000%", "tolerance": "300%"}

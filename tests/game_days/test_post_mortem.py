@@ -20,7 +20,7 @@ from tests.cluster.servers.conftest import eventually
 from tests.game_days.conftest import Arena
 from tests.game_days.test_guarded_runs import writes
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 QUIET_S = 5
 TAINT = "trainy.konduktor.ai/faulty"
 

@@ -21,7 +21,7 @@ from gameday.values.results import Step
 from tests.game_days.conftest import QUICK, Arena, step_started
 from tests.torture.proxy import Switch
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -8,7 +8,7 @@ from gameday.checks.node_diff import GFD_TIMESTAMP_LABEL
 from gameday.history.events import Remediated
 from tests.game_days.conftest import QUICK, Arena, changed
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def test_a_rebooted_node_comes_back_as_it_was(clean_arena: Arena) -> None:

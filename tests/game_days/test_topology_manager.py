@@ -13,7 +13,7 @@ from gameday.rehearsal.nodes.numa import POLICY_ANNOTATION
 from tests.game_days.conftest import QUICK, Arena, Played, changed
 from tests.game_days.test_guarded_runs import command
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 # More CPUs than one virtual NUMA node has, and the one GPU that is free on an arena's node.

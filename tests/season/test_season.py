@@ -24,7 +24,7 @@ from gameday.season.record import SeasonRecord
 from tests.game_days.conftest import QUICK, QUIET, Arena, changed
 from tests.torture.proxy import Switch
 
-pytestmark = [pytest.mark.gameday, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.gameday, pytest.mark.timeout(400)]
 
 
 def plan_file(folder: Path, name: str, **changes: object) -> str:

@@ -16,7 +16,7 @@ from gameday.values.results import Step
 from tests.game_days.conftest import QUICK, Arena, changed, send, step_started
 from tests.rehearsal.lab.conftest import quick_where_training_runs
 
-pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(300), pytest.mark.usefixtures("settled")]
+pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(400), pytest.mark.usefixtures("settled")]
 ALL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 PLANS = Path(__file__).parents[3] / "plans"
 # One of each kind of ending; what only alert rules' own windows make longer runs on the embedded control plane.

@@ -25,7 +25,7 @@ from kubesim.kubeconfig import Kubeconfig
 from tests.game_days.conftest import QUICK, Arena, changed, send, step_started
 from tests.rehearsal.lab.conftest import quick_where_training_runs, settle
 
-pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(400)]
 NAMESPACES = ("gameday", "default", "training", "kube-system")
 RUNNER, HEALTH, REAPER, AGENT = "gameday-runner", "gameday-node-health", "gameday-reaper", "gameday-agent"
 ANYBODY = "default"
