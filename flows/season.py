@@ -96,7 +96,7 @@ def season(
 
 
 def season_state(result: SeasonResult) -> State[SeasonResult]:
-    """Return a season's state in Prefect, named after its exit code: such as Passed or Dirty."""
+    """Return a season's state in Prefect, named after its exit code, such as Passed or Dirty."""
     finished = Completed if result.exit_code == ExitCode.PASSED else Failed
     return finished(message=result.why, data=result, name=ExitCode(result.exit_code).name.capitalize())
 
