@@ -92,8 +92,12 @@ def season(
             died = SeasonRuns(record, chosen, approved.approval, profile, Path(reports)).play(opened)
     except RefusedError as error:
         return _refused(error)
-    result = coverage(Path(reports) / id, died)
-    finished = Completed if result.exit_code == 0 else Failed
+    return season_state(coverage(Path(reports) / id, died))
+
+
+def season_state(result: SeasonResult) -> State[SeasonResult]:
+    """Return a season's state in Prefect, named after its exit code, such as Passed or Dirty."""
+    finished = Completed if result.exit_code == ExitCode.PASSED else Failed
     return finished(message=result.why, data=result, name=ExitCode(result.exit_code).name.capitalize())
 
 

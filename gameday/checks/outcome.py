@@ -119,7 +119,7 @@ def _doubt(history: History) -> str:
     # A refused run that announced no change had nothing to look for.
     nothing_done = history.last(Refused) is not None and not history.of(IntentRecorded)
     unsure = ended.cleanliness is Cleanliness.UNKNOWN and not nothing_done
-    return "the run's own last look could not tell" if unsure else ""
+    return "the run's own last look ended unknown" if unsure else ""
 
 
 def _intents(history: History, state: Cleanliness) -> list[IntentRecorded]:

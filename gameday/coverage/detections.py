@@ -173,7 +173,7 @@ def _blind(signal: Signal, window: FaultWindow) -> str:
     if signal is Signal.METRIC and not has_baseline(run.metrics_of(window.node), window.fault.written_at):
         return "no series of the node has samples enough from before the fault"
     if signal is Signal.METRIC and run.plan and not run.plan.expect.alerts:
-        return "the series that were kept stood still, and the plan names no rule whose expression could tell of others"
+        return "the series that were kept did not move, and the plan names no rule whose expression could show others"
     if signal is Signal.LOG and (blind := _problem(run, "log store")):
         return blind
     if signal is Signal.CANARY:

@@ -28,7 +28,7 @@ _MISSED: dict[Signal, str] = {
 }
 _UNKNOWN: dict[Signal, str] = {
     Signal.LOG: "Mend what kept the log store from being read, and run the plan again.",
-    Signal.METRIC: "Name the alert that should tell in the plan, so that its rule's expression is dated; let the "
+    Signal.METRIC: "Name the alert that should fire in the plan, so that its rule's expression is dated; let the "
     "baseline window hold three samples (baseline.window against the scrape interval); look whether Prometheus scrapes "
     "the node.",
     Signal.CANARY: "Give the plan a canary (expect.canary) and the node a free GPU for it.",

@@ -30,7 +30,7 @@ class _Model(BaseModel):
 
 
 _TELLS = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT}
-"""Signals that act or call somebody. A log line, a metric and a Kubernetes Event only stand there for who looks."""
+"""Signals that act or call somebody. A log line, a metric and a Kubernetes Event reach only those who look for them."""
 
 
 class FaultNoticed(StrEnum):

@@ -61,7 +61,7 @@ def _warnings(
         try:
             profiles.append(load_detector(watching, folders))
         except DocumentError as error:
-            what = f"whether the fault harms the detector {shown(watching)} cannot be told: {error}"
+            what = f"it is unknown whether the fault harms the detector {shown(watching)}: {error}"
             yield DetectorWarning(
                 watching, what, "set `detector` in the cluster profile: `gameday detectors` lists them"
             )

@@ -32,7 +32,7 @@ class RunStarted(_Event):
     cluster: str = Field(description="kube context or server URL, without credentials")
     cluster_uid: str = Field(description="UID of the kube-system namespace")
     cluster_name: str = Field(default="", description="what people call the cluster: the profile's name")
-    cluster_id: str = Field(default="", description="by which runs are told to be of one cluster; empty: its UID")
+    cluster_id: str = Field(default="", description="the name by which runs count as one cluster's; empty: its UID")
     server_version: str
     flow_run_id: str | None = None
     flow_run_url: str | None = None
@@ -142,12 +142,12 @@ class AlertSeen(_Event):
     expected: bool
     at: AwareDatetime
     since: AwareDatetime | None = Field(
-        default=None, description="when its condition began to hold (Prometheus' activeAt); None where nobody told"
+        default=None, description="when its condition began to hold (Prometheus' activeAt); None where nobody said"
     )
     at_baseline: bool = Field(default=False, description="already there before the fault; never blamed on it")
     background: bool = Field(default=False, description="one that the cluster profile calls background")
     silenced: bool = False
-    inhibited: bool = Field(default=False, description="muted by another alert: held, and nobody is told")
+    inhibited: bool = Field(default=False, description="muted by another alert: held, and nobody is notified")
     receivers: tuple[str, ...] = ()
 
     @property
@@ -161,7 +161,7 @@ class TaintSeen(_Event):
     node: str
     taint: Taint
     present: bool
-    manager: str | None = Field(description="managedFields manager that owns it; None where the server tells none")
+    manager: str | None = Field(description="managedFields manager that owns it; None where the server names none")
     at: AwareDatetime
     at_baseline: bool = Field(default=False, description="of an incident: it stood when the window began")
 
@@ -213,14 +213,14 @@ class DetectorConsulted(_Event):
     kind: Literal["detector_consulted"] = "detector_consulted"
     detector: str
     title: str
-    source: str = Field(description="where the profile's word on this fault stands")
+    source: str = Field(description="the source of the profile's word on this fault")
     sees: bool | None = Field(description="None where the profile says nothing about this fault")
     why: str = Field(default="", description="why it cannot see the fault, or what else is to be known")
     filled: tuple[str, ...] = Field(description="keys of the plan's `expect` that come from the profile")
 
 
 class KubernetesEventSeen(_Event):
-    """A Kubernetes Event about a target node, as its own time stamps tell it."""
+    """A Kubernetes Event about a target node, as its own time stamps date it."""
 
     kind: Literal["kubernetes_event_seen"] = "kubernetes_event_seen"
     node: str

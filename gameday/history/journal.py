@@ -54,7 +54,7 @@ class History:
         return {}
 
     def about(self, kind: type[E], node: str | None) -> list[tuple[Record, E]]:
-        """Events of one model class that tell of one node, with their records, oldest first; None: of no node."""
+        """Events of one model class about one node, with their records, oldest first; None: of no node."""
         if kind not in self._by_node:
             groups: dict[str | None, list[tuple[Record, Any]]] = {}
             node_of = _node_of(kind)

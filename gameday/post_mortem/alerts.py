@@ -136,6 +136,7 @@ def with_notifications(
     """Return the alerts with the silence in force as each fired, their receivers, and whether another mutes them.
 
     Receivers and inhibition are known of alerts that Alertmanager still holds; it forgets those that are resolved.
+
     It calls them by more labels than ALERTS has: Prometheus adds its external_labels when it sends one.
     """
     told = []

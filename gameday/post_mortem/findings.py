@@ -189,12 +189,12 @@ def _taint(incident: Incident, history: History) -> IncidentFinding | None:
     if lines and not any(line.decision == "quarantine" for line in lines):
         return None
     if there:
-        answer = f"{there[0].taint} stood when the window began; begin it earlier to see when it came"
+        answer = f"{there[0].taint} was there when the window began; begin it earlier to see when it came"
         return IncidentFinding(id="taint", question=question, status=Status.UNKNOWN, answer=answer)
     if _read(incident, "taint history"):
         answer = f"no taint {', '.join(keys)} in kube-state-metrics' samples of the window"
         return IncidentFinding(id="taint", question=question, status=Status.BROKEN, answer=answer)
-    now = "none that stands now was set in the window" if _read(incident, "the node") else _told(incident, "the node")
+    now = "none that is there now was set in the window" if _read(incident, "the node") else _told(incident, "the node")
     answer = f"nobody kept a history of taints (scrape kube-state-metrics), and {now}"
     return IncidentFinding(id="taint", question=question, status=Status.UNKNOWN, answer=answer)
 

@@ -205,7 +205,7 @@ def _headline(state: Noticed, found: Sequence[IncidentFinding]) -> str:
         + ("not known" if one.status is Status.UNKNOWN else one.answer)
         for one in wanted
     )
-    return f"{words.get(state, 'Whether the cluster noticed cannot be told')} ({said})."
+    return f"{words.get(state, 'It is unknown whether the cluster noticed')} ({said})."
 
 
 def _alerts(seen: Sequence[AlertSeen]) -> tuple[AlertRow, ...]:

@@ -279,7 +279,7 @@ def _stretches(rows: pd.DataFrame) -> Iterator[tuple[float, float, float]]:
     new_run = ((rows["value"] != rows["value"].shift()) | (steps > GAP_FACTOR * usual)).to_numpy()
     starts = np.flatnonzero(new_run)
     if len(starts) > MOST_STRETCHES:
-        raise ValueError(f"the value changes {len(starts):,} times, which is more than can be told apart here")
+        raise ValueError(f"the value changes {len(starts):,} times, which is more than can be drawn apart here")
     t, values = rows["t"].to_numpy(), rows["value"].to_numpy()
     for start, end in zip(starts, np.r_[starts[1:], len(t)] - 1, strict=True):
         yield float(t[start]), float(t[end]) + usual, float(values[start])

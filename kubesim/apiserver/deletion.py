@@ -83,7 +83,7 @@ class Deleter:
         self._store = objects.store
 
     def delete(self, resource: Resource, stored: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
-        """(the object as it is now, whether it is is_gone). Raises StatusError 409 when a precondition fails."""
+        """Return the object as it is now, and whether it is gone. Raises StatusError 409 when a precondition fails."""
         meta = stored.obj["metadata"]
         check_preconditions(resource, stored, options)
         grace = self._grace(resource, stored, options)
@@ -231,7 +231,7 @@ class Collector:
             self._enqueue(identity)
 
     def _owners_of(self, stored: Stored) -> None:
-        """A dependent is is_gone: owners in foreground deletion may be done."""
+        """Look after the owners of a dependent that is gone: those in foreground deletion may be done."""
         for uid in _owner_uids(stored):
             if uid in self._uids:
                 self._enqueue(self._uids[uid])

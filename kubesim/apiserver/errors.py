@@ -64,7 +64,7 @@ def not_simulated(sentence: str) -> StatusError:
 
 
 def already_exists(resource: Resource, name: str, *, is_terminating: bool) -> StatusError:
-    """409: create of a name that is taken, perhaps by an object that is is_terminating."""
+    """409: create of a name that is taken, perhaps by an object that is terminating."""
     message = f'{"object is being deleted: " if is_terminating else ""}{resource.qualified} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, _details(resource, name))
 

@@ -176,7 +176,7 @@ def test_without_a_rule_to_ask_the_few_series_that_were_kept_prove_nothing() -> 
     burn = plan("burn", fault={"type": "dcgm_pause"}, stays_schedulable_for="15s")
     found = row(stored(burn, timed, still())).cell(Signal.METRIC)
     assert found.state is CellState.UNKNOWN
-    assert found.why.startswith("the series that were kept stood still")
+    assert found.why.startswith("the series that were kept did not move")
 
 
 def canary(phase: str, value: float | None, seconds: float) -> Timed:

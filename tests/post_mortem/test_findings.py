@@ -79,7 +79,7 @@ def test_an_inhibited_alert_was_not_sent_but_the_one_that_mutes_it_may_have_been
 def test_a_taint_that_stood_when_the_window_began_is_no_quarantine_of_this_fault() -> None:
     told = found(xid(), taint(0).model_copy(update={"at_baseline": True}))["taint"]
     assert (told.status, told.seconds) == (Status.UNKNOWN, None)
-    assert "stood when the window began" in told.answer
+    assert "was there when the window began" in told.answer
 
 
 def test_a_node_that_is_still_tainted_is_not_back() -> None:

@@ -132,7 +132,7 @@ class GpusSection(BaseModel):
     """`step_s` None: every sample Prometheus stored; else the newest at or before each of such steps."""
 
     step_s: float | None
-    fewest_before: int = Field(description="scrapes before the fault below which no usual spread is told")
+    fewest_before: int = Field(description="scrapes before the fault below which no usual spread is given")
     nodes: tuple[NodeCharts, ...]
     nodes_left_out: tuple[str, ...]
 

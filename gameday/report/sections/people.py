@@ -19,7 +19,7 @@ class PeopleSection(BaseModel):
     """Seconds are None where one of the two instants is not known, or the clocks plainly disagree (`doubt`)."""
 
     problem: str
-    said: bool = Field(description="whether anybody wrote anything of what stands here")
+    said: bool = Field(description="whether anybody wrote anything here")
     summary: str | None
     impact: str | None
     authors: tuple[str, ...]

@@ -153,6 +153,7 @@ class Client:
         """Watch and record events up to the `until`-th, or up to the one for which `until` holds.
 
         Without `until` the stream is recorded to its end: then the query must hold timeoutSeconds.
+
         `during` runs once the server has begun its answer. Never waits for a time of its own.
         """
         asked = {"watch": "1", **(query or {})}
