@@ -6,7 +6,9 @@ loaded must not need all of them.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+# As typing.TYPE_CHECKING, true for type checkers alone; importing typing takes longer than all else in here.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from gameday.checks.outcome import RunOutcome, RunResult

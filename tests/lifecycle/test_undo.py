@@ -152,6 +152,31 @@ def test_a_node_that_only_the_closing_gives_back_is_looked_at_again(
     assert [len(taints) for taints in seen] == [1, 0]
 
 
+@pytest.mark.parametrize(("says_so", "left"), [(True, []), (False, [KEY])])
+def test_a_flow_without_qa_gives_a_quarantined_node_back_only_where_it_says_so(
+    opened: OpenedRun, monkeypatch: pytest.MonkeyPatch, says_so: bool, left: list[str]
+) -> None:
+    sleeper = Sleeper(opened, monkeypatch)
+
+    def quarantined(run: Run) -> None:
+        follow_as_target(run, sleeper.node)
+        undo = RestoreNode(keys=(KEY,), unschedulable=False)
+        run.intend("quarantine", "let the detector quarantine the node", undo, sleeper.node, LONG)
+        sleeper.taint()
+        assert run.wait("the taint", LONG, lambda: is_tainted(run))
+
+    def is_tainted(run: Run) -> bool | None:
+        now = run.nodes.now(sleeper.node)
+        return True if now and now.taints else None
+
+    opened.play(quarantined, return_without_qa=says_so)
+    assert [taint.key for taint in snapshot(opened.world.core.read_node(sleeper.node)).taints] == left
+    state = Cleanliness.DIRTY if left else Cleanliness.CLEAN
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=state)]
+    outcomes = {one.step: one.outcome for one in opened.history.of(StepEnded)}
+    assert outcomes[Step.QA_NODE] is StepOutcome.NOT_ASKED
+
+
 def test_what_is_thrown_into_a_run_is_told_and_undone(opened: OpenedRun) -> None:
     def thrown(run: Run) -> None:
         raise asyncio.CancelledError
