@@ -123,6 +123,7 @@ def test_a_fault_of_a_package_waits_for_neither_prefect_nor_the_kubernetes_clien
 
 
 @pytest.mark.parametrize("name", ["Fault", "Verdict", "Guardrail", "Remediation", "RunFolder", "Run", "baseline"])
+@pytest.mark.slow
 def test_a_name_can_be_the_first_that_is_imported(name: str) -> None:
     assert "gameday" in imported(f"from gameday import {name}")
 

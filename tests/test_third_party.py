@@ -114,6 +114,7 @@ def test_the_schema_for_editors_has_the_fault(installed: dict[str, str]) -> None
     assert '"devkmsg_off"' in ended.stdout
 
 
+@pytest.mark.slow
 def test_the_tutorials_own_tests_pass(installed: dict[str, str]) -> None:
     ended = run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, EXAMPLE / "tests")
     assert "3 passed" in ended.stdout, ended.stdout

@@ -93,6 +93,7 @@ def test_a_server_that_is_set_is_used() -> None:
         assert PREFECT_API_URL.value() == "http://127.0.0.1:9/api"
 
 
+@pytest.mark.slow
 def test_without_one_a_server_lasts_as_long_as_the_command(home: Path) -> None:
     begin_with_template(home)
     with prefect_server(console()):

@@ -188,6 +188,7 @@ SILENT = changed(QUICK, "expect.alerts", [{"name": "GPUTemperatureHigh", "within
         *(pytest.param(step, marks=pytest.mark.slow) for step in Step if step is not Step.AWAIT_ALERT),
     ],
 )
+@pytest.mark.slow
 def test_ctrl_c_undoes_and_says_so(clean_arena: Arena, step: Step) -> None:
     plan = SILENT if step is Step.AWAIT_ALERT else QUICK
     played = clean_arena.play_and_when(plan, step_started(step), send(signal.SIGINT))

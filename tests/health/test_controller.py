@@ -53,6 +53,7 @@ def test_the_konduktor_policy_taints_on_the_blogs_line(make_cluster: Callable[..
 
 
 @pytest.mark.parametrize("kill", [True, False])
+@pytest.mark.slow
 def test_nothing_is_lost_when_the_log_store_restarts(cluster: Cluster, kill: bool) -> None:
     at_ns = time.time_ns()
     cluster.logs.stop(kill=kill)
@@ -65,6 +66,7 @@ def test_nothing_is_lost_when_the_log_store_restarts(cluster: Cluster, kill: boo
 
 
 @pytest.mark.parametrize("kill", [True, False])
+@pytest.mark.slow
 def test_nothing_is_lost_when_the_api_server_restarts(cluster: Cluster, kill: bool) -> None:
     cluster.apiserver.stop(kill=kill)
     cluster.push(stamped(LOST))

@@ -171,6 +171,7 @@ def test_long_series_are_thinned_without_losing_a_peak():
     assert list(kept) == sorted(kept)
 
 
+@pytest.mark.slow
 def test_many_metrics_and_many_gpus_stay_small(tmp_path):
     rows = [(t, str(g), f"METRIC_{m:02}", float(t * g % 7)) for t in range(40) for g in range(16) for m in range(20)]
     rendered = render(build.write(tmp_path, build.passing(), metrics(*rows)), NOW)
@@ -246,7 +247,11 @@ def hostile_run(text: str) -> list[build.Timed]:
     ]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=["script", "img", "template", "svg", "ansi", "url", "1MB", "cdata"])
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(text, marks=pytest.mark.slow) if len(text) > 1000 else text for text in HOSTILE],
+    ids=["script", "img", "template", "svg", "ansi", "url", "1MB", "cdata"],
+)
 def test_hostile_text_is_only_text(tmp_path, text):
     rows = [
         (t, gpu, metric, t % 5 + 1.0)
