@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from tests.support.fixtures import new_run, reaper, runner, server, world
@@ -11,3 +13,13 @@ __all__ = ["new_run", "reaper", "runner", "server", "world"]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("gameday") is None)
+
+
+# Objects of imports and collection live to the end; without this every full collection walks through them.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    gc.enable()

@@ -73,6 +73,7 @@ def test_the_example_adds_one_part_to_each_group() -> None:
     assert PROJECT["entry-points"].keys() == set(Group)
 
 
+@pytest.mark.slow
 def test_each_part_is_seen(installed: dict[str, str], tmp_path: Path) -> None:
     write(tmp_path, passing())
     ended = run(installed, "-c", SCRIPT, tmp_path)
@@ -89,6 +90,7 @@ def test_each_part_is_seen(installed: dict[str, str], tmp_path: Path) -> None:
     assert found["prefect"] is False
 
 
+@pytest.mark.slow
 def test_validate_takes_a_plan_with_the_fault_the_remediation_and_the_detector(
     installed: dict[str, str], tmp_path: Path
 ) -> None:
@@ -109,6 +111,7 @@ def test_without_the_package_the_same_plan_is_refused_with_what_is_known() -> No
     assert "unknown fault type; known: clock_lock" in ended.stderr
 
 
+@pytest.mark.slow
 def test_the_schema_for_editors_has_the_fault(installed: dict[str, str]) -> None:
     ended = run(installed, "-m", "gameday.cli", "schema")
     assert '"devkmsg_off"' in ended.stdout

@@ -33,6 +33,9 @@ def main() -> int:
     worker = threading.Thread(target=lambda: status.append(run_agent(os.environ, ending)))
     worker.start()
     worker.join()
+    # Python gives handled signals back to the kernel at its end; a late SIGTERM would then replace the exit status.
+    for caught in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(caught, signal.SIG_IGN)
     return status[0] if status else 1
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -39,6 +40,9 @@ _MAX_VALUES = 10_000
 # Control characters except tab and newline, lone surrogates, and the marks that reverse text in a terminal.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
+_REMEMBERED = 128
+"""More than all shipped plans and detector profiles; a digest or a season reads them again for every run."""
+
 Path = tuple[str | int, ...]
 
 
@@ -65,8 +69,11 @@ class Source:
         return self.places[path]
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def parse(text: str, file: str) -> Source:
     """Parse text that holds one YAML mapping.
+
+    The same text of the same file gives the same object, so nobody may change it.
 
     Args:
         text: The document's text; hostile input.

@@ -37,6 +37,7 @@ def test_no_two_alerts_share_a_name() -> None:
 
 
 @pytest.mark.parametrize("file", UNIT_TESTS, ids=lambda file: file.name)
+@pytest.mark.slow
 def test_unit_tests(file: Path, tmp_path: Path) -> None:
     """Run the file's unit tests with only the alerts it asks for, and every recorded series.
 

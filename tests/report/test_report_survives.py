@@ -313,6 +313,7 @@ def test_a_stray_time_stamp_squeezes_nothing(tmp_path):
     assert data["charts"][0]["before"]["low"] >= 60.0
 
 
+@pytest.mark.slow
 def test_five_hundred_nodes_do_not_break_it(tmp_path):
     template = next(t.event for t in build.passing() if isinstance(t.event, AlertSeen) and t.event.expected)
     others = []

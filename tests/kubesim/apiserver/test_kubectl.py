@@ -16,6 +16,8 @@ import pytest
 from tests.kubesim.apiserver.conftest import make_running, node, pod
 from tests.kubesim.processes import ApiServer
 
+pytestmark = pytest.mark.conformance
+
 Kubectl = Callable[..., str]
 
 

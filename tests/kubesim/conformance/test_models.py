@@ -20,6 +20,8 @@ from tests.kubesim.conformance.play import play
 from tests.kubesim.conformance.scripts import all_scripts
 from tests.kubesim.processes import ApiServer
 
+pytestmark = pytest.mark.conformance
+
 STORED = [resource for resource in RESOURCES if resource.is_stored]
 
 

@@ -100,6 +100,7 @@ def test_an_injection_becomes_ready_and_is_undone_by_deletion(cluster: Cluster) 
     assert (outcome["role"], outcome["ended_by"], outcome["ok"]) == ("inject", "sigterm", True)
 
 
+@pytest.mark.slow
 def test_the_deadline_takes_the_fault_out(cluster: Cluster) -> None:
     cluster.create(agent("late", "gpu-node-2", XID, activeDeadlineSeconds=6))
     eventually(lambda: cluster.is_ready("late"), "the fault in")
