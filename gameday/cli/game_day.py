@@ -250,10 +250,10 @@ def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, re
             report_reaped(profile, result, reports)
     for run_id in result.changed:
         if run_id not in here:
-            told = (
+            message = (
                 f"run {run_id} has no history in {reports}, and its report was not renewed; --reports names the folder"
             )
-            out.print(told, style="yellow", soft_wrap=True)
+            out.print(message, style="yellow", soft_wrap=True)
         else:
             out.print(f"report: {reports / run_id / 'report.html'}", soft_wrap=True)
 

@@ -169,7 +169,7 @@ def _line(record: Record) -> Text | None:  # noqa: C901, PLR0911, PLR0912 - one 
         case RecoveryDisturbed(fault=fault, target=target, written_at=datetime()):
             return Text(f"fault {fault} is in on {target.node} while it is repaired", style="bold")
         case AlertSeen(state="firing", receivers=(_, *_)):
-            return None  # told before; noted again when Alertmanager said who is told
+            return None  # printed before; noted again when Alertmanager named the receivers
         case AlertSeen(alert=alert, state=state, node=node, expected=expected, at_baseline=False):
             return Text(
                 f"alert {alert} {state}" + (f" for {node}" if node else "") + ("" if expected else ", not expected")

@@ -129,7 +129,7 @@ def _allocatable(window: FaultWindow) -> Seen:
             yield seen.at, f"{seen.before} → {0 if seen.gpus is None else seen.gpus} GPUs"
 
 
-def canary_tells(plan: Plan) -> bool:
+def expects_canary_to_feel_fault(plan: Plan) -> bool:
     """Return whether the plan expects its canary to feel the fault; other bounds expect that it does not."""
     canary = plan.expect.canary
     return canary is not None and (canary.falls_below is not None or canary.rises_above is not None)
@@ -145,7 +145,7 @@ def _canary(window: FaultWindow) -> Seen:
             continue
         if seen.phase != "during" or seen.value is None:
             continue
-        if plan.expect.canary.holds_during(seen.value, before) is canary_tells(plan):
+        if plan.expect.canary.holds_during(seen.value, before) is expects_canary_to_feel_fault(plan):
             yield seen.at, f"{seen.measure} {before:.3g} → {seen.value:.3g} {seen.unit}"
 
 

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from gameday.checks.facts import stop_reason, targets
 from gameday.checks.outcome import RunOutcome
 from gameday.coverage.cells import CellState, CoverageCell, cell_of
-from gameday.coverage.detections import canary_tells, window_of
+from gameday.coverage.detections import expects_canary_to_feel_fault, window_of
 from gameday.coverage.gaps import CoverageGap, gaps_of
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import DetectorProfile
@@ -29,7 +29,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-_TELLS = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT}
+_REACHING_SOMEBODY = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT}
 """Signals that act or call somebody. A log line, a metric and a Kubernetes Event reach only those who look for them."""
 
 
@@ -69,7 +69,7 @@ class FaultRow(_Model):
     @property
     def noticed(self) -> FaultNoticed:
         """The share of the expected signals that reach somebody and were seen: all, some, none."""
-        states = [cell.state for cell in self.cells if cell.signal in _TELLS]
+        states = [cell.state for cell in self.cells if cell.signal in _REACHING_SOMEBODY]
         seen, missed = CellState.SEEN in states, CellState.MISSED in states
         if seen:
             return FaultNoticed.PARTLY if missed else FaultNoticed.YES
@@ -151,7 +151,7 @@ def _cells(run: RunFolder, plan: Plan | None) -> tuple[CoverageCell, ...]:
         return tuple(CoverageCell(signal=signal, state=CellState.UNKNOWN, why=why) for signal in Signal)
     expected = dict(expected_signals(plan, detector))
     if plan.expect.canary is not None:
-        expected[Signal.CANARY] = canary_tells(plan)
+        expected[Signal.CANARY] = expects_canary_to_feel_fault(plan)
     # A fault that is put in again has its first time only.
     windows = {fault.target.node: window_of(run, fault) for fault in run.history.of(FaultInjected)[::-1]}
     not_reached = f"not reached: {stop_reason(run.history)}"

@@ -55,11 +55,11 @@ def first_departure(metrics: pd.DataFrame, injected: datetime, ended: datetime) 
     """The earliest departure of any series of one node's metrics between the two instants; None where none departed."""
     if metrics.empty:  # a killed run left no frames, and pandas takes its time for nothing too
         return None
-    told = metrics[(metrics["time"] <= pd.Timestamp(ended)) & metrics["gpu"].notna() & metrics["value"].notna()]
+    rows = metrics[(metrics["time"] <= pd.Timestamp(ended)) & metrics["gpu"].notna() & metrics["value"].notna()]
     fault, end = pd.Timestamp(injected).to_datetime64(), pd.Timestamp(ended).to_datetime64()
-    times, values = told["time"].to_numpy(dtype="datetime64[ns]"), told["value"].to_numpy()
-    metric, names = pd.factorize(told["metric"], sort=True)
-    gpu, gpus = pd.factorize(told["gpu"], sort=True)
+    times, values = rows["time"].to_numpy(dtype="datetime64[ns]"), rows["value"].to_numpy()
+    metric, names = pd.factorize(rows["metric"], sort=True)
+    gpu, gpus = pd.factorize(rows["gpu"], sort=True)
     moves: list[Departure] = []
     for number, name in enumerate(names):
         mine = metric == number

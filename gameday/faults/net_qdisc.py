@@ -72,7 +72,7 @@ class QdiscFault(Fault[P]):
         wrong = self.mismatch(parameters, now.get("options", {})) if now.get("handle") == HANDLE else "it is missing"
         if wrong:
             raise HostError(f"{' '.join(argv)} was accepted, but read back: {wrong}")
-        lines = (f"before: {_told(before)}", " ".join(argv), f"after: {_told([now])}")
+        lines = (f"before: {_describe(before)}", " ".join(argv), f"after: {_describe([now])}")
         return Evidence(lines=lines, written_at=written_at, undo_state=undo_state)
 
     def undo(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
@@ -85,7 +85,7 @@ class QdiscFault(Fault[P]):
             run_program(
                 host, "tc", "qdisc", "add", "dev", name, "root", "handle", str(before["handle"]), *_arguments_of(before)
             )
-        return Evidence(lines=(f"now: {_told(qdiscs(host, name))}",))
+        return Evidence(lines=(f"now: {_describe(qdiscs(host, name))}",))
 
     def verify_undone(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
         now = qdiscs(host, parameters.interface)
@@ -125,7 +125,7 @@ def _refuse(name: str, before: list[Qdisc]) -> None:
                 f"{name} still has the qdisc of another game-day: `gameday reap`, or `tc qdisc del dev {name} root`"
             )
         if kind in _SHAPING:
-            raise HostError(f"{name} has a {kind} of somebody else ({handle}): {_told([one])}; ask its owner")
+            raise HostError(f"{name} has a {kind} of somebody else ({handle}): {_describe([one])}; ask its owner")
         if handle != _DEFAULT and not (one.get("root") and _is_restorable(one)):
             raise HostError(
                 f"{name} has a {kind} that somebody set ({handle}), and its options, as tc shows them, could not be "
@@ -143,7 +143,7 @@ def _arguments_of(one: Qdisc) -> tuple[str, ...]:
     return (str(one["kind"]), *(("limit", str(limit)) if limit is not None else ()))
 
 
-def _told(found: list[Qdisc]) -> str:
+def _describe(found: list[Qdisc]) -> str:
     one = _root(found) or (found[0] if found else {})
     options = json.dumps(one.get("options", {}), separators=(",", ":"))
     return f"{one.get('kind', 'nothing')} {one.get('handle', '')} {options}"[:300]

@@ -65,10 +65,12 @@ def node_alerts(
         selector = f"ALERTS{{{label}={json.dumps(node)}}}"
         for series in prometheus.stored_samples(selector, end - start, end):
             found[json.dumps(dict(series.labels), sort_keys=True)] = series
-    return _told(episodes(([series] for series in found.values()), end), node, start)
+    return _alert_events(episodes(([series] for series in found.values()), end), node, start)
 
 
-def episodes(told: Iterable[Sequence[Series]], end: datetime, spoke: Sequence[datetime] | None = None) -> list[Episode]:
+def episodes(
+    groups: Iterable[Sequence[Series]], end: datetime, spoke: Sequence[datetime] | None = None
+) -> list[Episode]:
     """Return the stretches of one thing that has one or several series, oldest first.
 
     A stretch ends where all of the series pause, and has the first one's labels. The usual interval is the longest
@@ -76,7 +78,7 @@ def episodes(told: Iterable[Sequence[Series]], end: datetime, spoke: Sequence[da
     reported anything, in order; a series does not end while its exporter is silent.
     """
     found = []
-    for of_one in told:
+    for of_one in groups:
         times = sorted({at for one in of_one for at, _ in one.points})
         every = max((_interval(one) for one in of_one if len(one.points) > 1), default=_UNKNOWN_INTERVAL)
         begun = 0
@@ -99,7 +101,7 @@ def _interval(series: Series) -> timedelta:
     return timedelta(seconds=median((b - a).total_seconds() for (a, _), (b, _) in pairwise(series.points)))
 
 
-def _told(found: Sequence[Episode], node: str, start: datetime) -> list[AlertSeen]:
+def _alert_events(found: Sequence[Episode], node: str, start: datetime) -> list[AlertSeen]:
     """Episodes as states that began, and a resolution where no other state follows."""
     lives: dict[str, list[Episode]] = defaultdict(list)
     for episode in found:
@@ -139,7 +141,7 @@ def with_notifications(
 
     It calls them by more labels than ALERTS has: Prometheus adds its external_labels when it sends one.
     """
-    told = []
+    notified = []
     for event in events:
         its = [alert for alert in held if event.labels.items() <= alert.labels.items()]
         alert, fires = min(its, key=lambda one: len(one.labels), default=None), event.state == "firing"
@@ -147,8 +149,8 @@ def with_notifications(
         if alert:
             update |= {"receivers": alert.receivers, "annotations": alert.annotations}
             update["inhibited"] = fires and alert.inhibited
-        told.append(event.model_copy(update=update))
-    return told
+        notified.append(event.model_copy(update=update))
+    return notified
 
 
 def _mutes(silence: Silence, event: AlertSeen) -> bool:

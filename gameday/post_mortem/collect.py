@@ -223,7 +223,7 @@ def _alerts(reading: _Reading) -> None:
         return
     try:
         seen = node_alerts(prometheus, profile, node, reading.start, reading.end)
-        told = taint_history(prometheus, node, reading.start, reading.end)
+        taints = taint_history(prometheus, node, reading.start, reading.end)
         scraped = prometheus.query(f"count(last_over_time(kube_node_info[{window}]))", reading.end)
     except AdapterError as error:
         reading.sources[-1] = SourceReading(name=ALERTS, state=SourceState.FAILED, detail=str(error))
@@ -231,13 +231,13 @@ def _alerts(reading: _Reading) -> None:
     state = SourceState.READ if scraped else SourceState.EMPTY
     detail = f"{scraped[0].value:g} nodes" if scraped else "kube-state-metrics is not scraped"
     reading.sources.append(SourceReading(name=TAINTS, state=state, detail=detail))
-    reading.events += told
-    reading.events += _told_by_alertmanager(reading, seen)
+    reading.events += taints
+    reading.events += _as_alertmanager_has_them(reading, seen)
     reading.frames.alerts = _alerts_frame(seen)
     _elsewhere(reading, lambda: alerts_elsewhere(prometheus, profile, node, reading.start, reading.end))
 
 
-def _told_by_alertmanager(reading: _Reading, seen: list[AlertSeen]) -> list[AlertSeen]:
+def _as_alertmanager_has_them(reading: _Reading, seen: list[AlertSeen]) -> list[AlertSeen]:
     alertmanager = reading.servers.alertmanager
     held = reading.read(
         "receivers (Alertmanager)",

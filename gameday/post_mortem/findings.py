@@ -95,7 +95,7 @@ def _read(incident: Incident, name: str) -> bool:
     return any(source.name.startswith(name) and source.state is SourceState.READ for source in incident.sources)
 
 
-def _told(incident: Incident, name: str) -> str:
+def _why_unread(incident: Incident, name: str) -> str:
     source = next((source for source in incident.sources if source.name.startswith(name)), None)
     if source is None:
         return f"{name} was not read"
@@ -114,7 +114,9 @@ def _log(incident: Incident, history: History) -> IncidentFinding:
         return IncidentFinding(
             id="log", question=question, status=Status.BROKEN, answer="no line of the window speaks of a GPU"
         )
-    return IncidentFinding(id="log", question=question, status=Status.UNKNOWN, answer=_told(incident, "kernel log"))
+    return IncidentFinding(
+        id="log", question=question, status=Status.UNKNOWN, answer=_why_unread(incident, "kernel log")
+    )
 
 
 def _alert(incident: Incident, history: History) -> IncidentFinding:
@@ -139,7 +141,7 @@ def _alert(incident: Incident, history: History) -> IncidentFinding:
     if _read(incident, "alerts"):
         answer = "none: Prometheus has samples of the window, and no ALERTS series names the node"
         return IncidentFinding(id="alert", question=question, status=Status.BROKEN, answer=answer)
-    return IncidentFinding(id="alert", question=question, status=Status.UNKNOWN, answer=_told(incident, "alerts"))
+    return IncidentFinding(id="alert", question=question, status=Status.UNKNOWN, answer=_why_unread(incident, "alerts"))
 
 
 def _reached(incident: Incident, history: History) -> IncidentFinding | None:
@@ -194,7 +196,11 @@ def _taint(incident: Incident, history: History) -> IncidentFinding | None:
     if _read(incident, "taint history"):
         answer = f"no taint {', '.join(keys)} in kube-state-metrics' samples of the window"
         return IncidentFinding(id="taint", question=question, status=Status.BROKEN, answer=answer)
-    now = "none that is there now was set in the window" if _read(incident, "the node") else _told(incident, "the node")
+    now = (
+        "none that is there now was set in the window"
+        if _read(incident, "the node")
+        else _why_unread(incident, "the node")
+    )
     answer = f"nobody kept a history of taints (scrape kube-state-metrics), and {now}"
     return IncidentFinding(id="taint", question=question, status=Status.UNKNOWN, answer=answer)
 
@@ -205,7 +211,7 @@ def _back(incident: Incident, history: History) -> IncidentFinding:
     if seen is None:
         source = incident.source(_NODE)
         absent = source is not None and source.state is SourceState.EMPTY
-        answer = "Kubernetes knows no such node now: was it replaced?" if absent else _told(incident, "the node")
+        answer = "Kubernetes knows no such node now: was it replaced?" if absent else _why_unread(incident, "the node")
         return IncidentFinding(id="back", question=question, status=Status.UNKNOWN, answer=answer)
     snap = seen.snapshot
     against = [str(taint) for taint in snap.taints if taint.key in incident.quarantine_keys]

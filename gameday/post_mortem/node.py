@@ -27,19 +27,19 @@ _LONGEST_MESSAGE = 600
 
 def node_now(node: client.V1Node, start: datetime, end: datetime) -> list[Event]:
     """Return the node's present state, and what its own time stamps say of the window."""
-    told: list[Event] = [NodeSeen(phase="after", snapshot=snapshot(node))]
+    events: list[Event] = [NodeSeen(phase="after", snapshot=snapshot(node))]
     decided, written = decided_at(node), taints_written_at(node)
     if decided and start <= decided <= end:
         source = "the node-health controller's annotation"
-        told.append(HopSeen(hop=Hop.DECIDED, node=node.metadata.name, at=decided, source=source))
+        events.append(HopSeen(hop=Hop.DECIDED, node=node.metadata.name, at=decided, source=source))
     if written and decided and written <= decided < written + timedelta(seconds=1):
         written = decided  # the decision is what set off the write, which Kubernetes stamps to the second
     if written and start <= written <= end:
-        told += [
+        events += [
             TaintSeen(node=node.metadata.name, taint=taint, present=True, manager=taint_manager(node), at=written)
             for taint in taints_of(node)
         ]
-    return told
+    return events
 
 
 def node_events(kubernetes: Kubernetes, node: str, start: datetime, end: datetime) -> list[KubernetesEventSeen]:
@@ -91,7 +91,7 @@ def taint_history(prometheus: Prometheus, node: str, start: datetime, end: datet
     of_taint: dict[Taint, list[Series]] = defaultdict(list)
     for series in prometheus.stored_samples(f"kube_node_spec_taint{named}", end - start, end):
         of_taint[_taint(series.labels)].append(series)
-    told: list[TaintSeen] = []
+    events: list[TaintSeen] = []
     for stretch in episodes(of_taint.values(), end, spoke):
         seen = TaintSeen(
             node=node,
@@ -101,10 +101,10 @@ def taint_history(prometheus: Prometheus, node: str, start: datetime, end: datet
             at=stretch.start,
             at_baseline=stretch.stood_at(start) or not between(spoke, start, stretch.start),
         )
-        told.append(seen)
+        events.append(seen)
         if not stretch.open_end:
-            told.append(seen.model_copy(update={"present": False, "at": stretch.end, "at_baseline": False}))
-    return told
+            events.append(seen.model_copy(update={"present": False, "at": stretch.end, "at_baseline": False}))
+    return events
 
 
 def _taint(labels: Mapping[str, str]) -> Taint:
@@ -113,14 +113,14 @@ def _taint(labels: Mapping[str, str]) -> Taint:
 
 def merged_taints(kept: Sequence[TaintSeen], now: Sequence[Event]) -> list[Event]:
     """Merge both accounts of the taints: metrics know every coming, managedFields date the last to the second."""
-    told: list[Event] = list(kept)
+    events: list[Event] = list(kept)
     for event in now:
         if not isinstance(event, TaintSeen):
-            told.append(event)
+            events.append(event)
             continue
         same = [seen for seen in kept if seen.taint == event.taint]
         if not same:
-            told.append(event)
+            events.append(event)
         elif same[-1].present and event.at < same[-1].at:
-            told[told.index(same[-1])] = event
-    return told
+            events[events.index(same[-1])] = event
+    return events

@@ -133,10 +133,10 @@ def render_post_mortem(
         notes, notes_problem = Notes(), str(error)
     story = _story(run, notes, notes_problem, plans, runs)
     templates = environment("post_mortem")
-    # What stands under "What happened" is not told twice.
-    told = replace(run, notes=notes.model_copy(update={"summary": None, "impact": None, "authors": ()}))
+    # The page shows these under "What happened" already.
+    shortened = replace(run, notes=notes.model_copy(update={"summary": None, "impact": None, "authors": ()}))
     shared = (chain, gpus, people, learning, actions, cost)
-    sections = {module.__name__.rpartition(".")[2]: build_section(module, told, templates) for module in shared}
+    sections = {module.__name__.rpartition(".")[2]: build_section(module, shortened, templates) for module in shared}
     made = PostMortem(folder / "post-mortem.html", folder / "post-mortem.md", folder / "post-mortem.json", story)
     page = templates.get_template("post_mortem.html").render(story=story, sections=sections, rendered_at=rendered_at)
     made.html.write_text(page, encoding="utf-8")

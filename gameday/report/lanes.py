@@ -116,13 +116,13 @@ def distinguishing_labels(alerts: Sequence[AlertSeen]) -> dict[str, str]:
     alike: dict[tuple[str, str | None], dict[str, dict[str, str]]] = defaultdict(dict)
     for alert in alerts:
         alike[alert.alert, alert.node][alert.label_set] = alert.labels
-    told = {}
+    named = {}
     for group in alike.values():
         names = sorted({name for labels in group.values() for name in labels})
         differing = [name for name in names if len({labels.get(name) for labels in group.values()}) > 1]
         for label_set, labels in group.items():
-            told[label_set] = ", ".join(f"{name}={labels[name]}" for name in differing if name in labels)
-    return told
+            named[label_set] = ", ".join(f"{name}={labels[name]}" for name in differing if name in labels)
+    return named
 
 
 def _taints(run: RunFolder, seen: Iterable[TaintSeen]) -> list[Lane]:

@@ -184,11 +184,11 @@ def _is_fixed(model: type[BaseModel], field: str) -> bool:
 
 
 def _frames(frames: Frames, clean: Clean) -> Frames:
-    told = Frames()
+    redacted = Frames()
     for name, columns in SCHEMAS.items():
         frame: pd.DataFrame = getattr(frames, name).copy()
         for column in (column for column, type_ in columns.items() if type_ == "string"):
             found = {text: clean(text) for text in frame[column].dropna().unique()}
             frame[column] = frame[column].map(found).astype("string")
-        setattr(told, name, frame)
-    return told
+        setattr(redacted, name, frame)
+    return redacted

@@ -150,7 +150,7 @@ def scrapes_before(rows: pd.DataFrame, window: tuple[float, float] | None) -> in
 def statistics(metric: str, unit: str, gpu: str, rows: pd.DataFrame, window: tuple[float, float] | None) -> Statistics:
     """Return the statistics of one GPU's rows of one metric, which are in order of t."""
     before, during, after = parts(rows, window)
-    usual, told = spread(before, 0.05, 0.95), scrapes_before(rows, window) >= FEWEST_BASELINE_SCRAPES
+    usual, has_baseline = spread(before, 0.05, 0.95), scrapes_before(rows, window) >= FEWEST_BASELINE_SCRAPES
     steps = rows["t"].diff()
     interval = float(steps[steps > 0].median()) if (steps > 0).any() else None
     wide = steps[steps > GAP_FACTOR * interval] if interval else steps.iloc[:0]
@@ -161,8 +161,8 @@ def statistics(metric: str, unit: str, gpu: str, rows: pd.DataFrame, window: tup
         before=usual,
         during=spread(during, 0.0, 1.0),
         after=spread(after, 0.0, 1.0),
-        robust_z=robust_z(before, during) if told else None,
-        out_of_band_s=_out_of_band(rows, window, usual, interval) if told else None,
+        robust_z=robust_z(before, during) if has_baseline else None,
+        out_of_band_s=_out_of_band(rows, window, usual, interval) if has_baseline else None,
         interval_s=interval,
         gaps=len(wide) if interval else None,
         longest_gap_s=float(wide.max()) if len(wide) else None,

@@ -59,10 +59,10 @@ class OpenSeason:
 
 
 @contextmanager
-def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], object]) -> Iterator[OpenSeason]:
+def open_season(id: str, profile: ClusterProfile, on_reaped: Callable[[ReapResult], object]) -> Iterator[OpenSeason]:
     """Hold the cluster's lease until the block ends; SIGINT and SIGTERM ask the season's runs to stop.
 
-    `told` gets what was undone of dead runs, also where that keeps the season from beginning.
+    `on_reaped` gets what was undone of dead runs, also where that keeps the season from beginning.
 
     Raises RefusedError where another run or season holds it, or the API server cannot be asked.
     """
@@ -73,7 +73,7 @@ def open_season(id: str, profile: ClusterProfile, told: Callable[[ReapResult], o
         try:
             leases.acquire(CLUSTER_LEASE)
             leases.keep_renewing()
-            yield OpenSeason(id, kubernetes, abort, reap_before_start(kubernetes, id, told))
+            yield OpenSeason(id, kubernetes, abort, reap_before_start(kubernetes, id, on_reaped))
         except LeaseHeldError as error:
             raise lease_refusal(error) from None
         except AdapterError as error:

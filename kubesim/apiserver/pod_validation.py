@@ -299,7 +299,7 @@ def _frozen(spec: Json, was: Json) -> Json:
     if was.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         kept["terminationGracePeriodSeconds"] = was["terminationGracePeriodSeconds"]
     if was.get("schedulingGates"):
-        # A pod that still waits may lose gates and be told more about where to run.
+        # A pod that still waits may lose gates and be given more about where to run.
         kept = _without(kept, ("schedulingGates", "nodeSelector", "affinity"))
     for group in ("containers", "initContainers"):
         kept[group] = [_without(item, ("image",)) for item in kept.get(group) or []]

@@ -92,7 +92,7 @@ class FakeDetector:
             active.done.append(effect)  # before it is: a write that is called off half way must be taken back
             await self._written(active.cause.node, do)
         if not _lasts(rule) and active.cause.layer is Layer.KERNEL_LOG:
-            self._active.pop((active.cause.node, active.cause.key), None)  # the same line again is told again
+            self._active.pop((active.cause.node, active.cause.key), None)  # the same line again is reported again
 
     def _end(self, node: str, ending: Ending, which: Callable[[Active], bool]) -> None:
         for key, active in list(self._active.items()):

@@ -37,26 +37,26 @@ def ask(folder: Path) -> list[ComponentStatus]:
     `folder` is the control plane's.
     """
     try:
-        told: Mapping[str, Any] = json.loads((folder / COMPONENTS_FILE).read_text(encoding="utf-8"))
+        components: Mapping[str, Any] = json.loads((folder / COMPONENTS_FILE).read_text(encoding="utf-8"))
         tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
     except (OSError, ValueError):  # it starts or ends just now
         return []
     with (
         httpx.Client(verify=tls, trust_env=False, timeout=_ANSWERS_WITHIN_S) as http,
-        ThreadPoolExecutor(max(1, len(told))) as pool,
+        ThreadPoolExecutor(max(1, len(components))) as pool,
     ):
-        return list(pool.map(lambda name: _ask(http, name, told[name]), told))
+        return list(pool.map(lambda name: _ask(http, name, components[name]), components))
 
 
-def _ask(http: httpx.Client, name: str, told: Mapping[str, Any]) -> ComponentStatus:
+def _ask(http: httpx.Client, name: str, component: Mapping[str, Any]) -> ComponentStatus:
     return ComponentStatus(
         name,
-        told["pid"],
-        told["version"],
-        told["pid"] is not None and _answers(http, told["ready_url"]),
-        told["restarts"],
-        round(time.time() - told["started_at"], 1) if told["pid"] is not None else 0.0,
-        told["log"],
+        component["pid"],
+        component["version"],
+        component["pid"] is not None and _answers(http, component["ready_url"]),
+        component["restarts"],
+        round(time.time() - component["started_at"], 1) if component["pid"] is not None else 0.0,
+        component["log"],
     )
 
 

@@ -109,7 +109,7 @@ class Supervisor:
             self._plan_start(one, f"{one.child.name} cannot be started: {error.filename}: {error.strerror}")
 
     def _tell(self) -> None:
-        told = {
+        document = {
             one.child.name: {
                 "pid": one.child.process.pid if one.child.process and one.child.alive else None,
                 "program": one.child.argv[0],
@@ -123,7 +123,7 @@ class Supervisor:
         }
         part = self._file.with_suffix(".part")
         try:
-            part.write_text(json.dumps(told, indent=1), encoding="utf-8")
+            part.write_text(json.dumps(document, indent=1), encoding="utf-8")
             part.replace(self._file)
         except OSError as error:  # a full disk is no reason to end what still runs
             log.warning("%s is out of date: %s", self._file, error.strerror)

@@ -64,7 +64,7 @@ class Kubelet:
         self._lease = NodeLease(api, facts.name)
         self._uid = ""
         self._not_ready: str | None = None
-        self._told: Object = {}  # the machine's status that the server has
+        self._sent_status: Object = {}  # the machine's status that the server has
         self._seen: Object = {}  # the Node as the watch last showed it
         self._check: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -119,14 +119,14 @@ class Kubelet:
             status = {**machine, "conditions": self._conditions.document(self._not_ready)}
             try:
                 node = await self.api.post("/api/v1/nodes", node_object(self._facts, self.machine.booted_s, status))
-                self._told = machine
+                self._sent_status = machine
             except ApiError as error:
                 if not error.conflict:
                     raise
                 # Only our own labels are touched: spec and everybody else's labels stay.
                 own = labels(self._facts, self.machine.booted_s)
                 node = await self.api.patch(self._path, {"metadata": {"labels": own}}, MERGE_PATCH)
-                self._told = {}
+                self._sent_status = {}
                 await self._tell_status()
         self._uid = self._lease.node_uid = node["metadata"]["uid"]
         self._to_register = self._node_gone = False
@@ -136,10 +136,10 @@ class Kubelet:
     async def _tell_status(self) -> None:
         """Conditions always; the rest only where it changed. Raises ApiError."""
         machine = machine_status(self._facts, self.machine.boot_id, self.devices.allocatable)
-        changed = {key: value for key, value in machine.items() if self._told.get(key) != value}
+        changed = {key: value for key, value in machine.items() if self._sent_status.get(key) != value}
         status = {"conditions": self._conditions.document(self._not_ready), **changed}
         await self.api.patch(f"{self._path}/status", {"status": status}, STRATEGIC_MERGE_PATCH)
-        self._told = machine
+        self._sent_status = machine
 
     def node_seen(self, node: Object) -> None:
         """The Node as the server has it: what somebody wrote over our conditions is put right soon."""
@@ -150,7 +150,7 @@ class Kubelet:
 
     def _put_right(self) -> None:
         self._check = None
-        if not self._conditions.shown_by(self._seen):  # still: what we had just told may not have been seen then
+        if not self._conditions.shown_by(self._seen):  # still: what we had just sent may not have been seen then
             self._conditions.begin_again()
             self._changed.set()
 

@@ -139,7 +139,7 @@ class _Answer:
         if self._left is not None:
             text = text[: self._left]
             self._left -= len(text)
-        await response.write(text)  # an empty first one tells whoever follows that it begins
+        await response.write(text)  # an empty first one shows a follower that it begins
 
     def _shown(self, line: Line) -> str:
         return f"{line.at.strftime('%Y-%m-%dT%H:%M:%S.%f')}000Z {line.text}\n" if self._stamped else f"{line.text}\n"

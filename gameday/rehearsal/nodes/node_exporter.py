@@ -29,10 +29,10 @@ _METRICS: dict[str, tuple[str, str, Callable[[Interface], int]]] = {
 def render(machines: Iterable[Machine]) -> Iterator[bytes]:
     """Yield a piece per metric. A machine that is down answers no scrape."""
     powered = [machine for machine in machines if machine.powered]
-    for name, (kind, told, value) in _METRICS.items():
+    for name, (kind, help_text, value) in _METRICS.items():
         lines = [
             f'{name}{{node="{machine.name}",device="{one.name}"}} {value(one)}'
             for machine in powered
             for one in machine.network.interfaces.values()
         ]
-        yield (f"# HELP {name} {told}\n# TYPE {name} {kind}\n" + "\n".join(lines) + "\n").encode()
+        yield (f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n" + "\n".join(lines) + "\n").encode()

@@ -125,7 +125,7 @@ class Conditions:
     def __init__(self) -> None:
         self._ready: bool | None = None
         self._ready_since = self._since = rfc3339(now_utc())
-        self._told: dict[str, str] = {}
+        self._sent: dict[str, str] = {}
 
     def shown_by(self, node: Object) -> bool:
         """Return whether the Node, as the server has it, says what the last document said.
@@ -133,7 +133,7 @@ class Conditions:
         Node lifecycle writes Unknown over the conditions of a kubelet that it has not heard of for a while.
         """
         shown = {each["type"]: each["status"] for each in (node.get("status") or {}).get("conditions") or ()}
-        return all(shown.get(kind) == status for kind, status in self._told.items())
+        return all(shown.get(kind) == status for kind, status in self._sent.items())
 
     def begin_again(self) -> None:
         """Somebody wrote another state: the next document's is a new one, with a new time of transition."""
@@ -165,5 +165,5 @@ class Conditions:
                 "lastTransitionTime": self._ready_since,
             }
         )
-        self._told = {each["type"]: each["status"] for each in conditions}
+        self._sent = {each["type"]: each["status"] for each in conditions}
         return conditions

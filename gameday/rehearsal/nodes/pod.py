@@ -167,7 +167,7 @@ class PodRunner:
 
     async def _live(self) -> None:
         if self.state.final:
-            self._written = self.state.document()  # an earlier kubelet process has told the end
+            self._written = self.state.document()  # an earlier kubelet process has sent the end
         else:
             await self._live_until_over()
             self._release()
@@ -393,7 +393,7 @@ class PodRunner:
                 except ApiError as error:
                     if error.not_found:
                         return
-                    if error.status in (400, 422):  # what it is told is wrong, and stays wrong
+                    if error.status in (400, 422):  # what it sent is wrong, and stays wrong
                         log.error("pod %s: status refused: %s", self.key, error)
                         return
                     # Anything else passes: also 403, which an API server says until it has read its own RBAC rules,

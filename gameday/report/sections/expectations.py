@@ -37,8 +37,10 @@ class ExpectationsSection(BaseModel):
 
 
 def build(run: RunFolder) -> ExpectationsSection:
-    told = frozenset(record.seq for record in run.history.records if narrate(record.event))
+    narrated = frozenset(record.seq for record in run.history.records if narrate(record.event))
     consulted = run.history.last(DetectorConsulted)
     filled = consulted.filled if consulted else ()
     from_profile = tuple(check for check, key in _SAID_BY.items() if key in filled)
-    return ExpectationsSection(verdicts=run.verdicts, on_timeline=told, detector=consulted, from_profile=from_profile)
+    return ExpectationsSection(
+        verdicts=run.verdicts, on_timeline=narrated, detector=consulted, from_profile=from_profile
+    )

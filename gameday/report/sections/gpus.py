@@ -229,10 +229,10 @@ def _chart(name: str, rows: pd.DataFrame, scene: Scene, window: tuple[float, flo
     followed = on_target if len(on_target) else rows
     before, during, after = parts(followed, window)
     usual = spread(before, 0.05, 0.95)
-    told = scrapes_before(followed, window) >= FEWEST_BASELINE_SCRAPES
+    has_baseline = scrapes_before(followed, window) >= FEWEST_BASELINE_SCRAPES
     drawing, failure = None, ""
     try:
-        drawing = _drawn(name, rows, scene, usual if told else None)
+        drawing = _drawn(name, rows, scene, usual if has_baseline else None)
     except (ValueError, OverflowError) as error:  # numbers at the edge of floating point, or a code that flaps
         failure = str(error)
     return GpuChart(
@@ -289,11 +289,11 @@ def _cell(rows: pd.DataFrame | None, code: bool, window: tuple[float, float] | N
     if code:  # a code has no median: the newest one during the fault, and any but 0 is news
         shown = float(during.iloc[-1]) if len(during) else None
         return HeatCell(during=shown, before=float(before.iloc[-1]) if len(before) else None, level=3 if shown else 0)
-    told = scrapes_before(rows, window) >= FEWEST_BASELINE_SCRAPES
+    has_baseline = scrapes_before(rows, window) >= FEWEST_BASELINE_SCRAPES
     return HeatCell(
         during=float(during.median()) if len(during) else None,
         before=float(before.median()) if len(before) else None,
-        level=_level(robust_z(before, during), before, during) if told else None,
+        level=_level(robust_z(before, during), before, during) if has_baseline else None,
     )
 
 

@@ -77,13 +77,13 @@ def _node(run: RunFolder, node: str) -> NodePods:
     found = moments_of(run, node)
     offsets = [run.offset_s(record.at) for record in run.history.records]
     scene = scene_of((min(offsets), max(offsets)), run.fault_window(node), found, None)
-    told = [
+    series = [
         ("GPUs the kubelet offers", "GPUs", "the node's status.allocatable", _named("Offered", _offered(run, node))),
         ("Pods on the node", "pods", "the run's watch of the node's pods", _by_phase(pods)),
         ("GPUs asked for by running pods", "GPUs", "the same watch", _named("In use", _in_use(pods))),
     ]
     drawn = []
-    for title, unit, source, changes in told:
+    for title, unit, source, changes in series:
         rows = [{"gpu": name, "t": t, "value": n} for name, steps in changes.items() for t, n in steps]
         drawing = counts(pd.DataFrame(rows), replace(scene, target_gpu=next(iter(changes)))) if rows else None
         drawn.append(Count(title=title, unit=unit, source=source, changes=changes, drawing=drawing))

@@ -40,11 +40,11 @@ def build(run: RunFolder) -> PeopleSection:
     notes, alert = run.notes, _first_alert(run)
     to_acknowledge, late = _since(alert, notes.acknowledged)
     to_first_action, late_too = _since(alert, notes.first_action)
-    told = (notes.summary, notes.impact, notes.authors, notes.acknowledged, notes.first_action)
+    written = (notes.summary, notes.impact, notes.authors, notes.acknowledged, notes.first_action)
     book = notes.runbook
     return PeopleSection(
         problem=run.notes_problem,
-        said=any(told) or any(notes.people.model_dump().values()) or bool(book.link or book.steps),
+        said=any(written) or any(notes.people.model_dump().values()) or bool(book.link or book.steps),
         summary=notes.summary or None,
         impact=notes.impact or None,
         authors=notes.authors,

@@ -46,7 +46,7 @@ async def _one(verb: str, name: str, machine: Machine) -> Printed:
         return _not_there(verb, f"{unit}.service")
     if verb in ("is-active", "show"):
         others = " ".join(f"{other}.service" for other in machine.required_by.get(unit, ()))
-        return _told(verb, machine.is_active(unit), others)
+        return _printed(verb, machine.is_active(unit), others)
     if verb in ("stop", "restart"):
         machine.set_unit(unit, active=False)
     if verb == "restart":
@@ -61,17 +61,17 @@ def _timer(verb: str, name: str, machine: Machine) -> Printed:
         return _not_there(verb, f"{name}.timer")
     if verb == "stop":
         machine.timers.pop(name).cancel()
-    return _told(verb, active=True) if verb in ("is-active", "show") else Printed()
+    return _printed(verb, active=True) if verb in ("is-active", "show") else Printed()
 
 
-def _told(verb: str, active: bool, required_by: str = "") -> Printed:
+def _printed(verb: str, active: bool, required_by: str = "") -> Printed:
     if verb == "show":
         return Printed(f"LoadState=loaded\nActiveState={_ACTIVE[active]}\nRequiredBy={required_by}\n")
     return Printed(f"{_ACTIVE[active]}\n", exit_status=0 if active else _NOT_ACTIVE)
 
 
 def _not_there(verb: str, unit: str) -> Printed:
-    if verb == "show":  # it tells of units that are not there, too, and calls that success
+    if verb == "show":  # it prints units that are not there, too, and calls that success
         return Printed("LoadState=not-found\nActiveState=inactive\n")
     if verb == "is-active":
         return Printed("inactive\n", exit_status=_NO_SUCH_UNIT_STATUS)
