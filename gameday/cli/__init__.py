@@ -7,7 +7,9 @@ at once.
 
 from __future__ import annotations
 
+import atexit
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -74,7 +76,10 @@ app = build_app()
 
 
 def main() -> None:
-    """The console script."""
+    """Run this process's command line, and exit."""
+    # Python gives SIGINT back to the kernel at its very end; a late Ctrl-C would then replace the exit code of what is
+    # done. Registered first, this runs last: until then Ctrl-C ends whatever still waits.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     sys.exit(run(sys.argv[1:]))
 
 
