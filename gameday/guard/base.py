@@ -20,7 +20,7 @@ class Measurement:
     why: str = ""
     """The reason where the limit is not kept; the missing part where it could not be measured."""
     hint: str = ""
-    """What a person can do next."""
+    """The next step for a person."""
     nodes: tuple[str, ...] = ()
     """Nodes that `why` may name beside the targets, so that a report can hide them."""
 

@@ -41,7 +41,7 @@ class DetectorWarning:
     what: str
     """Cause and effect."""
     fix: str
-    """What to do before the run."""
+    """The advice: a step to take before the run."""
 
 
 @dataclass(frozen=True, slots=True)

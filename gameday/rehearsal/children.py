@@ -23,8 +23,11 @@ _ENDS_WITHIN_S = 5.0
 _POLL_S = 0.05
 STALLED_AFTER_S = 60.0
 _LEAST_CPU_SHARE = 0.01
-"""Of one core. A program that starts gets ten times as much on two cores at load 20; one that only waits, and asks
-every second whether it may go on, uses less."""
+"""A share of one core.
+
+A program that starts gets ten times as much on two cores at load 20; one that only waits, and asks every second whether
+it may go on, uses less.
+"""
 
 
 class Progress:

@@ -94,7 +94,7 @@ class Run(ReadOnlyRun):
     excluded_nodes: Mapping[str, str]
     """By node: why it cannot be a target; dead runs left something there."""
     background: ExitStack
-    """What a step starts and only the run's end stops, such as log tails."""
+    """Resources, such as log tails, that a step starts and only the end of the run stops."""
 
     def intend(
         self, id: str, act: str, undo: Undo, node: str | None, duration: timedelta, *, defer_write: bool = False
