@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
 from gameday.checks.outcome import EXIT_CODES, RunOutcome, RunResult, worst_exit_code
+from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness
 
 SEASON_FILE = "season.json"
@@ -16,11 +17,7 @@ APPROVAL_FILE = "approval.jsonl"
 """The question for a person's yes and its answer, as events of a history; only of a season that had to ask."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LeftOut(_Model):
+class LeftOut(FrozenModel):
     """A plan that was not run."""
 
     plan: str
@@ -28,7 +25,7 @@ class LeftOut(_Model):
     why: str
 
 
-class Assignment(_Model):
+class Assignment(FrozenModel):
     """A run of the season: its plan and the nodes chosen for it."""
 
     run_id: str
@@ -37,7 +34,7 @@ class Assignment(_Model):
     targets: tuple[str, ...]
 
 
-class SeasonRecord(_Model):
+class SeasonRecord(FrozenModel):
     id: str
     cluster: str
     trigger: Literal["rehearsal", "manual", "scheduled"]
@@ -61,7 +58,7 @@ class SeasonRecord(_Model):
         return cls.model_validate_json((folder / SEASON_FILE).read_bytes())
 
 
-class SeasonResult(_Model):
+class SeasonResult(FrozenModel):
     exit_code: int
     why: str
 
