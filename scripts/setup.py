@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,13 +48,17 @@ def main(parts: Sequence[str]) -> int:
     if unknown := [part for part in parts if part not in steps]:
         print(f"setup: unknown part {unknown[0]!r}; parts: {', '.join(steps)}", file=sys.stderr)
         return 64
-    try:
-        for part in parts:
-            steps[part]()
-    except SetupError as error:
-        print(f"setup: {error}", file=sys.stderr)
-        return 1
-    return 0
+    # Each waits for the network most of its time, and none needs another's result.
+    with ThreadPoolExecutor() as pool:
+        jobs = [pool.submit(steps[part]) for part in parts]
+    failed = 0
+    for job in jobs:
+        try:
+            job.result()
+        except SetupError as error:
+            print(f"setup: {error}", file=sys.stderr)
+            failed = 1
+    return failed
 
 
 def make_venv() -> None:
@@ -73,7 +78,8 @@ def make_venv() -> None:
     run([uv, "--quiet", "venv", "--clear", "--no-python-downloads", "--python", python, VENV])
     pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]
     # --no-deps: the lock is complete, so nothing is left to resolve.
-    run([*pip, "--require-hashes", "--requirement", LOCK])
+    # Compiled here, or every worker of the first test run compiles the same modules for itself.
+    run([*pip, "--require-hashes", "--compile-bytecode", "--requirement", LOCK])
     run([*pip, "--no-build-isolation", "--editable", ROOT])
     stamp.write_text(wanted)
 

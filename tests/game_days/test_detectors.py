@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+from gameday.detectors.load import load_detector
 from gameday.history.events import ConditionSeen, DetectorConsulted, KubernetesEventSeen, LabelSeen, Problem
 from gameday.rehearsal.children import Child
+from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.rehearsal.seed import seeding
 from tests.game_days.conftest import QUICK, Arena, Played, changed
 from tests.game_days.test_guarded_runs import command
@@ -111,26 +114,39 @@ def test_events_about_the_node_are_seen_of_our_own_controller_too(played: Played
     assert "GPUXid48" in {seen.reason for seen in played.history.of(KubernetesEventSeen)}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.fixture(scope="module")
+def watched(arena: Arena, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Arena]:
+    """A cluster of its own for each detector. The arena's Prefect server serves it too."""
+    known = {"konduktor": (Detector.KONDUKTOR, None)}
+    detector, stand_in = known.get(request.param) or (Detector.OFF, load_detector(request.param))
+    folder = tmp_path_factory.mktemp("watched")
+    size = Size(nodes=3, gpus=8)
+    with RehearsalCluster(folder / "cluster", size, detector, prefect=False, fake_detector=stand_in) as cluster:
+        cluster.urls["prefect"] = arena.cluster.urls["prefect"]
+        yield Arena(cluster, folder)
+
+
 @pytest.mark.parametrize(
-    ("plan", "detector"),
+    ("watched", "plan"),
     [
-        ("nvsentinel-xid-79", "nvsentinel"),
-        ("nvsentinel-xid-13", "nvsentinel"),
-        ("nvsentinel-row-remap-failure", "nvsentinel"),
-        ("konduktor-xid-13", "konduktor"),
-        ("node-problem-detector-xid-79", "node-problem-detector"),
-        ("eks-xid-95", "eks-node-monitoring-agent"),
-        ("device-plugin-gpu-removed", "device-plugin"),
+        ("nvsentinel", "nvsentinel-xid-79"),
+        ("nvsentinel", "nvsentinel-xid-13"),
+        ("nvsentinel", "nvsentinel-row-remap-failure"),
+        ("konduktor", "konduktor-xid-13"),
+        ("node-problem-detector", "node-problem-detector-xid-79"),
+        ("eks-node-monitoring-agent", "eks-xid-95"),
     ],
+    indirect=["watched"],
 )
-def test_a_shipped_detector_plan_holds_where_its_detectors_fake_detector_watches(
-    tmp_path: Path, plan: str, detector: str
-) -> None:
-    argv = [sys.executable, "-m", "gameday.cli", "rehearse", str(PLANS / f"{plan}.yaml"), "--detector", detector]
-    argv += ["--nodes", "3", "--reports", str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=500)
+def test_a_shipped_detector_plan_holds_where_its_detectors_fake_detector_watches(watched: Arena, plan: str) -> None:
+    played = watched.play(YAML(typ="safe", pure=True).load((PLANS / f"{plan}.yaml").read_text(encoding="utf-8")))
+    assert played.exit_code == 0, played.output
+
+
+def test_a_rehearsal_plays_a_detector_plan_where_the_named_fake_detector_watches(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "gameday.cli", "rehearse", str(PLANS / "device-plugin-gpu-removed.yaml")]
+    argv += ["--detector", "device-plugin", "--nodes", "3", "--reports", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=380)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

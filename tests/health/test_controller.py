@@ -99,6 +99,7 @@ def test_a_restarted_controller_knows_what_it_knew(cluster: Cluster) -> None:
     assert cluster.health.stop() == 0
 
 
+@pytest.mark.slow
 def test_changes_from_while_it_was_away_are_seen(cluster: Cluster) -> None:
     cluster.push(stamped(LOST))
     await_taint(cluster)

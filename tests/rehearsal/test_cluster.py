@@ -95,6 +95,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_manifest_the_server_refuses_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rbac = tmp_path / "rbac"
     rbac.mkdir()

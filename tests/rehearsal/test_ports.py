@@ -67,6 +67,7 @@ def _logstore(folder: Path, port: int) -> Child:
     return Child("logstore", argv, folder / "log", says_ready=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [_prometheus, _alertmanager, _prefect, _node_health, _apiserver, _logstore])
 def test_each_program_says_that_its_port_is_taken(make: Callable[[Path, int], Child], tmp_path: Path) -> None:
     with HeldPorts(1) as held, listening(held.numbers[0]):

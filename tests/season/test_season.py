@@ -70,7 +70,8 @@ def test_a_prefect_server_that_is_gone_for_good_costs_a_season_neither_page_nor_
     with Switch(int(clean_arena.cluster.urls["prefect"].rpartition(":")[2])) as way:
         plan = plan_file(tmp_path, "one", expect__workloads__running_pods="any")
         argv = [sys.executable, "-m", "gameday.cli", "coverage", plan, "--reports", "r"]
-        environment = {**os.environ, "PREFECT_API_URL": f"http://127.0.0.1:{way.port}/api", "COLUMNS": "200"}
+        api = {"PREFECT_API_URL": f"http://127.0.0.1:{way.port}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"}
+        environment = {**os.environ, **api, "COLUMNS": "200"}
         with subprocess.Popen(
             [*argv, "--profile", str(clean_arena.cluster.profile)],
             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=tmp_path,

@@ -53,7 +53,7 @@ def play(lane: Lane, home: Path, belief: str, weather: Weather) -> tuple[int, st
     return process.returncode, output, run / "reports"
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**16),
     share=st.sampled_from([0.05, 0.15, 0.3]),

@@ -166,6 +166,7 @@ def test_the_event_window_forgets_its_oldest(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.conformance
 def test_a_killed_server_loses_nothing_and_old_watches_get_410(tmp_path: Path) -> None:
     server = ApiServer(tmp_path)
     try:
@@ -205,6 +206,7 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.conformance
 def test_a_port_in_use_is_said_plainly(server: ApiServer, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "kubesim.apiserver", "--port", str(server.port), "--data-dir"]
     done = subprocess.run([*argv, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE_S, check=False)

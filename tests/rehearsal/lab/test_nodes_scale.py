@@ -12,8 +12,8 @@ from tests.rehearsal.lab.plane import running
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600)]
 NODES = 500
-# Several times node lifecycle's grace of 50 s, after which it marks a node Unknown whose Lease is not renewed.
-REST_S = 180
+# Twice node lifecycle's grace of 50 s, after which it marks a node Unknown whose Lease is not renewed.
+REST_S = 100
 
 
 def test_no_node_is_declared_dead_while_they_register_and_rest(tmp_path: Path) -> None:

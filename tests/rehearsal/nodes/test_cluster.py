@@ -225,6 +225,7 @@ def test_a_lost_gpu_leaves_the_nodes_allocatable(cluster: Cluster) -> None:
     eventually(lambda: cluster.node("gpu-node-2")["status"]["allocatable"]["nvidia.com/gpu"] == "4", "four again")
 
 
+@pytest.mark.slow
 def test_a_new_nodes_process_takes_over_without_touching_what_others_set(cluster: Cluster) -> None:
     cluster.http.patch(
         "/api/v1/nodes/gpu-node-1",

@@ -59,6 +59,7 @@ def test_only_whole_cpus_of_a_guaranteed_pod_are_exclusive() -> None:
     assert exclusive_cpus(spec({"cpu": "3"})) == {}
 
 
+@pytest.mark.slow
 def test_the_annotated_node_rejects_the_pod_and_another_runs_it(cluster: Cluster) -> None:
     annotated = {"metadata": {"annotations": {POLICY_ANNOTATION: "single-numa-node"}}}
     headers = {"Content-Type": "application/merge-patch+json"}
