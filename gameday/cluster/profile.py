@@ -162,8 +162,9 @@ class ClusterProfile(BaseSettings):
     name: str = "default"
     """The cluster's name in reports."""
     identity: str | None = Field(default=None, min_length=1, max_length=253)
-    """Runs with the same identity are compared with each other. None: the UID of namespace kube-system. A cluster that
-    is made anew each time (kind in CI, a rehearsal) needs an identity of its own here."""
+    """Runs with the same identity are compared with each other. None: the UID of namespace kube-system.
+
+    A cluster that is made anew each time (kind in CI, a rehearsal) needs an identity of its own here."""
     kubeconfig: Path | None = None
     """None: $KUBECONFIG, then ~/.kube/config, as kubectl does."""
     context: str | None = None
@@ -183,16 +184,18 @@ class ClusterProfile(BaseSettings):
     loki_node_label: str = "k8s_node_name"
     """The label of a kernel-log line that names the node that wrote it."""
     loki_node_label_kind: Literal["index", "structured_metadata"] = "index"
-    """The place of that label. An index label goes into the stream selector. With OTLP ingestion, as Konduktor's stack
-    has it, the node is structured metadata, which only a filter behind the selector finds (docs/sources.md, Konduktor).
-    """
+    """The place of that label.
+
+    An index label goes into the stream selector. With OTLP ingestion, as Konduktor's stack has it, the node is
+    structured metadata, which only a filter behind the selector finds (docs/sources.md, Konduktor)."""
     prometheus_node_label: str = "Hostname"
     """The node's label on dcgm-exporter's series."""
     alert_node_label: str = "node"
     """The node's label on alerts."""
     background_alerts: tuple[str, ...] = ("Watchdog", "InfoInhibitor")
-    """Names of alerts without a node that come and go whatever a game-day does, and are never blamed on one; the
-    default is kube-prometheus' own two. Alerts of other nodes are not blamed on it anyway."""
+    """Names of alerts without a node that come and go by themselves; they are never blamed on a game-day.
+
+    The default is kube-prometheus' own two. Alerts of other nodes are never blamed on a game-day anyway."""
     opt_in_label: str = Field(default="gameday.dev/opt-in=true", pattern=r"^[^=\s]+=[^=\s]*$")
     """key=value a node must carry before a game-day may touch it."""
     detector: str = "gameday"
@@ -200,34 +203,41 @@ class ClusterProfile(BaseSettings):
     detector_profiles: tuple[Path, ...] = ()
     """Folders of the team's own detector profiles (docs/detectors.md), which plans may name; the last one wins."""
     quarantine_taint_keys: tuple[str, ...] = ("trainy.konduktor.ai/faulty",)
-    """Keys of the taints that this cluster's detectors set. A node that carries one is no target. One that a game-day
-    provoked, expected or not, is removed again."""
+    """Keys of the taints that this cluster's detectors set. A node that carries one is no target.
+
+    A taint that a game-day provoked, expected or not, is removed again."""
     ordinary_taint_keys: tuple[str, ...] = ("nvidia.com/gpu",)
-    """Keys of the taints that healthy GPU nodes carry to keep other work off. A node that carries one may be a target,
-    and our GPU pods tolerate them."""
+    """Keys of the taints that healthy GPU nodes carry to keep other work off.
+
+    A node that carries one may be a target, and our GPU pods tolerate them."""
     canary_image: str = "registry.k8s.io/pause:3.10"
     """Image of the pods that only ask for a GPU and sleep, to show where GPU work lands; nodes must be able to pull
     it."""
     canary_priority_class: str = Field(default="gameday-probe", min_length=1, max_length=253)
-    """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it. A run's first pod has it as well, and is
-    refused where it is missing. A class of your own must have `preemptionPolicy: Never`: else the scheduler may delete
-    users' pods to make room for them."""
+    """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it.
+
+    A run's first pod has this class as well, and is refused where the class is missing. A class of your own must have
+    `preemptionPolicy: Never`. Otherwise the scheduler may delete users' pods to make room for ours."""
     allow_dangerous: tuple[str, ...] = ()
     """Types of dangerous faults that plans may use on this cluster if they allow them as well (docs/faults.md)."""
     lease_duration_s: float = Field(default=30.0, ge=1, le=600)
-    """Seconds after which a run that no longer renews its lease is taken for dead. The next run waits that long after a
-    crash, and an outage of the API server that lasts longer ends a run."""
+    """Seconds after which a run that no longer renews its lease counts as dead.
+
+    The next run waits that long after a crash. An outage of the API server that lasts longer ends a run."""
     agent_image: str = "ghcr.io/gpu-gameday/agent:latest"
-    """Image of the agent's pods, which the `Dockerfile` builds. Name it by a digest or a tag that never moves: a node
-    that has the image does not ask the registry again."""
+    """Image of the agent's pods, which the `Dockerfile` builds.
+
+    Name it by a digest or a tag that never moves: a node that has the image does not ask the registry again."""
     agent_runtime_class: str | None = None
-    """RuntimeClass of the agent's pods: `nvidia` where NVIDIA's runtime is not the nodes' default. Without that runtime
-    the agent finds no driver library, and NVML is not measured."""
+    """RuntimeClass of the agent's pods: `nvidia` where NVIDIA's runtime is not the nodes' default.
+
+    Without that runtime the agent finds no driver library, and NVML is not measured."""
     grafana: Endpoint | None = None
     """Grafana: each run's fault window becomes an annotation with the tag `gameday`. None: no annotation."""
     publish_to: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9+.-]*://[^@\s]*$")
-    """fsspec URL that finished runs' folders are copied under, like s3://bucket/gamedays. None: no copy. Credentials
-    come from the storage's own environment variables or files, never from here."""
+    """fsspec URL that finished runs' folders are copied under, like s3://bucket/gamedays. None: no copy.
+
+    Credentials come from the storage's own environment variables or files, never from here."""
     notify: tuple[str, ...] = ()
     """Prefect notification blocks that are sent runs, `type/name` as in `slack-webhook/gpu-oncall`: docs/exports.md."""
     notify_on: Literal["red or change", "every run"] = "red or change"

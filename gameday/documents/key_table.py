@@ -27,6 +27,8 @@ def key_table(
 ) -> Iterator[str]:
     """Yield the lines of a Markdown table with a row for each key: its default, the values it takes, its meaning.
 
+    The meaning is the first paragraph of the key's description. Further paragraphs follow the table as a list.
+
     Args:
         schema: The JSON schema of an object.
         definitions: The schemas that it refers to, by name.
@@ -36,11 +38,16 @@ def key_table(
     """
     yield f"| {title} | default | takes | meaning |"
     yield "|---|---|---|---|"
+    notes = []
     for key, value in schema["properties"].items():
         if key not in without:
             default = "required" if key in schema.get("required", ()) else _default(value)
-            meaning = _cell(value.get("description", ""))
-            yield f"| `{key}` | {default} | {_cell(_takes(value, definitions, references))} | {meaning} |"
+            meaning, _, more = value.get("description", "").partition("\n\n")
+            yield f"| `{key}` | {default} | {_cell(_takes(value, definitions, references))} | {_cell(meaning)} |"
+            if more:
+                notes.append(f"* `{key}`: {' '.join(more.split())}")
+    if notes:
+        yield from ("", *notes)
 
 
 def _takes(schema: Mapping[str, Any], definitions: Mapping[str, Any], references: Mapping[str, str]) -> str:

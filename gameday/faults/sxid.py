@@ -32,13 +32,16 @@ class SxidParameters(FaultParameters):
     switch: int = Field(default=0, ge=0, le=63)
     """Number of the NVSwitch, as the driver counts."""
     pci: str = Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}$")
-    """The NVSwitch's PCI id without function, like 0000:c1:00; `lspci -D -d 10de::0680` lists a node's. NVSentinel
-    never gets past the line of a switch or link that its metadata lacks (docs/sources.md, NVSentinel)."""
+    """The NVSwitch's PCI id without function, like 0000:c1:00; `lspci -D -d 10de::0680` lists a node's.
+
+    NVSentinel never gets past the line of a switch or link that its metadata lacks (docs/sources.md, NVSentinel)."""
     link: int | None = Field(default=0, ge=0, le=143)
     """The link that the line names; None: a line without one, which NVSentinel does not read."""
     form: Literal["kernel", "bare"] = "kernel"
-    """`kernel: nvidia-nvswitch…`, which every log-based reader sees, or bare as the driver writes it: journald cuts
-    the name off a bare line that a user wrote, and NVSentinel misses it (docs/sources.md, Who reads which line)."""
+    """`kernel: nvidia-nvswitch…`, which every log-based reader sees, or bare as the driver writes it.
+
+    journald cuts the name off a bare line that a user wrote, and NVSentinel misses it (docs/sources.md, Who reads which
+    line)."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
     """Number of times that the line is written; ten in five seconds is printk's own rate limit."""
 

@@ -28,5 +28,8 @@ def test_a_section_names_reach_readers_dangers_and_parameters(name: str) -> None
         if parameter not in ("type", "hold"):
             row = re.search(rf"^\| `{parameter}` \| .* \| (?P<meaning>.*) \|$", section, re.MULTILINE)
             assert row, f"no row for {parameter}"
-            assert row["meaning"] == " ".join((of.description or "").split()).replace("|", "\\|")
+            meaning, _, more = (of.description or "").partition("\n\n")
+            assert row["meaning"] == " ".join(meaning.split()).replace("|", "\\|")
             assert row["meaning"], f"{parameter} has no docstring"
+            notes = re.findall(rf"^\* `{parameter}`: (.*)$", section, re.MULTILINE)
+            assert notes == ([" ".join(more.split())] if more else [])
