@@ -61,7 +61,7 @@ class SeasonApproval:
     """A person's approval of a season, and the runs that may be played."""
 
     approval: Approval | None
-    """None where no run needs it, or nobody gave it."""
+    """The approval for the runs that need it; None where no run needs it, or nobody gave it."""
     runs: tuple[Assignment, ...]
     left_out: tuple[LeftOut, ...]
     """Plans that need approval and did not get it."""

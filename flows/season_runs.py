@@ -25,7 +25,7 @@ class SeasonRuns:
     record: SeasonRecord
     chosen: Sequence[ChosenPlan]
     approval: Approval | None
-    """Given once for the runs that need it."""
+    """The season's approval, for the runs that need one."""
     profile: str | None
     """The cluster profile's path; None: GAMEDAY_* of the environment."""
     reports: Path

@@ -56,7 +56,7 @@ from gameday.exit_codes import ExitCode
 from gameday.text import printable
 
 _PROBLEMS_MAX = 20
-"""What a person mends in one go; a file that is no plan at all has hundreds."""
+"""The most problems of one file that are shown; a file that is no plan at all has hundreds."""
 
 
 class GamedayError(Exception):
@@ -69,9 +69,9 @@ class DocumentProblem:
 
     file: str
     line: int | None
-    """Counted from 1; None where the file could not be read at all."""
+    """The line, counted from 1; None if the file could not be read at all."""
     column: int | None
-    """Counted from 1; None where the file could not be read at all."""
+    """The column, counted from 1; None if the file could not be read at all."""
     where: str
     """Dotted path of the key, e.g. `expect.alerts[0].within`; empty for the whole file."""
     value: str | None

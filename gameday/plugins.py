@@ -60,9 +60,9 @@ class Found(Generic[T]):
     """The parts of one group."""
 
     parts: Mapping[str, T]
-    """By name: our own, then those of other packages."""
+    """Parts by name: our own, then those of other packages."""
     packages: Mapping[str, str]
-    """By the name of a part that is not ours: the distribution it comes from."""
+    """Distributions by the names of the parts they add; our own parts are left out."""
     broken: tuple[BrokenPlugin, ...] = ()
 
 

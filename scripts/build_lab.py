@@ -58,10 +58,10 @@ _LINKER_BYTES = 3 * 1024**3
 _TRIES = 3
 _PAUSE_S = 5.0
 _OF_NETWORK = 'Get "'
-"""In what Go says of a download that failed, whatever the reason."""
+"""Text that marks a failed download in the messages of Go, whatever its reason."""
 _CACHES = "set GOCACHE and GOMODCACHE to folders that may be written"
 _LINES = 12
-"""Of Go's complaints: an unreachable proxy makes one for each of a hundred modules."""
+"""The most lines of Go's complaints: an unreachable proxy makes one for each of a hundred modules."""
 
 
 class LabError(Exception):
@@ -146,7 +146,7 @@ def build() -> None:
 class Go:
     path: str
     version: str
-    """As in go.mod: `1.26.8`."""
+    """The version as in go.mod, `1.26.8`."""
 
 
 def _installed_go() -> Go | None:

@@ -30,7 +30,7 @@ from gameday.tasks import step_task
 from gameday.tasks.artifacts import where_prefect_answers
 
 OUTSIDE_PREFECT = logging.getLogger("gameday.publish")
-"""The same warnings for the command line, which mutes Prefect's log; it adds a handler here."""
+"""The logger of the same warnings for the command line, which mutes Prefect's log and adds a handler here."""
 OUTSIDE_PREFECT.propagate = False
 OUTSIDE_PREFECT.setLevel(logging.WARNING)
 OUTSIDE_PREFECT.addHandler(logging.NullHandler())

@@ -35,7 +35,7 @@ FUNCTIONS = {
     "verify_taint": {"Raises"},
     "write_report": set(),
 }
-"""Every function, with the parts of its docstring that its signature cannot say."""
+"""Every function, with the parts of its docstring that its signature cannot express."""
 CLASSES = {
     # faults, remediations
     "CanaryJob", "Claim", "Evidence", "Fault", "FaultParameters", "GpuSample", "Host", "Layer", "PodSecurity",

@@ -27,7 +27,7 @@ _ALL_REDUCE_TIMEOUT_S = 90.0
 _MIN_GPUS = 2
 _OVER_NETWORK = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
 _PINGS, _PING_EVERY_S = 100, 0.02
-"""They take two seconds, and are enough to show a loss of one in twenty."""
+"""Number of pings, and the pause between them: two seconds in all, enough to show a loss of one in twenty."""
 _ANSWER_TIMEOUT_S = 1
 _PING_TIMEOUT_S = 20.0
 _NOT_FOUND = 127

@@ -31,10 +31,10 @@ TASK_VARIABLE = "GAMEDAY_TASK"
 STATE_DIR_VARIABLE = "GAMEDAY_STATE_DIR"
 TERMINATION_LOG_VARIABLE = "GAMEDAY_TERMINATION_LOG"
 GPUS_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
-"""Set by the device plugin: the UUIDs of the GPUs that the pod holds."""
+"""The environment variable in which the device plugin lists the UUIDs of the pod's GPUs."""
 _FAILED = 1
 _BAD_TASK = 2
-"""Exit statuses; 0 is done and clean."""
+"""Exit status for a task that cannot be read; 0 is done and clean."""
 
 
 def run_agent(environment: Mapping[str, str], ending: Ending) -> int:

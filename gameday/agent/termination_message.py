@@ -9,7 +9,7 @@ from gameday.agent.task import AgentResult
 MAX_BYTES = 4096
 """The kubelet's limit for one container. It cuts longer messages, which would leave broken JSON."""
 _RESERVED_BYTES = 200
-"""Left for the line that counts the evidence that was cut."""
+"""Room for the line that counts the evidence that was cut."""
 _MAX_ROLE_CHARACTERS = 100
 _MAX_LINE_CHARACTERS = 600
 _MAX_ERROR_CHARACTERS = 1000

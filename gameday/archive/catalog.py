@@ -35,7 +35,7 @@ class CatalogIncident:
     incident: Incident
     notes: Notes
     problem: str = ""
-    """Why the notes cannot be read; empty where they can."""
+    """The reason why the notes cannot be read; empty if they can."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Sighting:
     record: Record
     at: datetime
     amiss: str = ""
-    """Why it is not what was expected, as the verdict says it; empty where it is."""
+    """The reason why the value is not the expected one, worded for the verdict; empty if it is."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ COMMAND_MODULES = (
 )
 """Each has `register(app: typer.Typer) -> None`, which adds its commands or its sub-app."""
 _TYPER_INTERRUPTED = 130
-"""What typer makes of Ctrl-C."""
+"""Typer's exit status after Ctrl-C."""
 
 
 def _print_version(wanted: bool) -> None:

@@ -37,7 +37,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _OURS = "gameday"
 """The profile of the node-health controller, which runs here itself and needs no stand-in."""
 _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
-"""After any other end the cluster's own logs are what is left to look at."""
+"""Exit codes after which the cluster's own logs are deleted. After any other they are the evidence that is left."""
 
 Nodes = Annotated[int, typer.Option(min=1, max=1000, help="Virtual GPU nodes.")]
 Gpus = Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")]

@@ -54,7 +54,7 @@ class LogLine:
     ns: int
     """Unix time, nanoseconds."""
     labels: tuple[tuple[str, str], ...]
-    """Sorted; the stream's labels and the entry's structured metadata, as Loki shows them together."""
+    """The stream's labels and the entry's structured metadata together, as Loki shows them; sorted."""
     text: str
 
     @property

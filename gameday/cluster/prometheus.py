@@ -68,7 +68,7 @@ class AlertingRule(Answer):
     state: Literal["inactive", "pending", "firing"] = "inactive"
     health: str
     last_error: str = Field(default="", alias="lastError")
-    """Empty while it evaluates well."""
+    """The error of the rule's last evaluation; empty if it had none."""
     alerts: tuple[ActiveAlert, ...] = ()
 
 

@@ -164,7 +164,8 @@ _LOOK: dict[Signal, Callable[[FaultWindow], Seen]] = {
     Signal.CANARY: _canary,
 }
 _WATCHED_UNTIL = {Signal.LOG: Step.AWAIT_ALERT, Signal.ALERT: Step.AWAIT_ALERT, Signal.METRIC: Step.AWAIT_ALERT}
-"""The step that must have ended for an absence to mean something; VERIFY_TAINT for what the watch of the node tells."""
+"""The step that must have ended before the absence of a signal means something; VERIFY_TAINT for signals from the watch
+of the node."""
 
 
 def _blind(signal: Signal, window: FaultWindow) -> str:

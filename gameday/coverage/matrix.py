@@ -30,7 +30,8 @@ class _Model(BaseModel):
 
 
 _REACHING_SOMEBODY = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT}
-"""Signals that act or call somebody. A log line, a metric and a Kubernetes Event reach only those who look for them."""
+"""Signals that act or call somebody. A log line, a metric and a Kubernetes Event reach only the people who look for
+them."""
 
 
 class FaultNoticed(StrEnum):

@@ -33,8 +33,9 @@ DERIVED: Mapping[str, Mapping[str, frozenset[str | None]]] = {
     "sxid": {"decision": _DECISIONS},
     "dcgm_field": {"nvidia_action": _ACTIONS},
 }
-"""By fault type: facts that are no parameters of it, and the values they take. `decision`: what our catalogue policy
-makes of the line; `nvidia_action`: the immediate action of NVIDIA's catalogue, null for a code it does not know."""
+"""Facts that follow from a fault and are no parameters of it, with the values they take, by fault type. `decision`: our
+catalogue policy's answer to the line; `nvidia_action`: the immediate action in NVIDIA's catalogue, null for a code that
+is not in it."""
 
 
 def facts(fault: FaultParameters) -> dict[str, Fact]:

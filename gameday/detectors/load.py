@@ -27,7 +27,7 @@ from gameday.plugins import Group, find
 from gameday.text import shown
 
 KIND = "DetectorProfile"
-"""The `kind:` by which a profile's file is told from a plan's."""
+"""The `kind:` that distinguishes a profile's file from a plan's."""
 
 
 def known_detectors(folders: Sequence[Path] = ()) -> dict[str, Path]:

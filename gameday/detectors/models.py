@@ -26,7 +26,7 @@ from gameday.plan.expectations import (
 )
 
 Fact = StrictBool | StrictInt | StrictFloat | StrictStr | None
-"""What can be said of a fault: a parameter's value, or what follows from it (`gameday.detectors.facts`)."""
+"""A fact about a fault: a parameter's value, or something that follows from it (`gameday.detectors.facts`)."""
 
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
@@ -41,7 +41,7 @@ class _Timed(_Model):
     """An expectation, and how long the detector usually takes."""
 
     typically: Duration | None = None
-    """What was measured or follows from the detector's own periods; None: nobody published it."""
+    """The usual latency, as measured or as the detector's own periods give it; None: nobody published it."""
 
     @model_validator(mode="after")
     def _typical_is_within(self) -> Self:
@@ -55,7 +55,7 @@ class Condition(_Timed, ExpectedCondition):
     """A node condition the detector sets."""
 
     reason: ReasonTemplate | None = None
-    """May hold a fact of the fault in braces, like `NvidiaXID{value}Error`."""
+    """Reason of the condition; it may hold a fact of the fault in braces, like `NvidiaXID{value}Error`."""
 
 
 class Taint(_Timed, ExpectedTaint):
@@ -70,7 +70,7 @@ class Event(_Timed, ExpectedEvent):
     """A Kubernetes Event the detector writes about the node."""
 
     reason: ReasonTemplate
-    """May hold a fact of the fault in braces, like `GPUXid{xid}`."""
+    """Reason of the Event; it may hold a fact of the fault in braces, like `GPUXid{xid}`."""
 
 
 class Cordon(_Timed, ExpectedCordon):
@@ -85,9 +85,9 @@ class Harm(_Model):
     """A fault's harm to the detector itself."""
 
     what: str = Field(min_length=1, max_length=1000)
-    """Cause and effect."""
+    """The harm, with its cause."""
     fix: str = Field(min_length=1, max_length=1000)
-    """What to do before a game-day with this fault."""
+    """The step to take before a game-day with this fault."""
 
 
 class Ending(StrEnum):
@@ -98,37 +98,38 @@ class Ending(StrEnum):
     REBOOT = "reboot"
     """A new boot id."""
     FAULT_OUT = "fault-out"
-    """Its source shows the fault no longer."""
+    """The end of the fault: its source no longer shows it."""
 
 
 class Rule(_Model):
     """The detector's answer to some faults."""
 
     faults: tuple[str, ...] = ()
-    """Fault types, as a plan's `fault.type` (docs/faults.md)."""
+    """Types of the faults that the rule is for, as a plan's `fault.type` (docs/faults.md)."""
     layers: tuple[Layer, ...] = ()
-    """Or every fault that enters at one of these layers."""
+    """Layers of faults that the rule is for, in addition to `faults`: every fault that enters at one of these."""
     when: dict[str, tuple[Fact, ...]] = {}
-    """Only faults of which each of these is one of the values listed: a parameter of the fault, or one of the facts
-    of docs/detectors.md (`nvidia_action`, `decision`, `severity`)."""
+    """Restriction to faults that have one of the listed values for each of these: a parameter of the fault, or one of
+    the facts of docs/detectors.md (`nvidia_action`, `decision`, `severity`)."""
     cannot_see: str = Field(default="", max_length=1000)
-    """Why the detector does not see these faults; excludes whatever it would do."""
+    """The reason why the detector does not see these faults; excludes every key for something it would do."""
     conditions: tuple[Condition, ...] = ()
     taints: tuple[Taint, ...] = ()
     labels: tuple[Label, ...] = ()
     labels_left: tuple[LabelKey, ...] = ()
-    """Keys of labels that the detector leaves or changes for good: its notes of what it did."""
+    """Keys of labels that the detector leaves or changes for good, to note its own actions."""
     events: tuple[Event, ...] = ()
     cordoned: Cordon | None = None
     allocatable_falls: Allocatable | None = None
     ends_with: tuple[Ending, ...] = ()
-    """What makes the detector take conditions, taints, labels and cordon back by itself; none: nothing does."""
+    """Events upon which the detector takes back conditions, taints, labels and cordon by itself; none: it never
+    does."""
     harm: Harm | None = None
-    """Shown as a warning before a run where this detector watches."""
+    """The fault's harm to the detector; a warning before every run where this detector watches."""
     note: str = Field(default="", max_length=1000)
-    """What else a person should know: what the detector asks for, what it misses beside."""
+    """Further facts for the reader, such as an action that the detector requests, or a part that it misses."""
     source: str = Field(min_length=1, max_length=500)
-    """Where this stands, like `docs/sources.md, NVSentinel`."""
+    """The document that supports the rule, like `docs/sources.md, NVSentinel`."""
 
     @property
     def quarantines(self) -> bool:
@@ -156,18 +157,18 @@ class DetectorProfile(_Model):
     apiVersion: Literal["gameday/v1"]
     kind: Literal["DetectorProfile"]
     name: Annotated[str, Field(pattern=PLAN_NAME, max_length=63)]
-    """Also the file's name: lower-case letters, digits and `-`."""
+    """Name of the profile and of its file: lower-case letters, digits and `-`."""
     title: str = Field(min_length=1, max_length=200)
-    """One line for lists and reports."""
+    """The profile's line in lists and reports."""
     configuration: str = Field(min_length=1, max_length=2000)
     """The version and the settings for which this holds."""
     reads: tuple[Literal["kernel log", "DCGM", "NVML", "node status"], ...] = Field(min_length=1)
-    """Where it looks."""
+    """Sources that the detector reads."""
     quiet_for: Duration = timedelta(seconds=30)
-    """How long to watch before its silence means something: where a fault is not to quarantine the node."""
+    """Time to watch before the detector's silence means something, for a fault that must not quarantine the node."""
     source: str = Field(min_length=1, max_length=500)
     rules: tuple[Rule, ...] = Field(min_length=1)
-    """From the top; the first that fits a fault speaks of it."""
+    """The rules in order; the first one that fits a fault applies to it."""
 
     @property
     def ever_quarantines(self) -> bool:

@@ -23,7 +23,7 @@ class Signal(StrEnum):
     LOG = "log"
     """A line in the log store."""
     METRIC = "metric"
-    """A series in Prometheus that moves, ends or stands still."""
+    """A series in Prometheus that moves, ends or stays the same."""
     ALERT = "alert"
     CONDITION = "condition"
     TAINT = "taint"

@@ -29,7 +29,7 @@ from gameday.report.summary import DurationKind
 from gameday.values.results import Cleanliness
 
 FORMAT = 1
-"""Of digest.json; counted up when a field that was there before changes its meaning or goes."""
+"""The format of digest.json; counted up when a field that was there before changes its meaning or goes."""
 MOST_MARKS = 20
 """Verdicts shown of a plan's history: a season's quarter of weekly runs, and some by hand."""
 _MEASURES = (DurationKind.ALERT, DurationKind.TAINT, DurationKind.RETURN)
@@ -89,7 +89,7 @@ class Digest(_Model):
     unclean: tuple[Mark, ...]
     """Runs of the window that left the cluster dirty or unproven."""
     unclean_before: tuple[Mark, ...]
-    """The same of older runs: nothing may ever prove them clean, so they are listed and colour nothing."""
+    """Unclean runs from before the window: nothing may ever prove them clean, so they are listed and colour nothing."""
     plans: tuple[PlanRow, ...]
     never_run: tuple[tuple[str, str], ...]
     """Name and title of known plans of which no run is on the catalog."""

@@ -36,7 +36,7 @@ MAX_BYTES = 256 * 1024
 _MAX_DEPTH = 16
 """Shipped plans nest five levels deep; the rest leaves room for faults' own parameters."""
 _MAX_VALUES = 10_000
-"""Counted after aliases are expanded, so that an alias of aliases cannot multiply."""
+"""The most values in a document, counted after aliases are expanded, so that an alias of aliases cannot multiply."""
 # Control characters except tab and newline, lone surrogates, and the marks that reverse text in a terminal.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
@@ -51,7 +51,7 @@ class Place:
     """The start of an entry's key and of its value, each as (line, column) counted from 1."""
 
     key: tuple[int, int]
-    """For an item of a list: the start of the item."""
+    """Line and column of the key; for an item of a list, of the start of the item."""
     value: tuple[int, int]
 
 
@@ -112,7 +112,7 @@ class _Built:
     data: Any
     values: int = 1
     places: dict[Path, Place] = field(default_factory=dict)
-    """Keyed by the path from this value, so that an alias can use the places again under another path."""
+    """Places by their path from this value, so that an alias can use them again under another path."""
 
     def adopt(self, step: str | int, key: tuple[int, int], value: tuple[int, int], child: _Built) -> None:
         self.values += child.values

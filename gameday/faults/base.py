@@ -160,7 +160,7 @@ class Fault(OptionalParts[P], ABC):
     layer: ClassVar[Layer]
     """The layer where the fault enters."""
     summary: ClassVar[str]
-    """One line for lists and the plan's schema."""
+    """The fault's line in lists and in the plan's schema."""
 
     @abstractmethod
     def inject(self, parameters: P, gpu: int, host: Host) -> Evidence:

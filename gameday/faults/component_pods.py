@@ -18,7 +18,7 @@ from gameday.errors import HostError, NoCrictlError
 from gameday.host.base import Host
 
 _TIMEOUT_S = 15.0
-"""For one call of crictl, whose own limit for an answer of the runtime is 2 s."""
+"""Timeout of one call of crictl, whose own limit for an answer of the runtime is 2 s."""
 _NOT_FOUND = 127
 _OUTPUT_CHARACTERS = 300
 _SLICE = ".slice"
@@ -56,7 +56,7 @@ LABELS: dict[Component, tuple[tuple[str, str], ...]] = {
 """The labels by which each is known, in any namespace."""
 _OURS = "gameday.dev/run"
 _CONTROL_PLANE = (("tier", "control-plane"), ("component", "etcd"), ("component", "kube-apiserver"))
-"""As kubeadm labels its static pods."""
+"""The labels that kubeadm gives its static pods."""
 
 
 @dataclass(frozen=True)

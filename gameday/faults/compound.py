@@ -20,9 +20,10 @@ from gameday.host.privileges import PodSecurity, combined
 from gameday.plan.models import AnyFault, FaultParameters
 
 _FEWEST, _MOST = 2, 4
-"""With more parts nobody could tell which of them caused an effect."""
+"""The fewest and the most parts. With more, nobody could say which of them caused an effect."""
 _LOOK_EVERY_S = 1.0
-"""Only for the thread that passes the end on, where a part ended first; the end itself is passed on immediately."""
+"""Interval of the thread that ends the other parts when one part ended first; the end itself is passed on
+immediately."""
 
 
 class CompoundParameters(FaultParameters):

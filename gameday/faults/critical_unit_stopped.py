@@ -24,7 +24,7 @@ from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 DELAY_S = 5.0
-"""From the order to the stop: without a kubelet no one would learn that the injector is ready."""
+"""Time from the order to the stop: without a kubelet no one would learn that the injector is ready."""
 _LOOK_EVERY_S = 1.0
 _STOP_TIMEOUT_S = 100.0
 """A unit has 90 s to stop (DefaultTimeoutStopSec)."""

@@ -22,7 +22,7 @@ BLANK_DOUBLE = "140737488355328.0"
 DECIMALS = 3
 """The decimals that `dmon` prints of a floating-point field."""
 _TIMEOUT_S = 15.0
-"""For one call: a host engine answers immediately or is down, and dmon waits for one real sample."""
+"""Timeout of one call: a host engine answers immediately or is down, and dmon waits for one real sample."""
 _REMOTE_ENGINE = "DCGM_REMOTE_HOSTENGINE_INFO"
 _REMOTE_ENGINE_OPTIONS = {"-r", "--remote-hostengine-info"}
 _NOT_FOUND = 127

@@ -20,11 +20,12 @@ from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _EVERY_S = 1.0
-"""Between two injections while the fault is held, as Azure's agent tests itself (docs/sources.md, DCGM injection)."""
+"""Time between two injections while the fault is held, as in Azure's agent's own test (docs/sources.md, DCGM
+injection)."""
 _OFFSET_S = 2
 """dcgmi counts in whole seconds, so that its default of 1 may be no time at all; 2 outlasts the pause above."""
 _UNDO_OFFSET_S = 3
-"""Newer than the last injection's stamp, whatever second that fell into."""
+"""Offset of the undo's stamp, so that it is newer than the last injection's, whatever second that fell into."""
 _ATTEMPTS = 3
 """A slow node may need longer than the offset from injecting to reading back."""
 

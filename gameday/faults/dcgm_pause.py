@@ -14,7 +14,7 @@ from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _LOOK_EVERY_S = 5.0
-"""Often enough to notice that somebody resumed the collection, or restarted the host engine."""
+"""Interval of the looks that notice when somebody resumed the collection, or restarted the host engine."""
 
 
 class DcgmPauseParameters(FaultParameters):

@@ -13,7 +13,7 @@ from gameday.host.base import GpuSample, Host
 from gameday.plan.models import FaultParameters
 
 SMI_TIMEOUT_S = 60.0
-"""Without persistence mode every call initialises each GPU first, some seconds on a node of eight."""
+"""Timeout of one call: without persistence mode it initialises each GPU first, some seconds on a node of eight."""
 PERSISTENCE_DAEMON = "nvidia-persistenced"
 _WAIT_S = 10.0
 """The driver initialises a GPU that comes back in a second or two; an undo as a whole has 15."""

@@ -24,7 +24,7 @@ class GpuRemovedParameters(GpuParameters):
     )
     type: Literal["gpu_removed"] = "gpu_removed"
     gpus: Literal["one", "all"] = "one"
-    """One GPU, or every GPU of the node."""
+    """Number of GPUs to remove: one, or all of the node."""
 
 
 class GpuRemovedFault(Fault[GpuRemovedParameters]):

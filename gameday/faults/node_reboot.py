@@ -13,7 +13,7 @@ from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 DELAY_S = 5.0
-"""From the order to the reboot: the injector's report has to leave the node first."""
+"""Time from the order to the reboot: the injector's report has to leave the node first."""
 _TIMER = "gameday-reboot"
 
 

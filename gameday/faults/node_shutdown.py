@@ -16,7 +16,7 @@ from gameday.host.privileges import HOST_SYSFS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 DELAY_S = 5.0
-"""From the order to the power-off: the injector's report has to leave the node first."""
+"""Time from the order to the power-off: the injector's report has to leave the node first."""
 _TIMER = "gameday-poweroff"
 _ALARM = "/sys/class/rtc/rtc0/wakealarm"
 """Reads as epoch seconds or empty, takes `+seconds`, and `0` clears it (kernel ABI, testing/sysfs-class-rtc)."""

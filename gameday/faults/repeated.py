@@ -26,7 +26,7 @@ class RepeatedParameters(FaultParameters):
     times: int = Field(ge=2, le=100)
     """Number of injections."""
     every: Duration = Field(ge=timedelta(seconds=1))
-    """From one injection to the next."""
+    """Time from one injection to the next."""
 
     @field_validator("fault")
     @classmethod

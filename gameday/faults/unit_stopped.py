@@ -22,7 +22,7 @@ from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _LOOK_EVERY_S = 5.0
-"""Often enough to notice that configuration management started the unit again."""
+"""Interval of the looks that notice when configuration management started the unit again."""
 
 
 class WatchingUnit(StrEnum):

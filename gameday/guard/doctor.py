@@ -46,7 +46,7 @@ class Prerequisite:
     area: str
     name: str
     ok: bool | None
-    """None: unknown, and `detail` says why."""
+    """True if the check is passed; None: unknown, for the reason in `detail`."""
     detail: str
     fix: str = ""
     """The next step where it is not ok."""

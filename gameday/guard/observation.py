@@ -24,7 +24,7 @@ from gameday.values.nodes import NodeSnapshot, Target
 Source = Literal["plan", "profile", "plan and profile"]
 
 WATCH_HINT = "is the API server up, and may the run's account watch nodes and pods?"
-"""For a watch that is down, so that nobody knows the targets' newest state."""
+"""The hint for a watch that is down: the targets' newest state is then unknown."""
 
 
 @dataclass(frozen=True)

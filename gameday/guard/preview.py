@@ -36,7 +36,7 @@ class PlannedChange:
     step: Step
     verb: Literal["create", "patch", "evict"]
     object: str
-    """As `kind/name`, as the ledger names it."""
+    """The object as the ledger names it, `kind/name`."""
     why: str
     node: str | None = None
     manifest: Json | None = None

@@ -19,13 +19,13 @@ class Right:
 
     verb: str
     resource: str
-    """With its subresource: `pods/log`."""
+    """The resource with its subresource, like `pods/log`."""
     namespace: str = ""
-    """Empty: in the whole cluster."""
+    """The namespace; empty: the whole cluster."""
     group: str = ""
-    """Empty: the core group."""
+    """The API group; empty: the core group."""
     name: str = ""
-    """Empty: every object."""
+    """The object's name; empty: every object."""
 
     def __str__(self) -> str:
         resource = f"{self.resource}.{self.group}" if self.group else self.resource

@@ -27,9 +27,9 @@ class RuleCheck:
     """The answer to whether a rule can fire."""
 
     can_fire: bool | None
-    """None: unknown."""
+    """True if the rule can fire; None: unknown."""
     why: str = ""
-    """Empty where every series is there."""
+    """The reason why the rule cannot fire, or may not; empty if every series is there."""
     fix: str = ""
     """The next step where a series is missing."""
 

@@ -22,9 +22,9 @@ _LONGEST_WHY = 160
 MOST_FAULTS = 64
 MOST_SEEN_LINES = 16
 DISORDER_S = 1.0
-"""How far a line's stamp may be behind that of the line before it: printk takes the clock before it takes its place in
-the ring buffer (kernel/printk/printk.c, vprintk_store), so lines of two CPUs can change places. Milliseconds; a second
-is ample."""
+"""The most that a line's stamp may be behind that of the line before it: printk takes the clock before it takes its
+place in the ring buffer (kernel/printk/printk.c, vprintk_store), so lines of two CPUs can change places. Milliseconds;
+a second is ample."""
 _LONGEST_BOOT = 64  # a bootID is a UUID, 36 characters
 _DIGEST_BYTES = 8
 _Digest = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * _DIGEST_BYTES}}}$")]
@@ -82,11 +82,11 @@ class Fault(_Record):
     code: int | None
     pci: str | None
     at: AwareDatetime
-    """When the log store says the line was written."""
+    """The time at which the line was written, by the log store."""
     remedy: Remedy
     why: str = ""
     remedied: AwareDatetime | None = None
-    """When the remedy was seen; None: the fault is active."""
+    """The time at which the remedy was seen; None: the fault is active."""
 
     def is_same(self, other: Fault) -> bool:
         """Return True for two lines about one mishap: the same code, and not two different devices."""
@@ -180,7 +180,7 @@ class NodeView:
     """All their fields, in their order, so that writing them back loses nothing."""
     reason: str | None
     has_gpus: bool
-    """It has the label for which deploy/dmesg-shipper runs there."""
+    """True if the node has the label for which deploy/dmesg-shipper runs there."""
 
     @classmethod
     def of(cls, node: dict[str, object]) -> NodeView:

@@ -26,7 +26,7 @@ class Written(StrEnum):
     FOREIGN = "foreign"
     """The key was on the node with another value or effect; it is left as it is."""
     UNTOUCHED = "untouched"
-    """Only the reason was written, or taken off."""
+    """The taint stayed as it was: only the reason was written, or taken off."""
     GONE = "gone"
     """There is no such node."""
 
@@ -37,7 +37,7 @@ class Result:
 
     written: Written
     view: NodeView | None
-    """None for a node that is gone."""
+    """The node after the write; None for a node that is gone."""
     foreign: tuple[Taint, ...] = ()
 
 

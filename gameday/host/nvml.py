@@ -16,7 +16,7 @@ from gameday.host.base import GpuSample
 from gameday.host.cpus import format_cpus
 
 FieldReader = Callable[[ModuleType, Any], dict[str, Any]]
-"""(pynvml, device handle) -> fields of GpuSample, in its units."""
+"""A function of pynvml and a device handle that returns fields of GpuSample, in its units."""
 
 _AFFINITY_WORDS = 64
 """Words of 64 CPUs each: 4096 CPUs. Kernels can be built for 8192 (NR_CPUS), but no such machine exists."""

@@ -43,37 +43,37 @@ class PodSecurity(HostModel):
 _ENTER_HOST_NAMESPACES = ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")
 
 KERNEL_LOG = PodSecurity(privileged=True, why="it opens /dev/kmsg, and Kubernetes grants no single device")
-"""For the kernel log and NVML, which need devices only."""
+"""The rights of parts that use the kernel log and NVML, which need devices only."""
 DAEMONS = PodSecurity(
     host_pid=True,
     capabilities=_ENTER_HOST_NAMESPACES,
     why="it runs a program in the host's namespaces that calls a daemon there, and opens no device",
 )
-"""For dcgmi, which calls the host engine, and systemctl, which calls systemd."""
+"""The rights of parts that use dcgmi, which calls the host engine, or systemctl, which calls systemd."""
 HOST_NETWORK = PodSecurity(
     host_pid=True,
     capabilities=("NET_ADMIN", *_ENTER_HOST_NAMESPACES),
     why="it changes the host's network interfaces with the host's own programs",
 )
-"""For tc and ip."""
+"""The rights of parts that use tc and ip."""
 HOST_FILES = PodSecurity(
     host_pid=True, capabilities=("SYS_PTRACE",), why="it writes a file of the host, which it sees through process 1"
 )
-"""For a plain file in the host's /etc."""
+"""The rights of parts that change a plain file in the host's /etc."""
 GPU_PROGRAMS = PodSecurity(
     privileged=True, host_pid=True, why="it runs nvidia-smi in the host's namespaces, which opens the GPUs' devices"
 )
-"""For nvidia-smi, and every other program that opens a GPU's device from the host's namespaces."""
+"""The rights of parts that use nvidia-smi, or another program that opens a GPU's device from the host's namespaces."""
 GPU_WORK = PodSecurity(
     privileged=True,
     host_pid=True,
     why="it opens the GPU's devices without owning a GPU, and the pod that undoes it has to find its processes",
 )
-"""For work on a GPU that the scheduler did not assign to the pod."""
+"""The rights of work on a GPU that the scheduler did not assign to the pod."""
 HOST_SYSFS = PodSecurity(
     privileged=True, host_pid=True, why="it writes the host's sysfs, which other containers see read-only"
 )
-"""PCI devices, the real-time clock's alarm."""
+"""The rights of parts that use PCI devices or the real-time clock's alarm."""
 UNSTATED = PodSecurity(why="it states no rights, and is given none")
 """The rights of a fault that leaves them out. The rehearsal's model of a node enforces no rights."""
 

@@ -19,7 +19,7 @@ from gameday.host.kernel_log import encode_record, render_record
 from gameday.host.work import WorkByGpu
 
 _READ_LOG_TIMEOUT_S = 10.0
-"""Bounds the reading of a log that grows faster than it is read."""
+"""Timeout of the reading of a log that grows faster than it is read."""
 _MAX_KMSG_RECORD = 8192
 """CONSOLE_EXT_LOG_MAX of older kernels, in bytes: a read() with a smaller buffer fails with EINVAL."""
 _MAX_FILE_BYTES = 1024 * 1024

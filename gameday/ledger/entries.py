@@ -83,7 +83,7 @@ class Entry(LedgerModel):
     """A mutation: its intent, its undo, and how clean the undo left the cluster."""
 
     id: str
-    """Unique in the run."""
+    """The entry's id, unique in the run."""
     seq: int
     """Place in the order in which the run made its changes, from 0."""
     act: str
@@ -92,9 +92,9 @@ class Entry(LedgerModel):
     undo: Undo
     expires: AwareDatetime
     settled: Cleanliness | None = None
-    """None until somebody verified the undo by reading."""
+    """The end of the entry; None until somebody verified the undo by reading."""
     by: str = ""
-    """`flow`, `deadline` or `reaper`: the one that undid it."""
+    """The one that undid it: `flow`, `deadline` or `reaper`."""
     evidence: tuple[str, ...] = ()
 
     @property

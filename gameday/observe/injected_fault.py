@@ -16,7 +16,7 @@ class InjectedFault:
 
     target: ChosenTarget
     written_at: datetime
-    """By the node's clock."""
+    """The time at which the fault went in, by the node's clock."""
     evidence: tuple[str, ...]
     pods_before: tuple[GpuPod, ...]
     """The GPU pods that ran on the target right before the fault."""

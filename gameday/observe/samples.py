@@ -28,7 +28,8 @@ class StoredSamples:
     query: str
     series: list[Series]
     step_s: float | None
-    """None: every sample there is, with its own time; else the newest sample at or before each step of this length."""
+    """Step between samples: the newest sample at or before each step; None: every sample there is, with its own
+    time."""
 
 
 def read_samples(

@@ -96,20 +96,20 @@ class ExpectedCanary(DocumentModel):
     stays_above: Percent | None = None
     """Share of the baseline that the value must stay above: the fault must cost no more."""
     rises_above: Percent | None = None
-    """For a round-trip time: share of the baseline, above 100%, that the value must exceed."""
+    """Share of the baseline, above 100%, that a round-trip time must exceed."""
     stays_below: Percent | None = None
-    """For a round-trip time: share of the baseline that the value must not exceed."""
+    """Share of the baseline that a round-trip time must not exceed."""
     tolerance: Percent = Field(default=0.1, le=100)
     """Share of the baseline by which the value may still be worse in QA, once the fault is out."""
     path: Literal["best", "network"] = "best"
-    """For an all-reduce: `network` sends it through the adapters although the GPUs share a node (NCCL_P2P_DISABLE=1
+    """Path of an all-reduce: `network` sends it through the adapters although the GPUs share a node (NCCL_P2P_DISABLE=1
     and NCCL_SHM_DISABLE=1, as Azure's loopback test does), because NVLink hides every fault of the network."""
     interface: str | None = Field(default=None, pattern=INTERFACE_NAME)
-    """For pings: the interface that they leave through."""
+    """Interface that pings leave through."""
     peer: Annotated[str, AfterValidator(_address)] | None = None
-    """For pings: the IP address that must answer; null: a neighbour that the interface knows."""
+    """IP address that must answer pings; null: a neighbour that the interface knows."""
     payload: int = Field(default=1400, ge=16, le=65_000)
-    """For pings: bytes of each. 50 are sent each second, so that 60000 take 24 Mbit/s."""
+    """Bytes of each ping. 50 are sent each second, so that 60000 take 24 Mbit/s."""
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> Self:

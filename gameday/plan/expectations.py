@@ -184,7 +184,8 @@ class Expectations(DocumentModel):
     """Makes the plan a negative control: for this long from the fault going in, the target gains no taint
     and is not cordoned. Excludes `taints` and `cordoned`."""
     workloads: ExpectedWorkloads = ExpectedWorkloads()
-    """Where work may run while the target is quarantined. A negative control uses only `running_pods`."""
+    """Effects on the GPU work of the node: its running pods, new pods, and resubmitted jobs. A negative control uses
+    only `running_pods`."""
     allow_other_alerts: bool = False
     """If true, the fault may set off alerts that the plan does not name: for a target or for no node, begun after the
     fault."""

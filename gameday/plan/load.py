@@ -26,7 +26,7 @@ class FromDetector:
     source: str
     """The document that supports the profile's statement about this fault."""
     sees: bool | None
-    """Whether the detector sees the fault; None: the profile does not mention it."""
+    """True if the detector sees the fault; None: the profile does not mention it."""
     why: str
     """The reason why it cannot see the fault, or a note about it."""
     filled: tuple[str, ...]
@@ -39,7 +39,7 @@ class DetectorWarning:
 
     detector: str
     what: str
-    """Cause and effect."""
+    """The harm, with its cause."""
     fix: str
     """The advice: a step to take before the run."""
 
@@ -54,7 +54,7 @@ class LoadedPlan:
     sha256: str
     """Hash of `source`, in hexadecimal."""
     from_detector: FromDetector | None = None
-    """None where the plan names no detector."""
+    """The detector's part of the plan; None if the plan names no detector."""
     detector_warnings: tuple[DetectorWarning, ...] = ()
     """Warnings about the detector that the plan names, and about the one that watches the cluster if it is known."""
 

@@ -138,11 +138,11 @@ class Plan(DocumentModel):
     name: str = Field(pattern=PLAN_NAME, max_length=63)
     """Name of the plan and of its file: lower-case letters, digits and `-`."""
     title: str = Field(min_length=1, max_length=200)
-    """One line for lists and for the head of the report."""
+    """Short title for lists and for the head of the report."""
     hypothesis: str = Field(min_length=1, max_length=4000)
     """The belief of the cluster's owners, in a sentence that the report can compare with what was measured."""
     purpose: Purpose = Purpose()
-    """Why the game-day is held, under which change, and whom to call."""
+    """The reason for the game-day, the change under which it is held, and the person to call."""
     detector: str = Field(default="gameday", min_length=1, max_length=1024)
     """Detector profile that completes `expect` if the plan writes this key: the name of a shipped one (`gameday
     detectors`) or of one in the cluster profile's `detector_profiles`, or the path of a file."""

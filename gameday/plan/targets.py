@@ -26,6 +26,6 @@ class Baseline(DocumentModel):
     """The steady state, observed before anything is changed."""
 
     window: Duration = timedelta(seconds=30)
-    """How far back the steady state is observed."""
+    """Time for which the steady state is observed before the fault."""
     log_path_within: Duration = timedelta(seconds=30)
     """Longest time until a harmless marker line arrives in the log store."""

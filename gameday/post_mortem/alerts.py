@@ -20,7 +20,7 @@ from gameday.post_mortem.incident import Elsewhere, SilenceSeen
 _GAP_FACTOR = 3.0
 """Samples further apart than this many times the usual interval are two episodes; one missed scrape is not."""
 _UNKNOWN_INTERVAL = timedelta(minutes=1)
-"""For a series with one sample: Prometheus' default evaluation interval."""
+"""Interval of a series with one sample: Prometheus' default evaluation interval."""
 _MOST_EXAMPLES = 5
 
 

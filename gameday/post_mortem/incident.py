@@ -19,7 +19,7 @@ INCIDENT_FILE = "incident.json"
 class SourceState(StrEnum):
     READ = "read"
     EMPTY = "empty"
-    """It answered and has nothing of this window at all: expired, or never recorded. Proves nothing."""
+    """The source answered and has nothing of this window: expired, or never recorded. Proves nothing."""
     FAILED = "failed"
 
 

@@ -20,7 +20,7 @@ from gameday.values.results import Hop
 
 _PAGE = 500
 _NAMESPACE = "default"
-"""Where Events about objects without a namespace live (client-go's EventSinkImpl)."""
+"""The namespace of Events about objects without a namespace (client-go's EventSinkImpl)."""
 _MOST_EVENTS = 2000
 _LONGEST_MESSAGE = 600
 

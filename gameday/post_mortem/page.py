@@ -33,7 +33,7 @@ from gameday.report.summary import Noticed, Summary
 from gameday.values.nodes import NodeSnapshot
 
 FORMAT = 1
-"""Of post-mortem.json; counted up when a field that was there before changes its meaning or goes."""
+"""The format of post-mortem.json; counted up when a field that was there before changes its meaning or goes."""
 
 
 @dataclass(frozen=True, kw_only=True)

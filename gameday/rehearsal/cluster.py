@@ -37,7 +37,7 @@ class ControlPlane(StrEnum):
     """The control plane (API server, scheduler, controllers) that the nodes join."""
 
     EMBEDDED = "embedded"
-    """Ours: a stand-in that starts in a second and needs nothing installed."""
+    """Our own stand-in, which starts in a second and needs nothing installed."""
     LAB = "lab"
     """Kubernetes' own programs and etcd, as `make lab` builds them."""
 
@@ -55,7 +55,8 @@ class Size:
     nodes: int = 8
     gpus: int = 8
     spare: int = 0
-    """So many nodes' worth of training work is left out, so that what many game-days evict at once has a place."""
+    """Number of nodes that are left free of training work, so that pods that many game-days evict together find
+    room."""
 
 
 class RehearsalCluster:

@@ -19,7 +19,7 @@ from gameday.rehearsal.programs import find_program
 from gameday.shipped import shipped
 
 RULES = shipped("deploy") / "alerts" / "gpu-faults.rules.yaml"
-"""The same rules as in production."""
+"""The rules of production."""
 
 _SMALL = 32  # nodes up to which Prometheus keeps up at its fastest on two cores
 # One scrape of everything is 77 MB at 1,000 nodes of 8 GPUs; beyond this many nodes only what rules and reports

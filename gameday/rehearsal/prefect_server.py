@@ -28,7 +28,7 @@ QUIET = {
     "PREFECT_LOGGING_TO_API_ENABLED": "false",
     "DO_NOT_TRACK": "1",
 }
-"""No telemetry, and no log lines or tracebacks of what a run's own history says already, and better."""
+"""Settings without telemetry, and without log lines or tracebacks that a run's own history has already, and better."""
 
 
 def prefect_environment(home: Path) -> dict[str, str]:

@@ -25,7 +25,7 @@ class Wanted:
     names: tuple[str, ...]
     debian: str
     others: dict[str, str]
-    """Installing command by the ID of os-release."""
+    """Commands that install the program, by the ID of os-release."""
 
 
 PROMETHEUS = {

@@ -28,7 +28,7 @@ _STALLED_AFTER_S = 120
 # Five pods a node are nothing here, and 5,000 on a thousand nodes.
 _COMPONENTS_UP_TO = 32
 LOG_STORE_LABEL = "virtual-node.gameday.dev/log-store"
-"""On the node that runs the log store's pod."""
+"""The label of the node that runs the log store's pod."""
 _LOG_STORE_NODE = "gpu-node-1"
 # Namespace, name and labels as the GPU operator, deploy/dmesg-shipper and the logging charts have them.
 _COMPONENTS = (

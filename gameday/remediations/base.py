@@ -29,7 +29,7 @@ class Remediation(OptionalParts, ABC):
     name: ClassVar[str]
     """The plan's `recover.remediation`: lower-case letters, digits and `-`."""
     summary: ClassVar[str]
-    """One line for lists and the plan's schema."""
+    """The remediation's line in lists and in the plan's schema."""
 
     @abstractmethod
     def repair(self, gpu: int | None, host: Host, lines: list[str]) -> None:

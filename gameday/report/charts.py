@@ -18,7 +18,7 @@ import pandas as pd
 from gameday.history.sampling import GAP_FACTOR
 
 WIDTH, HEIGHT = 400, 118
-"""Of the plot, in the drawing's own pixels."""
+"""Size of the plot, in the drawing's own pixels."""
 ROW = 15
 """Height of one GPU's row in a strip, pixels."""
 BUCKETS, FEWEST_BUCKETS = 160, 24
@@ -29,7 +29,7 @@ MOST_POINTS = 40_000
 
 
 MOST_STRETCHES = 400
-"""Of one GPU in a strip chart: as many as it has pixels."""
+"""The most stretches of one GPU in a strip chart: as many as the chart has pixels."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ OVER_PEAK = 0.05
 """A duration this share above the slowest earlier one is a regression: the rule OpenShift's release gate uses for
 recovery times (openshift/release#54364, krkn#326)."""
 LEAST_S = 0.5
-"""...and at least this many seconds above it: half the shortest scrape interval of the shipped rules, below which two
-runs differ by when the sample fell."""
+"""The least that a regression is above the slowest earlier duration, seconds, in addition to OVER_PEAK. Half the
+shortest scrape interval of the shipped rules: below it two runs differ by the moment of the sample."""
 
 
 class Trend(BaseModel):

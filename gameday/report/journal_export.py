@@ -25,7 +25,8 @@ from gameday.report.summarise import summarise
 from gameday.values.results import Step, StepOutcome
 
 CHAOSLIB_VERSION = "1.44.0"
-"""Whose reading of the specification the export follows; `chaos report` chooses its template by it."""
+"""The version of Chaos Toolkit whose reading of the specification the export follows; `chaos report` chooses its
+template by it."""
 
 _STEP_OF = {
     "alert": Step.AWAIT_ALERT,

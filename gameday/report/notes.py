@@ -116,7 +116,7 @@ class ActionItem(DocumentModel):
     """Something to do."""
 
     id: str | None = None
-    """The name by which later notes speak of the same action; without one its text is its name."""
+    """The name by which later notes refer to the same action; without one its text is its name."""
     what: str = Field(min_length=1)
     type: ActionType | None = None
     severity: ActionSeverity | None = None
@@ -170,7 +170,7 @@ class People(DocumentModel):
 class RunbookStep(DocumentModel):
     step: str = Field(min_length=1)
     followed: bool | None = None
-    """None: nobody said."""
+    """True if the step was followed; None: not noted."""
     why: str = ""
 
 

@@ -25,7 +25,7 @@ from gameday.report.run_folder import RunFolder, load_run_folder, with_notes
 from gameday.report.summarise import summarise
 
 FORMAT = 1
-"""Of report.json; counted up when a field that was there before changes its meaning or goes."""
+"""The format of report.json; counted up when a field that was there before changes its meaning or goes."""
 
 
 @dataclass(frozen=True)

@@ -70,22 +70,22 @@ class RunFolder:
     result: RunResult
     files: tuple[RunFile, ...]
     problems: tuple[str, ...]
-    """What was wrong with the folder itself, as sentences."""
+    """Sentences about the defects of the folder itself."""
 
     earlier: tuple[Summary, ...] = ()
     """Earlier runs of the same plan found beside this one, oldest first."""
 
     notes: Notes = field(default_factory=Notes)
-    """What people wrote beside the run."""
+    """Notes that people wrote beside the run."""
 
     notes_problem: str = ""
-    """Why their file could not be read."""
+    """The reason why the file of notes cannot be read; empty if it can."""
 
     carried: tuple[CarriedAction, ...] = ()
     """Open actions of earlier runs of the plan."""
 
     previous_plan_text: str = ""
-    """Of the newest earlier run; empty where there is none, or it cannot be read."""
+    """The plan of the newest earlier run; empty if there is none, or it cannot be read."""
 
     @cached_property
     def _metrics_by_node(self) -> dict[str, pd.DataFrame]:

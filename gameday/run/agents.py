@@ -30,7 +30,7 @@ from gameday.run.run import ReadOnlyRun, Run
 from gameday.run.targets import ChosenTarget, physical_gpus
 
 AGENT_START_TIMEOUT = timedelta(seconds=60)
-"""From the pod's creation to its first message, on a node that may have to pull the image. Our own choice."""
+"""Time from the pod's creation to its first message, on a node that may have to pull the image. Our own choice."""
 # The pod's own deadline lies this far behind the fault's: the agent ends the fault, the deadline ends the agent.
 _DEADLINE_MARGIN = timedelta(seconds=10)
 
@@ -38,12 +38,12 @@ GPU_RESET_HINT = (
     "set monitors aside for the run (GPU operator: the node's labels nvidia.com/gpu.deploy.*), or give the plan "
     "recover.remediation: reboot"
 )
-"""For a monitor that keeps a GPU open that is to be reset."""
+"""The hint for a monitor that keeps a GPU open that is to be reset."""
 PRIORITY_CLASS_HINT = (
     "kubectl apply -f deploy/rbac/priority.yaml, or set canary_priority_class in the cluster profile to a class of the "
     "cluster's that preempts nobody"
 )
-"""For a cluster whose admission does not know the class of our GPU pods that go through the scheduler."""
+"""The hint for a cluster whose admission does not know the class of our GPU pods that go through the scheduler."""
 
 SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask
 

@@ -21,7 +21,8 @@ class Condition:
 
     status: str
     reason: str | None
-    """None where only the status is known, as from a snapshot: a reason that comes later is then no change."""
+    """The condition's reason; None if only the status is known, as from a snapshot: a reason that comes later is then
+    no change."""
     message: str = ""
 
 

@@ -12,7 +12,7 @@ from gameday.cluster.list_watch import DELETED
 from gameday.cluster.pods import PodSeen
 
 DELETED_PHASE = "Deleted"
-"""Stands for a phase in the frame once the API server has the pod no more."""
+"""The phase in the frame for a pod that the API server has no more."""
 _ENDED = ("Succeeded", "Failed")
 _ORDER = {"Running": 1, "Succeeded": 2, "Failed": 2, DELETED_PHASE: 3}
 

@@ -13,4 +13,5 @@ class Repair:
 
     target: ChosenTarget
     left_out_because: str = ""
-    """Why the repair was left out, so that the node stays out of service; empty where the node may be proved good."""
+    """The reason why the repair was left out, so that the node stays out of service; empty if the node may be proved
+    good."""

@@ -92,7 +92,7 @@ class Run(ReadOnlyRun):
     ledger: RunLedger
     chain: DetectionChain
     excluded_nodes: Mapping[str, str]
-    """By node: why it cannot be a target; dead runs left something there."""
+    """The reasons why nodes cannot be targets, by node; dead runs left something there."""
     background: ExitStack
     """Resources, such as log tails, that a step starts and only the end of the run stops."""
 

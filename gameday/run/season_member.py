@@ -35,7 +35,7 @@ class SeasonMember(BaseModel):
     """Alerts that sibling runs expect: one that names no node may be a sibling's."""
 
     approval: Approval | None = None
-    """Given once for the season; None where the run has to ask for itself, if its plan needs approval."""
+    """The season's approval; None if the run has to ask for one itself, should its plan need it."""
 
     def is_siblings_alert(self, alert: str, node: str | None) -> bool:
         """Return True where a sibling run may have set the alert off, so that this run must not be blamed for it."""

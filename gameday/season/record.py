@@ -14,7 +14,7 @@ from gameday.values.results import Cleanliness
 
 SEASON_FILE = "season.json"
 APPROVAL_FILE = "approval.jsonl"
-"""The question for a person's yes and its answer, as events of a history; only of a season that had to ask."""
+"""The file of the question for approval and its answer, as events of a history; only in a season that had to ask."""
 
 
 class LeftOut(FrozenModel):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 Trigger = Literal["rehearsal", "manual", "scheduled"]
-"""Why a run is made."""
+"""The occasion of a run."""
 
 
 class Step(StrEnum):

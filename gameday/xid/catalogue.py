@@ -70,7 +70,7 @@ class Xid:
     name: str
     mnemonic: str
     architectures: tuple[str, ...]
-    """Such as A100 and H100; empty where the sheet marks none."""
+    """Architectures, such as A100 and H100; empty if the sheet marks none."""
     nature: str
     """HW, drv/HW (driver, firmware or hardware), app/SW or unused."""
     immediate: Action
@@ -92,7 +92,7 @@ class NvLink5Code:
     xid: int
     unit: str
     error_status: int | None
-    """None: the row is for every value."""
+    """The error status that the row is for; None: every value."""
     action: Action
     severity: str
 
@@ -105,7 +105,7 @@ class SXid:
     name: str
     fatal: FatalClass
     allow_listed: bool
-    """Listed as harmless, in the guide's table D.4 and in Konduktor's allow-list."""
+    """True if listed as harmless in the guide's table D.4 and in Konduktor's allow-list."""
 
 
 @cache

@@ -24,7 +24,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[@-~]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 _STAMP = re.compile(r"[^\[]{0,40}\[ {0,12}(?P<seconds>\d{1,10}\.\d{1,9})\]")
 BEAT = "gameday: beat"
-"""Printed by deploy/dmesg-shipper after a stamp of its own, at its start and each minute."""
+"""The line that deploy/dmesg-shipper prints after a stamp of its own, at its start and each minute."""
 _BEAT = re.compile(rf"\[ {{0,12}}(?P<seconds>\d{{1,10}}\.\d{{1,9}})\] {BEAT}$")
 _MARKER = re.compile(r"(?:<\d{1,3}>)?(?:\[[^\]]{0,40}\] ?)?(?:kernel: )?gameday: marker ")
 # An address without a domain is in domain 0, as in `NVRM: GPU 18:00.0: GPU has fallen off the bus.`
@@ -88,7 +88,7 @@ class KernelEvent:
     line: str
     """The cleaned line, at most MAX_LINE_CHARACTERS long."""
     code: int | None = None
-    """None also where the line names an Xid or SXid in an undocumented form."""
+    """The Xid or SXid; None also where the line names one in an undocumented form."""
     pci: str | None = None
     """Address of the GPU or the NVSwitch, lower case without function: 0000:4e:00."""
     text: str = ""
@@ -110,7 +110,7 @@ class KernelEvent:
     detail_only: bool = False
     """True for an SXid's follow-up line (`Severity …`, `Data {…}`)."""
     success: bool | None = None
-    """For a GPU reset: whether it succeeded."""
+    """True if a GPU reset succeeded; None for every other line."""
 
 
 def clean(line: str | bytes) -> str:

@@ -24,7 +24,7 @@ AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 API_AUDIENCES = (_ISSUER,)
-"""Whom a token must be meant for to be taken here."""
+"""Audiences of the tokens that are accepted here."""
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 DEFAULT_TOKEN_S = 3600
 

@@ -28,7 +28,7 @@ class Columns:
     titles: tuple[str, ...]
     cells: Cells
     marks: Callable[[Json], Json] = lambda obj: {}
-    """What a row says of its object besides the cells: `conditions`."""
+    """Fields of a row that show its object's state besides the cells, such as `conditions`."""
 
     def definitions(self) -> list[Json]:
         """The columnDefinitions of the Table."""

@@ -24,7 +24,7 @@ class Writer:
     api_version: str
     time: str
     shape: Shape
-    """What the objects look like: `fieldset.root_of` their resource."""
+    """The shape of the objects: `fieldset.root_of` their resource."""
 
 
 def record_update(old: Json, new: Json, writer: Writer) -> None:

@@ -39,11 +39,11 @@ class Write:
     subresource: str = ""
     force: bool = False
     validation: str = "Warn"
-    """What becomes of unknown fields: Ignore, Warn or Strict."""
+    """The treatment of unknown fields: Ignore, Warn or Strict."""
     warnings: list[str] = field(default_factory=list, compare=False)
     """Warnings for the client."""
     tracked: bool = True
-    """Whether the write counts in managedFields."""
+    """True if the write counts in managedFields."""
 
 
 class Objects:

@@ -10,7 +10,7 @@ from typing import Any
 
 Json = dict[str, Any]
 Violation = tuple[str, str]
-"""(what is violated, by what)."""
+"""The violated rule, and the parts that violate it."""
 
 LABEL = "pod-security.kubernetes.io/"
 _CAPABILITIES = frozenset(

@@ -22,7 +22,7 @@ LINK_UP = (
     '"address":"aa:ee:67:52:27:4e","broadcast":"ff:ff:ff:ff:ff:ff"}]\n'
 )
 NO_SUCH_LINK = 'Device "nope" does not exist.\n'
-"""On standard error, with exit status 1."""
+"""The text on standard error; the exit status is 1."""
 NO_MEMBERS = "[{}]\n"
 """`ip -j link show master X` where X has none, as iproute2 before 6.2 prints it."""
 CONNECTIONS = """0      0              10.0.0.5:51022       10.0.0.1:6443 users:(("kubelet",pid=1423,fd=12))

@@ -104,7 +104,7 @@ class FakeKubernetes:
     counter: CallCounter = field(default_factory=CallCounter)
     asked: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
-    """Nodes whose leases some run holds."""
+    """Nodes whose leases other runs hold."""
 
     @property
     def coordination(self) -> FakeKubernetes:
@@ -147,7 +147,7 @@ class FakePrometheus:
     active: list[ActiveAlert] = field(default_factory=list)
     known: dict[str, list[Sample]] = field(default_factory=dict)
     rules: dict[str, AlertingRule | None] = field(default_factory=dict)
-    """By name; one that is not here exists and evaluates."""
+    """Rules by name; one that is missing here exists and evaluates."""
     down: bool = False
 
     def alerts(self) -> tuple[ActiveAlert, ...]:

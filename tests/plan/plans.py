@@ -39,7 +39,7 @@ class TestXid(FaultParameters):
 
     type: Literal["xid"] = "xid"
     xid: int = Field(ge=1, le=999)
-    """The code."""
+    """The Xid."""
 
 
 FAULTS: dict[str, type[FaultParameters]] = {"xid": TestXid}

@@ -15,7 +15,7 @@ from tests.torture.proxy import Asked
 Plan = dict[str, Any]
 
 POWER_LIMIT_W = 650
-"""What one GPU of every lane begins with, in place of what its maker ships: QA would not pass it by default."""
+"""Power limit of every lane's GPUs at the beginning. QA would not pass the maker's own by default."""
 _QA = {**QUICK["qa"], "floors": {"power_limit_w": POWER_LIMIT_W}}
 _QUIET: Plan = {
     **{key: value for key, value in QUICK.items() if key not in ("fault", "expect", "recover")},
@@ -29,7 +29,7 @@ _QUIET: Plan = {
     "recover": {"remediation": "none", "within": "30s"},
     "qa": _QA,
 }
-"""A plan that expects nothing: what is measured here is what stays behind."""
+"""A plan that expects nothing: only what a run leaves behind is measured."""
 
 PLANS: dict[str, Plan] = {
     "xid": {**QUICK, "qa": _QA, "fault": {"type": "xid", "xid": 95, "gpu": 0, "hold": "40s"}},
@@ -86,7 +86,8 @@ PLANS: dict[str, Plan] = {
         },
     },
 }
-"""By name; layers: kernel log, DCGM cache, NVML, hardware load, network, telemetry, node, and several at once."""
+"""Plans by name, for every layer: kernel log, DCGM cache, NVML, hardware load, network, telemetry, node, and several
+together."""
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL", "SIGINT-twice")
 UNDER_A_WORKER = ("prefect-cancel", "worker-gone", "flow-killed")

@@ -10,7 +10,7 @@ TEMPLATE = "<p>{{ data.gpus }} GPU(s) of cost centre <strong>{{ data.centre }}</
 
 
 class CostCentre(BaseModel):
-    """What the section shows; report.json has it as well."""
+    """The data of the section, which report.json has as well."""
 
     centre: str
     gpus: int

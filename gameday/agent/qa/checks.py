@@ -19,7 +19,7 @@ from gameday.xid.lines import KernelEvent, Kind, recognise
 HW_SLOWDOWN_MASK = 0xE8
 """Clock event reasons HW slowdown, SW thermal, HW thermal, HW power brake (docs/sources.md, Pass criteria)."""
 UNCORRECTABLE_ROWS_MAX = 512
-"""Azure's checks fail a GPU with more (docs/sources.md, Pass criteria)."""
+"""The most uncorrectable rows; Azure's checks fail a GPU with more (docs/sources.md, Pass criteria)."""
 SM_CLOCK_FRACTION = 0.5
 """Least SM clock under load, as a share of its maximum. Our own figure: an H100 runs a GEMM at the power cap at about
 0.7, and a locked clock is far lower."""
@@ -40,7 +40,7 @@ class Finding:
     bound: str
     """The bound as people read it, in the check's unit."""
     ok: bool | None
-    """None: the value could not be measured."""
+    """True if the check is passed; None if the value could not be measured."""
     detail: str = ""
 
 
@@ -62,7 +62,7 @@ class GpuCheck:
     unit: str
     source: Source
     judge: Callable[[GpuReadings, QaFloors], Finding | None]
-    """Returns None where the plan switched the check off."""
+    """The function that judges the readings; it returns None where the plan switched the check off."""
 
 
 def judge(readings: Readings, floors: QaFloors) -> Iterator[QaResult]:

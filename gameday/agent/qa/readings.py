@@ -26,9 +26,9 @@ class GpuReadings:
 
     rest: GpuSample
     loaded: tuple[GpuSample, ...] = ()
-    """Empty where no load ran."""
+    """Samples of the GPUs under load; empty if no load ran."""
     load: LoadResult | None = None
-    """None where no load was started."""
+    """The result of the load; None if no load was started."""
 
     @property
     def load_ran(self) -> bool:

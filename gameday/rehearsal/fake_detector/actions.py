@@ -14,7 +14,7 @@ from kubesim.errors import ApiError
 Effect = Condition | Taint | Label | Cordon | Event
 _CONFLICT_TRIES = 8
 _LABEL_VALUE = "true"
-"""Where the profile leaves a label's value open."""
+"""The value of a label whose value the profile leaves open."""
 
 
 class Actions:

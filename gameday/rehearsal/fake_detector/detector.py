@@ -29,7 +29,7 @@ from kubesim.kubeconfig import Kubeconfig
 log = logging.getLogger(__name__)
 
 _UNPUBLISHED = timedelta(seconds=2)
-"""How long an effect takes whose latency nobody published, or a quarter of its bound where that is shorter."""
+"""Latency of an effect for which none is published; a quarter of the effect's bound where that is shorter."""
 _TRY_AGAIN_S = 1.0
 
 

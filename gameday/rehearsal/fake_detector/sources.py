@@ -23,7 +23,7 @@ from gameday.xid.lines import Kind
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
-"""The rehearsal's own scrape interval; how long the real detector takes stands in its profile."""
+"""The rehearsal's own scrape interval; the real detector's latency is in its profile."""
 _ANSWER_WITHIN_S = 10.0
 _NODE_LABEL = "Hostname"
 _FAULT_TYPES = {Kind.XID: "xid", Kind.GPU_LOST: "xid", Kind.SXID: "sxid"}
@@ -39,7 +39,7 @@ class Cause:
     layer: Layer
     facts: tuple[tuple[str, Fact], ...]
     said: str
-    """What the source said, for the message people read."""
+    """The text of the source, for the message that people read."""
 
 
 def cause_in(detection: Detection) -> Cause | None:

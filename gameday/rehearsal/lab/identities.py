@@ -16,10 +16,11 @@ from kubesim.certificates import Authority, KeyPair, signing_key
 from kubesim.kubeconfig import write_kubeconfig
 
 ADMINS = "gameday:cluster-admins"
-"""Bound to cluster-admin by a ClusterRoleBinding, so that RBAC and APF see the administrator as anybody else."""
+"""The administrators' group. A ClusterRoleBinding binds it to cluster-admin, so that RBAC and APF see it like any
+other."""
 
 NODES_USER = "gameday:virtual-nodes"
-"""All virtual nodes speak through one process and so as one user; the Node authorizer wants one for each node."""
+"""The user of all virtual nodes, which share one process; the Node authorizer would want one user for each node."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ _ANSWERS_WITHIN_S = 5.0
 class ComponentStatus:
     name: str
     pid: int | None
-    """None between a crash and the next start."""
+    """The component's process id; None between a crash and the next start."""
     version: str
     ready: bool
     restarts: int

@@ -32,7 +32,7 @@ class _Supervised:
     version: str
     restarts: int = 0
     crashes: int = 0
-    """In a row; a steady minute forgives them."""
+    """Crashes in a row; a steady minute sets them back to zero."""
     started: float = field(default_factory=time.monotonic)
     start_again_at: float | None = None
 

@@ -18,7 +18,7 @@ from gameday.rehearsal.logstore.store import Store
 from kubesim.process import die_with_parent
 
 PID_FILE = "pid"
-"""In the data folder: whoever has to stop this very process finds it there."""
+"""The file of the log store's process id in its data folder, for the program that has to stop exactly this process."""
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ runtime; the agent's containers are real processes that act on the model through
 """
 
 MAX_NODES = 5000
-"""Also the most that Kubernetes supports in a cluster (kubernetes.io, Considerations for large clusters)."""
+"""The most nodes; the same figure is the most that Kubernetes supports (kubernetes.io, Considerations for large
+clusters)."""
 MAX_GPUS = 40
-"""PCI buses of the model's machine (`identity`)."""
+"""The most GPUs of a node: PCI buses of the model's machine (`identity`)."""

@@ -17,7 +17,7 @@ from gameday.rehearsal.nodes.identity import DRIVER_VERSION, MODEL, GpuIdentity
 from gameday.xid.catalogue import xids
 
 XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
-"""Made by the exporter itself: how often each Xid came within its window; where none did, 0 without the label `xid`."""
+"""The exporter's own metric: how often each Xid came within its window; 0 without the label `xid` if none did."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 

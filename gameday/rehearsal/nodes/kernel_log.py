@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from errno import EINVAL
 
 MAX_RECORD_BYTES = 1024
-"""PRINTKRB_RECORD_MAX: more in one write() is EINVAL."""
+"""PRINTKRB_RECORD_MAX of the kernel: more in one write() is EINVAL."""
 _RING_RECORDS = 8192
 """About what a 1 MiB buffer (CONFIG_LOG_BUF_SHIFT=20) holds of lines this long."""
 _PREFIX = re.compile(r"<(\d{1,9})>")

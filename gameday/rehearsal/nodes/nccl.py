@@ -17,23 +17,24 @@ from gameday.rehearsal.nodes.machine import Machine
 
 CONF = "/etc/nccl.conf"
 _NVSWITCH_GBS = 470.0
-"""Eight H100 SXM: 460 to 480 measured (docs/sources.md, H100 figures)."""
+"""Bandwidth over NVSwitch: 460 to 480 measured with eight H100 SXM (docs/sources.md, H100 figures)."""
 _NVLINK_GBS = 335.0
-"""Fewer than eight: NVLink peer to peer, the floor of Azure's H100 test (docs/sources.md, H100 figures)."""
+"""Bandwidth over NVLink peer to peer, with fewer than eight: the floor of Azure's H100 test (docs/sources.md, H100
+figures)."""
 _SHARED_MEMORY_GBS = 40.0
-"""Through host memory: an H100 without NVLink reaches 35 to 45 (docs/sources.md, H100 figures)."""
+"""Bandwidth through host memory: an H100 without NVLink reaches 35 to 45 (docs/sources.md, H100 figures)."""
 _INFINIBAND_GBS = 150.0
-"""Adapters looped back: NVSentinel's preflight default (docs/sources.md, NVSentinel)."""
+"""Bandwidth over looped-back adapters: NVSentinel's preflight default (docs/sources.md, NVSentinel)."""
 _SOCKET_GBS = 3.0
-"""Our choice: some TCP streams over `lo`."""
+"""Bandwidth of some TCP streams over `lo`; our choice."""
 _HALF = 0.5
-"""What we let GPUDirect RDMA, or the protocol LL, be worth."""
+"""Share of the bandwidth that is left without GPUDirect RDMA, or with the protocol LL; our choice."""
 _TREE = 0.8
-"""Our choice for the tree on one node, where a ring is the better algorithm."""
+"""Share of the bandwidth that the tree reaches on one node, where a ring is the better algorithm; our choice."""
 _CHANNELS = 16
 _IB_WAIT_US = 4.096
 _IB_ROUND_TRIP_US = 100.0
-"""Our choice: what a loaded adapter needs at times before it acknowledges."""
+"""Time that a loaded adapter needs at times before it acknowledges; our choice."""
 _GIDS = 4
 _SMALLEST_RING = 2
 

@@ -16,7 +16,7 @@ from typing import Any
 
 UPLINK = "eth0"
 API_SERVER = "10.64.255.10"
-"""Where the kubelet's connections go to, as `ss` tells them."""
+"""The address of the kubelet's connections, as `ss` lists them."""
 _GATEWAY = "10.64.255.254"
 _WIRE_MS = 0.08
 """Round trip to a neighbour: our choice, of the order of an idle data-centre network."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from kubesim.client import Object
 
 POLICY_ANNOTATION = "virtual-node.gameday.dev/topology-manager-policy"
-"""On a Node: the virtual kubelet's topologyManagerPolicy. A real one has it from its configuration. With
-single-numa-node its CPU Manager is static, too; anything else is `none`, the kubelet's default."""
+"""The annotation of a Node with the virtual kubelet's topologyManagerPolicy. A real kubelet has it from its
+configuration. With single-numa-node its CPU Manager is static, too; anything else is `none`, the kubelet's default."""
 SINGLE_NUMA_NODE = "single-numa-node"
 CPUS_OF_NODE = {0: "0-55,112-167", 1: "56-111,168-223"}
 _NODES = "/sys/devices/system/node"

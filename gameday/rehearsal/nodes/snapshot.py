@@ -35,7 +35,7 @@ _OF_A_GPU = (
     "work_load",
     "held_mib",
 )
-"""Arrays of `GpuFleet`: settings, and hardware state that does not heal by itself."""
+"""Arrays of `GpuFleet`: settings, and hardware state that stays until somebody repairs it."""
 
 
 def snapshot(machine: Machine) -> dict[str, Any]:

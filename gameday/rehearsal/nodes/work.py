@@ -19,10 +19,10 @@ from gameday.rehearsal.nodes.machine import MIB, Machine
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
 
 _REPORT_EVERY_S = 0.25
-"""Also how soon a connection that is gone ends the work."""
+"""Interval of the reports; also the time within which a lost connection ends the work."""
 _PRODUCTS_PER_S = 10
 _COPY_LOAD = 0.05
-"""Of the GPU: a copy keeps a copy engine busy and no SM."""
+"""Load of the GPU during a copy, which keeps a copy engine busy and no SM."""
 _COMMAND = "python -m gameday.host.worker --gpu={}"
 _FIRST_PID = 2_000_000
 

@@ -23,7 +23,7 @@ CAUSES: dict[Hop, tuple[Hop, ...]] = {
     Hop.NOTIFIED: (Hop.RULE_FIRING, Hop.WRITTEN),
     Hop.TAINTED: (Hop.DECIDED, Hop.NOTIFIED, Hop.RULE_FIRING, Hop.IN_LOG_STORE, Hop.WRITTEN),
 }
-"""Which hops can set off which: logs and metrics branch, so a hop's cause is not always the row above."""
+"""The causes that each hop can have: logs and metrics branch, so a hop's cause is not always the row above."""
 
 
 class HopRow(BaseModel):

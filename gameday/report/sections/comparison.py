@@ -17,7 +17,7 @@ ORDER = 105
 TITLE = "Comparison"
 
 MOST_PLAN_LINES = 600
-"""Above this two plans are not held against each other: the time of that grows with their product."""
+"""The most lines of a plan that is compared with another: the time of that grows with the product of their lines."""
 
 
 class Changed(BaseModel):

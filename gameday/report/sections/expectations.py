@@ -23,7 +23,7 @@ _SAID_BY = {
     "allocatable-returns": "allocatable_falls",
     "stays-schedulable": "stays_schedulable_for",
 }
-"""By check: the key of the plan's `expect` that it judges, where a detector's profile can fill that."""
+"""Keys of the plan's `expect` by the check that judges them, for those that a detector's profile can fill."""
 
 
 class ExpectationsSection(BaseModel):

@@ -33,7 +33,7 @@ class NodeStateTable(BaseModel):
     rows: tuple[StateRow, ...]
     unchanged: int
     residues: tuple[str, ...] | None
-    """None where before or after was not seen: nothing can be said."""
+    """Residues of the game-day on the node; None if its state before or after was not seen."""
     taints: tuple[TaintSeen, ...]
 
 

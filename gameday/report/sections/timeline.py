@@ -20,7 +20,7 @@ ORDER = 60
 TITLE = "Timeline"
 
 MOST_ROWS = 400
-"""Rows shown; a run that says more is cut in the middle, and says so. history.jsonl has all of them."""
+"""Rows shown; a longer run is cut in the middle, and a row reports that. history.jsonl has all of them."""
 
 
 class TimelineRow(BaseModel):

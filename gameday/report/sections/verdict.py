@@ -23,7 +23,7 @@ class BigNumber(BaseModel):
     number: RunDuration
     since: str
     previous_s: float | None
-    """The same duration in the newest earlier run of the plan; None where it has none."""
+    """The newest earlier run's duration of the same measure; None if it has none."""
     regressed: bool
 
 

@@ -59,7 +59,7 @@ class Answer:
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     delay: threading.Event | None = None
-    """Waited for before the head is sent."""
+    """Time before the head is sent."""
     hangs_up: bool = False
     """The connection ends after `body`, whatever Content-Length `headers` promised."""
 

@@ -39,7 +39,7 @@ class Server:
     url: str
     kubeconfig: Path
     forget: Callable[[], None]
-    """Makes it forget every version before the latest, as time does."""
+    """The server forgets every version before the latest, as time makes it do."""
 
     def http(self, *, anonymous: bool = False, token: str = "") -> httpx.Client:
         """HTTP as the administrator, as nobody, or with a token; raises OSError for a kubeconfig that is not there."""

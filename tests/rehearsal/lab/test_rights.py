@@ -29,9 +29,9 @@ pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(400)]
 NAMESPACES = ("gameday", "default", "training", "kube-system")
 RUNNER, HEALTH, REAPER, AGENT = "gameday-runner", "gameday-node-health", "gameday-reaper", "gameday-agent"
 ANYBODY = "default"
-"""A service account nobody gave a right to: what it may, every account may."""
+"""A service account without a right of its own: every account has the rights that it has."""
 CLUSTER = ""
-"""The place of what has no namespace, and of a request over all of them."""
+"""The place of objects without a namespace, and of a request over all namespaces."""
 
 
 @dataclass(frozen=True, order=True)
@@ -69,7 +69,7 @@ RARELY_USED: Mapping[str, Mapping[tuple[str, str, str], str]] = {
         ("get", "pods/log", "gameday"): "what that injector had said of the values before it",
     },
 }
-"""Granted, and not used by a game-day in which nothing goes wrong; each with the reason for which it is granted."""
+"""Rights that a game-day without trouble does not use, each with the reason for which it is granted."""
 
 # A rule that stays silent, so that the run still waits when it is killed.
 SILENT_ALERT = [{"name": "GPUTemperatureHigh", "within": "30s", "resolves_within": "1s"}]
