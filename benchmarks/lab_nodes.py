@@ -35,7 +35,7 @@ from kubesim.kubeconfig import Kubeconfig
 
 _AT_ONCE = 16
 _PHASE_WITHIN_S = 120.0
-_SETTLE_S = 15.0  # a Lease's renewal and half: what starting up had left to do is done
+_SETTLE_S = 15.0  # one and a half renewals of a Lease: the work of starting up has ended
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KWOK_NODE = "kwok.x-k8s.io/node"
 _KWOK_MODULE = Path(__file__).parents[1] / "lab" / "kwok"
@@ -75,7 +75,7 @@ def main() -> None:
             for number in range(options.rounds):
                 for kind, row in _round(Path(folder) / f"{nodes}-{number}", nodes, options, number):
                     rows.setdefault(kind, []).append(row)
-                    _print_table(nodes, rows)  # each time: a later kind's trouble loses nothing
+                    _print_table(nodes, rows)  # printed each time, so that a later kind's error loses nothing
 
 
 def _round(

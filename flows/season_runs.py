@@ -62,7 +62,7 @@ class SeasonRuns:
                 return_state=True,
             )
             result = state.result(raise_on_failure=False)
-        except Exception as error:  # Prefect's own: a server that is gone has no say in what the run found
+        except Exception as error:  # Prefect's own: a lost server does not change the run's result
             result = error
         if isinstance(result, RunResult):
             return result

@@ -7,7 +7,7 @@ loaded must not need all of them.
 
 from importlib import import_module
 
-# As typing.TYPE_CHECKING, true for type checkers alone; importing typing takes longer than all else in here.
+# Type checkers take this name for True, as typing.TYPE_CHECKING; importing typing takes longer than all else here.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:

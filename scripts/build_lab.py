@@ -39,7 +39,7 @@ LAB = ROOT / "lab"
 BIN = TOOLS / "bin"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-gameday" / "lab"
 """Programs that other checkouts of this user built, by the digest of their module files."""
-# sysexits.h: CI tells "no Go here" from a build that failed.
+# sysexits.h: CI distinguishes "no Go here" from a build that failed.
 EX_UNAVAILABLE = 69
 _INTERRUPTED = 130
 

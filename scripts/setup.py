@@ -73,7 +73,7 @@ def make_venv() -> None:
     uv = fetch_uv()
     say("creating .venv from requirements.lock")
     stamp.unlink(missing_ok=True)
-    # Not sys.executable: with the environment activated, that is the one about to be cleared.
+    # Not sys.executable: in an activated environment it is the interpreter that is about to be removed.
     python = getattr(sys, "_base_executable", sys.executable)
     run([uv, "--quiet", "venv", "--clear", "--no-python-downloads", "--python", python, VENV])
     pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]

@@ -50,7 +50,7 @@ def publish_run(profile: ClusterProfile, folder: Path) -> None:
     """Do what the cluster profile asks for with a rendered run: `publish_to`, `grafana`, `notify`."""
     try:
         publish_folder(profile, folder)
-    except Exception as error:  # Prefect's server gone, say; the run itself is over and judged
+    except Exception as error:  # Prefect's server may be gone; the run itself is over and judged
         warn("the run could not be published: %s", type(error).__name__)
 
 

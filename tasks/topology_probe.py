@@ -39,7 +39,7 @@ def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> 
     )
     try:
         run.kubernetes.create_pod(manifest)
-    except KubernetesError as error:  # a quota, say, and not the kubelet's answer
+    except KubernetesError as error:  # rejected by a quota, for example, and not by the kubelet
         _note(run, result, target, name, None, None, f"it could not be created: {error}")
         run.undo(entry)
         return

@@ -84,7 +84,7 @@ class Injection:
     def _read_back(self, undo_state: dict[str, str], lines: list[str]) -> Cleanliness:
         try:
             clean = self.fault.verify_undone(self.parameters, self.gpu, self.host, undo_state)
-        except Exception as error:  # see take_out
+        except Exception as error:  # the fault must come out, as in take_out
             lines.append(f"could not read back: {_cause(error)}")
             return Cleanliness.UNKNOWN
         lines.append(f"read back: {'the fault is out' if clean else 'the fault is still in'}")

@@ -41,7 +41,7 @@ def _take_down(remediation: Remediation, gpu: int | None, context: Context) -> A
     try:
         remediation.repair(gpu, context.host, lines)
     except HostError as error:
-        # A node that goes down while it answers does what it was asked to; one that is still up does not.
+        # A node that goes down while it answers carries out the order; one that is still up does not.
         if not _is_gone(context.host, boot_id):
             return _result(lines, f"{remediation.name}: {error}")
     return promised

@@ -92,7 +92,7 @@ def _judge(folder: Path) -> Summary | None:
     try:
         found = judged_run(folder)
         return found.summary if found else None
-    except Exception:  # its coverage cannot be judged, which the digest reports; its verdicts can
+    except Exception:  # the run's verdicts can still be shown; the digest reports that its coverage cannot be judged
         return summarise(load_run_folder(folder))
 
 

@@ -110,7 +110,7 @@ def _no_others(plan: Plan, history: History) -> list[Verdict]:
     status, why = Status.BROKEN, ", ".join(names)
     if not others:
         status, why = judge_absence(history, Step.AWAIT_ALERT, "the window's end")
-        if status is Status.BROKEN:  # the step could see, and saw none: that is what was hoped for
+        if status is Status.BROKEN:  # the step could see alerts and saw none, as the plan expects
             status, why = Status.HELD, ""
         if status is Status.HELD and history.last(RunEnded) is None:
             status, why = Status.UNKNOWN, "the run was cut off, so the window was not watched to its end"

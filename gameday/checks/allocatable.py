@@ -39,7 +39,7 @@ def _falls(expected: ExpectedAllocatable, history: History, node: str | None) ->
     verdict = appears_within(history, node, "allocatable-falls", name, expected.within, fallen(history, node))
     before = node_snapshot(history, node, "before")
     if verdict.status is Status.BROKEN and before is not None and before.allocatable_gpus is None:
-        # Nothing can fall that was never offered.
+        # The node offered no GPUs before the fault, so that their number cannot fall.
         return verdict.model_copy(update={"status": Status.UNKNOWN, "why": "the node never reported any GPU"})
     return verdict
 

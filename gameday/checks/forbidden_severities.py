@@ -26,7 +26,7 @@ def _none_of(forbidden: tuple[str, ...], history: History, node: str | None) -> 
     status, why = Status.BROKEN, ", ".join(sorted({seen.alert for _, seen in fired}))
     if not fired:
         status, why = judge_absence(history, Step.AWAIT_ALERT, "the window's end")
-        if status is Status.BROKEN:  # the step could see, and saw none: that is what was hoped for
+        if status is Status.BROKEN:  # the step could see alerts and saw none, as the plan expects
             status, why = Status.HELD, ""
     return Verdict(
         check="forbidden-severities",

@@ -25,11 +25,11 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
     if before and after:
         status, why = (Status.BROKEN if changed else Status.HELD), first_few([str(change) for change in changed])
         if len(changed) == 1 and (taint := after.lingering_cordon) and taint not in before.taints:
-            # The control plane is behind, which is no residue, and nobody saw it go.
+            # The control plane takes this taint off late. It is no residue, and nobody saw it go.
             status, why = Status.UNKNOWN, f"{changed[0]}; it is for the node lifecycle controller to take off"
     else:
         missing = "before" if before is None else "after"
-        # A snapshot that was never taken cannot show a residue, whatever the step says of itself.
+        # A snapshot that was never taken cannot show a residue, whatever the outcome of the step.
         status, why = Status.UNKNOWN, judge_absence(history, Step.QA_NODE, f"the node's state {missing} the run")[1]
     return Verdict(
         check="node-as-before",

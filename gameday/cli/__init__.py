@@ -140,7 +140,7 @@ def _internal(error: BaseException) -> int:
     import traceback  # noqa: PLC0415
 
     if isinstance(error, IncompleteInstallationError):
-        return _fail(str(error), ExitCode.INTERNAL)  # where in our code it was missed helps nobody
+        return _fail(str(error), ExitCode.INTERNAL)  # our code's traceback would not help
     said = printable(f"{type(error).__name__}: {error}")
     try:
         with tempfile.NamedTemporaryFile(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gameday.cluster.profile import ClusterProfile
 
 _AT_ONCE = 4
-# What two cores carry: docs/coverage.md has the figures.
+# The runs that two cores carry at the same time: docs/coverage.md has the figures.
 _REHEARSED_AT_ONCE, _REHEARSED_WITHIN = 8, "2m"
 # A quarter of the training work is left out: what many runs evict must not fill the room that canaries and QA need.
 _SPARE = 4
@@ -173,7 +173,7 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
                 return_state=True,
             )
             result = state.result(raise_on_failure=False)
-        except Exception as error:  # Prefect's own, say; what the runs did stands in their histories
+        except Exception as error:  # an error of Prefect's own, for example; the runs' histories hold their results
             result = error
     if isinstance(result, BaseException):
         return _after(result, out, folder)

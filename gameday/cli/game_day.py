@@ -177,8 +177,8 @@ def play(
                     return_state=True,
                 )
                 result = state.result(raise_on_failure=False)
-            # Prefect's own, say, or a Ctrl-C while it still tries to reach a server that is gone; what the run did
-            # stands in its history.
+            # An error of Prefect's own, or a Ctrl-C while it still tries to reach a server that is gone. The run's
+            # history holds its results.
             except (Exception, KeyboardInterrupt) as error:
                 result = error
         if isinstance(result, Exception):

@@ -84,7 +84,7 @@ def plans(as_json: Annotated[bool, typer.Option("--json", help="For programs: a 
         table.add_row(Text(row["name"], style="bold"), *(Text(cell) for cell in cells))
     console = Console(highlight=False)
     if not console.is_terminal:
-        # A pipe has no width of its own; wide enough that nothing folds.
+        # Columns of a pipe, which has no width of its own: wide enough that no line folds.
         console.width = 160
     console.print(table)
     for row in rows:

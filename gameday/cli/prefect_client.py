@@ -31,7 +31,7 @@ _DEFAULTS = {**QUIET, "PREFECT_CLIENT_MAX_RETRIES": "3"}
 """20 s of attempts for each request; Prefect's own five retries take 75 s, and a run's end has two requests."""
 _WITHOUT_A_PAUSE = 3
 """Prefect's client of events sleeps a second before each attempt to reconnect after its third."""
-# In the words of Prefect 3.8's flow engine and of its temporary server.
+# Messages of Prefect 3.8's flow engine and of its temporary server.
 _NO_PREFECT = ("Failed to reach API", "connect to ephemeral Prefect API")
 
 

@@ -207,7 +207,7 @@ def _running(cluster: RehearsalCluster, out: Console) -> Iterator[None]:
 
 
 def _load(module: str) -> None:
-    with suppress(Exception):  # whoever needs it imports it again and gets the error
+    with suppress(Exception):  # the code that needs it imports it again and gets the error
         import_module(module)
 
 

@@ -26,7 +26,7 @@ from gameday.errors import AdapterError
 # Seconds to connect, with the TLS handshake that a starting server takes its time for, and to wait for the next byte.
 _TIMEOUTS_S = (5.0, 15.0)
 # A refused connection is safe to try again whatever the verb: nothing was sent. A lost answer is only asked for
-# again where asking twice is harmless: our patches either say what they want or carry the version they were made
+# again where asking twice is harmless: our patches either set a value or carry the version they were made
 # from, and our deletes name what they delete. Six tries, 0.2 s doubling to 3 s, span about 6 s of a restarting
 # API server. It asks for pauses of 1 to 32 s itself; without the bound, urllib3 would sleep six hours for a proxy.
 _RETRIES = urllib3.Retry(

@@ -43,7 +43,7 @@ _BACK_OFF_S = (0.2, 5.0)
 _LARGEST_FRAME_BYTES = 16 * 1024 * 1024
 # How far ahead a shipper's clock may run: Loki itself refuses lines 10 minutes ahead (creation_grace_period).
 _AHEAD_NS = 600 * 10**9
-# Lines whose repetition is known: 36 MB
+# The newest lines are remembered to recognise repetitions; so many take 36 MB.
 _MOST_REMEMBERED = 200_000
 
 
@@ -121,8 +121,9 @@ class LogStore(HttpAdapter):
             if len(lines) < page:
                 return
             last = lines[-1].ns
+            # If all lines have one time, only a larger page gets past them; the store refuses a page that is too large.
             if last == start_ns:
-                page *= 2  # all of one time: only a larger page gets past it, and the store refuses one too large
+                page *= 2
             delivered = {line for line in lines if line.ns == last}
             start_ns = last
 
@@ -278,7 +279,7 @@ class LogFollower:
         for line in lines:
             key = hash(line)
             if key not in self._delivered and line.ns >= self._since_ns:
-                # Remembered before it is handed over: a consumer that stops has had it.
+                # Remembered before it is handed over: a consumer that stops has received the line.
                 self._delivered.add(key)
                 heapq.heappush(self._by_age, (line.ns, key))
                 yield line

@@ -53,7 +53,7 @@ def has_baseline(metrics: pd.DataFrame, injected: datetime) -> bool:
 
 def first_departure(metrics: pd.DataFrame, injected: datetime, ended: datetime) -> Departure | None:
     """The earliest departure of any series of one node's metrics between the two instants; None where none departed."""
-    if metrics.empty:  # a killed run left no frames, and pandas takes its time for nothing too
+    if metrics.empty:  # a killed run left no frames, and pandas would need long for an empty result
         return None
     rows = metrics[(metrics["time"] <= pd.Timestamp(ended)) & metrics["gpu"].notna() & metrics["value"].notna()]
     fault, end = pd.Timestamp(injected).to_datetime64(), pd.Timestamp(ended).to_datetime64()

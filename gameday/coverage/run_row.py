@@ -85,7 +85,7 @@ def judged_run(folder: Path) -> JudgedRun | None:
 @garbage_collection_paused()
 def _judge(folder: Path) -> JudgedRun:
     """Judge the run, and keep the result for the next page: with 500 nodes it takes most of a second."""
-    of = _state(folder)  # before it is read: what a living run adds meanwhile is judged by the next page
+    of = _state(folder)  # taken before the folder is read: additions of a living run are then judged by the next page
     run = load_run_folder(folder)
     made = JudgedRun(summarise(run), run.result, matrix_of([run]))
     if made.summary:

@@ -23,7 +23,7 @@ from gameday.xid.decide import Response, decide
 from gameday.xid.lines import Form, KernelEvent, Kind, Severity, format_xid, recognise
 
 E = TypeVar("E")
-# Any GPU's: which one it is makes no difference to what a line says.
+# The address of any GPU will do: the facts in a line do not depend on it.
 _SOME_PCI = "0000:00:00"
 
 _DECISIONS = frozenset(map(str, Response))

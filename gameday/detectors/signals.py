@@ -12,7 +12,7 @@ from gameday.faults.base import Layer
 from gameday.faults.registry import fault_for
 from gameday.plan.models import Plan
 
-# The faults' own words in `seen_by`: a series that moves, ends or stands still.
+# Words with which faults describe a series in `seen_by`: it moves, ends or stays the same.
 _A_SERIES = re.compile(r"DCGM_FI_|dcgm-exporter|DCGM: the GPU's series|alerts on (?:absent series|values)")
 _A_CANARY = re.compile(r"\bcanary\b", re.IGNORECASE)
 

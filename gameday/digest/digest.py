@@ -141,7 +141,7 @@ def _coverage(catalog: RunCatalog, newest: Sequence[CatalogRun]) -> tuple[tuple[
         try:
             if found := judged_run(run.folder):
                 made.setdefault(catalog.cluster_of(run), []).append(found.row)
-        except Exception as error:  # one run's damage, or a bug it shows, must not cost the others their page
+        except Exception as error:  # one damaged run, or a bug that it shows, must not keep the others from the page
             problems.append(f"{run.folder.name}: its coverage could not be judged ({type(error).__name__}: {error})")
     coverage = (ClusterCoverage(cluster=cluster, matrix=joined(single)) for cluster, single in sorted(made.items()))
     return tuple(one for one in coverage if one.matrix.rows), problems

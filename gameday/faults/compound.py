@@ -136,7 +136,7 @@ class CompoundFault(Fault[CompoundParameters]):
                 with _named_in_errors(part):
                     return part.labelled(part.fault.hold(part.parameters, gpu, host, over) or ())
             except BaseException:
-                over.set()  # a part that did not stay in ends them all
+                over.set()  # if one part did not stay in, all end
                 raise
 
         with ThreadPoolExecutor(len(parameters.parts) + 1) as pool:
@@ -165,7 +165,7 @@ class CompoundFault(Fault[CompoundParameters]):
         for part in _parts(parameters):
             try:
                 out = part.fault.verify_undone(part.parameters, gpu, host, part.own(undo_state)) and out
-            except Exception as error:  # as in undo
+            except Exception as error:  # the others must come out all the same, as in undo
                 unread.append(f"part {part.number}, {part.parameters.type}: {error}")
         if out and unread:
             raise HostError("; ".join(unread))

@@ -140,7 +140,7 @@ FIELDS: dict[str, Bounds] = {
     "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC": _count(497),
     "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY": _count(498),
     "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY": _count(499),
-    # dmon shows three decimals: the 1e-5 that others inject could not be told from 0 on reading back.
+    # dmon shows three decimals: the 1e-5 that others inject would read back as 0.
     "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT": Bounds(
         1218, "bit errors per bit", 0.001, 1, 0.001, "Azure's health agent reports an error", whole=False
     ),

@@ -63,7 +63,7 @@ class QdiscFault(Fault[P]):
     def inject(self, parameters: P, gpu: int, host: Host) -> Evidence:
         undo_state = self.prior_state(parameters, gpu, host)
         name, before = parameters.interface, qdiscs(host, parameters.interface)
-        # `add` would refuse where somebody set a root; `replace` where nobody did is `add`.
+        # `add` fails where somebody set a root qdisc; `replace` does the same as `add` where nobody did.
         verb = "add" if _root(before).get("handle", _DEFAULT) == _DEFAULT else "replace"
         argv = ("tc", "qdisc", verb, "dev", name, "root", "handle", HANDLE, *self.arguments(parameters))
         written_at = datetime.now(UTC)

@@ -98,7 +98,7 @@ def essential_interfaces(host: Host) -> dict[str, str]:
             found.setdefault(str(route.get("dev")), f"it carries the kubelet's connection to {peer}")
     for top in [name for name in found if name != _LOOPBACK]:
         below = [top]
-        for name in below:  # it grows: a VLAN on a bond on two ports
+        for name in below:  # the list grows during the loop: a VLAN may be on a bond of two ports
             lower = [one for one in _directly_below(host, name) if one not in found]
             found |= dict.fromkeys(lower, f"{top} lies on it, and {found[top]}")
             below += lower

@@ -52,7 +52,7 @@ def require_running(host: Host, unit: str) -> UnitState:
 def units_stopped_with(host: Host, unit: str) -> tuple[str, ...]:
     """Return the active units that systemd stops with this one, and does not start with it again. Raises HostError."""
     found = [unit]
-    for one in found:  # it grows, by the units that are stopped with those found
+    for one in found:  # the list grows during the loop, by the units that are stopped with those found
         properties = _show(host, one, *_STOPPING_RELATIONS)
         others = dict.fromkeys(
             other for relation in _STOPPING_RELATIONS for other in properties.get(relation, "").split()

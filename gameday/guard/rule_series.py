@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gameday.cluster.prometheus import Prometheus
 from gameday.cluster.promql import AllOf, AnyOf, Need, Selector, needs
 
-# Made by Prometheus itself, and only while an alert is active.
+# Prometheus itself makes these series, and only while an alert is active.
 _OF_ALERTS = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
 # Some releases of dcgm-exporter show the metric only after an Xid (docs/sources.md, dcgm-exporter): such a release
 # looks like one whose counters file lacks it. The selector beside it shows that the exporter is scraped.

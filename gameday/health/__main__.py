@@ -29,7 +29,7 @@ _USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
 def main() -> int:
     arguments = _arguments()
     logging.basicConfig(level=logging.WARNING, format="health: %(levelname)s %(message)s")
-    # A refused tail is no news, and its handshake's traceback less so: the follower logs what matters.
+    # The library logs each refused tail with a traceback of the handshake; the follower logs the reason already.
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     try:

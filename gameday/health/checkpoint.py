@@ -30,11 +30,11 @@ _CURSOR = "handled_until_ns"
 # Half of what a ConfigMap may hold (1 MiB): etcd counts the keys once more, in managedFields. Room for 1,200 nodes
 # with sixteen lines each, or 3,500 with one.
 MOST_BYTES = 512 * 1024
-# A first start reads this far back, and a later one at most: older faults need a person's judgement.
+# The first start reads this far back, and later ones no further: older faults need a person's judgement.
 _FIRST_LOOK_BACK_NS = 60 * 10**9
 LONGEST_LOOK_BACK_NS = 3600 * 10**9
 # A node's lines may reach the store this late and still be read after a start: the cursor is that of the fastest node.
-# Each node's own progress says what is done with.
+# Each node's own progress shows which of its lines are handled.
 LATE_NS = 600 * 10**9
 _SAVE_EVERY_S = 10.0
 

@@ -41,7 +41,7 @@ def initial_state(view: NodeView, noted: LogProgress, key: str, now: datetime) -
     reason = read_reason(view.reason)
     progress = noted.merged(_progress_by(reason, tainted=bool(view.taints_with(key)), now=now)) if reason else noted
     now_ns = nanoseconds(now)
-    # Not beyond now, if the node's clock was ahead: it may be right again.
+    # Not beyond now: the node's clock may have been ahead, and may be right again.
     state = NodeState(
         view,
         progress=progress,
@@ -54,7 +54,7 @@ def initial_state(view: NodeView, noted: LogProgress, key: str, now: datetime) -
     if view.reason is None:
         return state
     if not view.taints_with(key):
-        state.needs_write = True  # the taint was removed while nobody looked: the annotation is to follow
+        state.needs_write = True  # the taint was removed meanwhile: so must be the annotation
         return state
     if reason:
         state.faults, state.quarantined_at = list(reason.faults()), reason.decided

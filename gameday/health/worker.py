@@ -176,7 +176,7 @@ class Worker:
         self._metrics.count_event(detection.node, event)
         self._apply(detection, event, state)
         if not state.needs_write:
-            # Else it would be done with before the node says what it led to; `_write` records it.
+            # Otherwise the line would count as handled before its effect is on the node; `_write` records it.
             self._checkpoint.record(detection.node, state.progress)
 
     def _apply(self, detection: Detection, event: KernelEvent, state: NodeState) -> None:

@@ -38,7 +38,7 @@ def measure_load(
         copy_bytes: Bytes of one copy.
     """
     if cupy is None:
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order; CUDA's own default is by speed
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # orders GPUs as NVML does; CUDA's default order is by speed
         try:
             cupy = import_module("cupy")  # the optional extra
         except ImportError as error:

@@ -38,7 +38,10 @@ def start_worker(gpu: int, order: WorkOrder) -> Work:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},  # NVML's order; CUDA's own default is by speed
+            env={
+                **os.environ,
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            },  # orders GPUs as NVML does; CUDA's default order is by speed
         )
     except OSError as error:
         raise HostError(f"cannot start {_MODULE}: {error.strerror}") from None

@@ -30,7 +30,7 @@ _RETRIES_PER_DURATION = 10
 _LOOKS_PER_DURATION = 6
 # No holder is observed for longer, whatever duration somebody wrote into the lease.
 _LONGEST_OBSERVATION_S = 600.0
-# Create, take over, meet the run that was faster: each of the first two can lose a race.
+# Three attempts: to create, to take over, and to find the faster run, as each of the first two can lose a race.
 _TRIES = 3
 # A renewal that is under way is let through before the lease is given back.
 _LAST_RENEWAL_S = 2.0

@@ -33,7 +33,7 @@ def node_now(node: client.V1Node, start: datetime, end: datetime) -> list[Event]
         source = "the node-health controller's annotation"
         events.append(HopSeen(hop=Hop.DECIDED, node=node.metadata.name, at=decided, source=source))
     if written and decided and written <= decided < written + timedelta(seconds=1):
-        written = decided  # the decision is what set off the write, which Kubernetes stamps to the second
+        written = decided  # the decision set off the write, which Kubernetes stamps only to the second
     if written and start <= written <= end:
         events += [
             TaintSeen(node=node.metadata.name, taint=taint, present=True, manager=taint_manager(node), at=written)

@@ -198,7 +198,7 @@ def _find_leftovers(kubernetes: Kubernetes, flow_run: str | None, watched: list[
     """
     pods = _list_pods(kubernetes) if watched is None else watched
     stored = stored_ledgers(kubernetes)
-    # Where nothing else was left a lease alone harms nobody until its node is wanted.
+    # If nothing else was left, a lease alone harms nobody until a run wants its node.
     only_leases = watched == [] and not stored.ledgers and not stored.unreadable
     left = _Leftovers(pods, stored, [] if only_leases else _list_leases(kubernetes))
     return left.of_flow_run(flow_run) if flow_run else left

@@ -203,7 +203,7 @@ class RehearsalCluster:
     def _start_api(self, port: int) -> Child:
         """The process that says it is ready once an API server answers; both kinds leave the same kubeconfigs."""
         if self.control_plane is ControlPlane.LAB:
-            find_programs()  # for its message, which the process' own death would bury
+            find_programs()  # fails here with its own message, which the exit of the process would hide
             return self._python("lab", "--data-dir", str(self._credentials))
         arguments = ("--port", str(port), "--data-dir", str(self._credentials))
         return self._python("apiserver", *arguments, module="kubesim.apiserver")
@@ -314,7 +314,7 @@ class RehearsalCluster:
             # Its UID and its port are new each time; its runs are to be compared all the same.
             "identity": f"gameday-{name}",
             "kubeconfig": str(kubeconfig),
-            # Nothing here can be hurt.
+            # No fault can do harm in a rehearsal.
             "allow_dangerous": sorted(parameter_models()),
             "agent_image": "ghcr.io/gpu-gameday/agent:rehearsal",
             "quarantine_taint_keys": self._quarantine_keys(),

@@ -121,7 +121,7 @@ def prometheus_program(
         f"--storage.tsdb.path={folder / 'prometheus-data'}",
         f"--storage.tsdb.retention.time={_RETENTION}",
         f"--web.listen-address=127.0.0.1:{port}",
-        # A restarted Alertmanager hears of a firing alert within this, not a minute later.
+        # Firing alerts are sent again this often, so that a restarted Alertmanager has them sooner than in a minute.
         "--rules.alert.resend-delay=10s",
         "--log.level=warn",
     )

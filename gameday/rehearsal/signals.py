@@ -10,7 +10,7 @@ from typing import NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # What a handler raises is lost when it happens to run in a finalizer or in an at-fork hook, so it is raised again
-# until somebody says `ignore_signals`. Unwinding to there takes milliseconds.
+# until the program calls `ignore_signals`. Unwinding to there takes milliseconds.
 _AGAIN_AFTER_S = 1.0
 
 

@@ -26,7 +26,7 @@ NOTES_FILE = "notes.yaml"
 
 FORM = """\
 # What only people know. Fill in what there is, then render again: {command}
-# Everything may stay empty; what it means stands in docs/report.md. Times have date and zone: 2026-03-03T09:12:00Z
+# Every key may stay empty; docs/report.md explains them. Times have date and zone: 2026-03-03T09:12:00Z
 # A list is written as:   went_well: ["first", "second"]   or one `- item` a line.
 summary: ""          # what happened, in two sentences, for somebody who was not there
 impact: ""           # in numbers: GPU hours, jobs, people

@@ -31,9 +31,9 @@ Clean = Callable[[str], str]
 
 _IPV4 = r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)"
 _NO_IPV4 = "x.x.x.x"
-# What may be one: the standard library has the last word, so that a time of day or a PCI address is left alone.
+# Candidates for an IP address: the standard library decides, so that a time of day or a PCI address is left alone.
 _IPV6 = r"(?<![\w.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4})(?!\w)"
-# What may be a host's name: looked up, since a pattern of a thousand names takes ten times as long.
+# Candidates for a host's name, to look up: a pattern of a thousand names takes ten times as long.
 _WORD = r"(?<![A-Za-z0-9_.])[A-Za-z0-9](?:\\*[.-]*[A-Za-z0-9_])*"
 _WORDS_KEPT = 65_536
 """Words of a log come again and again; a few megabytes of them are remembered."""

@@ -78,7 +78,7 @@ def node_samples(run: RunFolder, node: str | None) -> NodeSamples:
     times: pd.Series[pd.Timestamp] = kept["time"]
     begin, end = _span(run)
     inside = times.between(begin, end).to_numpy() if begin and end else np.ones(len(kept), dtype=bool)
-    if not inside.any():  # the history's clock and Prometheus' have nothing in common: show what there is
+    if not inside.any():  # the clocks of the history and of Prometheus do not overlap: show all samples
         inside = np.ones(len(kept), dtype=bool)
     kept = kept[inside]
     zero = run.zero or (kept["time"].min() if len(kept) else None)
@@ -176,7 +176,7 @@ def robust_z(before: pd.Series, during: pd.Series) -> float | None:
     middle = float(before.median())
     sigma = max(MAD_TO_SIGMA * float((before - middle).abs().median()), SIGMA_FLOOR * abs(middle))
     moved = float(during.median()) - middle
-    if sigma == 0.0:  # constantly 0 before: any move has no measure but that it is one
+    if sigma == 0.0:  # constantly 0 before the fault: a move has no size in sigmas, only the fact that it happened
         return 0.0 if moved == 0.0 else None
     return moved / sigma
 

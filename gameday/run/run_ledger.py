@@ -16,7 +16,7 @@ from gameday.run.node_watch import NodeWatch
 from gameday.run.record import RunRecord
 from gameday.values.results import Cleanliness
 
-# An entry expires this long after its fault's own deadline: the agent acts first, and must have had its chance.
+# An entry expires this long after its fault's own deadline, so that the agent has time to act first.
 EXPIRY_MARGIN = timedelta(seconds=30)
 
 

@@ -46,7 +46,7 @@ def _listen(port: int) -> socket.socket:
 async def _serve(folder: Path, listener: socket.socket) -> None:
     authority = Authority(folder, "ca")
     serving = authority.server("kube-apiserver")
-    authority.server("kubelet")  # for whoever plays the nodes
+    authority.server("kubelet")  # for the processes that play the nodes
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(serving.certificate, serving.key)
     server = ApiServer(folder, authority)

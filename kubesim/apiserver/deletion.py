@@ -363,7 +363,7 @@ class Collector:
                                        "status": {**status, "conditions": conditions}})  # fmt: skip
 
 
-# What never goes wrong here, in the words of the namespace controller.
+# Conditions that never report trouble here, with the texts of the namespace controller.
 _WELL = (
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
     ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),

@@ -54,7 +54,7 @@ def _discovery(request: web.BaseRequest, head: str, rest: list[str]) -> web.Resp
 def _found(request: web.BaseRequest, head: str, rest: list[str]) -> Json | web.Response | None:
     match head, *rest:
         case ["version"]:
-            # People look at it: it is laid out for them whoever asks.
+            # People read this document, so that it is indented for every client.
             body = orjson.dumps(discovery.VERSION, option=orjson.OPT_INDENT_2)
             return web.Response(body=body, content_type="application/json")
         case ["api" | "apis"]:

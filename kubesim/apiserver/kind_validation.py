@@ -107,7 +107,7 @@ def _job(job: Json, old: Json | None) -> Causes:
         if spec.get("selector") != wanted:
             causes.append(wrong("spec.selector", spec.get("selector"), "`selector` not auto-generated"))
     causes += _unselected(spec)
-    # The restart policy has words of its own.
+    # The restart policy of a Job has its own message.
     causes += _template(spec, (spec.get("template", {}).get("spec", {}).get("restartPolicy", ""), "OnFailure", "Never"))
     if spec.get("template", {}).get("spec", {}).get("restartPolicy") not in ("OnFailure", "Never"):
         causes.append(required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))

@@ -35,7 +35,7 @@ def record_update(old: Json, new: Json, writer: Writer) -> None:
     meta = new["metadata"]
     entries: list[Json] = list(meta.pop("managedFields", None) or old["metadata"].get("managedFields") or [])
     if not entries and "uid" in old["metadata"]:
-        # Whose owners were never written down, or were wiped, is watched only from the first apply on.
+        # Owners that were never recorded, or were wiped, are recorded only from the first apply on.
         return
     changed, removed = fieldset.difference(old, new, writer.shape)
     if changed or removed:
@@ -116,7 +116,7 @@ def apply(live: Json, config: Json, writer: Writer, force: bool) -> Json:
     last = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED) if writer.manager == "kubectl" else None
     if last is None:
         return _applied(live, config, writer, force, {})
-    # Who applied with kubectl on the client's side goes on applying on the server's: their own fields are no conflict.
+    # A client may go on from client-side to server-side apply: the fields that it owns already are no conflict.
     merged = _applied(live, config, writer, force, _applied_last(live, last, writer.shape))
     text = orjson.dumps(_with_kind(config, last), option=orjson.OPT_SORT_KEYS).decode() + "\n"
     merged["metadata"]["annotations"] = {**merged["metadata"]["annotations"], LAST_APPLIED: text}
@@ -263,7 +263,7 @@ def _merged_order(present: list[str], wanted: list[str]) -> list[str]:
         if left and (left[0] not in wanted or (right and left[0] == right[0])):
             key = left.pop(0)
         elif left and left[0] in (*result, *shared[1:]):
-            # Its turn was, or comes with the wanted ones.
+            # The item is in the result already, or follows with the wanted ones.
             left.pop(0)
             continue
         else:

@@ -23,7 +23,7 @@ VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 
 _GENERATED_MAX = 58
 _NAME_ATTEMPTS = 8
-# Cannot change; what a client says of them on an update is dropped without a word.
+# Fields that cannot change; a client's values for them are dropped on an update without an error.
 _SERVERS_META = ("creationTimestamp", "generation", "selfLink")
 _PUT_CREATES = frozenset({"endpoints", "events", "leases.coordination.k8s.io", "services"})
 _NEEDS_VERSION = frozenset({"leases.coordination.k8s.io", "poddisruptionbudgets.policy"})
@@ -283,7 +283,7 @@ class Objects:
         if write.dry_run:
             return Stored(obj, self.store.rv)
         if _is_done(obj):
-            # Nobody sees this state: the object goes as it was.
+            # No client sees this state: the object is deleted as it was.
             meta = obj["metadata"]
             self.store.delete(resource.store_key, meta.get("namespace", ""), meta["name"])
             return Stored(obj, self.store.rv)
@@ -385,7 +385,7 @@ def _updated_metadata(meta: Json, old: Stored) -> Json:
     for key in ("namespace", "uid"):
         if key in was:
             meta[key] = meta.get(key) or was[key]
-    # An update that leaves them out does not revive.
+    # An update that leaves the deletion's fields out does not revive the object.
     return {key: was[key] for key in ("deletionTimestamp", "deletionGracePeriodSeconds") if key in was} | meta
 
 

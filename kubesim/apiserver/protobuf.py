@@ -116,7 +116,7 @@ def _message(name: str, raw: bytes) -> Json:
         if field is None:
             continue
         json_name, code = field
-        if not json_name:  # an embedded struct: its fields stand beside ours
+        if not json_name:  # an embedded struct: its fields are beside ours
             result.update(_message(code, value))
         elif code.startswith("[]"):
             result.setdefault(json_name, []).append(_value(code[2:], value))

@@ -245,7 +245,7 @@ class Store:
             for key, collection in self.collections.items():
                 for stored in collection.all():
                     out.write(b'{"r":"%b","v":%d,"o":{%b}\n' % (key.encode(), stored.rv, stored.tail))
-                # Without an object or a deletion: only says how far this collection had come.
+                # A line without an object or a deletion records only the version that this collection has reached.
                 out.write(orjson.dumps({"r": key, "v": max(collection.last_rv, 1)}) + b"\n")
             out.write(orjson.dumps({"v": self.rv}) + b"\n")
             out.write(pending)

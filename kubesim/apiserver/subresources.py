@@ -164,7 +164,7 @@ class Evictor:
             raise errors.too_many(refused, [{"reason": "DisruptionBudget", "message": why}])
         spent = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, pod.name: rfc3339_now()}}
         if allowed == 1:
-            # The disruption controller's condition, kept up to date by whoever spends the last one.
+            # The disruption controller's condition, which the last allowed eviction keeps up to date.
             generation = {"observedGeneration": status.get("observedGeneration", 0)}
             none = {"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": ""}
             spent["conditions"] = _with_condition({"status": spent}, {**none, **generation})["conditions"]

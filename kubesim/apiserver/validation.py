@@ -58,7 +58,7 @@ def metadata_causes(resource: Resource, obj: Json, old: Json | None) -> Causes:
     name, prefix = meta.get("name", ""), meta.get("generateName", "")
     causes: Causes = []
     if prefix and old is None:
-        # What will be added stands for letters.
+        # The generated suffix counts as letters.
         causes += wrongs("metadata.generateName", prefix, _name_problems(resource, prefix.rstrip("-.") or "x"))
     if not name:
         causes.append(required("metadata.name", "name or generateName is required"))
@@ -66,7 +66,7 @@ def metadata_causes(resource: Resource, obj: Json, old: Json | None) -> Causes:
         causes += wrongs("metadata.name", name, _name_problems(resource, name))
     if old is not None:
         causes += _immutable(meta, old["metadata"])
-        # What a status or a patch of the spec shares with the stored object was checked when it was stored.
+        # Parts that a status or a patch of the spec shares with the stored object were checked when it was stored.
         if all(meta.get(part) is old["metadata"].get(part) for part in _CHECKED):
             return causes
     causes += labels_causes(meta.get("labels"), "metadata.labels")

@@ -112,7 +112,7 @@ class Scheduler:
         heapq.heappush(self._active, (-int(pending.pod["spec"].get("priority") or 0), self._order, uid))
         self._wake.set()
 
-    # What the watches tell
+    # Events of the watches
 
     def _pod_seen(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]

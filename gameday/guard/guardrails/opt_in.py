@@ -20,7 +20,7 @@ class OptIn(Guardrail):
     def measure(self, observation: Observation) -> Measurement:
         key, _, value = observation.run.profile.opt_in_label.partition("=")
         seen = {target.node: observation.node_now(target.node) for target in observation.targets}
-        # A node whose Node object is gone, as a shut-down one's may be, has taken nothing back.
+        # The opt-in still holds if the Node object is gone, as that of a node that is shut down may be.
         out = [node for node, now in seen.items() if now is not None and now.labels.get(key) != value]
         if out:
             lacks = f"{', '.join(out)} no longer carries {key}={value}"

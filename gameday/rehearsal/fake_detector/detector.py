@@ -89,7 +89,7 @@ class FakeDetector:
             passed = asyncio.get_running_loop().time() - begun
             await asyncio.sleep(max(0.0, _latency(effect) - passed))
             do = partial(self._actions.do, effect=effect, facts=dict(active.cause.facts), said=active.cause.said)
-            active.done.append(effect)  # before it is: a write that is called off half way must be taken back
+            active.done.append(effect)  # noted before the write: a write that is cancelled half way must be taken back
             await self._written(active.cause.node, do)
         if not _lasts(rule) and active.cause.layer is Layer.KERNEL_LOG:
             self._active.pop((active.cause.node, active.cause.key), None)  # the same line again is reported again

@@ -11,7 +11,7 @@ _POLICY = {
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
-        # The cluster's own machinery and the heartbeats of its nodes would drown everybody else.
+        # Requests of the cluster's own components and the nodes' heartbeats are left out: they would drown all others.
         {
             "level": "None",
             "users": ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"],

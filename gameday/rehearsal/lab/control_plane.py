@@ -80,7 +80,7 @@ class ControlPlane:
             program = programs[component.name]
             argv = [str(program.path), *component.flags]
             log_file = self.folder / f"{component.name}.log"
-            # Asked politely, an API server whose etcd is gone stays for a minute.
+            # After SIGTERM, an API server whose etcd is gone goes on for a minute.
             child = Child(component.name, argv, log_file, says_ready=False, dies_by=signal.SIGKILL)
             return self.supervisor.spawn(child, component.ready_url, program.release)
 

@@ -17,11 +17,11 @@ from gameday.rehearsal.children import Child
 log = logging.getLogger(__name__)
 
 COMPONENTS_FILE = "components.json"
-# A crashed program comes back at once, one that keeps crashing ever more slowly, as kubelet's CrashLoopBackOff does.
+# The first restart is immediate; each further crash makes it later, like kubelet's CrashLoopBackOff.
 _BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 10.0)
 _STEADY_AFTER_S = 60.0
 # kube-apiserver waits a minute for clients that keep their watches open. Together the processes have to end before
-# whoever supervises us loses patience, which is after 5 s.
+# the supervisor of this process kills it, which is after 5 s.
 _ENDS_WITHIN_S = 2.0
 
 

@@ -26,7 +26,7 @@ _MOST_ENTRIES = 5000
 _DEFAULT_LIMIT = 100
 _LONGEST_DELAY_S = 5
 _LARGEST_PUSH = 16 * 1024 * 1024
-# Entries a tail may lag behind before it hears of dropped ones; Loki's tailer holds 10 * 100 responses.
+# Entries that a tail may lag behind before some are dropped and reported to it; Loki's tailer holds 10 * 100 responses.
 _TAIL_BACKLOG = 5000
 _FRAME_ENTRIES = 500
 _NOT_HERE = "(?:index|patterns|detected_|format_query|status|rules|delete|drilldown).*"

@@ -58,7 +58,7 @@ def write_file(machine: Machine, path: str, content: str) -> None:
         case _ if path in WRITABLE_ETC:
             _write_etc(machine, path, content)
         case _:
-            read_file(machine, path)  # not there: say that; there: it is read-only
+            read_file(machine, path)  # a missing path gives its own error; an existing one is read-only
             raise HostError(f"{path}: Permission denied (EACCES)")
 
 

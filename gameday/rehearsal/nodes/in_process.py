@@ -22,7 +22,7 @@ from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.programs.run import run_program
 from gameday.rehearsal.nodes.work import ModelWork, end_work
 
-# Each look at the GPUs lets so much time pass, so that what follows a change is seen to.
+# Each look at the GPUs lets so much time pass, so that the effects of a change happen.
 _A_LOOK_S = 0.1
 
 

@@ -95,7 +95,7 @@ async def _container_logs(request: web.Request) -> web.StreamResponse:
         await answer.send(response, chosen, shown, position)
         await response.write_eof()
     except ConnectionError:
-        pass  # whoever followed has enough
+        pass  # the client that followed the log has closed the connection
     return response
 
 

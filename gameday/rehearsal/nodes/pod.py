@@ -116,7 +116,7 @@ class PodRunner:
     def update(self, pod: Object) -> None:
         self.pod = pod
         if self.state.observe(pod):
-            self._wake.set()  # the deadline may be another
+            self._wake.set()  # the deadline may have changed
             self._say()
         if pod["metadata"].get("deletionTimestamp") and not self._deleted.is_set():
             self._deleted.set()
@@ -365,7 +365,7 @@ class PodRunner:
     def _event(self, reason: str, message: str) -> None:
         self._kubelet.events.record(self.pod, "Pod", "v1", reason, message)
 
-    # Telling
+    # Status reports
 
     def _say(self) -> None:
         self._to_write.set()

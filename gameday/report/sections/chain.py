@@ -130,7 +130,7 @@ def _row(hop: Hop, seen: dict[Hop, HopSeen], zero: datetime | None) -> HopRow:
         at=event.at,
         start_s=(begin - zero).total_seconds(),
         end_s=(event.at - zero).total_seconds(),
-        # Before every cause of it: the clocks disagree, and a duration between them would be a lie.
+        # No duration for a hop that is dated before every cause of it: the clocks disagree.
         took_s=(event.at - begin).total_seconds() if cause or hop is Hop.WRITTEN else None,
         since=str(cause) if cause else "",
         source=event.source,
