@@ -258,7 +258,7 @@ class ChildError(RehearsalError):
 
 
 class FolderHeldError(RehearsalError):
-    """A living rehearsal or lab holds the folder; `pid` is its process, 0 in the instant before it has said so."""
+    """A living rehearsal or lab holds the folder; `pid` is its process, 0 in the instant before it is recorded."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(f"held by process {pid}")

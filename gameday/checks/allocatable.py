@@ -1,4 +1,4 @@
-"""The kubelet must offer fewer GPUs in time, and as many as before after remediation, if the plan says so."""
+"""The kubelet must offer fewer GPUs in time, and as many as before after remediation, if the plan asks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The target must be made unschedulable in time, if the plan says so; node-as-before judges that it is so no more."""
+"""The target must be made unschedulable in time, if the plan asks for it; node-as-before judges whether it ends."""
 
 from __future__ import annotations
 

@@ -264,13 +264,13 @@ def _warnings_of_publishing(out: Console) -> Iterator[None]:
     from gameday.tasks.publish import OUTSIDE_PREFECT  # noqa: PLC0415
     from gameday.text import printable  # noqa: PLC0415
 
-    untold = MemoryHandler(capacity=100, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
-    OUTSIDE_PREFECT.addHandler(untold)
+    unprinted = MemoryHandler(capacity=100, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
+    OUTSIDE_PREFECT.addHandler(unprinted)
     try:
         yield
     finally:
-        OUTSIDE_PREFECT.removeHandler(untold)
-    for record in untold.buffer:
+        OUTSIDE_PREFECT.removeHandler(unprinted)
+    for record in unprinted.buffer:
         out.print(printable(record.getMessage()), style="yellow", soft_wrap=True)
 
 

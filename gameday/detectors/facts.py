@@ -54,7 +54,7 @@ def facts(fault: FaultParameters) -> dict[str, Fact]:
 
 
 def facts_of(event: KernelEvent) -> dict[str, Fact]:
-    """The facts of a recognised line; those the line does not tell are left out."""
+    """Return the facts of a recognised line; those that the line does not have are left out."""
     decision = str(decide(event).response)
     if event.kind in (Kind.XID, Kind.GPU_LOST):
         return {"xid": event.code, "form": _form(event), "nvidia_action": _action(event.code), "decision": decision}

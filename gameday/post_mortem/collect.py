@@ -1,4 +1,4 @@
-"""Fill an incident's folder from every server, each failing alone: half an account is better than none, if it says so.
+"""Fill an incident's folder from every server, each failing alone: half an account with marked gaps beats none.
 
 The folder is a run's folder without a plan: history.jsonl, frames/, and
 incident.json in the plan's place. The history's records are dated by their own

@@ -28,7 +28,7 @@ from gameday.rehearsal.observability import alertmanager_program, prometheus_pro
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from gameday.rehearsal.prefect_server import begin_with_template, keep_template, server_argv, server_environment
 from gameday.rehearsal.seed import Seeder, seeding
-from gameday.rehearsal.startup import told_as_start_errors
+from gameday.rehearsal.startup import start_errors
 
 _PORTS = ("nodes", "health", "prometheus", "alertmanager", "prefect", "apiserver", "logstore")
 
@@ -132,9 +132,7 @@ class RehearsalCluster:
 
     def start(self) -> None:
         """Start every process and wait until it serves. Raises StartError; the caller then owes an `end`."""
-        with told_as_start_errors(
-            self.folder, "rehearsal", holder="another rehearsal", about_files="the rehearsal's folder: "
-        ):
+        with start_errors(self.folder, "rehearsal", holder="another rehearsal", about_files="the rehearsal's folder: "):
             self._held = HeldFolder(self.folder)
             start_on_free_ports(self._start, self._any_wrote, self._start_over)
 

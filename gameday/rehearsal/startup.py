@@ -11,10 +11,10 @@ from gameday.errors import ChildError, FolderHeldError, ProgramMissingError, See
 
 
 @contextmanager
-def told_as_start_errors(folder: Path, command: str, *, holder: str, about_files: str = "") -> Iterator[None]:
+def start_errors(folder: Path, command: str, *, holder: str, about_files: str = "") -> Iterator[None]:
     """Raise StartError for any failure inside the block.
 
-    `gameday <command> down` ends the `holder` of the folder; `about_files` leads what the system says of a file.
+    `gameday <command> down` ends the `holder` of the folder; `about_files` opens the message about a file.
     """
     try:
         yield

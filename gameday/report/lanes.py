@@ -51,7 +51,7 @@ class Lanes(BaseModel):
 
 
 def story_lanes(run: RunFolder) -> Lanes:
-    """The handful of lanes that tell the run: the fault, the expected alerts and taints, repair, QA."""
+    """The handful of lanes that show the run: the fault, the expected alerts and taints, repair, QA."""
     expected = [alert for alert in run.history.of(AlertSeen) if alert.expected and not alert.at_baseline]
     wanted = {taint.key for taint in run.plan.expect.taints} if run.plan else set()
     taints = [taint for taint in run.history.of(TaintSeen) if taint.taint.key in wanted]

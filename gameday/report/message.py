@@ -15,7 +15,7 @@ from gameday.values.results import Cleanliness
 
 _LONGEST = 400
 """Characters of one sentence; a phone shows about as much."""
-# Chats give `<…>` and `@…` a meaning (a mention of everybody among them), whoever wrote them: a plan's title, say.
+# Chats give `<…>` and `@…` a meaning (a mention of everybody among them), also in a plan's title.
 _TAME = str.maketrans({"<": "‹", ">": "›", "@": "＠", "`": "'"})
 
 

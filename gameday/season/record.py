@@ -67,7 +67,7 @@ def fold_season(results: Sequence[RunResult], stopped: str = "") -> SeasonResult
     """Fold the runs' results into the season's exit code and one sentence.
 
     The exit code is that of `worst_exit_code`. A season that was stopped counts as one more run that was aborted,
-    unless every run was refused: then nothing was changed, and REFUSED says so.
+    unless every run was refused: then nothing was changed, and the exit code is REFUSED.
     """
     if not results:
         return SeasonResult(exit_code=EXIT_CODES[RunOutcome.REFUSED], why=stopped or "No plan was run.")

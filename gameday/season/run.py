@@ -2,7 +2,7 @@
 
 One season or one game-day per cluster: the season holds the cluster's lease,
 its runs hold leases of their nodes only. Runs are threads of one process, each
-with its own Run; the main thread alone hears signals, and passes them on.
+with its own Run; the main thread alone receives signals, and passes them on.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def play(
     async def run() -> list[tuple[str, str]]:
         nodes, recorder = Nodes(), Recorder(refusals)
         fake_detector = FakeDetector(found, cast(Actions, recorder), cast(Reflector, nodes))
-        fake_detector.heard(line(format_xid(79, PCI)))
+        fake_detector.on_line(line(format_xid(79, PCI)))
         await _settled()
         act(fake_detector, nodes)
         await _settled()
@@ -107,11 +107,11 @@ def test_it_does_what_its_profile_says_about_a_line(tmp_path: Path) -> None:
 
 
 def test_the_same_line_again_is_the_same_fault(tmp_path: Path) -> None:
-    assert play(quick(tmp_path), lambda fake_detector, _: fake_detector.heard(line(format_xid(79, PCI)))) == DONE
+    assert play(quick(tmp_path), lambda fake_detector, _: fake_detector.on_line(line(format_xid(79, PCI)))) == DONE
 
 
 def test_what_it_cannot_see_and_what_it_does_nothing_about_leave_no_trace(tmp_path: Path) -> None:
-    assert play(quick(tmp_path), lambda fake_detector, _: fake_detector.heard(line(format_xid(13, PCI)))) == DONE
+    assert play(quick(tmp_path), lambda fake_detector, _: fake_detector.on_line(line(format_xid(13, PCI)))) == DONE
 
 
 def test_a_reboot_makes_it_take_back_what_it_set(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_reboot_makes_it_take_back_what_it_set(tmp_path: Path) -> None:
 def test_the_reset_of_that_gpu_and_of_no_other_makes_it_take_back_what_it_set(tmp_path: Path) -> None:
     def reset(pci: str) -> Callable[[FakeDetector, Nodes], None]:
         said = f"gameday-agent: GPU reset executed: PCI:{pci}, success: true"
-        return lambda fake_detector, _: fake_detector.heard(line(said))
+        return lambda fake_detector, _: fake_detector.on_line(line(said))
 
     assert play(quick(tmp_path), reset(PCI)) == DONE + TAKEN_BACK
     assert play(quick(tmp_path), reset("0000:5f:00")) == DONE

@@ -54,7 +54,7 @@ class FakeDetector:
         self._ending: set[asyncio.Task[None]] = set()
         nodes.on(update=self._node_changed)
 
-    def heard(self, detection: Detection) -> None:
+    def on_line(self, detection: Detection) -> None:
         """A line of a kernel log."""
         event = detection.event
         if event and event.kind is Kind.GPU_RESET and event.success:
@@ -135,7 +135,7 @@ async def run_fake_detector(
         fake_detector = FakeDetector(profile, Actions(api, events, profile.name), nodes)
         connected = asyncio.Event()
         if "kernel log" in profile.reads:
-            logs = KernelLogs(loki_url, fake_detector.heard, connected.set)
+            logs = KernelLogs(loki_url, fake_detector.on_line, connected.set)
         else:
             logs = None
             connected.set()

@@ -56,7 +56,7 @@ def cause_in(detection: Detection) -> Cause | None:
 class KernelLogs:
     """Every line about a GPU from now on, handed over in the event loop."""
 
-    def __init__(self, loki_url: str, heard: Callable[[Detection], None], connected: Callable[[], None]) -> None:
+    def __init__(self, loki_url: str, on_line: Callable[[Detection], None], connected: Callable[[], None]) -> None:
         names = ClusterProfile.model_fields
         selector, label = names["loki_selector"].default, names["loki_node_label"].default
         loop = asyncio.get_running_loop()
@@ -70,7 +70,7 @@ class KernelLogs:
 
         def follow() -> None:
             for detection in self._detector.detections():
-                loop.call_soon_threadsafe(heard, detection)
+                loop.call_soon_threadsafe(on_line, detection)
 
         threading.Thread(target=follow, name="follow", daemon=True).start()
 

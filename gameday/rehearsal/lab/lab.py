@@ -15,7 +15,7 @@ from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.control_plane import ControlPlane
 from gameday.rehearsal.ports import start_on_free_ports
 from gameday.rehearsal.seed import seeding
-from gameday.rehearsal.startup import told_as_start_errors
+from gameday.rehearsal.startup import start_errors
 
 ACCOUNTS = ("gameday-runner", "gameday-node-health", "gameday-reaper")
 """Service accounts of deploy/rbac that get a kubeconfig, `<name>.kubeconfig` in the lab's folder."""
@@ -35,7 +35,7 @@ class Lab:
 
     def start(self) -> None:
         """Start the lab and wait until everything is ready. Raises StartError."""
-        with told_as_start_errors(self.folder, "lab", holder="a lab or a rehearsal"):
+        with start_errors(self.folder, "lab", holder="a lab or a rehearsal"):
             self._held = HeldFolder(self.folder)
             start_on_free_ports(self._start, self.control_plane.supervisor.wrote, self.control_plane.end)
 

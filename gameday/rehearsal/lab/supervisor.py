@@ -1,4 +1,4 @@
-"""Start again what crashes, as kubelet does with a control plane's static pods, and tell others who runs."""
+"""Restart crashed components, as kubelet does with a control plane's static pods, and publish which of them run."""
 
 from __future__ import annotations
 

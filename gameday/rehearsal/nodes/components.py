@@ -72,7 +72,7 @@ class Sandbox:
 
 
 class Components:
-    """`changed` hears of a component that stopped or went on; `sandboxes` are the machine's pods now."""
+    """`changed` is called with a component that stopped or went on; `sandboxes` are the machine's pods now."""
 
     def __init__(self, changed: Callable[[Component, bool], None]) -> None:
         self._changed = changed

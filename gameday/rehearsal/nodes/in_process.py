@@ -112,7 +112,7 @@ class ModelHost:
 def play(parameters: FaultParameters, gpu: int, gpus: int) -> list[str]:
     """Every command and write of the fault's way in and out, on a model node of so many GPUs.
 
-    Where the model refuses what a node may not, the last line says so.
+    Where the model refuses what a node may not, the last line is the refusal.
     """
     host, fault = ModelHost(gpus), fault_for(parameters)
     lines: list[str] = []

@@ -40,7 +40,7 @@ class KernelRecord:
 
 
 class KernelLog:
-    """The ring buffer since the last boot; `listener` hears every record as it is written."""
+    """The ring buffer since the last boot; `listener` gets every record as it is written."""
 
     def __init__(self, listener: Callable[[KernelRecord], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._listener = listener

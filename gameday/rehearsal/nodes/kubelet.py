@@ -82,7 +82,7 @@ class Kubelet:
             group.create_task(self._lease.keep(self.may_write_lease))
 
     async def _keep_status(self) -> None:
-        """Register at every start of the kubelet; then tell the status when it changed, and now and then anyway."""
+        """Register at every start of the kubelet; then write the status when it changed, and now and then anyway."""
         pause_s = _STATUS_BACKOFF_S[0]
         while True:
             await self.may_write()
@@ -113,7 +113,7 @@ class Kubelet:
             return
 
     async def _register(self) -> None:
-        """Create the Node, or take over the one that is there, and tell its status. Raises ApiError."""
+        """Create the Node, or take over the one that is there, and write its status. Raises ApiError."""
         async with self._registering:
             machine = machine_status(self._facts, self.machine.boot_id, self.devices.allocatable)
             status = {**machine, "conditions": self._conditions.document(self._not_ready)}

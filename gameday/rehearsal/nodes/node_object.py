@@ -130,7 +130,7 @@ class Conditions:
     def shown_by(self, node: Object) -> bool:
         """Return whether the Node, as the server has it, says what the last document said.
 
-        Node lifecycle writes Unknown over the conditions of a kubelet that it has not heard of for a while.
+        Node lifecycle writes Unknown over the conditions of a kubelet that has been silent for a while.
         """
         shown = {each["type"]: each["status"] for each in (node.get("status") or {}).get("conditions") or ()}
         return all(shown.get(kind) == status for kind, status in self._sent.items())

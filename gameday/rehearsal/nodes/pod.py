@@ -332,12 +332,12 @@ class PodRunner:
         self._say()
 
     async def _probe(self, container: Container) -> None:
-        def tell(ready: bool) -> None:
+        def note_readiness(ready: bool) -> None:
             container.ready = ready
             self._say()
 
         real = self._sandbox.log_file(container.spec, container.restarts).exists()
-        await follow_readiness(container.spec, self._sandbox, real=real, tell=tell)
+        await follow_readiness(container.spec, self._sandbox, real=real, on_change=note_readiness)
 
     async def _pause(self, seconds: float) -> None:
         """Sleep, but not beyond the order to stop."""

@@ -18,11 +18,13 @@ from kubesim.client import Object
 _PERIOD_S, _TIMEOUT_S = 10.0, 1.0  # the API's defaults (core/v1 Probe)
 
 
-async def follow_readiness(container: Object, sandbox: Sandbox, *, real: bool, tell: Callable[[bool], None]) -> None:
-    """Probe until cancelled and tell every change. Without a probe, or without a real process, it is ready at once."""
+async def follow_readiness(
+    container: Object, sandbox: Sandbox, *, real: bool, on_change: Callable[[bool], None]
+) -> None:
+    """Probe until cancelled and report every change. Without a probe or a real process, it is ready immediately."""
     probe = container.get("readinessProbe")
     if not probe or not real:
-        tell(True)
+        on_change(True)
         return
     period_s = float(probe.get("periodSeconds") or _PERIOD_S)
     wanted = {True: int(probe.get("successThreshold") or 1), False: int(probe.get("failureThreshold") or 3)}
@@ -34,7 +36,7 @@ async def follow_readiness(container: Object, sandbox: Sandbox, *, real: bool, t
         last = passed
         if passed != ready and in_a_row >= wanted[passed]:
             ready = passed
-            tell(ready)
+            on_change(ready)
         await asyncio.sleep(period_s)
 
 

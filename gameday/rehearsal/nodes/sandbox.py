@@ -82,7 +82,7 @@ class Sandbox:
         return self.root / f"{container['name']}-{restarts}.log"
 
     def termination_message(self, container: Object, restarts: int, *, failed: bool) -> str:
-        """The termination file's text, else the end of a failed container's log where its policy says so."""
+        """The termination file's text, else the end of a failed container's log where its policy asks for it."""
         message = _tail(self.termination_log(container, restarts), TERMINATION_MESSAGE_BYTES, from_start=True)
         if message or not failed or container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
             return message

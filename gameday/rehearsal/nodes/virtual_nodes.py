@@ -70,7 +70,7 @@ class VirtualNodes:
     async def joined(self, api: ApiClient, port: int, kubelet_port: int | None) -> AsyncIterator[None]:
         """Register every node; heartbeats and pods go on inside the block.
 
-        `port` is where agents reach the hosts, `kubelet_port` what the Nodes tell as their kubelet's, if there is one.
+        `port` is where agents reach the hosts, `kubelet_port` the kubelet port of the Nodes, if there is one.
         Raises ApiError where the cluster does not say its version, ExceptionGroup where a background task fails,
         which is a bug.
         """

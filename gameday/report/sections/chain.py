@@ -59,7 +59,7 @@ def _chain(run: RunFolder, node: str | None) -> Chain:
     for event in run.history.of(HopSeen):
         if event.node == node and (event.hop not in seen or event.at < seen[event.hop].at):
             seen[event.hop] = event
-    seen = {**_told_elsewhere(run, node), **seen}
+    seen = {**_hops_by_other_events(run, node), **seen}
     zero = seen[Hop.WRITTEN].at if Hop.WRITTEN in seen else None
     rows = [_row(hop, seen, zero) for hop in Hop]
     took = {row.hop: row.took_s for row in rows if row.took_s is not None and row.hop != Hop.WRITTEN}
@@ -100,8 +100,8 @@ def _with_pods(run: RunFolder, chain: Chain) -> Chain:
     return chain.model_copy(update={"rows": (*chain.rows, row)})
 
 
-def _told_elsewhere(run: RunFolder, node: str | None) -> dict[Hop, HopSeen]:
-    """Hops that other events tell of too, for where nobody recorded the hop itself; the first sighting of each."""
+def _hops_by_other_events(run: RunFolder, node: str | None) -> dict[Hop, HopSeen]:
+    """Return the hops that other events show as well, each by its first sighting, for hops that have no record."""
     fault = first_fault(run.history, node)
     if fault is None or node is None:
         return {}
