@@ -1,4 +1,4 @@
-"""The sources that code, plans and pages cite can be opened by whoever reads them: sections of docs/sources.md."""
+"""The sources that code, plans and pages cite can be opened by their readers: sections of docs/sources.md."""
 
 from __future__ import annotations
 

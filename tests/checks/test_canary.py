@@ -39,7 +39,7 @@ def judge(*timed: Timed, run: list[Timed] | None = None) -> Verdict:
     return found[0]
 
 
-def test_a_value_below_the_bound_holds_and_both_figures_are_told() -> None:
+def test_a_value_below_the_bound_holds_and_the_verdict_names_both_figures() -> None:
     verdict = judge(seen("before", 335.0), seen("during", 40.0))
     assert (verdict.status, verdict.measured) == (Status.HELD, "40 GB/s, before 335")
     assert len(verdict.evidence) == 2

@@ -209,7 +209,7 @@ def test_unexpected_alerts_break_unless_allowed_or_there_before():
     ],
     ids=["another-node", "pending-before-the-fault", "of-the-cluster-before-the-fault", "background"],
 )
-def test_what_the_fault_cannot_have_set_off_is_told_beside_and_breaks_nothing(other: Timed):
+def test_an_alert_that_the_fault_cannot_have_set_off_is_listed_apart_and_breaks_nothing(other: Timed):
     verdict = judge([*passing(), other], "no-other-alerts")
     assert (verdict.status, verdict.why) == (Status.HELD, "")
     assert (

@@ -53,7 +53,7 @@ def test_unknown_where_it_did_not_go_in() -> None:
     assert verdict.why == "freeze did not go in: no pod of the exporter"
 
 
-def test_unknown_where_nothing_is_told_of_it() -> None:
+def test_a_second_fault_without_a_record_is_unknown() -> None:
     assert judge(list(passing())).status is Status.UNKNOWN
 
 
@@ -66,10 +66,10 @@ def test_a_plan_without_one_is_not_judged() -> None:
     assert not [verdict for verdict in verdicts if verdict.check == "fault-during-recovery"]
 
 
-def test_the_timeline_tells_whether_it_was_in() -> None:
-    told = narrate(second().event)
+def test_the_timeline_shows_whether_the_second_fault_was_in() -> None:
+    line = narrate(second().event)
     missed = narrate(second(went_in=False).event)
-    assert told
+    assert line
     assert missed
-    assert told.text == f"Fault freeze in during the recovery on {NODE}, telemetry"
+    assert line.text == f"Fault freeze in during the recovery on {NODE}, telemetry"
     assert "did not go in" in missed.text

@@ -53,7 +53,7 @@ def test_a_run_whose_step_ended_broken_has_not_passed_though_every_verdict_held(
     assert (r.outcome, r.exit_code, r.why) == (RunOutcome.FAILED, 1, why)
 
 
-def test_aborted_is_told_before_broken():
+def test_aborted_comes_before_broken():
     timed = [*build.detector_off(), Timed(17, Aborted(by="operator", why="Ctrl-C"))]
     assert summary(timed) == ("aborted", "clean", 3)
 

@@ -32,9 +32,7 @@ def test_plans_may_use_the_detector_profiles_of_the_cluster(argv: list[str], mon
     assert run(argv) == ExitCode.PASSED
 
 
-def test_a_profile_that_cannot_be_used_is_told_before_its_plans(
-    argv: list[str], tmp_path: Path, capsys: Capture
-) -> None:
+def test_an_unusable_profile_is_reported_before_its_plans(argv: list[str], tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "profile.yaml").write_text("prometeus: {}\n")
     assert run(argv) == ExitCode.USAGE
     assert "did you mean prometheus?" in capsys.readouterr().err

@@ -23,7 +23,7 @@ def test_a_teams_folder_is_listed_too(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "Our own detector" in capsys.readouterr().out
 
 
-def test_show_says_what_a_detector_does_and_where_that_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_a_detectors_actions_with_their_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["detectors", "show", "konduktor"]) == ExitCode.PASSED
     said = capsys.readouterr().out
     assert "taint trainy.konduktor.ai/faulty=true:NoSchedule within 20s, typically 5s" in said

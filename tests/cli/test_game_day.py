@@ -62,7 +62,7 @@ def test_no_profile_and_a_bad_one_are_usage(command: list[str], tmp_path: Path, 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_environment")
-def test_reap_without_an_api_server_is_unknown_and_tells_no_secret(nobody: Path, capsys: Capture) -> None:
+def test_reap_without_an_api_server_is_unknown_and_prints_no_secret(nobody: Path, capsys: Capture) -> None:
     assert run(["reap", "--profile", str(nobody)]) == ExitCode.UNKNOWN
     err = capsys.readouterr().err
     assert "refused" in err
@@ -157,7 +157,7 @@ def test_prefect_gone_in_the_middle_still_leaves_the_report(
     assert (tmp_path / "report.html").is_file()
 
 
-def test_a_fault_of_ours_in_the_middle_leaves_the_report_and_is_told(tmp_path: Path) -> None:
+def test_a_bug_in_the_middle_of_a_run_leaves_the_report_and_is_raised(tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_bytes(b"")
     with pytest.raises(KeyError):
         _after(KeyError("ours"), console(), tmp_path)

@@ -13,7 +13,7 @@ from gameday.history.journal import Journal
 from gameday.values.results import Step, StepOutcome
 
 
-def test_what_is_waited_for_after_the_last_step_is_told(tmp_path: Path) -> None:
+def test_a_wait_after_the_last_step_is_shown(tmp_path: Path) -> None:
     """Nobody else says why a run that was stopped does not end."""
     journal = Journal(tmp_path / "history.jsonl")
     for event in (

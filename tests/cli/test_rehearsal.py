@@ -101,7 +101,7 @@ def test_status_and_down_where_nothing_runs(tmp_path: Path, capsys: Capture) -> 
     assert not folder.exists()
 
 
-def test_down_spares_whoever_has_a_killed_ones_number(tmp_path: Path) -> None:
+def test_down_spares_a_process_that_reuses_a_killed_ones_id(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as bystander:
         (tmp_path / "lock").write_text(f"{bystander.pid}\n")
         (tmp_path / STATE).write_text(json.dumps({"pid": bystander.pid}))
@@ -187,7 +187,7 @@ def test_a_start_that_is_broken_off_leaves_nothing(up: Up, which: signal.Signals
 
 
 @pytest.mark.slow
-def test_down_ends_it_and_says_so_by_its_exit_code(up: Up) -> None:
+def test_down_ends_the_rehearsal_and_its_exit_code_shows_it(up: Up) -> None:
     up.state()
     assert run(["rehearsal", "down", "--folder", str(up.folder)]) == ExitCode.PASSED
     code, said = up.ended()

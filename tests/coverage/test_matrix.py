@@ -255,7 +255,7 @@ def test_a_fault_this_version_does_not_know_is_unknown_and_not_missed() -> None:
     assert {one.state for one in row(stored(strange)).cells} == {CellState.UNKNOWN}
 
 
-def test_a_run_counts_as_noticed_when_everything_that_tells_somebody_did() -> None:
+def test_a_run_counts_as_noticed_when_every_signal_that_reaches_people_came() -> None:
     assert row(stored(plan())).noticed is FaultNoticed.YES
     no_taint = without(passing(), lambda e: isinstance(e, TaintSeen))
     assert row(stored(plan(), no_taint)).noticed is FaultNoticed.PARTLY
@@ -276,11 +276,11 @@ def test_what_moved_on_another_node_is_not_this_ones_signal() -> None:
 def test_a_cordon_counts_whatever_another_node_was_before_and_another_nodes_does_not() -> None:
     timed = without(passing(), lambda e: isinstance(e, (TaintSeen, NodeSeen)))
 
-    def told(node: str) -> CoverageCell:
+    def cell_of(node: str) -> CoverageCell:
         before = snapshot(cordoned=True).model_copy(update={"node": OTHER})
         now = snapshot(cordoned=True).model_copy(update={"node": node})
         looks = [NodeSeen(phase="before", snapshot=before), NodeSeen(phase="during", snapshot=now)]
         return cell(Signal.TAINT, seen(-1, looks[0]), seen(2, looks[1]), timed=timed)
 
-    assert (told(NODE).what, told(NODE).state) == ("cordoned, at the latest", CellState.SEEN)
-    assert told(OTHER).state is CellState.MISSED
+    assert (cell_of(NODE).what, cell_of(NODE).state) == ("cordoned, at the latest", CellState.SEEN)
+    assert cell_of(OTHER).state is CellState.MISSED

@@ -1,4 +1,4 @@
-"""A season's page: drawn from what is on disk, safe whatever stands there, and an answer in a sentence."""
+"""A season's page: drawn from what is on disk, safe whatever is in it, and an answer in a sentence."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_stopped_seasons_page_shows_what_was_run(rendered: RenderedSeason) -> 
     assert rendered.result.exit_code == 3
 
 
-def test_the_same_stands_in_json(rendered: RenderedSeason) -> None:
+def test_the_json_holds_the_same_as_the_page(rendered: RenderedSeason) -> None:
     content = json.loads(rendered.json.read_bytes())
     (row,) = content["matrix"]["rows"]
     assert [cell["signal"] for cell in row["cells"]][:3] == ["log", "metric", "alert"]

@@ -110,7 +110,7 @@ def test_the_pages_settings_are_a_profile(built: list[dict[str, Any]], monkeypat
 
 def test_the_page_names_every_deployment_with_its_schedule() -> None:
     (deployments,) = documents(ROOT / "prefect.yaml")
-    told = dict(re.findall(r"^\| `[\w-]+/(\w+)` \| (.+) \|$", PAGE, re.MULTILINE))
-    assert set(told) == {one["name"] for one in deployments["deployments"]}
+    purposes = dict(re.findall(r"^\| `[\w-]+/(\w+)` \| (.+) \|$", PAGE, re.MULTILINE))
+    assert set(purposes) == {one["name"] for one in deployments["deployments"]}
     scheduled = {one["name"] for one in deployments["deployments"] if "schedules" in one}
-    assert {name for name, when in told.items() if "somebody" not in when} == scheduled
+    assert {name for name, when in purposes.items() if "somebody" not in when} == scheduled

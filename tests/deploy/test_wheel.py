@@ -134,7 +134,7 @@ def test_the_source_distribution_builds_the_same_wheel(wheel: Path, tmp_path: Pa
         assert sorted(one.namelist()) == sorted(other.namelist())
 
 
-def test_a_checkout_is_used_where_it_stands() -> None:
+def test_a_checkout_is_used_in_place() -> None:
     assert checkout() == ROOT
     assert [shipped(kind) for kind in ("plans", "templates", "deploy")] == [
         ROOT / "plans",
@@ -143,7 +143,7 @@ def test_a_checkout_is_used_where_it_stands() -> None:
     ]
 
 
-def test_what_stands_beside_an_installed_package_by_the_same_name_is_not_ours(
+def test_a_folder_of_the_same_name_beside_an_installed_package_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "site" / "plans").mkdir(parents=True)

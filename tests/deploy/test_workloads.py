@@ -140,7 +140,7 @@ def test_the_clusters_settings_are_a_profile(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_guardrails_that_are_only_shown_would_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is a comment in the manifest and on the page is taken over as it stands."""
+    """What is a comment in the manifest and on the page is taken over unchanged."""
     for text in (ROOT / "deploy/cluster.yaml", ROOT / "docs/install.md"):
         (shown,) = re.findall(r"^ *# GAMEDAY_GUARDRAILS: '(.+)'$", text.read_text(encoding="utf-8"), re.MULTILINE)
         monkeypatch.setenv("GAMEDAY_GUARDRAILS", shown)
@@ -239,5 +239,5 @@ def test_kubectl_builds_each_kustomization(kustomization: Any) -> None:
 
 
 def test_the_readme_names_every_folder() -> None:
-    told = (DEPLOY / "README.md").read_text(encoding="utf-8")
-    assert [path.name for path in sorted(DEPLOY.iterdir()) if path.is_dir() and f"`{path.name}/`" not in told] == []
+    readme = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in sorted(DEPLOY.iterdir()) if path.is_dir() and f"`{path.name}/`" not in readme] == []

@@ -24,7 +24,7 @@ def test_the_shipped_profiles_are_those_the_field_names_and_all_load() -> None:
     }
 
 
-def test_every_rule_of_a_shipped_profile_says_where_it_stands() -> None:
+def test_every_rule_of_a_shipped_profile_names_its_source() -> None:
     vague = [
         (name, rule)
         for name, found in SHIPPED.items()
@@ -44,7 +44,7 @@ def test_no_rule_of_a_shipped_profile_is_hidden_by_one_before_it() -> None:
                 spoken_for |= set(rule.faults)
 
 
-def test_a_profile_in_a_teams_folder_stands_for_the_shipped_one_of_its_name(tmp_path: Path) -> None:
+def test_a_profile_in_a_teams_folder_replaces_the_shipped_one_of_its_name(tmp_path: Path) -> None:
     written(tmp_path / "konduktor.yaml", PROFILE, "name: ours", "name: konduktor")
     assert load_detector("konduktor", [tmp_path]).title == "Our own detector"
     assert load_detector("konduktor").title != "Our own detector"

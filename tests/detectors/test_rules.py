@@ -109,7 +109,7 @@ def test_a_power_cap_is_seen_by_nobody() -> None:
         assert word(detector, type="power_cap", watts=300) == "blind"
 
 
-def test_only_the_kubelets_own_count_tells_of_a_removed_gpu() -> None:
+def test_only_the_kubelets_own_count_shows_a_removed_gpu() -> None:
     assert word("device-plugin", type="gpu_removed") == "allocatable"
     assert word("node-problem-detector", type="gpu_removed") == "blind"
 

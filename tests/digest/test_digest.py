@@ -116,7 +116,7 @@ def test_two_clusters_are_not_compared_with_each_other(tmp_path: Path) -> None:
     assert len(digest(tmp_path).plans) == 2
 
 
-def test_an_unclean_cluster_is_told_whatever_its_age_and_colours_its_own_window(tmp_path: Path) -> None:
+def test_an_unclean_cluster_is_listed_at_any_age_and_colours_only_its_own_window(tmp_path: Path) -> None:
     dirty = replacing(passing(), lambda e: isinstance(e, RunEnded), cleanliness=Cleanliness.DIRTY)
     put(tmp_path, -90, dirty)
     put(tmp_path, 0, passing())
@@ -150,7 +150,7 @@ def test_open_actions_come_from_the_notes_overdue_first(tmp_path: Path) -> None:
     assert made.incidents == 1
 
 
-def test_two_clusters_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_two_clusters_of_one_name_are_distinguished(tmp_path: Path) -> None:
     put(tmp_path, -1, passing(), cluster_uid="11111111-a", cluster_name="prod")
     put(tmp_path, 0, passing(), cluster_uid="22222222-b", cluster_name="prod")
     assert {row.cluster for row in digest(tmp_path).plans} == {"prod (11111111)", "prod (22222222)"}
@@ -263,7 +263,7 @@ def test_a_row_that_cannot_be_judged_costs_the_run_neither_its_place_nor_the_oth
     assert made.problems == ("run0: its coverage could not be judged (RuntimeError: no row)",)
 
 
-def test_a_folder_that_tells_nothing_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_a_readable_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "history.jsonl").write_bytes(b'{"seq":')
     (tmp_path / "bad").mkdir()

@@ -214,7 +214,7 @@ def test_a_cgroup_that_is_no_pods_is_left_alone(cgroups_path: object) -> None:
         ('{"items": [7, {}]}', 0, "no pod of the dcgm-exporter"),
     ],
 )
-def test_a_runtime_that_does_not_tell_is_no_success(stdout: str, exit_status: int, message: str) -> None:
+def test_a_runtime_that_does_not_answer_is_no_success(stdout: str, exit_status: int, message: str) -> None:
     host = FakeHost()
     host.run = lambda argv, _: result(argv, exit_status, stdout)  # type: ignore[method-assign]
     with pytest.raises(HostError, match=message):

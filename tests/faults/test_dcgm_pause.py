@@ -21,7 +21,7 @@ def test_a_pause_freezes_dcgms_values_and_a_resume_moves_them_again(host: ModelH
     host.fleet.set_burst_load((0, 0), 1.0)
     host.clock.pass_by(60)
     assert (cached(host, "DCGM_FI_DEV_POWER_USAGE"), cached(host, TEMPERATURE)) == (energy, temperature)
-    assert host.gpus()[0].temperature_c > temperature + 10, "NVML tells the truth meanwhile"
+    assert host.gpus()[0].temperature_c > temperature + 10, "NVML shows the real value meanwhile"
     assert not PAUSE.verify_undone(parameters, 0, host, {})
     for _ in range(2):
         PAUSE.undo(parameters, 0, host, {})

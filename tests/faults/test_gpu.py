@@ -146,7 +146,7 @@ def test_what_is_off_already_is_refused(host: ModelHost) -> None:
 
 def test_a_refusal_quotes_nvidia_smi(host: ModelHost) -> None:
     fault, parameters, _ = POWER
-    host.machine.gpus = host.machine.gpus[:2]  # NVML still tells of it, nvidia-smi does not
+    host.machine.gpus = host.machine.gpus[:2]  # NVML still lists it, nvidia-smi does not
     with pytest.raises(HostError, match=r"nvidia-smi --query-gpu=.* on GPU 2: exit 6: No devices were found"):
         fault.prior_state(parameters, 2, _Reading(host))
 

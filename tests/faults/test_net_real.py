@@ -75,7 +75,7 @@ def _entered(process: subprocess.Popen[bytes]) -> None:
     own, theirs = Path("/proc/self/ns/net").readlink(), Path(f"/proc/{process.pid}/ns/net")
     maps = [Path(f"/proc/{process.pid}/{kind}_map") for kind in ("uid", "gid")]
     deadline = time.monotonic() + 10
-    # unshare(1) maps root after it made the namespaces: whoever enters between has no right there.
+    # unshare(1) maps root after it made the namespaces: a process that enters between has no right there.
     while theirs.readlink() == own or not all(one.read_text().strip() for one in maps):
         if process.poll() is not None or time.monotonic() > deadline:
             pytest.skip("this machine grants no network namespace")

@@ -35,7 +35,7 @@ def test_a_part_that_is_refused_keeps_the_others_out(clean_arena: Arena) -> None
 
 
 @pytest.mark.slow
-def test_a_frozen_log_store_ends_nothing_but_is_told(clean_arena: Arena) -> None:
+def test_a_frozen_log_store_ends_nothing_and_is_reported(clean_arena: Arena) -> None:
     """The run's own tail of the log store dies with it: a problem on record, and never a hang."""
     parts = [{"type": "component_frozen", "component": "log-store"}, {"type": "xid", "xid": 95}]
     plan = changed(QUICK, "fault", {"type": "compound", "hold": "60s", "parts": parts})

@@ -48,7 +48,7 @@ def test_a_healthy_cluster_has_nothing_wrong_and_is_not_touched(clean_arena: Are
     assert code == 2
 
 
-def test_a_pod_of_ours_tells_image_and_clock_and_is_gone_again(clean_arena: Arena) -> None:
+def test_a_pod_of_ours_checks_image_and_clock_and_is_deleted_again(clean_arena: Arena) -> None:
     code, rows = doctor(clean_arena, "--send-pod")
     assert rows["agent: image"]["ok"] is rows["agent: clock"]["ok"] is True, rows
     assert code == 0

@@ -189,7 +189,7 @@ SILENT = changed(QUICK, "expect.alerts", [{"name": "GPUTemperatureHigh", "within
     ],
 )
 @pytest.mark.slow
-def test_ctrl_c_undoes_and_says_so(clean_arena: Arena, step: Step) -> None:
+def test_ctrl_c_undoes_the_run_and_reports_it(clean_arena: Arena, step: Step) -> None:
     plan = SILENT if step is Step.AWAIT_ALERT else QUICK
     played = clean_arena.play_and_when(plan, step_started(step), send(signal.SIGINT))
     assert played.exit_code == 3, played.output

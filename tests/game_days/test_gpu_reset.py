@@ -1,4 +1,4 @@
-"""Somebody has the GPU open that the plan is going to reset: told while the node is still healthy."""
+"""Somebody has the GPU open that the plan is going to reset: reported while the node is still healthy."""
 
 from __future__ import annotations
 

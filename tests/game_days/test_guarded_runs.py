@@ -66,15 +66,15 @@ def test_a_dry_run_writes_nothing_and_lists_what_the_run_then_does(clean_arena: 
     code, said = command(clean_arena, QUICK, "run", "--dry-run")
     assert code == 0, said
     assert writes(clean_arena) == before
-    told = re.findall(r"^# [a-z ]+: (?:create|patch) ((?:pod|job|node)/[^\s:]+)", said, re.MULTILINE)
+    printed = re.findall(r"^# [a-z ]+: (?:create|patch) ((?:pod|job|node)/[^\s:]+)", said, re.MULTILINE)
     documents = [one for one in YAML(typ="safe", pure=True).load_all(said) if one]
     assert {one["kind"] for one in documents} == {"Lease", "ConfigMap", "Pod", "Job", "Node", "Eviction"}
     played = clean_arena.play(QUICK)
     assert played.exit_code == 0, played.output
     done = [intent.object for intent in played.history.of(IntentRecorded)]
-    assert {nameless(name) for name in told} == {nameless(name) for name in done}
+    assert {nameless(name) for name in printed} == {nameless(name) for name in done}
     created = {one["metadata"]["name"] for one in documents if one["kind"] == "Pod"}
-    assert {name.removeprefix("pod/") for name in told if name.startswith("pod/")} == created
+    assert {name.removeprefix("pod/") for name in printed if name.startswith("pod/")} == created
 
 
 def nameless(name: str) -> str:
@@ -200,7 +200,7 @@ def test_a_cancelled_flow_run_waits_no_longer(clean_arena: Arena) -> None:
     assert [(one.by, "Cancelled" in one.why) for one in played.history.of(Aborted)] == [("operator", True)]
 
 
-def test_a_dry_run_of_what_would_be_refused_says_so(clean_arena: Arena) -> None:
+def test_a_dry_run_of_a_refused_plan_shows_the_refusal(clean_arena: Arena) -> None:
     plan = changed(ASKING, "targets.selector", {"example.com/none": "such"})
     code, said = command(clean_arena, plan, "run", "--dry-run")
     assert code == 5

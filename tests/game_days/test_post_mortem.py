@@ -58,7 +58,7 @@ def command(*arguments: str) -> tuple[int, str]:
         return cli.run(["post-mortem", *arguments]), said.getvalue()
 
 
-def test_an_incident_is_told_from_what_the_servers_remember_and_nothing_is_written(
+def test_an_incident_is_read_from_the_servers_and_nothing_in_the_cluster_is_written(
     clean_arena: Arena, broken: tuple[str, datetime], tmp_path: Path
 ) -> None:
     node, began = broken
@@ -69,9 +69,9 @@ def test_an_incident_is_told_from_what_the_servers_remember_and_nothing_is_writt
     assert writes(clean_arena) == before
     (folder,) = tmp_path.iterdir()
     story = json.loads((folder / "post-mortem.json").read_bytes())
-    told = {finding["id"]: finding["status"] for finding in story["findings"]}
-    assert told | {"back": "broken"} == told  # it still carries the taint
-    assert [told[which] for which in ("log", "alert", "taint")] == ["held"] * 3
+    statuses = {finding["id"]: finding["status"] for finding in story["findings"]}
+    assert statuses | {"back": "broken"} == statuses  # it still carries the taint
+    assert [statuses[which] for which in ("log", "alert", "taint")] == ["held"] * 3
     assert story["nearest"]["plan"] == "xid-95-uncontained-ecc"
     kept = [json.loads(line)["event"] for line in (folder / "history.jsonl").read_bytes().splitlines()]
     chain = {event["source"] for event in kept if event["kind"] == "hop_seen" and event["hop"].startswith("rule")}

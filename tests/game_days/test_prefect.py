@@ -83,7 +83,7 @@ def test_a_server_that_is_gone_for_good_costs_neither_undo_nor_result(clean_aren
     assert (played.folder / "report.html").is_file()
 
 
-def test_who_waits_for_a_server_no_longer_is_told_the_result(clean_arena: Arena, way: Switch) -> None:
+def test_a_person_who_stops_waiting_for_a_server_gets_the_result(clean_arena: Arena, way: Switch) -> None:
     process, reports = clean_arena.start(QUICK)
     while not list(reports.glob("*/history.jsonl")):
         assert process.poll() is None, process.communicate()[0]

@@ -16,7 +16,7 @@ RUNNER = Path(__file__).resolve().parents[2] / "deploy" / "rbac" / "runner.yaml"
 
 
 def granted() -> Iterator[Right]:
-    """Every right of the runner's roles; a role's namespace is where its binding stands."""
+    """Every right of the runner's roles; a role's namespace is that of its binding."""
     for role in YAML(typ="safe", pure=True).load_all(RUNNER.read_text(encoding="utf-8")):
         for rule in role.get("rules", ()):
             for group in rule["apiGroups"]:

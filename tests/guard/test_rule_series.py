@@ -130,7 +130,7 @@ def test_a_series_that_the_fault_itself_brings_is_no_fault_of_the_rule(prometheu
         ('{job="nobody"} > 0', 'no series of {job="nobody"} now'),
     ],
 )
-def test_what_cannot_be_told_is_not_called_broken(prometheus: Prometheus, query: str, says: str) -> None:
+def test_a_rule_of_unknown_state_is_not_called_broken(prometheus: Prometheus, query: str, says: str) -> None:
     found = RuleSeries(prometheus).check([query])
     assert found.can_fire is None
     assert says in found.why

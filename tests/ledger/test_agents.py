@@ -76,7 +76,7 @@ def pods(runner: Kubernetes, injection: Injection) -> Iterator[PodFollower]:
         yield following
 
 
-def test_an_injector_takes_its_fault_out_and_says_so(
+def test_an_injector_takes_its_fault_out_and_reports_it(
     world: World, runner: Kubernetes, injection: Injection, pods: PodFollower
 ) -> None:
     done = undo_entry(runner, injection.entry, injection.run, pods)

@@ -297,7 +297,7 @@ def test_a_dead_holder_whose_clock_was_an_hour_ahead_is_found_dead_by_the_patien
     assert world.holders() == {CLUSTER_LEASE: "run-a"}
 
 
-def test_an_observer_that_is_told_to_stop_takes_nothing(world: World, runner: Kubernetes, others: Leases) -> None:
+def test_an_observer_that_is_stopped_takes_nothing(world: World, runner: Kubernetes, others: Leases) -> None:
     others.acquire(CLUSTER_LEASE)
     lapse(world)
 
@@ -320,7 +320,7 @@ def test_a_nodes_lease_is_free_when_it_is_given_back_and_not_when_its_time_is_up
     Leases(runner, "run-a", lambda _: None).acquire(node_lease("n1"))
 
 
-def test_a_run_that_slept_through_its_lease_knows_before_it_is_told(
+def test_a_run_that_slept_through_its_lease_notices_by_itself(
     runner: Kubernetes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = Leases(runner, "run-a", lambda _: None)

@@ -1,4 +1,4 @@
-"""The ledger as it stands in a real cluster."""
+"""The ledger in a real cluster."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def ledger(runner: Kubernetes, run: str) -> Ledger:
     return Ledger(runner, Header(run_id=run, plan="p", started=LATER, operator="ada", host="here"))
 
 
-def told(manifest: Any) -> dict[str, str]:
+def prior_values(manifest: Any) -> dict[str, str]:
     """The prior values in a second agent's order."""
     (container,) = manifest["spec"]["containers"]
     task = next(variable["value"] for variable in container["env"] if variable["name"] == "GAMEDAY_TASK")
@@ -286,13 +286,13 @@ def test_to_a_node_that_is_gone_no_second_agent_is_sent(
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_second_agent_is_told_the_prior_values_that_the_ledger_holds(
+def test_a_second_agent_gets_the_prior_values_from_the_ledger(
     reaper: Kubernetes, pods: PodFollower, run: str, sent: list[dict[str, Any]]
 ) -> None:
     """The first agent was killed and took its memory along."""
     known = take_out("k").model_copy(update={"undo_state": {"limit": "700"}})
     undo_entry(reaper, entry(known), run, pods)
-    assert told(sent[0]) == {"limit": "700"}
+    assert prior_values(sent[0]) == {"limit": "700"}
     assert sent[0]["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent", "the registry may be away"
 
 
@@ -305,7 +305,7 @@ def killed(world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkey
     monkeypatch.setattr(reaper, "pod_log", {"k": log}.__getitem__)
 
 
-def test_a_second_agent_is_told_what_the_first_printed_before_it_was_killed(
+def test_a_second_agent_gets_the_state_that_the_killed_first_one_printed(
     world: World,
     reaper: Kubernetes,
     pods: PodFollower,
@@ -316,7 +316,7 @@ def test_a_second_agent_is_told_what_the_first_printed_before_it_was_killed(
     killed(world, reaper, pods, run, monkeypatch)
     with Kubelet(world, run, {"undo": termination_message(Cleanliness.CLEAN, "650 W again", role="undo")}):
         done = undo_entry(reaper, entry(take_out("k")), run, pods)
-    assert told(sent[0]) == {"watts": "650"}
+    assert prior_values(sent[0]) == {"watts": "650"}
     assert done.cleanliness is Cleanliness.CLEAN
 
 
@@ -367,7 +367,7 @@ def test_what_a_dying_agent_said_of_the_prior_values_outlives_a_second_one_that_
                 done = undo_entry(reaper, injected, run, pods, ledger=ledger)
             ledger.settle(injected, done.cleanliness, "reaper", done.evidence)
     assert kubelet.ended[0] == "i"
-    assert [told(manifest) for manifest in sent] == [{"watts": "500"}, {"watts": "500"}]
+    assert [prior_values(manifest) for manifest in sent] == [{"watts": "500"}, {"watts": "500"}]
 
 
 def test_a_second_agent_has_as_long_to_start_as_the_first_had_but_for_a_signal(

@@ -304,8 +304,8 @@ def test_a_run_reaps_first_and_notes_what_it_found(world: World, opened: OpenedR
     opened.play(lambda run: None)
     assert opened.is_as_if_it_never_was()
     assert world.pods(dead) == []
-    told = [one.what for one in opened.history.of(Problem)]
-    assert told == [f"run {dead} left open: mark (pod/gd-{dead}-mark); after the reap it is clean"]
+    problems = [one.what for one in opened.history.of(Problem)]
+    assert problems == [f"run {dead} left open: mark (pod/gd-{dead}-mark); after the reap it is clean"]
     undone = [(one.intent, one.by, one.cleanliness) for one in read_history(history).of(FaultUndone)]
     assert undone == [("mark", "reaper", Cleanliness.CLEAN)]
 
@@ -319,7 +319,7 @@ def test_a_ledger_nobody_can_read_is_a_refusal(world: World, opened: OpenedRun) 
 
 
 def test_a_run_that_slept_through_its_lease_acts_no_more(opened: OpenedRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its intent is written, and whoever holds the lease by now may have reaped it: nothing may follow it."""
+    """Its intent is written, and the present holder of the lease may have reaped it: nothing may follow it."""
     acted: list[str] = []
 
     def sleeps(run: Run) -> None:

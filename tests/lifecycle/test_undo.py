@@ -153,7 +153,7 @@ def test_a_node_that_only_the_closing_gives_back_is_looked_at_again(
 
 
 @pytest.mark.parametrize(("says_so", "left"), [(True, []), (False, [KEY])])
-def test_a_flow_without_qa_gives_a_quarantined_node_back_only_where_it_says_so(
+def test_a_flow_without_qa_gives_a_quarantined_node_back_only_if_it_asks_for_that(
     opened: OpenedRun, monkeypatch: pytest.MonkeyPatch, says_so: bool, left: list[str]
 ) -> None:
     sleeper = Sleeper(opened, monkeypatch)
@@ -177,7 +177,7 @@ def test_a_flow_without_qa_gives_a_quarantined_node_back_only_where_it_says_so(
     assert outcomes[Step.QA_NODE] is StepOutcome.NOT_ASKED
 
 
-def test_what_is_thrown_into_a_run_is_told_and_undone(opened: OpenedRun) -> None:
+def test_an_exception_thrown_into_a_run_is_recorded_and_the_run_undone(opened: OpenedRun) -> None:
     def thrown(run: Run) -> None:
         raise asyncio.CancelledError
 
@@ -242,7 +242,7 @@ def sleeper(opened: OpenedRun, monkeypatch: pytest.MonkeyPatch) -> Sleeper:
     return Sleeper(opened, monkeypatch)
 
 
-def test_a_run_that_was_reaped_while_it_slept_says_so_and_is_clean(sleeper: Sleeper) -> None:
+def test_a_run_that_was_reaped_while_it_slept_reports_it_and_is_clean(sleeper: Sleeper) -> None:
     def wakes(run: Run) -> None:
         sleeper.sleep(run, sleeper.reaped)
         with step(run, Step.INJECT):

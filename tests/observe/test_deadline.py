@@ -162,13 +162,13 @@ def test_a_taint_that_came_too_late_is_there_and_breaks_the_step(run_of: Callabl
     assert re.search(r"\b5\.\d s too late", result.reasons[0])
 
 
-def test_an_event_that_was_written_in_time_may_be_told_of_a_moment_later(run_of: Callable[..., Run]) -> None:
+def test_an_event_that_was_written_in_time_may_be_noted_a_moment_later(run_of: Callable[..., Run]) -> None:
     run = run_of(BOUND)
-    told = KubernetesEventSeen(
+    late_event = KubernetesEventSeen(
         node=NODE, reason="XidCritical", type="Warning", source="npd", message="", count=1,
         at=datetime.now(UTC) - timedelta(seconds=1),
     )  # fmt: skip
-    later = threading.Timer(0.3, run.note, (told,))
+    later = threading.Timer(0.3, run.note, (late_event,))
     later.start()
     with step(run, Step.VERIFY_TAINT) as result:
         await_signals(run, result, fault_in(run))

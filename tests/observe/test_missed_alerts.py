@@ -24,7 +24,7 @@ def stored(**labels: str) -> Series:
 
 
 def noted(series: list[Series], active: list[dict[str, str]]) -> list[AlertSeen]:
-    told: list[AlertSeen] = []
+    noted_alerts: list[AlertSeen] = []
     alerts = [ActiveAlert(labels=labels, state="firing", activeAt=START, value="1") for labels in active]
     run: Any = SimpleNamespace(
         history=lambda: History(()),
@@ -32,13 +32,13 @@ def noted(series: list[Series], active: list[dict[str, str]]) -> list[AlertSeen]
         member=None,
         profile=SimpleNamespace(alert_node_label="node", prometheus_node_label="node", background_alerts=("Watchdog",)),
         servers=SimpleNamespace(prometheus=SimpleNamespace(alerts=lambda: alerts)),
-        note=told.append,
+        note=noted_alerts.append,
     )
     note_missed_alerts(run, ["gpu-1"], series)
-    return told
+    return noted_alerts
 
 
-def test_an_alert_that_came_and_went_is_told_with_its_end() -> None:
+def test_an_alert_that_came_and_went_is_noted_with_its_end() -> None:
     fired, resolved = noted([stored()], [])
     assert (fired.state, fired.at, fired.expected) == ("firing", START + timedelta(seconds=1), True)
     assert (resolved.state, resolved.at) == ("resolved", START + timedelta(seconds=3))
@@ -46,8 +46,8 @@ def test_an_alert_that_came_and_went_is_told_with_its_end() -> None:
 
 @pytest.mark.parametrize("code", ["48", "79"])
 def test_only_the_label_set_that_prometheus_still_calls_active_is_left_firing(code: str) -> None:
-    told = noted([stored(), stored(code="48")], [LABELS | {"code": code}])
-    assert {seen.labels["code"] for seen in told if seen.state == "resolved"} == {"48", "79"} - {code}
+    noted_alerts = noted([stored(), stored(code="48")], [LABELS | {"code": code}])
+    assert {seen.labels["code"] for seen in noted_alerts if seen.state == "resolved"} == {"48", "79"} - {code}
 
 
 def test_an_alert_of_another_node_is_not_the_plans() -> None:

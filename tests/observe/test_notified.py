@@ -1,4 +1,4 @@
-"""Only an alert that Alertmanager sends is the chain's last hop; what is muted is told as muted."""
+"""Only an alert that Alertmanager sends is the chain's last hop; a muted alert is noted as muted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def noted(
     Prometheus itself does not know the `external` labels.
     """
     hops: list[tuple[Any, ...]] = []
-    told: list[AlertSeen] = []
+    noted_alerts: list[AlertSeen] = []
     known = [{name: value for name, value in one.labels.items() if name not in external} for one in alerts]
     seen = [AlertSeen(alert=ALERT, state="firing", labels=own, node=NODE, expected=True, at=START) for own in known]
     run: Any = SimpleNamespace(
@@ -43,23 +43,23 @@ def noted(
         servers=SimpleNamespace(alertmanager=SimpleNamespace(alerts=lambda _: list(alerts))),
         history=lambda: history_of(*seen),
         hop=lambda *hop: hops.append(hop),
-        note=told.append,
+        note=noted_alerts.append,
     )
     found = note_notified(run, PLAN.expect.alerts[0], NODE)
-    return found, hops, {one.labels["gpu"]: one for one in told}
+    return found, hops, {one.labels["gpu"]: one for one in noted_alerts}
 
 
 def test_an_inhibited_alert_is_held_and_is_no_hop() -> None:
-    found, hops, told = noted(held("0", 5, inhibitedBy=["other"]))
+    found, hops, noted_alerts = noted(held("0", 5, inhibitedBy=["other"]))
     assert (found, hops) == (True, [])
-    assert (told["0"].inhibited, told["0"].silenced) == (True, False)
+    assert (noted_alerts["0"].inhibited, noted_alerts["0"].silenced) == (True, False)
 
 
 def test_of_several_the_first_that_is_sent_is_the_hop() -> None:
-    found, hops, told = noted(held("0", 5, silencedBy=["s"]), held("1", 7), held("2", 9))
+    found, hops, noted_alerts = noted(held("0", 5, silencedBy=["s"]), held("1", 7), held("2", 9))
     assert found
     assert [(hop, at) for hop, _, at, _ in hops] == [(Hop.NOTIFIED, START + timedelta(seconds=7))]
-    assert {gpu: (one.silenced, one.receivers) for gpu, one in told.items()} == {
+    assert {gpu: (one.silenced, one.receivers) for gpu, one in noted_alerts.items()} == {
         "0": (True, ("pager",)), "1": (False, ("pager",)), "2": (False, ("pager",))
     }  # fmt: skip
 

@@ -62,8 +62,8 @@ def write_incident(
 ) -> Path:
     folder.mkdir(parents=True)
     which = which or incident()
-    told = [TargetsChosen(targets=(Target(node=NODE),), candidates=1, rule="named by hand", seed=0), *events]
-    dated = sorted(((getattr(event, "at", which.start), event) for event in told), key=lambda pair: pair[0])
+    recorded = [TargetsChosen(targets=(Target(node=NODE),), candidates=1, rule="named by hand", seed=0), *events]
+    dated = sorted(((getattr(event, "at", which.start), event) for event in recorded), key=lambda pair: pair[0])
     records = [
         Record(seq=i, at=when, monotonic=(when - which.start).total_seconds(), boot="post-mortem", event=event)
         for i, (when, event) in enumerate(dated)

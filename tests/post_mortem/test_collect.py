@@ -86,29 +86,29 @@ def held(**status: object) -> NotifiedAlert:
 
 @pytest.mark.parametrize(("start", "end", "silenced"), [(0, 600, True), (13, 600, False), (0, 12, False)])
 def test_an_alert_is_silenced_by_what_was_in_force_as_it_fired(start: float, end: float, silenced: bool) -> None:
-    told = with_notifications([alert(12), alert(60, "resolved")], [], [silence(start, end)])
-    assert [event.silenced for event in told] == [silenced, False]
+    result = with_notifications([alert(12), alert(60, "resolved")], [], [silence(start, end)])
+    assert [event.silenced for event in result] == [silenced, False]
 
 
-def test_a_silence_that_was_set_later_is_told_with_its_times() -> None:
-    (told,) = silences_of([alert(12)], [silence(300, 600)], at(0), at(600))
-    assert (told.alert, told.start) == ("GPUXidCritical", at(300))
+def test_a_silence_that_was_set_later_is_listed_with_its_times() -> None:
+    (result,) = silences_of([alert(12)], [silence(300, 600)], at(0), at(600))
+    assert (result.alert, result.start) == ("GPUXidCritical", at(300))
 
 
 def test_what_another_alert_mutes_is_inhibited() -> None:
-    (told,) = with_notifications([alert()], [held(inhibitedBy=["a1"])], [])
-    assert (told.inhibited, told.silenced, told.receivers) == (True, False, ("pager",))
-    (told,) = with_notifications([alert()], [held()], [])
-    assert not told.inhibited
+    (result,) = with_notifications([alert()], [held(inhibitedBy=["a1"])], [])
+    assert (result.inhibited, result.silenced, result.receivers) == (True, False, ("pager",))
+    (result,) = with_notifications([alert()], [held()], [])
+    assert not result.inhibited
 
 
 def test_alertmanager_calls_an_alert_by_prometheus_external_labels_too() -> None:
     sent = held().model_copy(update={"labels": alert().labels | {"prometheus": "monitoring/k8s"}})
     another = held().model_copy(update={"labels": alert().labels | {"node": "gpu-node-99"}})
-    (told,) = with_notifications([alert()], [another, sent], [])
-    assert told.receivers == ("pager",)
-    (told,) = with_notifications([alert()], [another], [])
-    assert told.receivers == ()
+    (result,) = with_notifications([alert()], [another, sent], [])
+    assert result.receivers == ("pager",)
+    (result,) = with_notifications([alert()], [another], [])
+    assert result.receivers == ()
 
 
 def taint_series(first: float, last: float, instance: str, key: str = TAINT.key) -> Series:
@@ -129,43 +129,45 @@ def taints(
 
     monkeypatch.setattr(Prometheus, "stored_samples", stored)
     with Prometheus(Endpoint(url="http://127.0.0.1:9")) as prometheus:
-        told = taint_history(prometheus, NODE, at(0), at(1200))
-    return [(one.taint, one.present, (one.at - at(0)) / timedelta(seconds=1), one.at_baseline) for one in told]
+        result = taint_history(prometheus, NODE, at(0), at(1200))
+    return [(one.taint, one.present, (one.at - at(0)) / timedelta(seconds=1), one.at_baseline) for one in result]
 
 
 def test_a_standing_taint_is_at_baseline_and_a_restart_of_kube_state_metrics_puts_nothing_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = taints(monkeypatch, taint_series(10, 600, "10.0.0.1"), taint_series(660, 1200, "10.0.0.2"))
-    assert told == [(TAINT, True, 10.0, True)]
+    result = taints(monkeypatch, taint_series(10, 600, "10.0.0.1"), taint_series(660, 1200, "10.0.0.2"))
+    assert result == [(TAINT, True, 10.0, True)]
 
 
 def test_a_pause_of_kube_state_metrics_takes_no_taint_off(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = taint_series(120, 300, "10.0.0.1"), taint_series(840, 960, "10.0.0.2")
-    told = taints(monkeypatch, *parts, spoke=((0, 300), (840, 960)))
-    assert told == [(TAINT, True, 120.0, False)], "nor its silence at the end"
+    result = taints(monkeypatch, *parts, spoke=((0, 300), (840, 960)))
+    assert result == [(TAINT, True, 120.0, False)], "nor its silence at the end"
 
 
 def test_a_taint_that_went_while_kube_state_metrics_was_there_went(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = taint_series(120, 300, "10.0.0.1"), taint_series(840, 1200, "10.0.0.2")
-    told = taints(monkeypatch, *parts, spoke=((0, 330), (780, 1200)))
-    assert told == [(TAINT, True, 120.0, False), (TAINT, False, 300.0, False), (TAINT, True, 840.0, False)]
+    result = taints(monkeypatch, *parts, spoke=((0, 330), (780, 1200)))
+    assert result == [(TAINT, True, 120.0, False), (TAINT, False, 300.0, False), (TAINT, True, 840.0, False)]
 
 
 def test_when_a_taint_came_is_not_known_of_one_that_was_there_at_the_first_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = taints(monkeypatch, taint_series(600, 1200, "10.0.0.1"), spoke=((600, 1200),))
-    assert told == [(TAINT, True, 600.0, True)]
+    result = taints(monkeypatch, taint_series(600, 1200, "10.0.0.1"), spoke=((600, 1200),))
+    assert result == [(TAINT, True, 600.0, True)]
 
 
-def test_two_kube_state_metrics_that_are_scraped_by_turns_tell_of_one_taint(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = taints(monkeypatch, taint_series(300, 600, "10.0.0.1"), taint_series(301, 601, "10.0.0.2"))
-    assert told == [(TAINT, True, 300.0, False), (TAINT, False, 601.0, False)]
+def test_two_kube_state_metrics_that_are_scraped_by_turns_show_one_taint(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = taints(monkeypatch, taint_series(300, 600, "10.0.0.1"), taint_series(301, 601, "10.0.0.2"))
+    assert result == [(TAINT, True, 300.0, False), (TAINT, False, 601.0, False)]
 
 
-def test_a_taint_that_comes_and_goes_is_told_twice_and_not_mixed_with_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = taints(monkeypatch, taint_series(10, 1200, "10.0.0.1", "gpu"), taint_series(300, 600, "10.0.0.1"))
-    assert [(taint.key, present) for taint, present, _, _ in told] == [
+def test_a_taint_that_comes_and_goes_has_two_events_and_is_not_mixed_with_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = taints(monkeypatch, taint_series(10, 1200, "10.0.0.1", "gpu"), taint_series(300, 600, "10.0.0.1"))
+    assert [(taint.key, present) for taint, present, _, _ in result] == [
         ("gpu", True), (TAINT.key, True), (TAINT.key, False)
     ]  # fmt: skip

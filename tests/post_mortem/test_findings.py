@@ -1,4 +1,4 @@
-"""Three-valued: what a server that was read does not have did not happen; what none could tell is unknown."""
+"""Three-valued: what a server that was read does not have did not happen; what no server could answer is unknown."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def found(*events: Event, of: Incident | None = None) -> dict[str, IncidentFindi
 
 
 def test_everything_that_was_seen_is_held_and_timed_from_the_first_fatal_line() -> None:
-    told = found(*USUAL)
-    assert [told[i].status for i in ("log", "alert", "taint", "back")] == [Status.HELD] * 4
-    assert (told["alert"].seconds, told["taint"].seconds, told["back"].seconds) == (2.0, 1.0, 40.0)
+    result = found(*USUAL)
+    assert [result[i].status for i in ("log", "alert", "taint", "back")] == [Status.HELD] * 4
+    assert (result["alert"].seconds, result["taint"].seconds, result["back"].seconds) == (2.0, 1.0, 40.0)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_a_line_that_calls_for_no_quarantine_asks_for_no_taint() -> None:
 
 
 def test_an_alert_that_stood_before_the_window_says_nothing_of_its_time() -> None:
-    told = found(xid(), alert(0, at_baseline=True))["alert"]
-    assert told.status is Status.UNKNOWN
-    assert "begin it earlier" in told.answer
+    result = found(xid(), alert(0, at_baseline=True))["alert"]
+    assert result.status is Status.UNKNOWN
+    assert "begin it earlier" in result.answer
 
 
 def silence(start: float) -> SilenceSeen:
@@ -56,35 +56,35 @@ def silence(start: float) -> SilenceSeen:
 
 
 def test_a_silenced_alert_reached_nobody() -> None:
-    told = found(xid(), alert(silenced=True, receivers=("pager",)), of=incident(silences=[silence(0)]))["reached"]
-    assert (told.status, told.answer) == (Status.BROKEN, "not sent; GPUXidCritical was silenced by bob: noise")
+    result = found(xid(), alert(silenced=True, receivers=("pager",)), of=incident(silences=[silence(0)]))["reached"]
+    assert (result.status, result.answer) == (Status.BROKEN, "not sent; GPUXidCritical was silenced by bob: noise")
 
 
 def test_an_alert_that_was_silenced_after_it_fired_reached_somebody() -> None:
-    told = found(xid(), alert(receivers=("pager",)), of=incident(silences=[silence(300)]))["reached"]
-    assert told.status is Status.HELD
-    assert "pager" in told.answer
-    assert "silenced later, at 09:05:00 UTC, by bob" in told.answer
+    result = found(xid(), alert(receivers=("pager",)), of=incident(silences=[silence(300)]))["reached"]
+    assert result.status is Status.HELD
+    assert "pager" in result.answer
+    assert "silenced later, at 09:05:00 UTC, by bob" in result.answer
 
 
 def test_an_inhibited_alert_was_not_sent_but_the_one_that_mutes_it_may_have_been() -> None:
     muted = alert(inhibited=True, receivers=("pager",))
-    told = found(xid(), muted)["reached"]
-    assert told.status is Status.BROKEN
-    assert told.answer.startswith("not sent; GPUXidCritical was inhibited")
+    result = found(xid(), muted)["reached"]
+    assert result.status is Status.BROKEN
+    assert result.answer.startswith("not sent; GPUXidCritical was inhibited")
     louder = muted.model_copy(update={"alert": "GPUFellOffTheBus", "inhibited": False})
     assert found(xid(), muted, louder)["reached"].status is Status.HELD
 
 
 def test_a_taint_that_stood_when_the_window_began_is_no_quarantine_of_this_fault() -> None:
-    told = found(xid(), taint(0).model_copy(update={"at_baseline": True}))["taint"]
-    assert (told.status, told.seconds) == (Status.UNKNOWN, None)
-    assert "was there when the window began" in told.answer
+    result = found(xid(), taint(0).model_copy(update={"at_baseline": True}))["taint"]
+    assert (result.status, result.seconds) == (Status.UNKNOWN, None)
+    assert "was there when the window began" in result.answer
 
 
 def test_a_node_that_is_still_tainted_is_not_back() -> None:
-    told = found(xid(), NodeSeen(phase="after", snapshot=snapshot(tainted=True)))["back"]
-    assert told.status is Status.BROKEN
+    result = found(xid(), NodeSeen(phase="after", snapshot=snapshot(tainted=True)))["back"]
+    assert result.status is Status.BROKEN
 
 
 def test_the_first_sign_is_the_first_fatal_line_and_not_the_first_line() -> None:
@@ -111,20 +111,20 @@ def test_a_taint_beside_alerts_that_nobody_could_read_is_not_noticed_in_part() -
 
 
 def test_without_a_kernel_line_nothing_is_timed() -> None:
-    told = found(alert(), taint(), taint(50, present=False), NodeSeen(phase="after", snapshot=snapshot()))
-    assert {told[id].seconds for id in ("alert", "taint", "back")} == {None}
-    assert told["alert"].answer == "GPUXidCritical, at 09:00:12 UTC"
+    result = found(alert(), taint(), taint(50, present=False), NodeSeen(phase="after", snapshot=snapshot()))
+    assert {result[id].seconds for id in ("alert", "taint", "back")} == {None}
+    assert result["alert"].answer == "GPUXidCritical, at 09:00:12 UTC"
 
 
 def test_what_came_before_the_first_line_has_no_duration() -> None:
-    told = found(xid(10), taint(5))["taint"]
-    assert (told.status, told.seconds) == (Status.HELD, None)
-    assert "5.0 s before the first sign" in told.answer
+    result = found(xid(10), taint(5))["taint"]
+    assert (result.status, result.seconds) == (Status.HELD, None)
+    assert "5.0 s before the first sign" in result.answer
 
 
 def test_a_stamp_in_whole_seconds_is_not_before_the_line_of_its_second() -> None:
-    told = found(xid(10.7), taint(10))["taint"]
-    assert (told.seconds, "within a second of" in told.answer) == (0.0, True)
+    result = found(xid(10.7), taint(10))["taint"]
+    assert (result.seconds, "within a second of" in result.answer) == (0.0, True)
 
 
 def test_a_node_is_called_replaced_only_where_kubernetes_was_asked() -> None:

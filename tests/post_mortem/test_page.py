@@ -29,7 +29,7 @@ def rendered(folder: Path, plans: list[Plan]) -> PostMortem:
     return render_post_mortem(folder, plans, [], NOW)
 
 
-def test_the_page_tells_the_verdict_the_chain_and_the_game_day(folder: Path, plans: list[Plan]) -> None:
+def test_the_page_shows_the_verdict_the_chain_and_the_game_day(folder: Path, plans: list[Plan]) -> None:
     page = rendered(folder, plans).html.read_text()
     assert "Noticed" in page
     assert "xid-95-uncontained-ecc" in page
@@ -37,7 +37,7 @@ def test_the_page_tells_the_verdict_the_chain_and_the_game_day(folder: Path, pla
     assert "could not be drawn" not in page
 
 
-def test_the_same_is_told_as_json_and_as_markdown(folder: Path, plans: list[Plan]) -> None:
+def test_json_and_markdown_hold_the_same(folder: Path, plans: list[Plan]) -> None:
     made = rendered(folder, plans)
     content = json.loads(made.json.read_bytes())
     assert content["noticed"] == "yes"
@@ -45,7 +45,7 @@ def test_the_same_is_told_as_json_and_as_markdown(folder: Path, plans: list[Plan
     assert "| Did an alert fire for the node? | held | 2.0 s |" in made.markdown.read_text()
 
 
-def test_what_people_wrote_stands_in_the_report_when_it_is_rendered_again(folder: Path, plans: list[Plan]) -> None:
+def test_peoples_notes_are_in_the_report_when_it_is_rendered_again(folder: Path, plans: list[Plan]) -> None:
     (folder / "notes.yaml").write_text(
         "contributors: [a hot aisle]\ntimeline: [{at: 2026-03-03T09:00:30Z, who: ada, what: paged}]\n"
         "actions: [{what: page sooner, retest: 2026-04-15, type: detect}]\n"
@@ -80,7 +80,7 @@ def test_notes_that_cannot_be_used_say_where(folder: Path, text: str, says: str)
         read_notes(folder)
 
 
-def test_the_form_is_valid_as_it_stands_and_never_overwrites(folder: Path) -> None:
+def test_the_empty_form_is_valid_and_never_overwrites(folder: Path) -> None:
     write_form(folder, "gameday post-mortem")
     assert read_notes(folder) == Notes()
     (folder / "notes.yaml").write_text(FORM.replace('summary: ""', "summary: filled in"))
@@ -154,8 +154,8 @@ def test_an_alert_does_not_repeat_its_node_as_the_exporters_label(
 
 def test_a_standing_taint_is_no_event_of_the_timeline(tmp_path: Path, plans: list[Plan]) -> None:
     stood = taint(0, key="nvidia.com/gpu").model_copy(update={"at_baseline": True})
-    told = rendered(write_incident(tmp_path / "i", [*USUAL, stood]), plans)
-    assert not any("nvidia.com/gpu" in line.text for line in told.story.lines)
+    again = rendered(write_incident(tmp_path / "i", [*USUAL, stood]), plans)
+    assert not any("nvidia.com/gpu" in line.text for line in again.story.lines)
 
 
 def test_an_inhibited_alert_is_not_said_to_have_gone_to_anybody(tmp_path: Path, plans: list[Plan]) -> None:

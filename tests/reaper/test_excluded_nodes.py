@@ -45,9 +45,9 @@ def test_what_is_unknown_on_a_node_that_is_down_keeps_others_off_that_node(
     world: World, runner: Kubernetes, ready: str
 ) -> None:
     node = world.add_node(ready=ready)
-    told = excluded_nodes(runner, left(node))
-    assert told.keys() == {node}
-    assert told[node].startswith(f"Ready is {ready}; run r: put the cap in: unknown")
+    excluded = excluded_nodes(runner, left(node))
+    assert excluded.keys() == {node}
+    assert excluded[node].startswith(f"Ready is {ready}; run r: put the cap in: unknown")
 
 
 def test_what_is_unknown_on_a_node_that_is_gone_keeps_nobody_off_the_others(runner: Kubernetes) -> None:
@@ -58,8 +58,8 @@ def test_a_node_that_may_still_be_quarantined_is_left_alone_and_no_other(world: 
     until = datetime.now(UTC) + timedelta(hours=1)
     undo = RestoreNode(keys=("k",), unschedulable=None, until=until)
     entry = Entry(id="quarantine", seq=0, act="quarantine", node=world.add_node(), undo=undo, expires=LATER)
-    told = excluded_nodes(runner, ReapResult((Reaped("r", entry, Cleanliness.UNKNOWN, ()),)))
-    assert told[entry.node or ""].startswith(f"may still be quarantined until {until:%H:%M:%S} UTC")
+    excluded = excluded_nodes(runner, ReapResult((Reaped("r", entry, Cleanliness.UNKNOWN, ()),)))
+    assert excluded[entry.node or ""].startswith(f"may still be quarantined until {until:%H:%M:%S} UTC")
     over = entry.model_copy(update={"undo": undo.model_copy(update={"until": datetime.now(UTC)})})
     with pytest.raises(RefusedError, match="not proved undone"):
         excluded_nodes(runner, ReapResult((Reaped("r", over, Cleanliness.UNKNOWN, ()),)))
@@ -106,7 +106,7 @@ def of_the_cluster(run: Run) -> dict[str, Prerequisite]:
     return {check.name: check for check in found}
 
 
-def test_the_doctor_tells_what_no_reaper_will_take_out(world: World, new_run: Callable[..., Run]) -> None:
+def test_the_doctor_lists_faults_that_no_reaper_will_take_out(world: World, new_run: Callable[..., Run]) -> None:
     node = world.add_node()
     with settled(world, node, Cleanliness.DIRTY) as ledger:
         found = of_the_cluster(new_run())
@@ -115,7 +115,7 @@ def test_the_doctor_tells_what_no_reaper_will_take_out(world: World, new_run: Ca
 
 
 @pytest.mark.parametrize("found", [None, Cleanliness.UNKNOWN])
-def test_the_doctor_tells_what_the_next_run_would_undo(
+def test_the_doctor_lists_changes_that_the_next_run_would_undo(
     world: World, new_run: Callable[..., Run], found: Cleanliness | None
 ) -> None:
     with settled(world, world.add_node(), found) as ledger:
@@ -130,13 +130,13 @@ def test_the_doctor_refuses_nothing_for_what_is_unproved_on_a_node_that_is_away(
     node = world.add_node(ready=ready) if ready else "gone"
     with settled(world, node, Cleanliness.UNKNOWN) as ledger:
         found = of_the_cluster(new_run())
-    told = found[f"{node} is clean"]
+    prerequisite = found[f"{node} is clean"]
     assert found["nothing left to undo"].ok
-    assert (told.ok, "put the cap in" in told.detail) == (None, True)
-    assert f"delete configmap {ledger}" in told.fix
+    assert (prerequisite.ok, "put the cap in" in prerequisite.detail) == (None, True)
+    assert f"delete configmap {ledger}" in prerequisite.fix
 
 
-def test_the_doctor_tells_entries_that_nobody_can_read(world: World, new_run: Callable[..., Run]) -> None:
+def test_the_doctor_lists_entries_that_nobody_can_read(world: World, new_run: Callable[..., Run]) -> None:
     with settled(world, world.add_node(), Cleanliness.DIRTY) as ledger:
         world.core.patch_namespaced_config_map(ledger, NAMESPACE, {"data": {"0009-odd.json": "no json"}})
         check = of_the_cluster(new_run())["nothing left to undo"]

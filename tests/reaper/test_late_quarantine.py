@@ -40,7 +40,7 @@ class Stopped:
         self.pod = f"gd-{self.opened.id}-inject"
         self.strikes: dict[str, Any] = {"taints": [TAINT]}
         self.monkeypatch = monkeypatch
-        self.told_in_ledger: list[datetime | None] = []
+        self.until_in_ledger: list[datetime | None] = []
 
     def _strike_when_waited_for(self, *, second_signal: bool) -> None:
         note = RunRecord.note
@@ -48,7 +48,7 @@ class Stopped:
         def noted(record: RunRecord, event: Any) -> None:
             note(record, event)
             if isinstance(event, WaitStarted) and "quarantine" in event.what:
-                self.told_in_ledger = [
+                self.until_in_ledger = [
                     entry.undo.until
                     for ledger in stored_ledgers(self.opened.run.kubernetes).ledgers
                     for entry in ledger.entries
@@ -70,7 +70,7 @@ class Stopped:
         ready: bool = True,
         second_signal: bool = False,
     ) -> Stopped:
-        """`said`: the injector's last word; `ready`: whether the run heard that the fault is in."""
+        """`said`: the injector's last word; `ready`: whether the run got the report that the fault is in."""
         self._strike_when_waited_for(second_signal=second_signal)
 
         def stops(run: Run) -> None:
@@ -141,15 +141,15 @@ def test_the_detectors_late_taint_is_waited_for_and_taken_off(stopped: Stopped, 
     assert stopped.node in wait.what
     assert " UTC" in wait.what
     assert 0 < wait.deadline_s <= LONG.total_seconds(), "what the plan allows, from the fault on"
-    (until,) = stopped.told_in_ledger
+    (until,) = stopped.until_in_ledger
     assert until is not None
-    assert f"{until:%H:%M:%S} UTC" in wait.what, "as whoever reaps reads it, should the run be killed meanwhile"
+    assert f"{until:%H:%M:%S} UTC" in wait.what, "as a reaper reads it, should the run be killed meanwhile"
 
 
-@pytest.mark.parametrize("told", [False, True], ids=["no word", "its word"])
-def test_so_it_is_where_the_run_stops_while_the_injector_starts(stopped: Stopped, told: bool) -> None:
+@pytest.mark.parametrize("has_message", [False, True], ids=["no word", "its word"])
+def test_a_stop_while_the_injector_starts_has_the_same_wait(stopped: Stopped, has_message: bool) -> None:
     said = AgentResult(role="inject", ok=True, cleanliness=Cleanliness.CLEAN, written_at=datetime.now(UTC))
-    stopped.play(AbortedError("guard", "enough"), said=said.model_dump_json() if told else "", ready=False)
+    stopped.play(AbortedError("guard", "enough"), said=said.model_dump_json() if has_message else "", ready=False)
     assert len(stopped.waits) == 1
     assert stopped.node_is_as_before
 
@@ -169,7 +169,7 @@ def test_an_expected_cordon_is_waited_for_like_a_taint(stopped: Stopped) -> None
     assert stopped.node_is_as_before
 
 
-def test_a_second_signal_ends_the_wait_and_what_may_come_is_told(stopped: Stopped) -> None:
+def test_a_second_signal_ends_the_wait_and_the_possible_quarantine_is_reported(stopped: Stopped) -> None:
     stopped.play(
         AbortedError("operator", "SIGINT"), said=termination_message(Cleanliness.CLEAN, "out"), second_signal=True
     )

@@ -1,4 +1,4 @@
-"""What dead runs left is undone, what living ones hold is not touched, and what nobody can read is told."""
+"""What dead runs left is undone, what living ones hold is not touched, and what nobody can read is reported."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_run_that_begins_after_the_first_look_is_left_alone(
     day.leases.release()
 
 
-def test_dirty_entries_are_kept_and_told_every_time(world: World, reaper: Kubernetes, dead: GameDay) -> None:
+def test_dirty_entries_are_kept_and_reported_every_time(world: World, reaper: Kubernetes, dead: GameDay) -> None:
     entry = dead.ledger.open_entries()[0]
     dead.ledger.settle(entry, Cleanliness.DIRTY, "flow", ["the taint came back"])
     for expected in (["canary", "quarantine"], ["canary"]):
@@ -282,7 +282,7 @@ def test_what_cannot_be_noted_is_unknown_and_the_rest_is_undone(
 
 
 @pytest.mark.parametrize("data", [None, {}, {"run.json": "no json"}, {"0000-a.json": "{}"}])
-def test_a_ledger_nobody_can_read_is_told_and_kept(
+def test_an_unreadable_ledger_is_reported_and_kept(
     world: World, reaper: Kubernetes, dead: GameDay, data: dict[str, str] | None
 ) -> None:
     odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": data}
@@ -371,7 +371,7 @@ def test_a_late_detectors_taint_is_taken_off_by_the_next_reap(world: World, reap
     assert f"quarantine {late.node} until {until:%H:%M:%S} UTC" in quarantine.describe()
     assert abs(until - datetime.now(UTC) - HOUR) < timedelta(minutes=1)
 
-    assert not reap(reaper).is_clean, "nor now, when no injector tells any more when its fault went in"
+    assert not reap(reaper).is_clean, "nor now, when no injector shows any more when its fault went in"
     assert not late.settled
     world.taint(late.node, TAINT.model_dump())
     assert reap(reaper).is_clean
@@ -401,7 +401,7 @@ def test_nothing_is_still_to_come_after_the_quarantine(world: World, reaper: Kub
     assert world.taints(late.node) == []
 
 
-def test_what_a_killed_run_knew_of_its_detectors_time_stands_in_the_ledger(reaper: Kubernetes, late: Late) -> None:
+def test_the_detectors_time_in_a_killed_runs_ledger_keeps_the_node_unknown(reaper: Kubernetes, late: Late) -> None:
     """It had taken its fault out already."""
     late.write(within=HOUR, until=datetime.now(UTC) + HOUR)
     (quarantine,) = reap(reaper).reaped

@@ -48,7 +48,7 @@ def test_one_that_dies_is_named_with_status_last_words_and_log(made: list[Child]
     )
 
 
-def test_one_that_says_something_else_is_not_ready(made: list[Child], tmp_path: Path) -> None:
+def test_a_child_that_prints_something_else_is_not_ready(made: list[Child], tmp_path: Path) -> None:
     child = _child(made, tmp_path, "import time; print('hello', flush=True); time.sleep(60)")
     with pytest.raises(ChildError, match="printed b'hello"):
         child.await_ready_line()

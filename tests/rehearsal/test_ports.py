@@ -81,7 +81,7 @@ def test_each_program_says_that_its_port_is_taken(make: Callable[[Path, int], Ch
 
 
 class Starts:
-    """Starts that fail as often as they are told to."""
+    """Starts that fail a given number of times."""
 
     def __init__(self, failures: int, log: str) -> None:
         self.calls: list[str] = []

@@ -1,4 +1,4 @@
-"""What stands around a built run: people's notes, the pods the run watched, and where its numbers come from."""
+"""The surroundings of a built run: people's notes, the pods the run watched, and where its numbers come from."""
 
 from __future__ import annotations
 

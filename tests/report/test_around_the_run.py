@@ -33,7 +33,7 @@ def full(tmp_path_factory):
     return Page(made.html.read_text()), json.loads(made.json.read_text())["sections"]
 
 
-def test_the_purpose_stands_where_it_is_looked_for(full):
+def test_the_purpose_is_in_hypothesis_identity_and_guardrails(full):
     page, _ = full
     assert "To see that a past outage would be caught now" in page.text("hypothesis")
     assert "staging" in page.text("identity")
@@ -47,7 +47,7 @@ def test_of_what_a_plan_says_only_web_addresses_become_links(full):
     assert "javascript:alert(1)" in page.text("identity")
 
 
-def test_a_plan_without_a_purpose_says_so(tmp_path):
+def test_a_plan_without_a_purpose_has_a_note_of_that(tmp_path):
     page = Page(render(build.write(tmp_path, build.passing(), Frames()), NOW).html.read_text())
     assert "the plan states none" in page.text("hypothesis")
     assert "not stated in the plan" in page.text("identity")
@@ -82,7 +82,7 @@ def test_a_run_that_counted_no_cost_has_none(tmp_path):
     assert (cost["queries"], cost["watches"], cost["own"]) == (None, None, None)
 
 
-def test_the_safety_log_tells_the_gates_and_the_lock(full):
+def test_the_safety_log_lists_the_gates_and_the_lock(full):
     page, data = full
     assert [gate["name"] for gate in data["guardrails"]["gates"]][-1] == "log path"
     assert "0.40 s after the run was started" in page.text("guardrails")

@@ -146,6 +146,6 @@ def test_an_unmet_gate_leaves_the_method_empty_as_the_tool_does(tmp_path: Path) 
     assert made["run"] == []
 
 
-def test_a_dirty_cluster_stands_in_the_extension(tmp_path: Path) -> None:
+def test_a_dirty_cluster_is_in_the_extension(tmp_path: Path) -> None:
     made = exported(tmp_path, replacing(passing(), lambda e: isinstance(e, RunEnded), cleanliness=Cleanliness.DIRTY))
     assert made["experiment"]["extensions"][0]["cleanliness"] == "dirty"

@@ -29,7 +29,7 @@ def test_a_passing_run_is_green(tmp_path: Path) -> None:
     assert not list(made.iter("failure")) + list(made.iter("error"))
 
 
-def test_what_broke_is_a_failure_and_its_count_stands_on_the_suite(tmp_path: Path) -> None:
+def test_a_broken_expectation_is_a_failure_and_counts_on_the_suite(tmp_path: Path) -> None:
     made = suite(write(tmp_path, VARIANTS["detector-off"]()))
     failures = list(made.iter("failure"))
     assert made.get("failures") == str(len(failures))

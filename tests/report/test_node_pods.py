@@ -49,11 +49,11 @@ def test_the_gpus_offered_are_those_of_the_snapshots_and_every_change(tmp_path):
     ]
     _, data = node_of(tmp_path, [*build.passing(), *seen], Frames())
     offered = changes(data, "GPUs the kubelet offers")["Offered"]
-    # The builder's snapshot at 16.4 s says 8 again: both are told, by their own times.
+    # The builder's snapshot at 16.4 s says 8 again: both are shown, by their own times.
     assert [n for _, n in offered] == [8, 7, 8]
 
 
-def test_stretches_without_ready_are_told(tmp_path):
+def test_stretches_without_ready_are_shown(tmp_path):
     seen = [
         build.Timed(t, ConditionSeen(node=build.NODE, condition="Ready", status=status, at=build.at(t)))
         for t, status in ((23.0, "Unknown"), (24.0, "False"), (30.0, "True"))

@@ -32,10 +32,10 @@ def samples(*runs: Summary) -> dict[tuple[str, ...], float]:
 
 
 def test_the_timings_of_a_run_are_gauges_in_seconds(summary: Summary) -> None:
-    told = samples(summary)
-    assert told["gameday_run_measure_seconds", "time_to_alert"] == pytest.approx(5.4)
-    assert told["gameday_run_outcome", "passed"] == 1
-    assert told["gameday_run_outcome", "failed"] == 0
+    exported = samples(summary)
+    assert exported["gameday_run_measure_seconds", "time_to_alert"] == pytest.approx(5.4)
+    assert exported["gameday_run_outcome", "passed"] == 1
+    assert exported["gameday_run_outcome", "failed"] == 0
 
 
 def test_what_was_not_measured_has_no_sample(tmp_path: Path) -> None:
@@ -44,10 +44,10 @@ def test_what_was_not_measured_has_no_sample(tmp_path: Path) -> None:
     assert ("gameday_run_measure_seconds", "time_to_return") not in samples(run)
 
 
-def test_only_the_newest_run_of_a_plan_is_told(summary: Summary) -> None:
+def test_only_the_newest_run_of_a_plan_is_exported(summary: Summary) -> None:
     old = summary.model_copy(update={"started": summary.started - timedelta(days=7), "seconds": 1.0})
-    told = samples(old, summary)
-    assert told[("gameday_run_length_seconds",)] == pytest.approx(summary.seconds)
+    exported = samples(old, summary)
+    assert exported[("gameday_run_length_seconds",)] == pytest.approx(summary.seconds)
 
 
 def test_promtool_finds_nothing_to_mend_even_with_hostile_labels(summary: Summary) -> None:

@@ -57,7 +57,7 @@ def test_no_alert_leaves_nothing_to_count_from(tmp_path):
     assert "no alert fired that it could be counted from" in page.text("people")
 
 
-def test_what_people_noted_stands_in_the_timeline_in_order(tmp_path):
+def test_peoples_notes_are_in_the_timeline_in_order(tmp_path):
     _, data = rendered(tmp_path / "run", around.NOTES)
     lines = data["timeline"]["lines"]
     assert [line["offset_s"] for line in lines] == sorted(line["offset_s"] for line in lines)
@@ -70,14 +70,14 @@ def test_what_people_noted_stands_in_the_timeline_in_order(tmp_path):
     assert human[0]["offset_s"] == pytest.approx(20 - build.FAULT_AT)
 
 
-def test_what_was_learned_stands_under_its_headings(tmp_path):
+def test_lessons_are_under_their_headings(tmp_path):
     page, _ = rendered(tmp_path / "run", around.NOTES)
     text = page.text("learning")
     for said in ("the page came at once", "it was a Tuesday", "a hot aisle", "two dashboards disagreed"):
         assert said in text
 
 
-def test_where_nobody_wrote_anything_the_report_says_so(tmp_path):
+def test_the_report_mentions_that_nobody_wrote_notes(tmp_path):
     build.write(tmp_path, build.passing(), Frames())
     page = Page(render(tmp_path, NOW).html.read_text())
     for section in ("people", "learning", "actions"):
@@ -178,7 +178,7 @@ def test_a_later_runs_notes_close_an_action(tmp_path):
     assert carried(data) == []
 
 
-def test_this_runs_own_word_on_an_action_stands_alone(tmp_path):
+def test_this_runs_own_note_on_an_action_replaces_earlier_ones(tmp_path):
     later(tmp_path, 0, around.NOTES)
     _, data = later(tmp_path, 1, "actions: [{id: A1, what: mend the link, state: dropped}]\n")
     assert carried(data) == [("mend the link", None)]

@@ -56,9 +56,9 @@ def test_names_are_numbered_and_nothing_else_changes(folder):
     assert hidden.result.outcome == plain.result.outcome
     page = Page(hidden.html.read_text())
     assert "node-1 at x.x.x.x" in page.text("appendix") and "node-1 was hot" in page.text("people")
-    told, cleaned = (json.loads(one.json.read_text()) for one in (plain, hidden))
-    assert told["summary"]["numbers"] == cleaned["summary"]["numbers"]
-    assert told["sections"]["gpus"]["nodes"][0]["samples"] == cleaned["sections"]["gpus"]["nodes"][0]["samples"]
+    original, cleaned = (json.loads(one.json.read_text()) for one in (plain, hidden))
+    assert original["summary"]["numbers"] == cleaned["summary"]["numbers"]
+    assert original["sections"]["gpus"]["nodes"][0]["samples"] == cleaned["sections"]["gpus"]["nodes"][0]["samples"]
 
 
 def test_a_node_called_like_a_word_of_the_history_breaks_nothing(tmp_path):
@@ -117,8 +117,8 @@ def test_the_profile_s_path_is_hidden_where_the_command_names_it(tmp_path):
 )
 def test_how_a_host_may_be_written(tmp_path, text, shown):
     named = build.replacing(build.passing(), lambda e: isinstance(e, TargetsChosen), targets=(FQDN,))
-    told = Problem(step=None, what=text)
-    run = redacted(load_run_folder(build.write(tmp_path, [*named, build.Timed(46.3, told)])))
+    problem = Problem(step=None, what=text)
+    run = redacted(load_run_folder(build.write(tmp_path, [*named, build.Timed(46.3, problem)])))
     assert run.history.of(Problem)[-1].what == shown
 
 

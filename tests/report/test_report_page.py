@@ -1,4 +1,4 @@
-"""The report of a complete run: what stands in it, that it is one safe file, and that its JSON says the same."""
+"""The report of a complete run: its content, that it is one safe file, and that its JSON says the same."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ def test_the_chain_is_timed_hop_by_hop_and_names_the_slowest(page, folder):
     assert [row["hop"] for row in data["rows"] if row["slowest"]] == ["rule firing"]
 
 
-def test_hops_nobody_saw_are_said_so(tmp_path):
+def test_unseen_hops_are_marked(tmp_path):
     page = render_page(build.write(tmp_path, build.detector_off()))
     assert page.text("chain").count("not seen") == 6
     only_fault = build.without(build.passing(), lambda e: isinstance(e, HopSeen))
-    told = render_page(build.write(tmp_path, only_fault)).text("chain")  # by the alert's and the taint's own events
-    assert told.count("not seen") == 4 and "gameday-health" in told
+    chain = render_page(build.write(tmp_path, only_fault)).text("chain")  # by the alert's and the taint's own events
+    assert chain.count("not seen") == 4 and "gameday-health" in chain
     unseen = build.without(build.detector_off(), lambda e: isinstance(e, HopSeen))
     assert "Only the fault itself is on record" in render_page(build.write(tmp_path, unseen)).text("chain")
 
@@ -202,7 +202,7 @@ def test_a_changed_plan_is_noticed(folder, tmp_path):
     assert "plan.yaml is not the file that ran" in render_page(copy).text("problems")
 
 
-def test_a_fault_that_tells_nothing_of_its_reach_is_not_recorded(tmp_path):
+def test_a_fault_without_a_stated_reach_is_not_recorded(tmp_path):
     quiet = build.replacing(build.passing(), lambda e: isinstance(e, FaultInjected), does_not_reach="", seen_by=())
     assert render_page(build.write(tmp_path, quiet)).text("hypothesis").count("not recorded") == 2
 

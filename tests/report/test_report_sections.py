@@ -50,7 +50,7 @@ def lanes_of(chart: Lanes) -> dict[str, list[tuple[float, float, str, bool]]]:
     }
 
 
-def test_the_first_screen_tells_the_run_in_five_lanes(tmp_path):
+def test_the_first_screen_shows_the_run_in_five_lanes(tmp_path):
     lanes = lanes_of(story_lanes(load_run_folder(build.write(tmp_path, build.passing()))))
     assert list(lanes) == ["Fault xid in", "Alert GpuXidCritical", "Taint faulty", "Repair: reboot", "QA and return"]
     assert lanes["Fault xid in"] == [(0.0, 12.9, "fault", False)]
@@ -58,7 +58,7 @@ def test_the_first_screen_tells_the_run_in_five_lanes(tmp_path):
     assert lanes["Taint faulty"] == [(0.97, 34.65, "taint", False)]
 
 
-def test_an_alert_of_two_gpus_is_told_by_its_label_sets(tmp_path):
+def test_an_alert_of_two_gpus_is_listed_by_its_label_sets(tmp_path):
     timed = build.passing()
     for one in [t for t in timed if isinstance(t.event, AlertSeen) and t.event.expected]:
         more = one.event.model_copy(update={"labels": one.event.labels | {"pci_bus_id": "0000:18:00"}})
@@ -150,11 +150,15 @@ def test_the_heat_map_is_hot_where_the_gpu_left_its_baseline(tmp_path):
     assert "far below" in page.text("gpus")
 
 
-def test_fewer_than_eight_scrapes_before_the_fault_tell_nothing_usual(tmp_path):
-    for scrapes, told in ((7, False), (8, True)):
+def test_fewer_than_eight_scrapes_before_the_fault_give_no_baseline(tmp_path):
+    for scrapes, is_measured in ((7, False), (8, True)):
         rows = pd.DataFrame({"t": np.arange(-float(scrapes), 4.0), "value": 50.0})
         found = statistics("m", "W", "0", rows, (0.0, 5.0))
-        assert (found.before.n, found.robust_z is not None, found.out_of_band_s is not None) == (scrapes, told, told)
+        assert (found.before.n, found.robust_z is not None, found.out_of_band_s is not None) == (
+            scrapes,
+            is_measured,
+            is_measured,
+        )
 
 
 def test_scrapes_every_half_minute_give_curves_but_no_band_and_no_colour(tmp_path):

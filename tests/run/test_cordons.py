@@ -1,4 +1,4 @@
-"""A cordon is lifted by whoever set it: ours and the detector's by the run, somebody else's never."""
+"""A cordon is lifted by the one who set it: ours and the detector's by the run, somebody else's never."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def without(world: World, resource: str) -> Iterator[None]:
         rights.patch_cluster_role("gameday-runner", {"rules": before[1]})
 
 
-def test_a_forbidden_watch_of_events_is_told_at_once_and_the_run_goes_on(world: World, new_run: NewRun) -> None:
+def test_a_forbidden_watch_of_events_is_reported_immediately_and_the_run_goes_on(world: World, new_run: NewRun) -> None:
     group = {"test.example/group": unique("g")}
     node = world.add_node(labels=group)
     run = new_run(selector=group)
@@ -59,7 +59,7 @@ def test_a_forbidden_watch_of_events_is_told_at_once_and_the_run_goes_on(world: 
     assert run.nodes.now(node) is not None
 
 
-def test_a_forbidden_watch_of_nodes_is_told_by_name(world: World, new_run: NewRun) -> None:
+def test_a_forbidden_watch_of_nodes_is_reported_by_name(world: World, new_run: NewRun) -> None:
     group = {"test.example/group": unique("g")}
     world.add_node(labels=group)
     run = new_run(selector=group)
@@ -80,7 +80,7 @@ def test_nodes_that_were_not_chosen_are_followed_no_more(world: World, new_run: 
 
 
 def test_the_lease_of_a_node_that_a_dead_run_left_alone_is_freed(world: World, new_run: NewRun) -> None:
-    """A run's first look lists no leases where neither ledger nor pod was left: whoever wants the node finds it."""
+    """A run's first look lists no leases where neither ledger nor pod was left: a run that wants the node finds it."""
     run = new_run()
     node = unique("node")
     Leases(run.kubernetes, "dead", lambda _: None).acquire(node_lease(node), timedelta(hours=1))

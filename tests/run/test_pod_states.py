@@ -1,4 +1,4 @@
-"""Two watches of one pod, told in any order: each change once, and no phase that goes back."""
+"""Two watches of one pod, noted in any order: each change once, and no phase that goes back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def seen(phase: str, node: str | None = "n1", *, gone: bool = False) -> PodSeen:
     return pod_seen(pod(phase, node), gone=gone)
 
 
-def told(states: PodStates) -> list[tuple[Any, ...]]:
+def frame_rows(states: PodStates) -> list[tuple[Any, ...]]:
     return [(row["node"], row["phase"], row["gpus"]) for row in states.rows()]
 
 
@@ -43,7 +43,7 @@ def test_every_change_of_phase_is_one_row_and_a_heartbeat_is_none():
     states = PodStates()
     for kind, phase in ((ADDED, "Pending"), (MODIFIED, "Running"), (MODIFIED, "Running"), (DELETED, "Running")):
         states.add_target_pod(kind, pod(phase))
-    assert told(states) == [("n1", "Pending", 2), ("n1", "Running", 2), ("n1", "Deleted", 2)]
+    assert frame_rows(states) == [("n1", "Pending", 2), ("n1", "Running", 2), ("n1", "Deleted", 2)]
 
 
 def test_the_slower_watch_adds_nothing():
@@ -54,7 +54,7 @@ def test_the_slower_watch_adds_nothing():
     states.add_target_pod(DELETED, pod("Running"))
     states.add_own_pod("training", seen("Running"))
     states.add_own_pod("training", seen("Running", gone=True))
-    assert told(states) == [("n1", "Running", 2), ("n1", "Deleted", 2)]
+    assert frame_rows(states) == [("n1", "Running", 2), ("n1", "Deleted", 2)]
 
 
 def test_a_pod_that_waits_to_be_scheduled_has_no_node_until_it_is():
@@ -90,7 +90,7 @@ def with_end(phase: str, *, deleted: bool = False, disrupted: str = "") -> V1Pod
 
 
 @pytest.mark.parametrize(
-    ("told_of", "kept", "off", "words"),
+    ("watched", "kept", "off", "words"),
     [
         ([(ADDED, with_end("Running"))], True, False, "kept"),
         (
@@ -118,10 +118,10 @@ def with_end(phase: str, *, deleted: bool = False, disrupted: str = "") -> V1Pod
     ids=["runs", "done-and-tidied", "deleted-exits-0", "failed", "deleted", "tainted", "evicted"],
 )
 def test_the_fate_of_a_pod_is_how_it_came_to_its_end(
-    told_of: list[tuple[str, V1Pod]], kept: bool, off: bool, words: str
+    watched: list[tuple[str, V1Pod]], kept: bool, off: bool, words: str
 ) -> None:
     states = PodStates()
-    for kind, found in told_of:
+    for kind, found in watched:
         states.add_target_pod(kind, found)
     fate = states.fate("u1")
     assert (fate.is_kept, fate.has_left, fate.description) == (kept, off, words)

@@ -67,7 +67,7 @@ def test_an_unfit_node_is_passed_over_and_the_order_kept(world: World, new_run: 
 
 
 def test_a_node_with_what_nobody_took_out_is_no_target(world: World, new_run: NewRun, group: dict[str, str]) -> None:
-    """A power cap of last week, say: neither taint nor condition tells of it."""
+    """A power cap of last week, say: neither taint nor condition shows it."""
     dirty, clean = (world.add_node(labels=group) for _ in range(2))
     excluded = {dirty: "still has what run r left and nobody took out: create agent pod (inject)"}
     run, other = new_run(names=[dirty, clean]), new_run(names=[dirty])
@@ -108,7 +108,7 @@ def test_the_operators_own_gpu_taint_is_ordinary(world: World, new_run: NewRun, 
     assert choose_targets(new_run(selector=group), {})[0].node == node
 
 
-def test_a_pools_own_taint_is_ordinary_where_the_profile_says_so_and_our_pods_tolerate_it(
+def test_a_pools_own_taint_is_ordinary_if_the_profile_lists_it_and_our_pods_tolerate_it(
     world: World, new_run: NewRun, group: dict[str, str]
 ) -> None:
     node = world.add_node(labels=group, taints=[{"key": "sku", "value": "gpu", "effect": "NoSchedule"}])

@@ -60,15 +60,15 @@ def test_a_season_holds_the_clusters_lease_and_gives_it_back(world: World) -> No
     assert world.holders() == {}
 
 
-def test_a_season_tells_what_it_undid_of_dead_runs_before_it_begins(world: World) -> None:
+def test_a_season_reports_its_undos_of_dead_runs_before_it_begins(world: World) -> None:
     header = Header(run_id="dead", plan="p", started=datetime.now(UTC), operator="ada", host="here")
     with world.connected("gameday-runner") as kubernetes:
         Ledger(kubernetes, header).intend(
             id="mark", act="make a pod", node=None, undo=DeletePod(pod="p"), expires=datetime.now(UTC)
         )
-    told: list[ReapResult] = []
-    with open_season("season-1", profile(world), told.append):
-        (result,) = told
+    reaped: list[ReapResult] = []
+    with open_season("season-1", profile(world), reaped.append):
+        (result,) = reaped
         assert [(one.cleanliness, one.entry.id) for one in result.changed["dead"]] == [(Cleanliness.CLEAN, "mark")]
 
 
@@ -108,7 +108,7 @@ def test_a_run_whose_season_does_not_hold_the_lease_is_refused(world: World, tmp
     assert refused[0].why == "season season-9 holds no cluster lease: it has ended"
 
 
-def test_a_run_is_told_when_its_season_has_ended(world: World, runner: Kubernetes) -> None:
+def test_a_run_notices_that_its_season_has_ended(world: World, runner: Kubernetes) -> None:
     season = Leases(runner, "season-1", lambda _: None)
     season.acquire(CLUSTER_LEASE)
     lost: queue.Queue[str] = queue.Queue()
@@ -119,7 +119,7 @@ def test_a_run_is_told_when_its_season_has_ended(world: World, runner: Kubernete
     ours.release()
 
 
-def test_a_run_is_told_when_its_season_renews_no_more(world: World, runner: Kubernetes) -> None:
+def test_a_run_notices_that_its_season_no_longer_renews(world: World, runner: Kubernetes) -> None:
     Leases(runner, "season-1", lambda _: None).acquire(CLUSTER_LEASE)
     lost: queue.Queue[str] = queue.Queue()
     ours = Leases(runner, "season-1-01", lost.put, QUICK)

@@ -44,11 +44,11 @@ def test_a_first_green_run_is_no_news(passed: Summary) -> None:
 
 
 @pytest.mark.parametrize("outcome", [one for one in RunOutcome if one is not RunOutcome.PASSED])
-def test_every_red_outcome_is_told(passed: Summary, outcome: RunOutcome) -> None:
+def test_every_red_outcome_is_notified(passed: Summary, outcome: RunOutcome) -> None:
     assert worth_telling(as_(passed, outcome=outcome), as_(passed, outcome=outcome), "red or change")
 
 
-def test_a_dirty_cluster_is_told_whatever_the_outcome(passed: Summary) -> None:
+def test_a_dirty_cluster_is_notified_whatever_the_outcome(passed: Summary) -> None:
     dirty = as_(passed, cleanliness=Cleanliness.DIRTY)
     assert worth_telling(dirty, passed, "red or change")
     assert "CLUSTER DIRTY" in message(dirty, passed, LINK).subject
@@ -77,11 +77,11 @@ def test_a_plans_title_cannot_call_everybody_or_forge_a_link(passed: Summary) ->
 
 @pytest.fixture
 def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
-    heard: list[dict[str, str]] = []
+    received: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(200)
             self.end_headers()
 
@@ -89,13 +89,13 @@ def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/secret-path", heard
+    yield f"http://127.0.0.1:{server.server_address[1]}/secret-path", received
     server.shutdown()
     server.server_close()
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+def flow_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
     """A flow run's logger, which there is none of outside of one."""
     logger = logging.getLogger("test.publish")
     monkeypatch.setattr(gameday.tasks.publish, "get_run_logger", lambda: logger)
@@ -107,19 +107,19 @@ def profile_with(*blocks: str) -> ClusterProfile:
     return ClusterProfile(prometheus=here, alertmanager=here, loki=here, notify=blocks)
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("flow_logger")
 def test_prefects_own_block_carries_the_message(
     webhook: tuple[str, list[dict[str, str]]], passed: Summary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, heard = webhook
+    url, received = webhook
     body = {"text": "{{subject}}|{{body}}"}
     block = CustomWebhookNotificationBlock(name="oncall", url=url, json_data=body)
     monkeypatch.setattr(Block, "load", lambda name: {"custom-webhook/oncall": block}[name])
     gameday.tasks.publish.notify(profile_with("custom-webhook/oncall"), message(passed, None, LINK))
-    assert heard[0]["text"].startswith("PASSED: A GPU falls off the bus|")
+    assert received[0]["text"].startswith("PASSED: A GPU falls off the bus|")
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("flow_logger")
 def test_a_block_that_fails_is_named_and_its_url_is_not(
     passed: Summary, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -133,8 +133,8 @@ def test_a_block_that_fails_is_named_and_its_url_is_not(
     )
 
 
-@pytest.mark.usefixtures("told")
-def test_a_place_that_is_down_is_heard_of_outside_of_prefect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.usefixtures("flow_logger")
+def test_a_failed_copy_is_reported_outside_of_prefect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     gameday.tasks.publish.OUTSIDE_PREFECT.addHandler(caplog.handler)
     try:
         assert (
@@ -148,8 +148,8 @@ def test_a_place_that_is_down_is_heard_of_outside_of_prefect(tmp_path: Path, cap
     assert "gameday export RUN --publish-to" in said
 
 
-@pytest.mark.usefixtures("told")
-def test_a_block_that_does_not_notify_is_said_so(
+@pytest.mark.usefixtures("flow_logger")
+def test_a_block_that_cannot_notify_is_reported(
     passed: Summary, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Block, "load", lambda name: object())

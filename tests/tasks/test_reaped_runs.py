@@ -1,4 +1,4 @@
-"""A run that was killed tells nobody: whoever reaps it writes its history on, renders it, and tells people."""
+"""A killed run notifies nobody: its reaper continues its history, renders it, and notifies people."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def killed(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
-    heard: list[Message] = []
+def notified(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
+    messages: list[Message] = []
     for module in (gameday.tasks.publish, gameday.tasks.reaped_runs):
-        monkeypatch.setattr(module, "notify", lambda profile, content: heard.append(content))
-    return heard
+        monkeypatch.setattr(module, "notify", lambda profile, content: messages.append(content))
+    return messages
 
 
 def reaped(folder: Path, found: Cleanliness, *, before: Cleanliness | None = None) -> ReapResult:
@@ -64,7 +64,7 @@ def of(id: str, found: Cleanliness, before: Cleanliness | None = None, run_id: s
     return Reaped(run_id, entry, found, ("read after: nothing",))
 
 
-def test_a_reaped_runs_history_says_so_and_its_report_is_renewed(killed: Path, told: list[Message]) -> None:
+def test_a_reaped_runs_history_records_it_and_its_report_is_renewed(killed: Path, notified: list[Message]) -> None:
     assert report_reaped(PROFILE, reaped(killed, Cleanliness.CLEAN), killed.parent) == []
     assert {one.by for one in read_history(killed / "history.jsonl").of(FaultUndone)} >= {"reaper"}
     assert load_run_folder(killed).result.cleanliness is Cleanliness.CLEAN
@@ -72,10 +72,10 @@ def test_a_reaped_runs_history_says_so_and_its_report_is_renewed(killed: Path, t
     summary = read_summary(killed)
     assert summary is not None
     assert summary.cleanliness is Cleanliness.CLEAN
-    assert len(told) == 1
+    assert len(notified) == 1
 
 
-def test_a_run_that_said_its_end_in_doubt_is_clean_once_it_is_proved(tmp_path: Path, told: list[Message]) -> None:
+def test_a_run_that_ended_in_doubt_is_clean_once_that_is_proved(tmp_path: Path, notified: list[Message]) -> None:
     doubted = cut_off(passing(), 12.5)
     folder = write(tmp_path / RUN, doubted)
     with (folder / "history.jsonl").open("ab") as history:
@@ -87,19 +87,19 @@ def test_a_run_that_said_its_end_in_doubt_is_clean_once_it_is_proved(tmp_path: P
 
 
 @pytest.mark.parametrize("state", [Cleanliness.UNKNOWN, Cleanliness.DIRTY])
-def test_what_an_earlier_reaper_found_the_same_is_not_told_again(
-    killed: Path, told: list[Message], state: Cleanliness
+def test_an_unchanged_finding_of_an_earlier_reaper_is_not_notified_again(
+    killed: Path, notified: list[Message], state: Cleanliness
 ) -> None:
     before = (killed / "history.jsonl").read_bytes()
     notify_reaped(PROFILE, reaped(killed, state, before=state), killed.parent)
     assert (killed / "history.jsonl").read_bytes() == before
-    assert told == []
+    assert notified == []
 
 
-def test_a_clean_runs_late_pod_is_no_news(killed: Path, told: list[Message]) -> None:
+def test_a_late_pod_of_a_clean_run_is_not_notified(killed: Path, notified: list[Message]) -> None:
     notify_reaped(PROFILE, ReapResult((of(STRAY, Cleanliness.CLEAN),)), killed.parent)
     assert not (killed / "report.html").exists()
-    assert told == []
+    assert notified == []
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,17 @@ def test_a_clean_runs_late_pod_is_no_news(killed: Path, told: list[Message]) -> 
         (Cleanliness.DIRTY, "CLUSTER DIRTY: run r1 died and was reaped"),
     ],
 )
-def test_of_a_run_whose_folder_is_elsewhere_people_hear_all_the_same(
-    tmp_path: Path, told: list[Message], found: Cleanliness, subject: str
+def test_a_reaped_run_whose_folder_is_elsewhere_is_notified(
+    tmp_path: Path, notified: list[Message], found: Cleanliness, subject: str
 ) -> None:
     notify_reaped(PROFILE, ReapResult((of("i1", found),)), tmp_path / "elsewhere")
-    (said,) = told
+    (said,) = notified
     assert said.subject == subject
     assert "put it in" in said.body
 
 
 def test_a_history_that_cannot_be_written_costs_the_others_nothing(
-    killed: Path, told: list[Message], caplog: pytest.LogCaptureFixture
+    killed: Path, notified: list[Message], caplog: pytest.LogCaptureFixture
 ) -> None:
     unwritable = write(killed.parent / "r2", cut_off(passing(), 12.5))
     (unwritable / "report.html").mkdir()
@@ -133,8 +133,8 @@ def test_a_history_that_cannot_be_written_costs_the_others_nothing(
     assert (killed / "report.html").is_file()
 
 
-def test_prefects_hook_tells_what_its_flow_left(
-    killed: Path, told: list[Message], monkeypatch: pytest.MonkeyPatch
+def test_prefects_hook_notifies_of_undos_after_its_flow(
+    killed: Path, notified: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = reaped(killed, Cleanliness.CLEAN)
     monkeypatch.setattr(gameday.flows.hooks, "load_profile", lambda path: PROFILE)
@@ -144,11 +144,11 @@ def test_prefects_hook_tells_what_its_flow_left(
     given: Any = SimpleNamespace(id="f", parameters={"reports": str(killed.parent)})
     gameday.flows.hooks.reap_flow_run(None, given, None)  # type: ignore[arg-type]
     assert (killed / "report.html").is_file()
-    assert len(told) == 1
+    assert len(notified) == 1
 
 
-def test_the_reaper_flow_tells_what_it_undid(
-    killed: Path, told: list[Message], monkeypatch: pytest.MonkeyPatch
+def test_the_reaper_flow_notifies_of_its_undos(
+    killed: Path, notified: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = reaped(killed, Cleanliness.CLEAN)
     monkeypatch.setattr(gameday.flows.reaper, "load_profile", lambda path: PROFILE)
@@ -159,15 +159,15 @@ def test_the_reaper_flow_tells_what_it_undid(
     state = gameday.flows.reaper.reaper.fn(reports=str(killed.parent))
     assert state.is_completed()
     assert (killed / "report.html").is_file()
-    assert len(told) == 1
+    assert len(notified) == 1
 
 
-def test_a_season_tells_what_it_undid_even_where_it_cannot_begin_for_it(
-    killed: Path, told: list[Message], monkeypatch: pytest.MonkeyPatch
+def test_a_season_notifies_of_its_undos_even_if_it_cannot_begin_for_them(
+    killed: Path, notified: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def refused(id: str, profile: ClusterProfile, told: Callable[[ReapResult], object]) -> Iterator[None]:
-        told(reaped(killed, Cleanliness.UNKNOWN))
+    def refused(id: str, profile: ClusterProfile, on_reaped: Callable[[ReapResult], object]) -> Iterator[None]:
+        on_reaped(reaped(killed, Cleanliness.UNKNOWN))
         raise RefusedError("not proved undone")
         yield
 
@@ -176,4 +176,4 @@ def test_a_season_tells_what_it_undid_even_where_it_cannot_begin_for_it(
     state = gameday.flows.season.season.fn(reports=str(killed.parent))
     assert state.name == "Refused"
     assert (killed / "report.html").is_file()
-    assert len(told) == 1
+    assert len(notified) == 1

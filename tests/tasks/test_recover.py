@@ -29,16 +29,16 @@ def run_of(**more: Any) -> Any:
         waits.append(within)
         return next((found for _ in range(3) if (found := condition()) is not None), None)
 
-    told: list[Event] = []
+    noted: list[Event] = []
     base: dict[str, Any] = {
         "id": "r",
         "plan": plan(recover=REBOOT),
         "intend": lambda *_, **__: None,
         "wait": wait,
         "waits": waits,
-        "note": told.append,
-        "told": told,
-        "problem": lambda what, hint="": told.append(what),
+        "note": noted.append,
+        "noted": noted,
+        "problem": lambda what, hint="": noted.append(what),
         "kubernetes": SimpleNamespace(evict=lambda namespace, name: False),
         "record": SimpleNamespace(
             abort=SimpleNamespace(check=lambda: None),
@@ -111,7 +111,7 @@ def test_a_node_that_is_not_drained_is_neither_repaired_nor_returned(
     monkeypatch.setattr(step, "run_agent", lambda *_: pytest.fail("the node was repaired under a running pod"))
     run, result = run_of(), StepResult()
     repair = step._remediate(run, result, TARGET)
-    (repaired,) = (event for event in run.told if isinstance(event, Remediated))
+    (repaired,) = (event for event in run.noted if isinstance(event, Remediated))
     assert (repaired.ok, repaired.detail) == (False, "not drained: training/llm")
     assert result.outcome == "broken"
 

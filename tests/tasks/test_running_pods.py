@@ -25,7 +25,7 @@ RUNS = (ADDED, with_end("Running"))
 
 
 class FakeRun(SimpleNamespace):
-    """What the task reads of a run; `while_waiting` is what its watch tells during the one wait."""
+    """What the task reads of a run; `while_waiting` is what its watch shows during the one wait."""
 
     waited: Any
 
@@ -37,7 +37,7 @@ class FakeRun(SimpleNamespace):
         return condition()
 
 
-def judged(wanted: str, *told: tuple[str, V1Pod], while_waiting: tuple[tuple[str, V1Pod], ...] = ()) -> Any:
+def judged(wanted: str, *watched: tuple[str, V1Pod], while_waiting: tuple[tuple[str, V1Pod], ...] = ()) -> Any:
     """The pod's event, and how long its end was waited for."""
     seen: list[WorkloadSeen] = []
     run: Any = FakeRun(
@@ -50,7 +50,7 @@ def judged(wanted: str, *told: tuple[str, V1Pod], while_waiting: tuple[tuple[str
     )
     run.nodes.pod_states.add_target_pod(ADDED, pod("Running"))
     fault: Any = SimpleNamespace(node=TARGET.node, pods_before=pods_before_fault(run, TARGET))
-    for kind, found in told:
+    for kind, found in watched:
         run.nodes.pod_states.add_target_pod(kind, found)
     note_running_pods(run, fault)
     (event,) = seen

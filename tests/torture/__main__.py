@@ -92,7 +92,7 @@ def _play_on(lane: Lane, todo: queue.SimpleQueue[tuple[int, Combination]], resul
         playing = Playing(lane, combination, number)
         try:
             result = playing.play()
-        except Exception as error:  # the harness' own trouble is told like any other, and costs one run
+        except Exception as error:  # the harness' own error is reported like any other, and costs one run
             result = playing.result
             result.trouble.append(f"{type(error).__name__}: {error}")
         results.append(result)

@@ -166,7 +166,7 @@ def _kind(place: str) -> str:
 
 
 def stops_at(place: str) -> tuple[Any, bool] | None:
-    """(which request, whether with its answer in hand); None for a step, which the history tells of."""
+    """(which request, whether with its answer in hand); None for a step, which the history shows."""
     when, _, what = place.partition(":")
     entry = re.compile(rf'"\d{{4}}-{what}(-0)?\.json"')
 

@@ -60,7 +60,7 @@ class Worker:
         self._api.close()
 
     def flows(self) -> list[int]:
-        """Processes that carry the flow run, or a hook of it: the worker tells them which one by the environment."""
+        """Processes that carry the flow run, or a hook of it: the worker names it in the environment."""
         mark = f"PREFECT__FLOW_RUN_ID={self._run}".encode()
         found = [pid for pid in pids() if mark in environment_of(pid).split(b"\0")]
         self._begun = self._begun or bool(found)

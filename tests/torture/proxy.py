@@ -169,7 +169,7 @@ class ApiProxy:
         return web.Response(status=answered.status, body=content, headers=kept)
 
     async def _refusal(self, request: web.Request, trouble: str) -> web.StreamResponse | None:
-        """The server's own trouble, told before it did anything."""
+        """The server's own error, sent before it did anything."""
         match trouble:
             case "slow":
                 await asyncio.sleep(0.7)

@@ -1,6 +1,6 @@
 """`python -m tests.torture.skewed HOURS HOSTNAME run …`: `gameday` on a machine of another name whose clock is wrong.
 
-No clock of this machine is touched: the process is told another time wherever
+No clock of this machine is touched: the process gets another time wherever
 the locks ask for one. Monotonic clocks run as everywhere.
 """
 

@@ -69,7 +69,7 @@ def test_what_a_killed_flow_left_is_undone_by_its_worker(flow: Flow) -> None:
 
 
 def test_what_a_flow_left_that_ignores_its_cancel_is_undone_by_its_worker(flow: Flow) -> None:
-    """A process that stands still hears no SIGTERM; Prefect kills it after its 30 s."""
+    """A stopped process handles no SIGTERM; Prefect kills it after its 30 s."""
     os.kill(flow.process, signal.SIGSTOP)
     flow.worker.cancel(flow.run)
     until(lambda: flow.worker.state() == "CANCELLED" and not objects(flow.lane), "the kill, and the hook to undo")

@@ -66,7 +66,7 @@ def nothing(_: subprocess.Popen[str]) -> None:
 
 
 def found_in(lane: Lane, home: Path, output: str) -> list[str]:
-    """Where a secret stands that should not: (secret, place)."""
+    """Places with a secret that must not be there: (secret, place)."""
     cluster = [lane.core.list_namespaced_config_map, lane.core.list_namespaced_pod]
     places = {"output": output.encode()} | {
         call.__name__: json.dumps(lane.core.api_client.sanitize_for_serialization(call(lane.name))).encode()

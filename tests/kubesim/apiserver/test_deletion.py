@@ -94,7 +94,7 @@ def test_foreground_waits_for_the_blocking_dependents(http: httpx.Client) -> Non
 
 
 @pytest.mark.parametrize(("policy", "survives"), [("Background", False), ("Orphan", True), ("", True)])
-def test_jobs_orphan_unless_told_otherwise(http: httpx.Client, policy: str, survives: bool) -> None:
+def test_jobs_orphan_their_pods_by_default(http: httpx.Client, policy: str, survives: bool) -> None:
     name = f"job-{policy.lower() or 'default'}"
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
     job = http.post(JOBS, json={"metadata": {"name": name}, "spec": spec}).json()

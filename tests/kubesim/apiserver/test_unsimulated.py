@@ -73,12 +73,12 @@ def test_objects_that_nobody_acts_on_are_stored_with_a_warning_and_an_event(http
     name = f"u-{uuid.uuid4().hex[:8]}"
     made = http.post(collection(key), json={"metadata": {"name": name}, **STORED[key]})
     assert len(warnings(made)) == 1 and LAB in warnings(made)[0]
-    told = events(http, made.json()["metadata"]["uid"])
-    assert len(told) == 1 and LAB in told[0]
+    messages = events(http, made.json()["metadata"]["uid"])
+    assert len(messages) == 1 and LAB in messages[0]
     kind = {"Content-Type": "application/merge-patch+json"}
     changed = http.patch(f"{collection(key)}/{name}", json={"metadata": {"labels": {"a": "b"}}}, headers=kind)
     assert warnings(changed) == warnings(made)
-    assert events(http, made.json()["metadata"]["uid"]) == told
+    assert events(http, made.json()["metadata"]["uid"]) == messages
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_parts_of_objects_that_nobody_acts_on_are_named(
 ) -> None:
     metadata = {"name": f"u-{uuid.uuid4().hex[:8]}", **body.get("metadata", {})}
     made = http.post(collection(key), json={**body, "metadata": metadata})
-    told = events(http, made.json()["metadata"]["uid"])
-    assert [what in text for text in warnings(made)] == [True] and [what in text for text in told] == [True]
+    messages = events(http, made.json()["metadata"]["uid"])
+    assert [what in text for text in warnings(made)] == [True] and [what in text for text in messages] == [True]
 
 
 @pytest.mark.parametrize(

@@ -215,8 +215,8 @@ def test_managed_fields_name_the_owner_of_a_taint(http: httpx.Client) -> None:
     assert entry["fieldsV1"] == {"f:spec": {"f:taints": {}}} and entry["time"].endswith("Z")
     labelled = send(http, "/api/v1/nodes/owned", {"metadata": {"labels": {"a": "b"}}}, MERGE).json()
     assert owners(labelled, "f:metadata", "f:labels", "f:a") == {("test-client", "Update")}
-    heard = {"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}}
-    beat = send(http, "/api/v1/nodes/owned/status?fieldManager=beat", heard, STRATEGIC).json()
+    heartbeat = {"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}}
+    beat = send(http, "/api/v1/nodes/owned/status?fieldManager=beat", heartbeat, STRATEGIC).json()
     entry = next(item for item in beat["metadata"]["managedFields"] if item["manager"] == "beat")
     assert entry["subresource"] == "status"
     assert entry["fieldsV1"] == {"f:status": {"f:conditions": {'k:{"type":"Ready"}': {"f:lastHeartbeatTime": {}}}}}

@@ -173,7 +173,7 @@ class Client:
         return events
 
     def record(self, step: str, request: Json, response: Json) -> None:
-        """Record what a program said to the server and heard from it."""
+        """Record the requests of a program and the server's answers."""
         self._record(step, request, {"headers": {}, **response}, False)
 
     # Not recorded ----------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Client:
             time.sleep(0.02)
 
     def until_allowed(self, path: str, review: Json) -> None:
-        """Wait until an access review says yes: servers hear of RBAC objects a moment after they were written."""
+        """Wait until an access review says yes: servers see RBAC objects a moment after they were written."""
         ends = time.monotonic() + _SETTLED_WITHIN_S
         while not self.do("POST", path, review)["status"]["allowed"]:
             assert time.monotonic() < ends, f"not within {_SETTLED_WITHIN_S:.0f} s allowed: {review}"

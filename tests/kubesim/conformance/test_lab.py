@@ -32,5 +32,5 @@ def test_says_what_the_golden_says(server: Server, name: str, pytestconfig: pyte
     found = play(server, name, SCRIPTS[name])
     if pytestconfig.getoption("--record"):
         golden.write(name, found)
-    told = [str(one) for one in differences.compare(golden.read(name), found)]
-    assert not told, "\n".join(told)
+    differing = [str(one) for one in differences.compare(golden.read(name), found)]
+    assert not differing, "\n".join(differing)

@@ -118,9 +118,9 @@ async def test_taint_keeps_work_away_until_it_goes(cluster: Cluster) -> None:
     await cluster.until("n2 ready", lambda: not taints(cluster.one("nodes", "n2")))
     await cluster.api.post(f"{DEFAULT}/pods", pod("canary", gpus=2))
     await cluster.until("reported", lambda: condition(cluster.one("pods", "canary") or {}, "PodScheduled"))
-    told = condition(cluster.one("pods", "canary"), "PodScheduled") or {}
-    assert (told["status"], told["reason"]) == ("False", "Unschedulable")
-    assert told["message"] == (
+    scheduled = condition(cluster.one("pods", "canary"), "PodScheduled") or {}
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "Unschedulable")
+    assert scheduled["message"] == (
         "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, "
         "1 node(s) had untolerated taint {trainy.konduktor.ai/faulty: true}."
     )

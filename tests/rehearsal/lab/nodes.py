@@ -90,7 +90,7 @@ class Fleet(Part):
 
 @contextmanager
 def fleet_on(plane: Plane, folder: Path) -> Iterator[Fleet]:
-    """Nodes that tell their logs; at the end, none of their requests may have been refused and nothing have failed."""
+    """Nodes that show their logs; at the end, none of their requests may have been refused and nothing have failed."""
     fleet = Fleet(plane, folder, "--nodes", str(NODES), "--tls-folder", str(plane.folder))
     try:
         yield fleet

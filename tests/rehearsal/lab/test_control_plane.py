@@ -119,7 +119,7 @@ def test_a_crashed_component_comes_back_and_the_cluster_works(crashing: Plane, c
 
 @pytest.mark.lab
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_no_process_is_left_however_it_ends_and_whoever_still_watches(tmp_path: Path, which: signal.Signals) -> None:
+def test_no_process_is_left_after_any_end_even_with_open_watches(tmp_path: Path, which: signal.Signals) -> None:
     with running(tmp_path / "plane") as plane, _watching(plane):
         plane.process.send_signal(which)
         if which is not signal.SIGKILL:

@@ -68,7 +68,7 @@ def test_the_api_server_killed_in_any_step_leaves_nothing_behind(clean_arena: Ar
     assert played.result.cleanliness == "clean"
 
 
-def test_ctrl_c_undoes_and_says_so(clean_arena: Arena) -> None:
+def test_ctrl_c_undoes_the_run_and_reports_it(clean_arena: Arena) -> None:
     played = clean_arena.play_and_when(QUICK, step_started(Step.AWAIT_ALERT), send(signal.SIGINT))
     assert played.exit_code == 3, played.output
     assert played.result.cleanliness == "clean"

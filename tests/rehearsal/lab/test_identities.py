@@ -90,7 +90,7 @@ def test_a_half_written_file_is_made_anew(tmp_path: Path, name: str, damage: str
         ssl.create_default_context(cafile=str(secrets.ca.certificate)).load_cert_chain(pair.certificate, pair.key)
 
 
-def test_whoever_is_bound_first_gets_no_secrets_but_the_administrators() -> None:
+def test_the_first_bindings_give_no_secrets_to_anybody_but_the_administrators() -> None:
     rules = [rule for _, body in first_bindings() for rule in body.get("rules", ())]
     assert rules
     for rule in rules:

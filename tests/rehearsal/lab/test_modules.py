@@ -52,7 +52,7 @@ def test_no_module_is_required_at_the_version_that_only_upstreams_own_tree_has()
     assert unpublished <= replaced
 
 
-def test_the_version_is_what_the_built_programs_are_told(script: dict[str, Any]) -> None:
+def test_the_built_programs_get_the_modules_version(script: dict[str, Any]) -> None:
     version = script["pinned_version"]()
     flags = script["_version_flags"]("kubernetes")
     minor = version.split(".")[1]

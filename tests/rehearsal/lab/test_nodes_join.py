@@ -42,7 +42,7 @@ def test_a_condition_that_somebody_else_wrote_is_written_over(fleet: Fleet) -> N
     eventually(lambda: fleet.ready_status("gpu-node-2") == "True", "Ready again, long before the next report is due")
 
 
-def test_a_rebooted_node_tells_its_new_boot_and_starts_its_pods_again(fleet: Fleet) -> None:
+def test_a_rebooted_node_reports_its_new_boot_and_starts_its_pods_again(fleet: Fleet) -> None:
     boot = fleet.get("node", "gpu-node-3")["status"]["nodeInfo"]["bootID"]
     fleet.apply(simulated("rebooted", "gpu-node-3", policy="Always"))
     fleet.phase("rebooted", "Running")

@@ -40,7 +40,7 @@ def test_a_deadline_that_comes_later_holds_and_its_generation_is_observed(fleet:
     fleet.remove("hurried")
 
 
-def test_a_deleted_pod_ends_in_its_grace_period_and_tells_how(fleet: Fleet) -> None:
+def test_a_deleted_pod_ends_in_its_grace_period_and_reports_how(fleet: Fleet) -> None:
     fleet.apply(agent("inject", "gpu-node-2", XID))
     fleet.plane.kubectl("wait", "pod/inject", "--for=condition=Ready", "--timeout=55s")
     argv = ["kubectl", "get", "pod", "inject", "--watch", "-o", "json", "--output-watch-events"]

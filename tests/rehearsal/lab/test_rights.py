@@ -45,7 +45,11 @@ class Right:
 
 RARELY_USED: Mapping[str, Mapping[tuple[str, str, str], str]] = {
     RUNNER: {
-        ("list", "configmaps", "gameday"): "`gameday reap`, and whoever takes over from a dead run, looks for ledgers",
+        (
+            "list",
+            "configmaps",
+            "gameday",
+        ): "`gameday reap`, and a run that takes over from a dead one, looks for ledgers",
         ("list", "leases", "gameday"): "the same, for leases",
         ("get", "leases", "gameday"): "who holds the lease that could not be taken",
         ("patch", "leases", "gameday"): "renewal, every few seconds of a longer run",

@@ -111,7 +111,7 @@ def test_the_deadline_takes_the_fault_out(cluster: Cluster) -> None:
     cluster.gone("late")
 
 
-def test_a_reboot_by_the_agent_kills_it_with_the_node_and_both_are_told_of(cluster: Cluster) -> None:
+def test_a_reboot_by_the_agent_kills_it_with_the_node_and_both_are_reported(cluster: Cluster) -> None:
     boot_id = cluster.node("gpu-node-3")["status"]["nodeInfo"]["bootID"]
     cluster.create(simulated("always", "gpu-node-3", gpus=2, policy="Always"))
     cluster.create(simulated("never", "gpu-node-3", gpus=1))
@@ -160,7 +160,7 @@ def test_gpus_are_given_out_labelled_refused_and_given_back(cluster: Cluster) ->
     assert not any("pod=" in line for line in gpu_series(cluster, "gpu-node-2", "DCGM_FI_DEV_GPU_UTIL"))
 
 
-def test_simulated_containers_end_as_they_are_told(cluster: Cluster) -> None:
+def test_simulated_containers_end_as_their_specs_ask(cluster: Cluster) -> None:
     cluster.create(simulated("good", "gpu-node-1", run_for="300ms"))
     cluster.create(simulated("bad", "gpu-node-1", run_for="300ms", exit_code="4"))
     sleeper = simulated("sleeper", "gpu-node-1")

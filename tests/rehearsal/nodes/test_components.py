@@ -27,20 +27,20 @@ def host(machine: Machine) -> Machine:
     return machine
 
 
-async def test_crictl_tells_the_pod_and_where_its_cgroup_is(host: Machine) -> None:
+async def test_crictl_shows_the_pod_and_its_cgroup(host: Machine) -> None:
     listed = await run_program(host, ["crictl", "pods", "--state", "ready", "-o", "json"], 5)
     (item,) = json.loads(listed.stdout)["items"]
     assert item["metadata"]["namespace"] == "logging"
     assert item["labels"]["app.kubernetes.io/name"] == "alloy"
-    told = await run_program(host, ["crictl", "inspectp", item["id"], "-o", "json"], 5)
-    path = json.loads(told.stdout)["info"]["runtimeSpec"]["linux"]["cgroupsPath"]
+    result = await run_program(host, ["crictl", "inspectp", item["id"], "-o", "json"], 5)
+    path = json.loads(result.stdout)["info"]["runtimeSpec"]["linux"]["cgroupsPath"]
     assert path.startswith("kubepods-besteffort-pod1a_2b.slice:cri-containerd:")
 
 
 async def test_crictl_knows_no_other_pod(host: Machine) -> None:
-    told = await run_program(host, ["crictl", "inspectp", "none", "-o", "json"], 5)
-    assert told.exit_status == 1
-    assert "NotFound" in told.stderr
+    result = await run_program(host, ["crictl", "inspectp", "none", "-o", "json"], 5)
+    assert result.exit_status == 1
+    assert "NotFound" in result.stderr
 
 
 def test_what_is_asked_and_what_is_so_are_two_files(host: Machine) -> None:
@@ -90,7 +90,7 @@ def test_only_a_process_that_is_the_log_store_is_ever_stopped(tmp_path: Path) ->
         assert _log_store(file) is None
 
 
-def test_the_log_store_tells_its_process_itself(tmp_path: Path) -> None:
+def test_the_log_store_writes_its_own_process_id(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "gameday.rehearsal.logstore", "--data-dir", str(tmp_path)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
         assert process.stdout

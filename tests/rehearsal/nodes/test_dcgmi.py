@@ -94,16 +94,16 @@ async def test_dmon_repeats_and_never_ends_without_a_count(machine: Machine) -> 
         await dcgmi(machine, "dmon", "-e", "150", "-d", "10", timeout_s=0.05)
 
 
-async def test_introspect_tells_of_samples_and_never_of_values(machine: Machine) -> None:
-    told = await dcgmi(machine, "test", "--introspect", "--gpuid", "0", "-f", "150")
-    assert " Number of Samples       : 1 " in told.stdout
-    assert "Value" not in told.stdout
+async def test_introspect_shows_samples_and_never_values(machine: Machine) -> None:
+    result = await dcgmi(machine, "test", "--introspect", "--gpuid", "0", "-f", "150")
+    assert " Number of Samples       : 1 " in result.stdout
+    assert "Value" not in result.stdout
     unwatched = await dcgmi(machine, "test", "--introspect", "--gpuid", "0", "-f", "1218")
     assert unwatched.exit_status == 240
     assert "Return: Field is not being watched" in unwatched.stdout
 
 
-async def test_a_pause_is_told_by_the_modules_and_what_is_injected_meanwhile_stays(rack: Rack) -> None:
+async def test_the_modules_show_a_pause_and_values_injected_meanwhile_stay(rack: Rack) -> None:
     machine = rack.machines[0]
 
     async def core() -> str:

@@ -109,7 +109,7 @@ async def wait_for_line(log: PrintedLog, text: str) -> None:
         await log.grown()
 
 
-async def test_a_process_is_logged_and_its_exit_told(tmp_path: Path) -> None:
+async def test_the_output_of_a_process_is_logged_and_its_exit_reported(tmp_path: Path) -> None:
     process, log = await run(tmp_path, "print('hello', flush=True); os._exit(3)")
     assert await process.wait() == 3
     assert log.closed

@@ -101,7 +101,7 @@ def test_the_exporter_counts_xids_within_its_window(rack: Rack, exposition: Expo
     rack.machines[0].lose_gpu(3)
     for code in (95, 95, 0):
         rack.cache.inject((1, 0), 230, code)
-    # DCGM 4.6 hears of 79 twice: from NVML and from the kernel log.
+    # DCGM 4.6 receives 79 twice: from NVML and from the kernel log.
     counted = {("a", "2", "48"): 1, ("a", "3", "79"): 2, ("b", "0", "95"): 2, ("b", "0", "0"): 1}
     assert xids(exposition, "DCGM_EXP_XID_ERRORS_COUNT", "xid") == counted
     rack.clock.pass_by(XID_WINDOW_S + 1)
@@ -116,7 +116,7 @@ def test_a_host_engine_that_starts_anew_has_counted_nothing(rack: Rack, expositi
     assert xids(exposition, "DCGM_EXP_XID_ERRORS_COUNT", "xid") == {("a", "1", "48"): 1}
 
 
-def test_narrowed_to_the_count_nothing_else_is_told(exposition: Exposition) -> None:
+def test_an_exposition_narrowed_to_the_count_shows_nothing_else(exposition: Exposition) -> None:
     text = b"".join(exposition.render(["b"], ["DCGM_EXP_XID_ERRORS_COUNT"])).decode()
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert len(lines) == 4

@@ -36,8 +36,8 @@ async def test_the_ecc_mode_is_pending_until_a_reset(machine: Machine) -> None:
 async def test_a_power_limit_is_read_in_all_its_bounds(machine: Machine) -> None:
     await smi(machine, "-pl", "300")
     fields = "power.limit,enforced.power.limit,power.default_limit,power.min_limit,power.max_limit"
-    told = await smi(machine, f"--query-gpu={fields}", "--format=csv,noheader,nounits")
-    assert told == (0, "300.00, 300.00, 700.00, 200.00, 700.00\n")
+    result = await smi(machine, f"--query-gpu={fields}", "--format=csv,noheader,nounits")
+    assert result == (0, "300.00, 300.00, 700.00, 200.00, 700.00\n")
 
 
 def test_two_numa_nodes_with_half_the_gpus_each(machine: Machine) -> None:

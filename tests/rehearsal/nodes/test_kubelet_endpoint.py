@@ -44,7 +44,7 @@ def test_options_choose_the_lines(cluster: Cluster, printed: list[str]) -> None:
     assert (len(stamp), stamp[-1], text) == (30, "Z", printed[0])
 
 
-def test_what_has_no_log_is_told_in_a_kubelets_words(cluster: Cluster, printed: list[str]) -> None:
+def test_a_container_without_a_log_gets_a_kubelets_message(cluster: Cluster, printed: list[str]) -> None:
     answer = cluster.http.get(LOGS.format("inject"), params={"previous": "true"})
     assert answer.status_code == 400
     assert 'previous terminated container "agent" in pod "inject" not found' in answer.json()["message"]

@@ -15,7 +15,7 @@ def test_a_link_that_is_down_shows_on_its_node_alone(rack: Rack) -> None:
     assert 'node_network_carrier_down_changes_total{node="a",device="ib0"} 1' in text
 
 
-def test_a_machine_that_is_down_tells_nothing(rack: Rack) -> None:
+def test_a_machine_that_is_down_exposes_nothing(rack: Rack) -> None:
     rack.machines[0].powered = False
     text = b"".join(render(rack.machines)).decode()
     assert 'node="a"' not in text

@@ -1,4 +1,4 @@
-"""What the dead-man's switch rests on: containers end by the clock and with their node, whoever else is dead."""
+"""The base of the dead-man's switch: containers end by the clock and with their node, whatever else is dead."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_containers_die_with_a_killed_nodes_process(own_cluster: Cluster) -> Non
     eventually(lambda: not processes_of(uid), "the agent's process gone")
 
 
-def test_the_deadline_holds_without_an_api_server_and_is_told_when_it_is_back(own_cluster: Cluster) -> None:
+def test_the_deadline_holds_without_an_api_server_and_is_reported_when_it_is_back(own_cluster: Cluster) -> None:
     own_cluster.create(agent("inject", "gpu-node-1", XID, activeDeadlineSeconds=3))
     own_cluster.create(simulated("train", "gpu-node-1", policy="Always"))
     uid = started(own_cluster, "inject")

@@ -110,7 +110,7 @@ async def test_systemctl(machine: Machine) -> None:
     assert "Unit nothing.service not found" in unknown.stderr
 
 
-async def test_show_tells_of_units_that_are_not_there_too(machine: Machine) -> None:
+async def test_show_prints_missing_units_as_well(machine: Machine) -> None:
     shown = await run(machine, "systemctl", "show", "kubelet", "--property=LoadState,ActiveState")
     assert (shown.stdout, shown.exit_status) == ("LoadState=loaded\nActiveState=active\n", 0)
     absent = await run(machine, "systemctl", "show", "k3s.service", "--property=LoadState,ActiveState")

@@ -79,7 +79,7 @@ def test_the_annotated_node_rejects_the_pod_and_another_runs_it(cluster: Cluster
         cluster.gone("misaligned")
         return dict(found["status"])
 
-    # The kubelet hears of the annotation and of pods by two watches: a pod may come first.
+    # The kubelet receives the annotation and pods by two watches: a pod may come first.
     rejected = eventually(lambda: (seen := status(NODE))["phase"] == "Failed" and seen, "a rejection")
     assert rejected["reason"] == "TopologyAffinityError"
     assert rejected["message"] == "Pod was rejected: Resources cannot be allocated with Topology locality"

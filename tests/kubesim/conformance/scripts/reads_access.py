@@ -27,7 +27,7 @@ def _robot(c: Client, *rules: Json) -> Client:
     c.do("POST", f"{spaced}/rolebindings", {"metadata": {"name": "robot"}, "roleRef": role, "subjects": subjects})
     token = c.do("POST", f"/api/v1/namespaces/{c.ns}/serviceaccounts/robot/token", {"spec": {}})["status"]["token"]
     robot = c.bearer(token)
-    # The real server hears of RBAC objects through its own watch.
+    # The real server receives RBAC objects through its own watch.
     for rule in rules:
         about = {
             "namespace": c.ns,

@@ -30,10 +30,10 @@ def _program() -> str:
     found = shutil.which("kubectl")
     if found is None:
         pytest.skip("kubectl is not on PATH")
-    told = subprocess.run(
+    printed = subprocess.run(
         [found, "version", "--client", "-o", "json"], capture_output=True, check=True, timeout=_WITHIN_S
     )
-    version = json.loads(told.stdout)["clientVersion"]
+    version = json.loads(printed.stdout)["clientVersion"]
     if (version["major"], version["minor"].rstrip("+")) != _RELEASE:
         pytest.skip(f"kubectl is {version['gitVersion']}; the goldens are of {'.'.join(_RELEASE)}")
     return found
