@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from gameday.agent.task import InjectedNote
 from tests.agent.conftest import Agent, inject_task
 from tests.host.fake import FakeHost
@@ -65,6 +67,7 @@ def test_a_hosts_refusal_is_the_results_error(start: Start, host: FakeHost) -> N
     assert "Traceback" not in agent.stderr()
 
 
+@pytest.mark.slow
 def test_a_restarted_agent_takes_the_fault_out_and_does_not_put_it_in_again(start: Start, host: FakeHost) -> None:
     first = start(inject_task())
     first.wait_ready()

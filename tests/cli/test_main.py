@@ -160,6 +160,7 @@ def test_the_console_script_passes_the_code_on() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_left_is_no_traceback() -> None:
     read, write = os.pipe()
     os.close(read)

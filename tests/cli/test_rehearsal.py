@@ -111,6 +111,7 @@ def test_down_spares_a_process_that_reuses_a_killed_ones_id(tmp_path: Path) -> N
         bystander.kill()
 
 
+@pytest.mark.slow
 def test_a_second_up_in_the_folder_is_refused_and_the_first_one_lives(tmp_path: Path, capsys: Capture) -> None:
     held = HeldFolder(tmp_path)
     (tmp_path / STATE).write_text("{}")

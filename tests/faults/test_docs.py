@@ -13,14 +13,19 @@ from gameday.faults.registry import known_faults
 PUBLISHED = Path(__file__).parents[2] / "docs" / "faults.md"
 
 
-def test_the_published_page_is_current() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == page(), "run: make docs"
+@pytest.fixture(scope="module")
+def made() -> str:
+    return page()
+
+
+def test_the_published_page_is_current(made: str) -> None:
+    assert PUBLISHED.read_text(encoding="utf-8") == made, "run: make docs"
 
 
 @pytest.mark.parametrize("name", sorted(known_faults()))
-def test_a_section_names_reach_readers_dangers_and_parameters(name: str) -> None:
+def test_a_section_names_reach_readers_dangers_and_parameters(made: str, name: str) -> None:
     fault = known_faults()[name]
-    section = page().partition(f"### {name}\n")[2].partition("\n### ")[0]
+    section = made.partition(f"### {name}\n")[2].partition("\n### ")[0]
     assert fault.does_not_reach in section
     assert all(f"* {one}" in section for one in fault.seen_by)
     assert ("**Dangerous:**" in section) == bool(fault.parameters.dangerous)

@@ -74,6 +74,7 @@ def test_nobody_watching_turns_the_report_red(tmp_path: Path) -> None:
     assert verdicts["node-as-before"] == "held"
 
 
+@pytest.mark.slow
 def test_prometheus_down_at_baseline_is_a_refusal(clean_arena: Arena) -> None:
     prometheus = clean_arena.cluster.child("prometheus")
     prometheus.end()
@@ -222,6 +223,7 @@ def test_a_killed_run_is_taken_out_by_its_pods_deadline_and_reaped(clean_arena: 
     assert (played.folder / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_before_anything_is_changed(clean_arena: Arena) -> None:
     def no_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))

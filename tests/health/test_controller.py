@@ -42,6 +42,7 @@ def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     return cluster
 
 
+@pytest.mark.slow
 def test_the_konduktor_policy_taints_on_the_blogs_line(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster("--policy", "konduktor")
     cluster.add_node("n1")
@@ -78,6 +79,7 @@ def test_nothing_is_lost_when_the_api_server_restarts(cluster: Cluster, kill: bo
     eventually(lambda: active(cluster) is None)
 
 
+@pytest.mark.slow
 def test_a_restarted_controller_knows_what_it_knew(cluster: Cluster) -> None:
     cluster.push(stamped(LOST))
     await_taint(cluster)
@@ -132,6 +134,7 @@ def test_bad_options_are_reported_in_one_line(
     assert reason in message and "Traceback" not in message and message.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_selector_that_does_not_parse_ends_the_controller(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     command = [*cluster.health.command, "--log-selector", "{"]

@@ -145,6 +145,7 @@ def test_removing_the_taint_ends_the_quarantine_and_a_new_fault_begins_another(c
     await_taint(cluster)
 
 
+@pytest.mark.slow
 def test_two_writers_lose_neither_taint(cluster: Cluster) -> None:
     for number in range(5):
         cluster.push(stamped(format_xid(79, f"0000:0{number}:00"), number))

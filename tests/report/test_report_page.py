@@ -215,6 +215,7 @@ def test_adding_a_section_is_adding_a_module():
     assert SECTIONS[0] == "verdict"
 
 
+@pytest.mark.slow
 def test_the_engine_of_the_report_imports_no_fault_and_no_client():
     import subprocess
     import sys

@@ -59,7 +59,7 @@ def metrics(*rows: tuple[float, str, str, float]) -> Frames:
     )
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.5, 8.05, 9.65, 12.5, 22.35, 38.0, 46.35])
+@pytest.mark.parametrize("seconds", [0.0, 8.05, 12.5, 22.35, 46.35])
 def test_a_run_killed_at_any_moment(tmp_path, seconds):
     page = page_of(build.write(tmp_path, build.cut_off(build.passing(), seconds), Frames()))
     assert "Unknown" in page.text("verdict")
@@ -247,24 +247,33 @@ def hostile_run(text: str) -> list[build.Timed]:
     ]
 
 
+def rows_of(gpu: str, metric: str) -> Frames:
+    """A target GPU and another one, each with a metric of any name and its Xids."""
+    return metrics(
+        *(
+            (t, one, name, t % 5 + 1.0)
+            for t in range(5, 40)
+            for one in ("5", gpu)
+            for name in (metric, "DCGM_FI_DEV_XID_ERRORS")
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    return page_of(build.write(tmp_path_factory.mktemp("calm"), hostile_run("harmless"), rows_of("6", "METRIC")))
+
+
 @pytest.mark.parametrize(
     "text",
     [pytest.param(text, marks=pytest.mark.slow) if len(text) > 1000 else text for text in HOSTILE],
     ids=["script", "img", "template", "svg", "ansi", "url", "1MB", "cdata"],
 )
-def test_hostile_text_is_only_text(tmp_path, text):
-    rows = [
-        (t, gpu, metric, t % 5 + 1.0)
-        for t in range(5, 40)
-        for gpu in ("5", text)
-        for metric in (text, "DCGM_FI_DEV_XID_ERRORS")
-    ]
+def test_hostile_text_is_only_text(tmp_path, calm, text):
     plan = build.PLAN.model_copy(update={"title": text[:200], "hypothesis": text[:4000]})
-    folder = build.write(tmp_path, hostile_run(text), metrics(*rows), plan)
+    folder = build.write(tmp_path, hostile_run(text), rows_of(text, text), plan)
     (folder / "plan.yaml").write_text(text, errors="surrogatepass")
     page = page_of(folder)
-    tame = [(t, "5" if gpu == "5" else "6", metric if metric != text else "METRIC", v) for t, gpu, metric, v in rows]
-    calm = page_of(build.write(tmp_path / "calm", hostile_run("harmless"), metrics(*tame)))
     assert {tag for tag, _ in page.tags} == {tag for tag, _ in calm.tags}
     assert [name for _, attrs in page.tags for name in attrs if name.startswith("on")] == []
     assert [attrs["href"] for attrs in page.attributes("a") if not attrs["href"].startswith("#")] == []

@@ -273,6 +273,7 @@ def expiring_once(list_call: Callable[..., Any], missed: Callable[[], None]) -> 
     return call
 
 
+@pytest.mark.slow
 def test_a_watch_survives_its_servers_restart(tmp_path: Path) -> None:
     world = World(tmp_path)
     try:

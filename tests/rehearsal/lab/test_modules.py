@@ -126,6 +126,7 @@ def test_a_linker_that_was_killed_is_explained(tmp_path: Path) -> None:
     assert "most likely for memory" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_built_is_built_again_only_after_a_change(tmp_path: Path) -> None:
     built = 'while [ "$1" != -o ]; do shift; done; echo built >> "$2"'
     _fake_go(tmp_path, f"[ $1 = env ] && echo go9.9.9; [ $1 = build ] && {{ {built}; }}; exit 0")

@@ -53,6 +53,7 @@ def following(store: Store, since_ns: int, **options: float) -> Iterator[Followi
         assert not following.thread.is_alive()
 
 
+@pytest.mark.slow
 def test_pages_never_lose_equal_times_at_their_borders(store: Store) -> None:
     base = time.time_ns() - 10**9
     stamps = [base + offset for offset in (0, 1, 1, 1, 1, 2, 3, 3, 3, 3, 3, 3, 4)]
@@ -90,6 +91,7 @@ def test_a_store_that_is_down_is_named(store: Store) -> None:
     client.close()
 
 
+@pytest.mark.slow
 def test_a_query_that_does_not_parse_is_not_tried_for_ever(store: Store) -> None:
     client = store.client()
     with pytest.raises(AdapterError, match="parse error") as caught:
@@ -110,6 +112,7 @@ def test_old_and_new_lines_come_once(store: Store) -> None:
     assert seen.lines.empty()
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_repeated_over_restarts(store: Store) -> None:
     since = time.time_ns()
     with following(store, since) as seen:
@@ -130,6 +133,7 @@ def test_nothing_is_lost_or_repeated_over_restarts(store: Store) -> None:
     assert seen.lines.empty()
 
 
+@pytest.mark.slow
 def test_a_tail_that_falls_silent_is_rechecked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogStore, "read_frame", lambda *_: ([], False))  # a tail that loses every line
     with following(store, time.time_ns(), recheck_s=0.2) as seen:

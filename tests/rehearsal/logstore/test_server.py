@@ -105,6 +105,7 @@ def test_endpoints_that_only_a_real_loki_has_are_not_implemented(empty_store: Pr
     assert empty_store.http.get(f"{empty_store.url}/elsewhere").status_code == 404
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_to_a_kill(store: Process) -> None:
     store.push([(time.time_ns(), "a"), (time.time_ns(), "naïve \u2028 line")])
     store.stop(kill=True)

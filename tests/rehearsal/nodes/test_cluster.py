@@ -111,6 +111,7 @@ def test_the_deadline_takes_the_fault_out(cluster: Cluster) -> None:
     cluster.gone("late")
 
 
+@pytest.mark.slow
 def test_a_reboot_by_the_agent_kills_it_with_the_node_and_both_are_reported(cluster: Cluster) -> None:
     boot_id = cluster.node("gpu-node-3")["status"]["nodeInfo"]["bootID"]
     cluster.create(simulated("always", "gpu-node-3", gpus=2, policy="Always"))

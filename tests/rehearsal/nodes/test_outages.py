@@ -50,7 +50,8 @@ def test_containers_die_with_a_killed_nodes_process(own_cluster: Cluster) -> Non
 
 
 def test_the_deadline_holds_without_an_api_server_and_is_reported_when_it_is_back(own_cluster: Cluster) -> None:
-    own_cluster.create(agent("inject", "gpu-node-1", XID, activeDeadlineSeconds=3))
+    # Long enough for the fault to go in first, on a busy machine too.
+    own_cluster.create(agent("inject", "gpu-node-1", XID, activeDeadlineSeconds=12))
     own_cluster.create(simulated("train", "gpu-node-1", policy="Always"))
     uid = started(own_cluster, "inject")
     port = own_cluster.api.ready["url"].rsplit(":", 1)[1]
