@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text
-from gameday.coverage.detections import FaultWindow, first_detection
+from gameday.coverage.detections import FaultWindow, first_detection, not_asked
 from gameday.detectors.signals import Signal
 
 
@@ -16,6 +16,7 @@ class CellState(StrEnum):
     """The states from good to bad, so that the worst of several targets can be taken."""
 
     NOT_EXPECTED = "not expected"
+    NOT_ASKED = "not asked"
     UNEXPECTED = "seen, not expected"
     SEEN = "seen"
     UNKNOWN = "unknown"
@@ -34,7 +35,7 @@ class CoverageCell(BaseModel):
     state: CellState
     seconds: float | None = Field(default=None, allow_inf_nan=False, description="from the fault going in")
     what: str = Field(default="", description="what was seen: an alert's name, a taint")
-    why: str = Field(default="", description="why it is unknown or missed")
+    why: str = Field(default="", description="why it is unknown, missed or not asked")
     node: str | None = None
 
     @property
@@ -63,6 +64,8 @@ def _of_one(signal: Signal, expected: bool, window: FaultWindow) -> CoverageCell
         return CoverageCell(signal=signal, state=state, seconds=max(0.0, seconds), what=seen.what, node=window.node)
     if not expected:
         return CoverageCell(signal=signal, state=CellState.NOT_EXPECTED, node=window.node)
+    if why := not_asked(signal, window):
+        return CoverageCell(signal=signal, state=CellState.NOT_ASKED, why=why, node=window.node)
     if seen.why:
         return CoverageCell(signal=signal, state=CellState.UNKNOWN, why=seen.why, node=window.node)
     waited = seconds_text((window.end - window.fault.written_at).total_seconds())

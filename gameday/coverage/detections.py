@@ -21,12 +21,13 @@ from gameday.history.events import (
     KubernetesEventSeen,
     NodeSeen,
     Problem,
+    StepEnded,
     StepStarted,
     TaintSeen,
 )
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
-from gameday.values.results import Hop, Step
+from gameday.values.results import Hop, Step, StepOutcome
 
 
 @dataclass(frozen=True)
@@ -168,9 +169,21 @@ _WATCHED_UNTIL = {Signal.LOG: Step.AWAIT_ALERT, Signal.ALERT: Step.AWAIT_ALERT, 
 of the node."""
 
 
+def not_asked(signal: Signal, window: FaultWindow) -> str:
+    """Return why nobody looked for the signal, where the run's flow leaves out the step that does; empty elsewhere."""
+    if signal is Signal.CANARY and _canaries(window):
+        return ""
+    ended = [event for event in window.run.history.of(StepEnded) if event.step is _watched_until(signal)]
+    return next((event.why for event in ended if event.outcome is StepOutcome.NOT_ASKED), "")
+
+
+def _watched_until(signal: Signal) -> Step:
+    return _WATCHED_UNTIL.get(signal, Step.VERIFY_TAINT)
+
+
 def _blind(signal: Signal, window: FaultWindow) -> str:
     """Return why the signal's absence proves nothing; empty where it does."""
-    run, step = window.run, _WATCHED_UNTIL.get(signal, Step.VERIFY_TAINT)
+    run, step = window.run, _watched_until(signal)
     if signal is Signal.METRIC and not has_baseline(run.metrics_of(window.node), window.fault.written_at):
         return "no series of the node has samples enough from before the fault"
     if signal is Signal.METRIC and run.plan and not run.plan.expect.alerts:

@@ -1,4 +1,4 @@
-"""The coverage matrix: a row per plan, a cell per signal, each a latency, missed, not expected or unknown."""
+"""The coverage matrix: a row per plan, a cell per signal: a latency, missed, not expected, not asked or unknown."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class FaultNoticed(StrEnum):
     PARTLY = "partly noticed"
     NO = "not noticed"
     UNKNOWN = "unknown"
+    NOT_ASKED = "not asked"
     QUIET = "quiet, as hoped"
     LOUD = "not quiet"
 
@@ -76,6 +77,8 @@ class FaultRow(_Model):
             return FaultNoticed.PARTLY if missed else FaultNoticed.YES
         if missed or CellState.UNKNOWN in states:
             return FaultNoticed.NO if missed else FaultNoticed.UNKNOWN
+        if CellState.NOT_ASKED in states:
+            return FaultNoticed.NOT_ASKED
         return FaultNoticed.LOUD if CellState.UNEXPECTED in states else FaultNoticed.QUIET
 
     @property

@@ -106,6 +106,7 @@ def headline(rows: Sequence[FaultRow]) -> str:
     rest = [f"{len(by[FaultNoticed.PARTLY])} by only some of the expected signals"] if by[FaultNoticed.PARTLY] else []
     rest += [f"{len(by[FaultNoticed.NO])} by none"] if by[FaultNoticed.NO] else []
     rest += [f"of {len(by[FaultNoticed.UNKNOWN])} it is not known"] if by[FaultNoticed.UNKNOWN] else []
+    rest += [f"of {len(by[FaultNoticed.NOT_ASKED])} it was not asked"] if by[FaultNoticed.NOT_ASKED] else []
     quiet = f" {len(by[FaultNoticed.QUIET])} that should stay quiet did." if by[FaultNoticed.QUIET] else ""
     loud = f" {len(by[FaultNoticed.LOUD])} that should stay quiet did not." if by[FaultNoticed.LOUD] else ""
     return "; ".join([said, *rest]) + "." + quiet + loud

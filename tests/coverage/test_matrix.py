@@ -105,6 +105,19 @@ def test_a_step_that_could_not_see_makes_its_signals_unknown_with_the_reason() -
     assert "Prometheus did not answer" in found.why
 
 
+def test_a_signal_whose_step_the_flow_leaves_out_is_not_asked_and_no_gap() -> None:
+    silent = without(passing(), lambda e: isinstance(e, AlertSeen | TaintSeen))
+    unasked = ended(silent, Step.VERIFY_TAINT, StepOutcome.NOT_ASKED, "the flow leaves the step out")
+    (row,) = matrix_of([stored(plan(), unasked)]).rows
+    taint = row.cell(Signal.TAINT)
+    assert (taint.state, taint.why) == (CellState.NOT_ASKED, "the flow leaves the step out")
+    assert row.cell(Signal.ALERT).state is CellState.MISSED
+    assert Signal.TAINT not in {gap.signal for gap in row.gaps}
+    assert row.noticed is FaultNoticed.NO
+    unasked = ended(unasked, Step.AWAIT_ALERT, StepOutcome.NOT_ASKED, "the flow leaves the step out")
+    assert matrix_of([stored(plan(), unasked)]).rows[0].noticed is FaultNoticed.NOT_ASKED
+
+
 def test_a_log_store_that_could_not_be_tailed_leaves_the_log_signal_unknown() -> None:
     timed = without(passing(), lambda e: isinstance(e, HopSeen))
     blind = Problem(step=Step.AWAIT_ALERT, what="the log store could not be tailed: refused")

@@ -16,7 +16,7 @@ from gameday.report.run_folder import RunFolder
 from gameday.report.summary import Noticed, RunDuration
 
 ORDER = 0
-TITLE = "Verdict"
+TITLE = "Outcome"
 
 
 class BigNumber(BaseModel):
