@@ -97,6 +97,11 @@ def stop_reason(history: History) -> str:
     return "the step did not run" if history.last(RunEnded) else "the run was cut off before this step"
 
 
+def steps_left_out(history: History) -> dict[Step, str]:
+    """Return the steps that the run's flow leaves out, each with why."""
+    return {one.step: one.why for one in history.of(StepEnded) if one.outcome is StepOutcome.NOT_ASKED}
+
+
 def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]:
     """Return the verdict, and why, on a `step` that left no record of `what`.
 

@@ -6,13 +6,12 @@ from functools import cache
 from types import ModuleType
 
 import gameday.checks
+from gameday.checks.facts import steps_left_out
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import StepEnded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.plugins import BrokenPlugin, Found, Group, find, modules_of
-from gameday.values.results import StepOutcome
 
 _LAST = 1000
 """The place of a check that names none in its `ORDER`."""
@@ -42,7 +41,7 @@ def run_checks(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     for module in check_modules():
         verdicts += _run_one(module, plan, history, frames)
     verdicts += map(_unloadable, _found().broken)
-    left_out = {one.step: one.why for one in history.of(StepEnded) if one.outcome is StepOutcome.NOT_ASKED}
+    left_out = steps_left_out(history)
     return [
         _not_asked(verdict, left_out[verdict.step]) if verdict.step in left_out else verdict for verdict in verdicts
     ]

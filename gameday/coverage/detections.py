@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gameday.checks.facts import first_few, judge_absence, stop_reason
+from gameday.checks.facts import first_few, judge_absence, steps_left_out, stop_reason
 from gameday.checks.verdict import Status
 from gameday.coverage.metric_departure import first_departure, has_baseline
 from gameday.detectors.signals import Signal
@@ -21,13 +21,12 @@ from gameday.history.events import (
     KubernetesEventSeen,
     NodeSeen,
     Problem,
-    StepEnded,
     StepStarted,
     TaintSeen,
 )
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
-from gameday.values.results import Hop, Step, StepOutcome
+from gameday.values.results import Hop, Step
 
 
 @dataclass(frozen=True)
@@ -173,8 +172,7 @@ def not_asked(signal: Signal, window: FaultWindow) -> str:
     """Return why nobody looked for the signal, where the run's flow leaves out the step that does; empty elsewhere."""
     if signal is Signal.CANARY and _canaries(window):
         return ""
-    ended = [event for event in window.run.history.of(StepEnded) if event.step is _watched_until(signal)]
-    return next((event.why for event in ended if event.outcome is StepOutcome.NOT_ASKED), "")
+    return steps_left_out(window.run.history).get(_watched_until(signal), "")
 
 
 def _watched_until(signal: Signal) -> Step:

@@ -66,6 +66,18 @@ class Agent:
         return self.process.stderr.read()
 
 
+def environment(
+    task: dict[str, Any] | str | bytes, state: Path, log: Path, server: VirtualHostServer
+) -> dict[str, str]:
+    """Return the variables that the agent's container is given."""
+    return {
+        "GAMEDAY_TASK": json.dumps(task) if isinstance(task, dict) else os.fsdecode(task),
+        "GAMEDAY_STATE_DIR": str(state),
+        "GAMEDAY_TERMINATION_LOG": str(log),
+        "GAMEDAY_VIRTUAL_HOST": server.url,
+    }
+
+
 @pytest.fixture
 def host() -> FakeHost:
     return FakeHost()
@@ -77,25 +89,16 @@ def start(host: FakeHost, tmp_path: Path) -> Iterator[Callable[..., Agent]]:
     server = VirtualHostServer(host)
     agents: list[Agent] = []
 
-    def run(task: dict[str, Any] | str | bytes, state: str = "state", **extra: str) -> Agent:
-        written = json.dumps(task) if isinstance(task, dict) else task
-        log = tmp_path / f"termination-log-{len(agents)}"
-        environment = {
-            b"PATH": os.environb[b"PATH"],
-            b"GAMEDAY_TASK": written if isinstance(written, bytes) else written.encode("utf-8", "surrogateescape"),
-            b"GAMEDAY_STATE_DIR": bytes(tmp_path / state),
-            b"GAMEDAY_TERMINATION_LOG": bytes(log),
-            b"GAMEDAY_VIRTUAL_HOST": server.url.encode(),
-            **{key.encode(): value.encode() for key, value in extra.items()},
-        }
+    def run(task: dict[str, Any]) -> Agent:
+        state, log = tmp_path / "state", tmp_path / f"termination-log-{len(agents)}"
         process = subprocess.Popen(
             [sys.executable, "-m", "gameday.agent"],
-            env=environment,
+            env={"PATH": os.environ["PATH"]} | environment(task, state, log, server),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        agents.append(Agent(process, tmp_path / state, log))
+        agents.append(Agent(process, state, log))
         return agents[-1]
 
     yield run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from gameday.agent.context import Ending
 from gameday.agent.run import run_agent
 from gameday.agent.task import AgentResult
 from gameday.agent.termination_message import MAX_BYTES
-from tests.agent.conftest import inject_task
+from tests.agent.conftest import environment, inject_task
 from tests.host.fake import FakeHost, VirtualHostServer, healthy_gpu
 
 
@@ -38,13 +37,7 @@ def run(host: FakeHost, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> I
 
     def ended(task: dict[str, Any] | str | bytes, **extra: str) -> Ended:
         log = tmp_path / "termination-log"
-        environment = {
-            "GAMEDAY_TASK": json.dumps(task) if isinstance(task, dict) else os.fsdecode(task),
-            "GAMEDAY_STATE_DIR": str(tmp_path / "state"),
-            "GAMEDAY_TERMINATION_LOG": str(log),
-            "GAMEDAY_VIRTUAL_HOST": server.url,
-        }
-        status = run_agent(environment | extra, Ending())
+        status = run_agent(environment(task, tmp_path / "state", log, server) | extra, Ending())
         raw, printed = log.read_bytes(), capsys.readouterr()
         assert len(raw) <= MAX_BYTES
         lines = [json.loads(line) for line in printed.out.splitlines()]

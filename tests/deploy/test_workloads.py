@@ -140,7 +140,7 @@ def test_the_clusters_settings_are_a_profile(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_guardrails_that_are_only_shown_would_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is a comment in the manifest and on the page is taken over unchanged."""
+    """The guardrails in comments of the manifest and of the page are valid as they are written."""
     for text in (ROOT / "deploy/cluster.yaml", ROOT / "docs/install.md"):
         (shown,) = re.findall(r"^ *# GAMEDAY_GUARDRAILS: '(.+)'$", text.read_text(encoding="utf-8"), re.MULTILINE)
         monkeypatch.setenv("GAMEDAY_GUARDRAILS", shown)

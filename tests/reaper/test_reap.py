@@ -1,4 +1,4 @@
-"""What dead runs left is undone, what living ones hold is not touched, and what nobody can read is reported."""
+"""The reaper undoes the entries of dead runs, leaves those of living ones, and reports those it cannot read."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ RUNS = (ADDED, with_end("Running"))
 
 
 class FakeRun(SimpleNamespace):
-    """What the task reads of a run; `while_waiting` is what its watch shows during the one wait."""
+    """The part of a run that the task reads; `while_waiting` holds the watch's events during the one wait."""
 
     waited: Any
 
