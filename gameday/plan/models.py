@@ -31,6 +31,7 @@ from gameday.plan.expectations import Expectations
 from gameday.plan.limits import Guardrails
 from gameday.plan.purpose import Purpose
 from gameday.plan.qa import Qa
+from gameday.plan.repair_chain import RepairChain, key_of
 from gameday.plan.targets import Baseline, Targets
 
 
@@ -97,14 +98,30 @@ RemediationName = Annotated[str, Field(max_length=63), AfterValidator(_is_known_
 
 
 class Recovery(DocumentModel):
-    """The repair of the node once the fault is out."""
+    """The repair of the node: by the game-day once the fault is out, or by the cluster while the game-day watches."""
 
+    by: Literal["game-day", "cluster"] = "game-day"
+    """`game-day`: the game-day repairs the node and gives it back. `cluster`: the game-day keeps its hands off, and
+    measures how the cluster repairs the node by itself (docs/hands-off.md)."""
     remediation: RemediationName = NO_REMEDIATION
     """The repair, by its name; `none` leaves the node as it is."""
     within: Duration = timedelta(minutes=10)
     """Longest time from the start of the step until the node is Ready again."""
     fault_during: AnyFault | None = None
     """A second fault, put in when the remediation starts and taken out when it has ended, to test the repair itself."""
+    fault_out: Literal["repair-begun", "deadline"] = "repair-begun"
+    """The moment at which the fault is taken out, if the cluster repairs. `repair-begun`: the first sign of the repair,
+    or the end of the chain. `deadline`: the end of the fault's `hold`; after a reboot the fault is put in again."""
+    node_ends: Literal["in-service", "out-of-service"] = "in-service"
+    """The state in which the node must be at the end, if the cluster repairs. `out-of-service`: the cluster must not
+    give the node back within the bound of `hops.returned`."""
+    hops: RepairChain = RepairChain()
+    """The hops that the cluster must take, if the cluster repairs; the detector's profile completes them."""
+
+    @property
+    def is_hands_off(self) -> bool:
+        """The cluster repairs the node, and the game-day only watches."""
+        return self.by == "cluster"
 
     @property
     def repairs_node(self) -> bool:
@@ -117,6 +134,25 @@ class Recovery(DocumentModel):
             raise conflict(
                 ("fault_during",),
                 "there is no remediation to disturb: choose one, or put both faults into one of type compound",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _there_is_one_repairer(self) -> Recovery:
+        if not self.is_hands_off:
+            for key in ("fault_out", "node_ends", "hops"):
+                if key in self.model_fields_set:
+                    raise conflict((key,), "this key needs `by: cluster`: here the game-day itself repairs the node")
+            return self
+        if self.repairs_node:
+            raise conflict(("remediation",), "the cluster repairs this node (`by: cluster`): leave the remediation out")
+        if self.fault_during:
+            raise conflict(
+                ("fault_during",), "this fault disturbs a remediation of the game-day, and here the cluster repairs"
+            )
+        if self.node_ends == "out-of-service" and "hops" in self.model_fields_set and not self.hops.returned:
+            raise conflict(
+                ("hops",), "write in `returned` how long to watch that the node stays out of service: {within: 1m}"
             )
         return self
 
@@ -182,6 +218,7 @@ class Plan(DocumentModel):
         self._check_targets()
         self._check_dangers()
         self._check_bounds()
+        self._check_repair_chain()
         self._check_fault()
         return self
 
@@ -222,6 +259,28 @@ class Plan(DocumentModel):
                     f"this bound ({format_duration(bound)}) is longer than guardrails.max_duration "
                     f"({format_duration(longest)}), which would abort the run first",
                 )
+
+    def _check_repair_chain(self) -> None:
+        recover, longest = self.recover, self.guardrails.max_duration
+        if not recover.is_hands_off:
+            return
+        if self.expect.stays_schedulable_for is not None:
+            raise conflict(
+                ("recover", "by"), "a node that stays schedulable needs no repair: leave `by` or the expectation out"
+            )
+        if not (recover.hops.expected() or self.names_detector):
+            raise conflict(
+                ("recover", "by"),
+                "a cluster that must take no hop can fail at none: write recover.hops, or name a detector whose "
+                "profile says how the cluster repairs",
+            )
+        if recover.hops.longest > longest:
+            slowest = max(recover.hops.expected(), key=lambda hop: hop[1].within)
+            raise conflict(
+                ("recover", "hops", key_of(slowest[0]), "within"),
+                f"all hops together may take {format_duration(recover.hops.longest)}, which is longer than "
+                f"guardrails.max_duration ({format_duration(longest)}): that would abort the run first",
+            )
 
     def _check_fault(self) -> None:
         if self.fault.needs_canary and self.expect.canary is None:

@@ -1,4 +1,4 @@
-"""The words for results: steps and their outcomes, hops of the detection chain, cleanliness."""
+"""The words for results: steps and their outcomes, hops of both chains, kinds of repair, cleanliness."""
 
 from __future__ import annotations
 
@@ -53,3 +53,24 @@ class Hop(StrEnum):
     RULE_PENDING = "rule pending"
     RULE_FIRING = "rule firing"
     NOTIFIED = "active in Alertmanager"
+
+
+class RepairHop(StrEnum):
+    """A link of the repair chain of a cluster that repairs a node by itself; the links are in causal order."""
+
+    QUARANTINED = "quarantined"
+    WORK_MOVED = "work moved"
+    REPAIR_BEGUN = "repair begun"
+    REPAIRED = "repaired"
+    READY = "ready"
+    VALIDATED = "validated"
+    RETURNED = "returned"
+
+
+class RepairKind(StrEnum):
+    """A way in which a cluster repairs a node."""
+
+    GPU_RESET = "gpu-reset"
+    DRIVER_RESTART = "driver-restart"
+    REBOOT = "reboot"
+    REPLACEMENT = "replacement"
