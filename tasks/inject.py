@@ -5,6 +5,7 @@ from __future__ import annotations
 from gameday.faults.registry import fault_for
 from gameday.history.events import FaultInjected
 from gameday.ledger.entries import RestoreNode
+from gameday.observe.cluster_repair import ClusterRepair
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.kernel_log import KernelLogTail
 from gameday.reaper.late_quarantine import detector_bound
@@ -30,23 +31,13 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
 
 def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
     fault = run.plan.fault
-    # The detector's taint is our doing: its undo is written down together with the injector's own intent.
-    run.intend(
-        id=f"quarantine-{target.index}" if target.index else "quarantine",
-        act="let the detector quarantine the node",
-        undo=RestoreNode(
-            keys=run.quarantine_keys,
-            unschedulable=False if run.plan.expect.cordoned else None,
-            awaited=tuple(taint.key for taint in run.plan.expect.taints),
-            within=detector_bound(run.plan),
-        ),
-        node=target.node,
-        duration=run.plan.guardrails.max_duration,
-        defer_write=True,
-    )
+    hands_off = run.plan.recover.is_hands_off
+    if not hands_off:
+        _intend_return(run, target)
     tail = KernelLogTail(run, target.node)
     run.background.callback(tail.stop)
     pods_before = pods_before_fault(run, target)
+    cluster_repair = ClusterRepair(run, target, pods_before) if hands_off else None
     entry, note = inject_fault(run, target, fault, run.record.object_name("inject", target.index))
     reach = fault_for(fault).reach(fault)
     run.note(
@@ -62,4 +53,23 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
         )
     )
     run.hop(Hop.WRITTEN, target.node, note.written_at, f"clock of {target.node}, reported by the injector")
-    return InjectedFault(target, note.written_at, note.evidence, pods_before, tail)
+    if cluster_repair:
+        cluster_repair.begin(note.written_at)
+    return InjectedFault(target, note.written_at, note.evidence, pods_before, tail, cluster_repair)
+
+
+def _intend_return(run: Run, target: ChosenTarget) -> None:
+    """Write down, with the injector's own intent, that the node is to be given back: its quarantine is our doing."""
+    run.intend(
+        id=f"quarantine-{target.index}" if target.index else "quarantine",
+        act="let the detector quarantine the node",
+        undo=RestoreNode(
+            keys=run.quarantine_keys,
+            unschedulable=False if run.plan.expect.cordoned else None,
+            awaited=tuple(taint.key for taint in run.plan.expect.taints),
+            within=detector_bound(run.plan),
+        ),
+        node=target.node,
+        duration=run.plan.guardrails.max_duration,
+        defer_write=True,
+    )

@@ -1,4 +1,7 @@
-"""Step 6: prove the node good; only then remove taint and cordon, so that it takes work again."""
+"""Step 6: prove the node good; only then remove taint and cordon, so that it takes work again.
+
+Of a node that the cluster repaired and gave back itself, QA only reads, and no taint is touched.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from gameday.agent.task import QaResult, notes_in
-from gameday.history.events import NodeReturned, QaChecked
+from gameday.history.events import NodeReturned, QaChecked, QaLeftOut
 from gameday.observe.node_states import note_nodes_after
 from gameday.run.agents import qa_task, run_agent
 from gameday.run.quarantine import keep_out_of_service
@@ -35,13 +38,26 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
     with step(run, Step.QA_NODE, run.plan.qa.within) as result:
         for repair in repairs:
             target, why = repair.target, repair.left_out_because
-            if why:
+            if why and repair.cluster_repairs:
+                _leave_out(run, result, target.node, why)
+            elif why:
                 result.mark_broken(f"{target.node} stays out of service, for it was not repaired: {why}")
                 void_return(run, target)
                 keep_out_of_service(run, target.node, why)
             elif _passes(run, result, target):
-                _return(run, result, target)
+                if repair.cluster_repairs:
+                    existing_uids = frozenset(pod.uid for pod in run.nodes.gpu_pods_on(target.node))
+                    check_takes_work(run, result, target, existing_uids, in_service=True)
+                else:
+                    _return(run, result, target)
         note_nodes_after(run, [repair.target.node for repair in repairs])
+
+
+def _leave_out(run: Run, result: StepResult, node: str, why: str) -> None:
+    """Leave out QA of a node that the cluster repairs; a plan that keeps it out of service asks for none."""
+    run.note(QaLeftOut(node=node, why=why))
+    if run.plan.recover.node_ends == "in-service":
+        result.mark_unknown(f"QA of {node} is left out: {why}")
 
 
 def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:

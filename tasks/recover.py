@@ -1,4 +1,4 @@
-"""Step 5: undo the fault, repair the node as the plan says, and wait until the alerts are silent again."""
+"""Step 5: undo the fault, repair the node or let the cluster repair it, and wait until the alerts are silent again."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
+from gameday.tasks.await_repair import await_cluster_repairs
 from gameday.tasks.return_to_service import intend_qa_and_return
 from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Cleanliness, Step
@@ -48,18 +49,29 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
     Raises:
         StopRunError: The run was stopped, or a server that the step needs does not answer.
     """
-    with step(run, Step.RECOVER, run.plan.recover.within) as result:
-        targets = [fault.target for fault in faults]
-        _await_nodes_that_went_down(run, targets)
-        for entry in run.ledger.open_entries():
-            if isinstance(entry.undo, TakeOutFault) and run.undo(entry) is not Cleanliness.CLEAN:
-                result.mark_broken(f"the fault on {entry.node} is not provably out")
-        repairs = tuple(_remediate(run, result, target) for target in targets)
-        for target in targets:
+    recovery, targets = run.plan.recover, [fault.target for fault in faults]
+    bound = recovery.hops.longest if recovery.is_hands_off else recovery.within
+    with step(run, Step.RECOVER, bound) as result:
+        if recovery.is_hands_off:
+            repairs = await_cluster_repairs(run, result, faults)
+            _take_out_faults(run, result)
+            back = [target for target, repair in zip(targets, repairs, strict=True) if not repair.left_out_because]
+        else:
+            _await_nodes_that_went_down(run, targets)
+            _take_out_faults(run, result)
+            repairs, back = tuple(_remediate(run, result, target) for target in targets), targets
+        for target in back:
             for expected in run.plan.expect.alerts:
                 _await_resolved(run, result, expected, target.node, [other.node for other in targets])
-            await_cleared(run, result, target)
+            if run.nodes.now(target.node):
+                await_cleared(run, result, target)
         return repairs
+
+
+def _take_out_faults(run: Run, result: StepResult) -> None:
+    for entry in run.ledger.open_entries():
+        if isinstance(entry.undo, TakeOutFault) and run.undo(entry) is not Cleanliness.CLEAN:
+            result.mark_broken(f"the fault on {entry.node} is not provably out")
 
 
 def _await_nodes_that_went_down(run: Run, targets: Sequence[ChosenTarget]) -> None:

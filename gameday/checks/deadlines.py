@@ -13,6 +13,7 @@ from gameday.checks.facts import (
     judge_absence,
     judge_duration,
     remediation_end,
+    repair_stop,
     seconds_text,
     stop_reason,
 )
@@ -116,6 +117,8 @@ def ends_within(
         why = f"not reached: {words.never_came}"
     elif start is None:
         why = f"not reached: {stop_reason(history)}"
+    elif stop := repair_stop(history, node):
+        why = f"not reached: {stop}"
     elif ended and not still:
         status, seconds, why = judge_duration(start.at, max(ended.at, start.at), within)
         why = f"{words.went} before remediation had ended" if ended.at < start.at else why

@@ -11,10 +11,13 @@ from gameday.history.events import (
     AlertSeen,
     FaultInjected,
     FaultUndone,
+    NodeReplaced,
     Problem,
     Record,
     Refused,
     Remediated,
+    RepairChainEnded,
+    RepairHopSeen,
     RunEnded,
     StepEnded,
     StepStarted,
@@ -22,7 +25,7 @@ from gameday.history.events import (
 )
 from gameday.history.journal import History
 from gameday.values.nodes import Target
-from gameday.values.results import Step, StepOutcome
+from gameday.values.results import RepairHop, Step, StepOutcome
 
 CLOCK_TOLERANCE_S = 1.0
 """Two clocks on one site may disagree by this much before a duration between them means nothing (NTP keeps LAN
@@ -54,6 +57,21 @@ def target_nodes(history: History) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(target.node for target in targets(history))) or (None,)
 
 
+def in_place_of(history: History, node: str | None) -> str | None:
+    """Return the node that took a target's place; the target itself where none did."""
+    replaced = history.about(NodeReplaced, node)
+    return replaced[-1][1].successor if replaced else node
+
+
+def repair_stop(history: History, node: str | None) -> str:
+    """Return the hop at which the cluster's own repair stopped, in words; empty where it did not stop."""
+    ended = [event for _, event in history.about(RepairChainEnded, node)]
+    if not ended or ended[-1].stopped_at is None:
+        return ""
+    left = f"; it left {', '.join(ended[-1].left)}" if ended[-1].left else ""
+    return f"the cluster stopped at the hop '{ended[-1].stopped_at}'{left}"
+
+
 def first_fault(history: History, node: str | None) -> tuple[Record, FaultInjected] | None:
     """The first fault that went into the node, with its record."""
     return next(iter(history.about(FaultInjected, node)), None)
@@ -77,8 +95,15 @@ def unnamed_alerts(history: History) -> tuple[list[tuple[Record, AlertSeen]], li
 
 
 def remediation_end(history: History, node: str | None) -> Record | None:
-    """The record of the remediation, or of the fault's undo where the plan remediates nothing."""
+    """The record of the remediation, or of the fault's undo where the plan remediates nothing.
+
+    Of a node that the cluster repaired: the record of the hop *ready*, else of *repaired*.
+    """
     remediated = [record for record, _ in history.about(Remediated, node)]
+    hops = {seen.hop: record for record, seen in reversed(history.about(RepairHopSeen, node))}
+    repaired = next((hops[hop] for hop in (RepairHop.READY, RepairHop.REPAIRED) if hop in hops), None)
+    if repaired is not None:
+        return repaired
     faults = {event.intent for _, event in history.about(FaultInjected, node)}
     undone = [record for record, event in history.with_times(FaultUndone) if event.intent in faults]
     ends = remediated or undone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import first_few, judge_absence, target_nodes
+from gameday.checks.facts import first_few, in_place_of, judge_absence, repair_stop, target_nodes
 from gameday.checks.node_diff import NodeDifference, node_differences, node_snapshot
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import NodeSeen
@@ -16,13 +16,20 @@ ORDER = 100
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    return [_of(plan, history, node) for node in target_nodes(history)]
+    nodes = target_nodes(history)
+    if plan.recover.is_hands_off:
+        # Another node has other labels, and a node that is to stay out of service is not as it was.
+        nodes = tuple(node for node in nodes if in_place_of(history, node) == node)
+        nodes = nodes if plan.recover.node_ends == "in-service" else ()
+    return [_of(plan, history, node) for node in nodes]
 
 
 def _of(plan: Plan, history: History, node: str | None) -> Verdict:
     before, after = node_snapshot(history, node, "before"), node_snapshot(history, node, "after")
     changed = _differences(plan, before, after) if before and after else []
-    if before and after:
+    if stop := repair_stop(history, node):
+        status, why = Status.UNKNOWN, stop
+    elif before and after:
         status, why = (Status.BROKEN if changed else Status.HELD), first_few([str(change) for change in changed])
         if len(changed) == 1 and (taint := after.lingering_cordon) and taint not in before.taints:
             # The control plane takes this taint off late. It is no residue, and nobody saw it go.

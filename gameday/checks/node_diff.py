@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gameday.history.events import IntentRecorded, NodeSeen, Refused
+from gameday.history.events import IntentRecorded, NodeSeen, Refused, RepairAwaited
 from gameday.history.journal import History
-from gameday.values.nodes import NodeSnapshot
+from gameday.values.nodes import GFD_TIMESTAMP_LABEL, NodeSnapshot
 
 OUR_DOMAIN = "gameday.dev/"
-GFD_TIMESTAMP_LABEL = "nvidia.com/gfd.timestamp"
-"""GPU feature discovery writes the time of its own start here (NVIDIA/k8s-device-plugin, internal/lm): after a reboot,
-or a restart of its pod, another one, and nothing of the node is another for it."""
 NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
 """Taints of the node lifecycle controller: they come and go by themselves with the node's conditions."""
 
@@ -100,8 +97,11 @@ _TOUCHES_NODES = ("restore-node", "take-out-fault")
 def differences_left_by_run(history: History) -> list[NodeDifference]:
     """Return the run's own differences, over every node seen before and after it.
 
-    Empty for a run that was refused before it let anything in.
+    Empty for a run that was refused before it let anything in, and for one that let the cluster repair: such a run
+    writes nothing on a node, and what is left there is the cluster's.
     """
+    if history.of(RepairAwaited):
+        return []
     if history.last(Refused) and not any(intent.undo in _TOUCHES_NODES for intent in history.of(IntentRecorded)):
         return []
     nodes = dict.fromkeys(event.snapshot.node for event in history.of(NodeSeen))

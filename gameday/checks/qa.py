@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import first_few, judge_absence, target_nodes, worst_status
+from gameday.checks.facts import first_few, in_place_of, judge_absence, target_nodes, worst_status
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import QaChecked, Record, StepEnded
+from gameday.history.events import QaChecked, QaLeftOut, StepEnded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
@@ -14,12 +14,17 @@ ORDER = 90
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    return [_of(history, node, history.about(QaChecked, node)) for node in target_nodes(history)]
+    if plan.recover.is_hands_off and plan.recover.node_ends == "out-of-service":
+        return []  # nobody gives this node back
+    return [_of(history, in_place_of(history, node)) for node in target_nodes(history)]
 
 
-def _of(history: History, node: str | None, results: list[tuple[Record, QaChecked]]) -> Verdict:
+def _of(history: History, node: str | None) -> Verdict:
+    results, left_out = history.about(QaChecked, node), history.about(QaLeftOut, node)
     failing = [_phrase(event) for _, event in results if event.ok is not True]
-    if not results:
+    if left_out:
+        status, why = Status.UNKNOWN, f"left out: {left_out[-1][1].why}"
+    elif not results:
         status, why = judge_absence(history, Step.QA_NODE, f"a QA result of {node}")
     elif any(ended.step == Step.QA_NODE for ended in history.of(StepEnded)):
         status, why = worst_status(event.ok for _, event in results), first_few(failing)

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gameday.checks.facts import at_most, first_few, judge_absence, seconds_text, target_nodes, worst_status
+from gameday.checks.facts import (
+    at_most,
+    first_few,
+    in_place_of,
+    judge_absence,
+    seconds_text,
+    target_nodes,
+    worst_status,
+)
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import Record, WorkloadSeen
+from gameday.history.events import QaLeftOut, Record, WorkloadSeen
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
@@ -25,7 +33,7 @@ Seen = tuple[Record, WorkloadSeen]
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     wanted = plan.expect.workloads
     verdicts = []
-    if plan.expect.expects_quarantine:
+    if plan.expect.expects_quarantine and not plan.recover.is_hands_off:
         verdicts += [
             _judge(
                 history,
@@ -46,7 +54,8 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     if misaligned := plan.expect.topology_manager_rejects:
         phrase = f"The kubelet rejects a pod of {misaligned.size}, which no NUMA node has alone"
         verdicts.append(_judge(history, "misaligned", phrase, "TopologyAffinityError"))
-    verdicts.append(_judge(history, "return", "After QA a GPU pod runs on the node again", "on the node"))
+    if not (plan.recover.is_hands_off and plan.recover.node_ends == "out-of-service"):
+        verdicts.append(_judge(history, "return", "After QA a GPU pod runs on the node again", "on the node"))
     return verdicts
 
 
@@ -61,7 +70,9 @@ def _judge(history: History, purpose: Purpose, expectation: str, bound: str) -> 
         measured = ""
         if status is Status.BROKEN:
             # No pod was ever there to prove either answer (none ran on the node, or none was sent).
-            status, why = Status.UNKNOWN, "no pod was watched that could prove it"
+            left_out = history.last(QaLeftOut) if purpose == "return" else None
+            why = f"left out: {left_out.why}" if left_out else "no pod was watched that could prove it"
+            status = Status.UNKNOWN
     return Verdict(
         check=f"workload-{purpose}",
         expectation=expectation,
@@ -81,7 +92,7 @@ def _newest_by_pod(history: History, purpose: Purpose) -> list[Seen]:
 
 def _contradiction(history: History, seen: WorkloadSeen) -> str:
     """Return how the pod's place contradicts the observer's result; empty where the two agree."""
-    on_target = seen.node in target_nodes(history)
+    on_target = seen.node in {in_place_of(history, node) for node in target_nodes(history)}
     if seen.ok and seen.purpose in ("canary", "resubmitted") and seen.node and on_target:
         return f"{seen.pod} runs on the tainted node {seen.node}"
     if seen.ok and seen.purpose == "misaligned" and seen.phase != "Failed":

@@ -170,10 +170,16 @@ class Kubernetes:
         uid: str = pod.metadata.uid
         return uid
 
-    def delete_pod(self, name: str) -> str | None:
-        """Ask for a pod's deletion; return its uid, or None where there is no such pod."""
+    def delete_pod(self, name: str, *, grace_period_s: int | None = None) -> str | None:
+        """Ask for a pod's deletion; return its uid, or None where there is no such pod.
+
+        Args:
+            name: The pod, in the profile's namespace.
+            grace_period_s: Seconds that its node gives it; None: its own, 0: do not wait for a node that is gone.
+        """
+        grace = {} if grace_period_s is None else {"grace_period_seconds": grace_period_s}
         with self.explained(f"delete pod {name}"), _absent_is_none():
-            uid: str = self.core.delete_namespaced_pod(name, self.profile.namespace).metadata.uid
+            uid: str = self.core.delete_namespaced_pod(name, self.profile.namespace, **grace).metadata.uid
             return uid
         return None
 

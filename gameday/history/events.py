@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
 from gameday.values.nodes import NodeSnapshot, Taint, Target
-from gameday.values.results import Cleanliness, Hop, Step, StepOutcome
+from gameday.values.results import Cleanliness, Hop, RepairHop, RepairKind, Step, StepOutcome
 
 
 class _Event(BaseModel):
@@ -237,7 +237,7 @@ class SignalUnwatched(_Event):
 
     kind: Literal["signal_unwatched"] = "signal_unwatched"
     node: str
-    signal: Literal["events"]
+    signal: Literal["events", "custom resources", "pool"]
     why: str
 
 
@@ -310,6 +310,57 @@ class Remediated(_Event):
     ok: bool
     detail: str
     seconds: float
+
+
+class RepairAwaited(_Event):
+    """The game-day keeps its hands off this target from now on: the cluster repairs it. Written before the fault."""
+
+    kind: Literal["repair_awaited"] = "repair_awaited"
+    node: str
+
+
+class RepairHopSeen(_Event):
+    """A hop of the cluster's repair; repeated when the cluster shows later who took it. The last record counts."""
+
+    kind: Literal["repair_hop_seen"] = "repair_hop_seen"
+    hop: RepairHop
+    node: str = Field(description="the target's name, also after another node has taken its place")
+    at: AwareDatetime = Field(description="by the clock of `source`, and not before the hop before")
+    by: str = Field(description="field manager, Event's component, or resource that took the hop; or 'unknown'")
+    source: str
+    took_s: float = Field(description="seconds from the hop before; of the first hop from the fault")
+    since: str = Field(description="the hop before, or 'fault written'")
+    repair: RepairKind | None = Field(default=None, description="of the hop 'repaired'")
+
+
+class NodeReplaced(_Event):
+    """Another node of the same pool has taken the target's place; the run goes on with it."""
+
+    kind: Literal["node_replaced"] = "node_replaced"
+    node: str = Field(description="the target's name, as it was chosen")
+    successor: str = Field(description="the same name where a new machine took it over")
+    pool: dict[str, str] = Field(description="labels that both nodes share")
+    boot_id: str
+    at: AwareDatetime
+
+
+class RepairChainEnded(_Event):
+    """The game-day waits for no further hop of the cluster's repair."""
+
+    kind: Literal["repair_chain_ended"] = "repair_chain_ended"
+    node: str
+    stopped_at: RepairHop | None = Field(description="the hop that did not come in time; None where all was as planned")
+    why: str = ""
+    left: tuple[str, ...] = Field(default=(), description="what the cluster left on the node: taints, cordon, labels")
+    in_service: bool = Field(description="the node takes work again")
+
+
+class QaLeftOut(_Event):
+    """The game-day does not prove a node good that the cluster repairs; nobody asked it to, or it may not."""
+
+    kind: Literal["qa_left_out"] = "qa_left_out"
+    node: str = Field(description="the node in the target's place")
+    why: str
 
 
 class QaChecked(_Event):
@@ -452,7 +503,8 @@ Event = Annotated[
     RunStarted | StepStarted | StepEnded | WaitStarted | TargetsChosen | SteadyStateChecked | NodeSeen
     | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
-    | RecoveryDisturbed | Remediated | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
+    | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
+    | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),

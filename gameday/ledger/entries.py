@@ -41,6 +41,10 @@ class TakeOutFault(LedgerModel):
     undo_state: dict[str, str] = Field(
         default={}, description="prior values, as the injector reported them once the fault was in"
     )
+    goes_with_node: bool = Field(
+        default=False,
+        description="the cluster repairs this node and may replace it: the fault is out where the node is gone",
+    )
 
 
 class RestoreNode(LedgerModel):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from gameday.cluster.gpu_pods import GpuPod
+from gameday.observe.cluster_repair import ClusterRepair
 from gameday.observe.kernel_log import KernelLogTail
 from gameday.run.targets import ChosenTarget
 
@@ -21,6 +22,8 @@ class InjectedFault:
     pods_before: tuple[GpuPod, ...]
     """The GPU pods that ran on the target right before the fault."""
     log_tail: KernelLogTail
+    cluster_repair: ClusterRepair | None = None
+    """The watch of the cluster's own repair; None where the game-day repairs the node."""
 
     @property
     def node(self) -> str:

@@ -141,7 +141,7 @@ class Recovery(DocumentModel):
     def _there_is_one_repairer(self) -> Recovery:
         if not self.is_hands_off:
             for key in ("fault_out", "node_ends", "hops"):
-                if key in self.model_fields_set:
+                if getattr(self, key) != type(self).model_fields[key].default:
                     raise conflict((key,), "this key needs `by: cluster`: here the game-day itself repairs the node")
             return self
         if self.repairs_node:
@@ -150,7 +150,7 @@ class Recovery(DocumentModel):
             raise conflict(
                 ("fault_during",), "this fault disturbs a remediation of the game-day, and here the cluster repairs"
             )
-        if self.node_ends == "out-of-service" and "hops" in self.model_fields_set and not self.hops.returned:
+        if self.node_ends == "out-of-service" and self.hops.expected() and not self.hops.returned:
             raise conflict(
                 ("hops",), "write in `returned` how long to watch that the node stays out of service: {within: 1m}"
             )

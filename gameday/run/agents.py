@@ -188,7 +188,7 @@ def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: s
     """
     parameters, gpu = fault.model_dump(mode="json"), target.gpu or 0
     task = InjectTask(run_id=run.id, node=target.node, gpu=gpu, fault=parameters, hold_s=fault.hold.total_seconds())
-    undo = TakeOutFault(pod=name, gpu=gpu, fault=parameters)
+    undo = TakeOutFault(pod=name, gpu=gpu, fault=parameters, goes_with_node=run.plan.recover.is_hands_off)
     entry = send_agent(run, name, task, injector_deadline(fault), undo)
     pod = await_pod(run, name, f"injector pod {name} Ready", AGENT_START_TIMEOUT, ready=True)
     if pod is None or not pod.ready:

@@ -16,7 +16,7 @@ from gameday.cluster.nodes import decided_at, snapshot, taint_manager
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError
-from gameday.history.events import CordonSeen, Event, SignalUnwatched, TaintSeen
+from gameday.history.events import CordonSeen, Event, KubernetesEventSeen, SignalUnwatched, TaintSeen
 from gameday.run.node_changes import NodeEvents, NodeView, changes, view_of_node, view_of_snapshot
 from gameday.run.pod_states import PodStates
 from gameday.values.nodes import NodeSnapshot, Taint
@@ -37,6 +37,12 @@ class NodeListener:
 
     def on_cordon(self, seen: CordonSeen) -> None:
         """Handle a node that was cordoned or uncordoned."""
+
+    def on_node(self, name: str, node: Any | None) -> None:
+        """Handle any change of a node (V1Node); None: it was deleted."""
+
+    def on_event(self, seen: KubernetesEventSeen) -> None:
+        """Handle a Kubernetes Event about a node."""
 
 
 class NodeWatch:
@@ -59,13 +65,13 @@ class NodeWatch:
             note: Writes an event into the history; called in the watches' threads.
             pod_states: Collects what becomes of the targets' pods.
             own_pods: The run's own pods; None where it has none.
-            listener: Receives the targets' changes.
+            listener: Receives the targets' changes; `add_listener` adds others.
         """
         self._kubernetes = kubernetes
         self._run_id = run_id
         self._note = note
         self._own_pods = own_pods
-        self._listener = listener or NodeListener()
+        self._listeners = [listener] if listener else []
         self._nodes: dict[str, Follower] = {}
         self._pods: dict[str, Follower] = {}
         self._events: dict[str, Follower] = {}
@@ -74,6 +80,10 @@ class NodeWatch:
         self._views: dict[str, NodeView] = {}
         self._changing = threading.Lock()
         self.pod_states = pod_states or PodStates()
+
+    def add_listener(self, listener: NodeListener) -> None:
+        """Send the targets' changes from now on to one more listener."""
+        self._listeners.append(listener)
 
     def look_at(self, node: str) -> NodeSnapshot | None:
         """Follow a node from now on.
@@ -119,15 +129,23 @@ class NodeWatch:
         chosen = tuple(chosen)
         self.stop(keep={seen.node for seen in chosen})
         for seen in chosen:
-            self._before[seen.node] = seen
-            self.look_at(seen.node)
-            self.look_at_pods(seen.node)
-            # Changes since the node was first looked at were not noted then.
-            for node in self._nodes[seen.node].objects():
-                self._node_changed(ADDED, node)
-            for pod in self._pods[seen.node].objects():
-                self.pod_states.add_target_pod(ADDED, pod)
-            self._follow_events(seen.node)
+            self.follow_target(seen)
+
+    def follow_target(self, seen: NodeSnapshot) -> None:
+        """Follow one more target, and note every change from `seen` on.
+
+        Raises:
+            AdapterError: A watch does not come up; immediately where the server refuses it.
+        """
+        self._before[seen.node] = seen
+        self.look_at(seen.node)
+        self.look_at_pods(seen.node)
+        # Changes since the node was first looked at were not noted then.
+        for node in self._nodes[seen.node].objects():
+            self._node_changed(ADDED, node)
+        for pod in self._pods[seen.node].objects():
+            self.pod_states.add_target_pod(ADDED, pod)
+        self._follow_events(seen.node)
 
     def follows(self, node: str) -> bool:
         """Return True where the node and its pods are followed."""
@@ -219,6 +237,8 @@ class NodeWatch:
                 events.remember(event)
             elif kind != DELETED and (seen := events.new_event(event)):
                 self._note(seen)
+                for listener in self._listeners:
+                    listener.on_event(seen)
 
         about = f"involvedObject.kind=Node,involvedObject.name={node}"
         follower = Follower(
@@ -233,9 +253,12 @@ class NodeWatch:
             if name not in self._before:
                 return
             if decided := decided_at(node):
-                self._listener.on_decision(name, decided)
+                for listener in self._listeners:
+                    listener.on_decision(name, decided)
             self._note_taints(name, node)
             self._note_view(name, node)
+            for listener in self._listeners:
+                listener.on_node(name, None if kind == DELETED else node)
 
     def _note_taints(self, name: str, node: Any) -> None:
         now = set(snapshot(node).taints)
@@ -243,7 +266,8 @@ class NodeWatch:
         for taint in now ^ self._taints.setdefault(name, set(self._before[name].taints)):
             seen = TaintSeen(node=name, taint=taint, present=taint in now, manager=manager, at=datetime.now(UTC))
             self._note(seen)
-            self._listener.on_taint(seen)
+            for listener in self._listeners:
+                listener.on_taint(seen)
         self._taints[name] = now
 
     def _note_view(self, name: str, node: Any) -> None:
@@ -251,5 +275,6 @@ class NodeWatch:
         for change in changes(name, before, view, datetime.now(UTC)):
             self._note(change)
             if isinstance(change, CordonSeen):
-                self._listener.on_cordon(change)
+                for listener in self._listeners:
+                    listener.on_cordon(change)
         self._views[name] = view

@@ -47,14 +47,15 @@ class QuarantineListener(NodeListener):
         """Take a cordon for the detector's where the plan expects one, and for a stranger's where nobody here sets one.
 
         A negative control judges a cordon itself. A cordon that comes during the baseline is a refusal of its checks.
+        A cluster that repairs the node may cordon it whenever it wants.
         """
         if not seen.cordoned:
             return
-        expect, step = self._record.plan.expect, self._record.step
+        expect, step, hands_off = self._record.plan.expect, self._record.step, self._record.plan.recover.is_hands_off
         if expect.cordoned and step in _DETECTOR_CORDONS:
             self._chain.add(Hop.TAINTED, seen.node, seen.at, "watch of the node; cordoned")
         unexpected = expect.cordoned is None and expect.stays_schedulable_for is None
-        if unexpected and step is not Step.BASELINE and not self._cordoned_by_us(seen.node):
+        if unexpected and not hands_off and step is not Step.BASELINE and not self._cordoned_by_us(seen.node):
             self._record.abort.request("guard", f"the target {seen.node} was cordoned by somebody else")
 
 

@@ -46,6 +46,7 @@ class RunRecord:
         self.started_boottime_s = boottime_s()
         self.cpu_at_start_s = time.process_time()
         self._step = Step.BASELINE
+        self._errands: list[Callable[[], None]] = []
 
     @property
     def plan(self) -> Plan:
@@ -71,6 +72,10 @@ class RunRecord:
         """Note that something went wrong which does not end the run."""
         self.note(Problem(step=self._step, what=what, hint=hint))
 
+    def while_waiting(self, errand: Callable[[], None]) -> None:
+        """Call `errand` at every turn of every wait from now on, in the run's own thread."""
+        self._errands.append(errand)
+
     def wait(self, what: str, timeout: timedelta, condition: Callable[[], T | None], every_s: float = 0.1) -> T | None:
         """Wait until `condition` returns something, and note in the history what is waited for.
 
@@ -91,6 +96,8 @@ class RunRecord:
         deadline = time.monotonic() + limit
         while True:
             self.abort.check()
+            for errand in self._errands:
+                errand()
             value = condition()
             if value is not None:
                 return value

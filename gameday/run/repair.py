@@ -15,3 +15,5 @@ class Repair:
     left_out_because: str = ""
     """The reason why the repair was left out, so that the node stays out of service; empty if the node may be proved
     good."""
+    cluster_repairs: bool = False
+    """The cluster repaired the node or did not: the game-day neither keeps it out of service nor gives it back."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+GFD_TIMESTAMP_LABEL = "nvidia.com/gfd.timestamp"
+"""GPU feature discovery writes the time of its own start here (NVIDIA/k8s-device-plugin, internal/lm): after a reboot,
+or a restart of its pod, another one, and nothing of the node is another for it."""
+
 
 class Target(BaseModel):
     """The node that a fault is aimed at, and its GPU where the fault needs one."""

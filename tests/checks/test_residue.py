@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gameday.checks.node_diff import GFD_TIMESTAMP_LABEL, node_differences
+from gameday.checks.node_diff import node_differences
+from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from tests.guard.observations import OPTED_IN, node
 
 

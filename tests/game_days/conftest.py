@@ -26,11 +26,11 @@ from prefect.settings import (
 from ruamel.yaml import YAML
 
 from gameday import cli
-from gameday.checks.node_diff import GFD_TIMESTAMP_LABEL
 from gameday.checks.outcome import RunResult
 from gameday.history.events import Record, StepStarted
 from gameday.history.journal import History, read_history
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from gameday.values.results import Step
 from kubesim.controllers.taints import UNSCHEDULABLE
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gameday.checks.node_diff import GFD_TIMESTAMP_LABEL
 from gameday.history.events import Remediated
+from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from tests.game_days.conftest import QUICK, Arena, changed
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]

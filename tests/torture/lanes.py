@@ -21,12 +21,12 @@ import urllib3
 from kubernetes import client, config
 from ruamel.yaml import YAML
 
-from gameday.checks.node_diff import GFD_TIMESTAMP_LABEL
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.reaper.reap import ReapResult, reap
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.rehearsal.seed import RBAC, collection_of, seeding
+from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 from tests.torture.matrix import POWER_LIMIT_W
 from tests.torture.proxy import ApiProxy, Switch

@@ -1,0 +1,45 @@
+"""List and watch resources that the official client has no methods for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubernetes import client
+
+from gameday.cluster.kube_transport import send
+
+
+def list_call(api: client.ApiClient, api_version: str, plural: str) -> Callable[..., Any]:
+    """Return a list method for a resource of every namespace, as `gameday.cluster.watch.Follower` calls it.
+
+    Args:
+        api: The client to send it through.
+        api_version: Group and version, such as `janitor.dgxc.nvidia.com/v1alpha1`; only a version for the core group.
+        plural: The resource's plural name, such as `rebootnodes`.
+    """
+    path = f"/apis/{api_version}/{plural}" if "/" in api_version else f"/api/{api_version}/{plural}"
+
+    def call(*, _request_timeout: tuple[float, float] | None = None, _preload_content: bool, **options: Any) -> Any:
+        query = {_on_the_wire(name): _text(value) for name, value in options.items()}
+        return send(api, "GET", path, query=query, timeouts_s=_request_timeout)
+
+    call.__name__ = f"list_{plural.removesuffix('s')}"
+    return call
+
+
+def field_at(resource: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path, such as `spec.nodeName`; None where there is none."""
+    found: Any = resource
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _on_the_wire(name: str) -> str:
+    first, *others = name.removeprefix("_").split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,45 @@
+"""The field managers that wrote an object, as its managedFields record them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+
+def last_writer(managed_fields: Iterable[Any] | None, *path: str) -> str | None:
+    """Return the manager that last wrote a field; None where managedFields name none.
+
+    Args:
+        managed_fields: The object's `metadata.managedFields`, as the client's models or as plain JSON.
+        path: Keys of fieldsV1, such as `f:spec`, `f:unschedulable`.
+    """
+    writers = [(at, manager) for manager, at, fields in _entries(managed_fields) if _has(fields, path)]
+    return max(writers, key=lambda writer: writer[0])[1] if writers else None
+
+
+def creator(managed_fields: Iterable[Any] | None) -> str | None:
+    """Return the manager of the oldest write that managedFields record; None where they record none."""
+    writers = [(at, manager) for manager, at, _ in _entries(managed_fields)]
+    return min(writers, key=lambda writer: writer[0])[1] if writers else None
+
+
+def _entries(managed_fields: Iterable[Any] | None) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield manager, time (sortable text) and fields of each entry that names its manager."""
+    for entry in managed_fields or ():
+        if isinstance(entry, Mapping):
+            manager, time, fields = entry.get("manager"), entry.get("time"), entry.get("fieldsV1")
+        else:
+            manager, time, fields = entry.manager, entry.time, entry.fields_v1
+        if manager:
+            at = time.isoformat() if isinstance(time, datetime) else str(time or "")
+            yield manager, at, fields or {}
+
+
+def _has(fields: Mapping[str, Any], path: Iterable[str]) -> bool:
+    found: Any = fields
+    for key in path:
+        if not isinstance(found, Mapping) or key not in found:
+            return False
+        found = found[key]
+    return True

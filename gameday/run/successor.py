@@ -1,0 +1,73 @@
+"""Find the node that takes the place of a target whose node object is gone: the same pool, and newer than the fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.list_watch import DELETED
+from gameday.cluster.watch import Follower
+
+POOL_LABELS = (
+    "karpenter.sh/nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+)
+"""Labels by which Karpenter, EKS, GKE and AKS name the pool of a node."""
+_KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product")
+# creationTimestamp has whole seconds, and the fault is dated by the node's clock.
+_CLOCK_TOLERANCE = timedelta(seconds=2)
+
+
+def pool_of(labels: Mapping[str, str], otherwise: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that a node shares with the others of its pool.
+
+    Args:
+        labels: The node's labels.
+        otherwise: The labels to use where the node names neither its pool, nor its instance type and GPU.
+    """
+    named = {key: labels[key] for key in POOL_LABELS if key in labels}
+    kind = {key: labels[key] for key in _KIND_LABELS if key in labels}
+    return named or (kind if len(kind) == len(_KIND_LABELS) else dict(otherwise))
+
+
+class PoolWatch:
+    """A watch of one pool, from the moment at which a target of it was gone."""
+
+    def __init__(self, kubernetes: Kubernetes, pool: Mapping[str, str], fault_at: datetime) -> None:
+        """Begin the watch.
+
+        Args:
+            kubernetes: The cluster.
+            pool: Labels of the pool's nodes.
+            fault_at: Only nodes that were created after this can be successors.
+        """
+        selector = ",".join(f"{key}={value}" for key, value in sorted(pool.items()))
+        self._after = fault_at - _CLOCK_TOLERANCE
+        self._candidates: dict[str, Any] = {}
+        self._follower = Follower(kubernetes.core.list_node, self._changed, label_selector=selector)
+        self._follower.__enter__()
+
+    @property
+    def trouble(self) -> str:
+        """The reason why the watch is not up; empty where it is."""
+        return self._follower.trouble()
+
+    def successor(self, is_free: Callable[[str], bool]) -> Any | None:
+        """Return the oldest node (V1Node) that is newer than the fault and free; None where there is none yet."""
+        free = [node for name, node in list(self._candidates.items()) if is_free(name)]
+        return min(free, key=lambda node: node.metadata.creation_timestamp, default=None)
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._follower.stop()
+
+    def _changed(self, kind: str, node: Any) -> None:
+        name = node.metadata.name
+        if kind == DELETED or node.metadata.creation_timestamp < self._after:
+            self._candidates.pop(name, None)
+        else:
+            self._candidates[name] = node
