@@ -147,6 +147,12 @@ class ClusterRepair:
         now = datetime.now(UTC)
         if self._asked_out_at and (now - self._asked_out_at < _ASK_AGAIN or not self.watch.boot_when_ready):
             return
+        recovery, hold = self._run.plan.recover, self._run.plan.fault.hold
+        if self._asked_out_at is None and recovery.fault_out == "repair-begun" and now > self._fault_at + hold:
+            self._run.problem(
+                f"the fault came out of {self.target.node} at the end of its hold, before the repair began",
+                "give the fault a longer hold: at least the bounds up to recover.hops.repair_begun",
+            )
         self._asked_out_at = now
         undone = [self._run.undo(entry) for entry in self._faults()]
         self._is_out = all(cleanliness is Cleanliness.CLEAN for cleanliness in undone)
