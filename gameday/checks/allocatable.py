@@ -6,7 +6,7 @@ from gameday.checks.deadlines import Sighting, appears_within, clears_within, si
 from gameday.checks.facts import target_nodes
 from gameday.checks.node_diff import node_snapshot
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import AllocatableSeen
+from gameday.history.events import AllocatableSeen, NodeReplaced
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.expectations import ExpectedAllocatable
@@ -52,12 +52,12 @@ def _returns(expected: ExpectedAllocatable, history: History, node: str | None) 
 
 
 def _counts(history: History, node: str | None) -> list[tuple[Sighting, bool]]:
-    """Every count since the fault, and whether it is lower than before the run."""
+    """Every count since the fault, and whether it is lower than before the run; a node that is replaced loses none."""
     before = node_snapshot(history, node, "before")
     had = (before.allocatable_gpus if before else None) or 0
-    found = {
-        Sighting(record, seen.at): (seen.gpus or 0) < had
-        for record, seen in history.with_times(AllocatableSeen)
-        if seen.node == node
-    }
-    return [(one, found[one]) for one in since_fault(history, node, list(found))]
+    found = [
+        (Sighting(record, seen.at), (seen.gpus or 0) < had) for record, seen in history.about(AllocatableSeen, node)
+    ]
+    found += [(Sighting(record, seen.at), False) for record, seen in history.about(NodeReplaced, node)]
+    recent = since_fault(history, node, [one for one, _ in found])
+    return [(one, fewer) for one, fewer in found if one in recent]

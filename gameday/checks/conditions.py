@@ -5,7 +5,7 @@ from __future__ import annotations
 from gameday.checks.deadlines import Sighting, appears_within, as_expected, clears_within, since_fault
 from gameday.checks.facts import target_nodes
 from gameday.checks.verdict import Verdict
-from gameday.history.events import ConditionSeen
+from gameday.history.events import ConditionSeen, NodeReplaced
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.expectations import ExpectedCondition
@@ -52,12 +52,13 @@ def _clears(expected: ExpectedCondition, history: History, node: str | None) -> 
 
 
 def cleared(expected: ExpectedCondition, history: History, node: str | None) -> list[Sighting]:
-    """Return the sightings since the fault in which the condition had another status, or was gone."""
+    """Return the sightings since the fault in which the condition had another status, or was gone with its node."""
     found = [
         Sighting(record, seen.at)
         for record, seen in history.with_times(ConditionSeen)
         if (seen.node, seen.condition) == (node, expected.type) and seen.status != expected.status
     ]
+    found += [Sighting(record, seen.at) for record, seen in history.about(NodeReplaced, node)]
     return since_fault(history, node, found)
 
 

@@ -20,7 +20,7 @@ from gameday.plan.models import Plan
 from gameday.plan.repair_chain import ExpectedHop
 from gameday.values.results import RepairHop, Step
 
-ORDER = 20
+ORDER = 25
 """The place before the alerts, so that a run's first broken verdict names the hop at which the cluster stopped."""
 
 _EXPECTATIONS = {
@@ -107,6 +107,8 @@ def _without_hop(
         return (Status.HELD, "") if stays_out else (Status.UNKNOWN, "the chain ended without this hop")
     if end.stopped_at is not hop:
         return Status.UNKNOWN, f"not reached: the cluster stopped at the hop ‘{end.stopped_at}’"
+    if stays_out:
+        return Status.BROKEN, end.why
     if blind := _unwatched(history, end.node, expected):
         return Status.UNKNOWN, f"its signs could not be watched: {blind}"
     left = f"; the cluster left {', '.join(end.left)}" if end.left else ""

@@ -27,7 +27,7 @@ from gameday.run.successor import PoolWatch, pool_of
 from gameday.run.targets import ChosenTarget, pool_labels
 from gameday.values.results import Cleanliness
 
-# A fault that could not be read back as out, because its node is down, is asked for again after this.
+# What failed is tried again after this, such as the way out of a fault whose node is down. Our own choice.
 _ASK_AGAIN = timedelta(seconds=10)
 
 
@@ -54,6 +54,7 @@ class ClusterRepair:
         self._booted_with_fault = target.before.boot_id
         self._times_put_in = 1
         self._asked_out_at: datetime | None = None
+        self._act_after = datetime.min.replace(tzinfo=UTC)
         self._is_out = self._is_looking = False
         run.note(RepairAwaited(node=target.node))
         self.watch = RepairWatch(
@@ -71,19 +72,20 @@ class ClusterRepair:
     def look(self) -> None:
         """Look at bounds, pods and pool, and take the fault out or put it in again where the plan says so.
 
-        A cluster that does not answer is a problem in the history; the next look asks again.
+        A cluster that does not answer is a problem in the history, and is asked again a little later.
         """
-        if self._is_looking:
+        self.watch.look()
+        if self._is_looking or datetime.now(UTC) < self._act_after:
             return  # an injection waits, too
         self._is_looking = True
         try:
-            self.watch.look()
             if self.watch.awaits_successor:
                 self._seek_successor()
             if self.watch.is_replaced and not self._run.nodes.follows(self.watch.name):
                 self._follow_successor()
             self._move_fault()
         except (AdapterError, StepFailedError) as error:
+            self._act_after = datetime.now(UTC) + _ASK_AGAIN
             self._run.problem(f"{self.target.node}, which the cluster repairs: {error}")
         finally:
             self._is_looking = False

@@ -78,6 +78,7 @@ class RepairWatch(NodeListener):
         self._awaited = [hop for hop, _ in recover.hops.expected()]
         self._reached: dict[RepairHop, RepairHopSeen] = {}
         self._ended: RepairChainEnded | None = None
+        self._date_states(self._before, datetime.now(UTC))
 
     def begin(self, fault_at: datetime) -> None:
         """Count from this moment, at which the fault went in by the node's clock."""
@@ -181,7 +182,8 @@ class RepairWatch(NodeListener):
             if datetime.now(UTC) < last_at + expected.within + _LATEST_SIGHT:
                 return
             if hop is RepairHop.RETURNED and self._must_stay_out:
-                self._end(None)
+                is_in_service = hop in self._since
+                self._end(hop if is_in_service else None, "the node is in service" if is_in_service else "")
             else:
                 self._end(hop, f"not within {format_duration(expected.within)}{self._instead(hop)}")
 
@@ -219,14 +221,19 @@ class RepairWatch(NodeListener):
         if now.boot_id and now.boot_id != before.boot_id and not self._successor:
             what = f"boot id {before.boot_id or 'none'} -> {now.boot_id}"
             self._add(RepairHop.REPAIRED, Mark(at, UNKNOWN_ACTOR, f"watch of the node: {what}", RepairKind.REBOOT))
+        self._date_states(now, at)
+        look = NodeLook(before, now, frozenset(self._tainted), self._cordoned, at)
+        self._add_signs(lambda sign: node_mark(sign, look))
+
+    def _date_states(self, now: NodeState, at: datetime) -> None:
+        """Keep since when the node has been Ready, and since when it has been in service."""
+        before = self._before
         in_service = now.ready and not (now.taints - before.taints) and now.cordoned is before.cordoned
         for hop, is_so in ((RepairHop.READY, self._is_ready(now)), (RepairHop.RETURNED, in_service)):
             if not is_so:
                 self._since.pop(hop, None)
             else:
                 self._since.setdefault(hop, at)
-        look = NodeLook(before, now, frozenset(self._tainted), self._cordoned, at)
-        self._add_signs(lambda sign: node_mark(sign, look))
 
     def _replace(self, now: NodeState, pool: dict[str, str]) -> None:
         self._successor, self._gone_at = now.name, self._gone_at or datetime.now(UTC)
@@ -281,6 +288,8 @@ class RepairWatch(NodeListener):
             return Mark(datetime.now(UTC), named, "watch of the pods") if moved else None
         if hop in (RepairHop.READY, RepairHop.RETURNED):
             since = self._since.get(hop)
+            if since and hop is RepairHop.RETURNED and self._must_stay_out and since <= self._last()[0]:
+                return None  # it has not gone out of service yet: the window's end judges that
             return Mark(since, named, "watch of the node") if since else None
         if hop is RepairHop.REPAIR_BEGUN:
             # At the latest a repair that is done has begun.

@@ -11,6 +11,8 @@ from gameday.checks import run_checks
 from gameday.checks.outcome import fold_outcome
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import (
+    AllocatableSeen,
+    ConditionSeen,
     NodeReplaced,
     NodeReturned,
     NodeSeen,
@@ -27,6 +29,7 @@ from gameday.history.events import (
 )
 from gameday.history.frames import Frames
 from gameday.history.journal import History
+from gameday.plan.expectations import Expectations
 from gameday.plan.models import Plan, Recovery
 from gameday.values.results import Cleanliness, Hop, RepairHop, RepairKind, Step
 from tests.report.run_builder import FAULT_AT, NODE, PLAN, TAINT, Timed, at, history_of, passing, snapshot
@@ -195,6 +198,12 @@ def test_a_node_that_must_stay_out_of_service_and_comes_back_is_broken() -> None
     assert (back.status, back.why) == (Status.BROKEN, "foreign gave it back 1.0 s after ‘validated’")
 
 
+def test_a_node_that_must_stay_out_of_service_and_never_went_out_is_broken() -> None:
+    history = hands_off(ended(RepairHop.RETURNED), hops=list(RepairHop)[:-1], qa=False)
+    kept = verdicts(history, node_ends="out-of-service")["repair-returned"]
+    assert (kept.status, kept.why) == (Status.BROKEN, "not within 5s")
+
+
 def test_the_successor_of_a_replaced_node_is_the_one_that_qa_proves() -> None:
     pool = {"karpenter.sh/nodepool": "a"}
     replaced = Timed(24.0, NodeReplaced(node=NODE, successor=SUCCESSOR, pool=pool, boot_id="b2", at=at(24.0)))
@@ -212,3 +221,17 @@ def test_the_successor_of_a_replaced_node_is_the_one_that_qa_proves() -> None:
     assert at_seq in found["repair-repaired"].evidence
     assert history.last(RunEnded) == RunEnded(cleanliness=Cleanliness.CLEAN)
     assert outcome(history)[:2] == ("passed", 0)
+
+
+def test_a_condition_and_gpus_that_went_with_a_replaced_node_are_over() -> None:
+    expect: dict[str, Any] = {
+        "conditions": [{"type": "GpuMemWatch", "status": True, "within": "10s", "clears_within": "60s"}],
+        "allocatable_falls": {"within": "10s", "returns_within": "60s"},
+    }
+    bad = ConditionSeen(node=NODE, condition="GpuMemWatch", status="True", reason="Bad", at=at(FAULT_AT + 1))
+    fewer = AllocatableSeen(node=NODE, gpus=7, before=8, at=at(FAULT_AT + 1))
+    replaced = NodeReplaced(node=NODE, successor=SUCCESSOR, pool={}, boot_id="b2", at=at(27.5))
+    history = hands_off(Timed(10.5, bad), Timed(10.6, fewer), Timed(27.5, replaced), ended())
+    wanted = plan().model_copy(update={"expect": Expectations.model_validate(expect)})
+    found = {one.check: one.status for one in run_checks(wanted, history, Frames())}
+    assert (found["condition-clears"], found["allocatable-returns"]) == (Status.HELD, Status.HELD)

@@ -227,6 +227,18 @@ def test_a_node_that_must_stay_out_and_does_ends_the_chain_as_planned(scene: Cal
     assert RepairHop.RETURNED not in stage.hops()
 
 
+def test_a_node_that_must_stay_out_and_never_went_out_stops_the_chain_at_the_end_of_the_window(
+    scene: Callable[..., Scene],
+) -> None:
+    sign = {"label": {"key": STATE, "values": ["draining"]}}
+    hops = {"quarantined": {"within": "20s", "signs": [sign]}, "returned": {"within": "200ms"}}
+    stage = scene(hops, node_ends="out-of-service")
+    stage.label("draining")
+    ended = stage.end()
+    assert (ended.stopped_at, ended.why, ended.in_service) == (RepairHop.RETURNED, "the node is in service", True)
+    assert RepairHop.RETURNED not in stage.hops()
+
+
 def test_a_node_that_must_stay_out_and_comes_back_stops_the_chain(scene: Callable[..., Scene]) -> None:
     stage = scene({"quarantined": {"within": "20s"}, "returned": {"within": "20s"}}, node_ends="out-of-service")
     stage.quarantine()
@@ -328,6 +340,16 @@ def test_a_resource_that_the_run_may_not_watch_is_noted(scene: Callable[..., Sce
     (unwatched,) = stage.run.history().of(SignalUnwatched)
     assert (unwatched.node, unwatched.signal) == (stage.node, "custom resources")
     assert unwatched.why.startswith("reboots.example.com/v1: ")
+
+
+def test_a_node_that_never_was_away_is_ready_and_in_service_after_its_repair(scene: Callable[..., Scene]) -> None:
+    """As after a reset of one GPU of a node that nobody quarantined: only an Event shows it."""
+    done = {"event": {"reason": "GpuReset"}, "kind": "gpu-reset"}
+    stage = scene({"repaired": {"within": "20s", "signs": [done]}, "ready": CHAIN["ready"], "returned": CHAIN["ready"]})
+    stage.event("GpuReset")
+    assert stage.reach(RepairHop.REPAIRED).repair is RepairKind.GPU_RESET
+    assert stage.end().in_service
+    assert stage.hops()[RepairHop.READY].took_s == 0
 
 
 def test_an_actor_that_shows_later_is_noted_with_the_hop(scene: Callable[..., Scene]) -> None:
