@@ -25,10 +25,10 @@ ORDER = 25
 
 _EXPECTATIONS = {
     RepairHop.QUARANTINED: "The cluster takes {node} out of service",
-    RepairHop.WORK_MOVED: "The GPU pods leave {node}",
+    RepairHop.WORK_MOVED: "The GPU pods of before the fault leave {node}",
     RepairHop.REPAIR_BEGUN: "The cluster begins to repair {node}",
     RepairHop.REPAIRED: "The cluster repairs {node}",
-    RepairHop.READY: "{node} is Ready with all its GPUs after the repair",
+    RepairHop.READY: "The repaired {node} is Ready with all its GPUs",
     RepairHop.VALIDATED: "The cluster validates {node}",
     RepairHop.RETURNED: "The cluster gives {node} back to work",
 }
@@ -72,7 +72,7 @@ def _of(plan: Plan, history: History, node: str | None, hop: RepairHop, expected
     sentence = (_STAYS_OUT if stays_out else _EXPECTATIONS[hop]).format(node=name)
     return Verdict(
         check=f"repair-{hop.value.replace(' ', '-')}",
-        expectation=f"{sentence[0].upper()}{sentence[1:]} (hop ‘{hop}’)",
+        expectation=f"{sentence} (hop ‘{hop}’)",
         bound=f"for {seconds_text(expected.within.total_seconds())}" if stays_out else at_most(expected.within),
         measured=_measured(found[1]) if found else "",
         status=status,

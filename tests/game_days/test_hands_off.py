@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from gameday.cluster.watch import Follower
 from gameday.history.events import FaultUndone, IntentRecorded, NodeReturned, RepairChainEnded, RepairHopSeen
 from gameday.values.results import RepairHop
 from tests.game_days.conftest import QUICK, Arena, changed
+from tests.support.world import until
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -48,6 +49,7 @@ class ForeignLoop:
 
     def __enter__(self) -> ForeignLoop:
         self._follower.__enter__()
+        self._follower.require_synced()
         self._thread.start()
         return self
 
@@ -64,10 +66,8 @@ class ForeignLoop:
         patch = {"spec": {"taints": None}, "metadata": {"labels": {STATE: None}}}
         self._arena.core.patch_node(self._node, patch, field_manager="foreign-repairer")
 
-    def _await(self, condition: Any) -> None:
-        with self._follower.changed:
-            node = self._follower._objects
-            assert self._follower.changed.wait_for(lambda: any(map(condition, node.values())), 60)
+    def _await(self, condition: Callable[[Any], bool]) -> None:
+        assert until(self._follower, lambda: condition(self._follower.named(self._node)))
 
     @staticmethod
     def _is_ready(node: Any) -> bool:
