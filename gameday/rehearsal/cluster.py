@@ -71,14 +71,26 @@ class RehearsalCluster:
         control_plane: ControlPlane = ControlPlane.EMBEDDED,
         prefect: bool = True,
         fake_detector: DetectorProfile | None = None,
+        repair: bool = False,
     ) -> None:
-        """`fake_detector`: the profile of a foreign detector, which a stand-in plays beside `detector`."""
+        """Choose the parts; nothing starts yet.
+
+        Args:
+            folder: Folder for kubeconfigs, profile, data and logs.
+            size: Numbers of nodes and GPUs.
+            detector: Policy of our own controller.
+            control_plane: Control plane that the nodes join.
+            prefect: Start a Prefect server as well.
+            fake_detector: Profile of a foreign detector, which a stand-in plays beside `detector`.
+            repair: Repair quarantined nodes and give them back, as the detector's stack does.
+        """
         self.folder = folder.resolve()
         self.size = size
         self.detector = detector
         self.control_plane = control_plane
         self._with_prefect = prefect
         self._fake_detector = fake_detector
+        self._repair = repair
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
@@ -267,8 +279,9 @@ class RehearsalCluster:
             str(kubeconfig),
             "--loki-url",
             self.urls["loki"],
-            "--metrics-url",
-            f"http://127.0.0.1:{nodes_port}/metrics",
+            "--nodes-url",
+            f"http://127.0.0.1:{nodes_port}",
+            *(["--repair"] if self._repair else []),
         )
 
     def _start_observability(self, ports: dict[str, int]) -> None:
