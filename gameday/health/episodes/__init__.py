@@ -3,3 +3,6 @@
 `policy`, `model` and `transitions` are pure. `store` keeps the record in the cluster, `claim` keeps two processes
 apart, `acts` carries out one step, and `repairer` opens episodes and has each of them worked off. No Prefect in here.
 """
+
+DEFAULT_TAINT = "trainy.konduktor.ai/faulty=true:NoSchedule"
+"""The taint that the node-health controller sets unless it is given another."""

@@ -55,7 +55,7 @@ class Scope(StrEnum):
     NOTHING = "nothing"
     GPU_PODS = "gpu-pods"
     ALL_PODS = "all-pods"
-    """Also those without GPUs that a controller would start elsewhere."""
+    """All pods that a controller would start elsewhere, and all that hold GPUs."""
 
 
 class SeenFault(_Record):
@@ -101,7 +101,7 @@ class Attempt(_Record):
 
 
 class QaRun(_Record):
-    """One run of QA."""
+    """A run of QA."""
 
     attempt: int
     """The number of attempts before it."""

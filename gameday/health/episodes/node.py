@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gameday.cluster.nodes import GPU_COUNT_LABEL, GPU_RESOURCE
@@ -13,7 +13,6 @@ STATE_LABEL = "gameday.dev/health-state"
 """The label that shows where a node's repair is."""
 REPAIR_ANNOTATION = "gameday.dev/repair"
 """The annotation that shows episode, rung and attempt."""
-_CORDON_TAINT = "node.kubernetes.io/unschedulable"
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class NodeSeen:
     """Value of STATE_LABEL."""
     repair: str | None
     """Value of REPAIR_ANNOTATION."""
-    is_gpu_node: bool = field(default=False)
+    is_gpu_node: bool = True
 
     def other_taints(self, taint: Taint) -> list[dict[str, str]]:
         """Return all taints but those of our key."""
@@ -86,11 +85,6 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
         repair=annotations.get(REPAIR_ANNOTATION),
         is_gpu_node=labels.get("nvidia.com/gpu.present") == "true" or GPU_RESOURCE in (status.get("capacity") or {}),
     )
-
-
-def is_lingering_cordon(key: str) -> bool:
-    """Return True for the taint that the API server keeps together with a cordon."""
-    return key == _CORDON_TAINT
 
 
 def _number(text: object) -> int | None:

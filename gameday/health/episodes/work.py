@@ -1,4 +1,4 @@
-"""One process's work on one episode: its claim, its watches, its record, and the wait that anything can interrupt."""
+"""The work of a process on an episode: its claim, its watches, its record, and the wait that anything can interrupt."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Settings:
     policy: RepairPolicy
     taint: Taint
     claim: timedelta = CLAIM_DURATION
-    """After this long without a renewal another process takes the episode over."""
+    """The time without a renewal after which another process takes the episode over."""
 
     def seen(self, node: dict[str, Any]) -> NodeSeen:
         """Return a Node's JSON as it is seen."""
@@ -80,7 +80,7 @@ class EpisodeWork:
         self._node = node
         self._cancelled = cancelled
         self._store = EpisodeStore(self.api)
-        self.holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self.holder = holder_name()
         self._claim = Claim(self.api, claim_of(node), self.holder, settings.claim)
         self._stored: Stored
         self.evidence = ""
@@ -325,6 +325,11 @@ class EpisodeWork:
         """Ask for the deletion of every agent's pod of this episode."""
         for pod in self.pods.present():
             self.kubernetes.delete_pod(pod.name)
+
+
+def holder_name() -> str:
+    """Return a name for a holder of claims, which no other has, and which shows where it runs."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
 
 
 def _now() -> datetime:
