@@ -26,11 +26,17 @@ from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.programs import find_programs
 from gameday.rehearsal.observability import alertmanager_program, prometheus_program, scrape_jobs
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
-from gameday.rehearsal.prefect_server import begin_with_template, keep_template, server_argv, server_environment
+from gameday.rehearsal.prefect_server import (
+    begin_with_template,
+    keep_template,
+    prefect_environment,
+    server_argv,
+    server_environment,
+)
 from gameday.rehearsal.seed import Seeder, seeding
 from gameday.rehearsal.startup import start_errors
 
-_PORTS = ("nodes", "health", "prometheus", "alertmanager", "prefect", "apiserver", "logstore")
+_PORTS = ("nodes", "health", "repair", "prometheus", "alertmanager", "prefect", "apiserver", "logstore")
 
 
 class ControlPlane(StrEnum):
@@ -73,16 +79,17 @@ class RehearsalCluster:
         fake_detector: DetectorProfile | None = None,
         repair: bool = False,
     ) -> None:
-        """Choose the parts; nothing starts yet.
+        """Prepare the cluster; nothing is started yet.
 
         Args:
-            folder: Folder for kubeconfigs, profile, data and logs.
-            size: Numbers of nodes and GPUs.
-            detector: Policy of our own controller.
-            control_plane: Control plane that the nodes join.
-            prefect: Start a Prefect server as well.
-            fake_detector: Profile of a foreign detector, which a stand-in plays beside `detector`.
-            repair: Repair quarantined nodes and give them back, as the detector's stack does.
+            folder: Kubeconfigs, profiles, logs.
+            size: Nodes and GPUs.
+            detector: The policy of our node-health controller.
+            control_plane: The API server, scheduler and controllers.
+            prefect: Start a Prefect server.
+            fake_detector: The profile of a foreign detector, which a stand-in plays beside `detector`.
+            repair: Repair quarantined nodes and give them back, by our repairer (which needs Prefect) or by the
+                stand-in.
         """
         self.folder = folder.resolve()
         self.size = size
@@ -90,7 +97,7 @@ class RehearsalCluster:
         self.control_plane = control_plane
         self._with_prefect = prefect
         self._fake_detector = fake_detector
-        self._repair = repair
+        self._with_repair = repair
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
@@ -184,6 +191,7 @@ class RehearsalCluster:
             seeder.rights()
             runner = seeder.service_account_kubeconfig("gameday-runner", self.folder / "runner.kubeconfig")
             health = seeder.service_account_kubeconfig("gameday-node-health", self.folder / "node-health.kubeconfig")
+            repairer = seeder.service_account_kubeconfig("gameday-repair", self.folder / "repair.kubeconfig")
             if self.detector is not Detector.OFF:
                 self._start_health(ports["health"], health)
             fake_detector = self._start_fake_detector(seeder, ports["nodes"])
@@ -198,7 +206,9 @@ class RehearsalCluster:
         if fake_detector:
             fake_detector.await_ready_line()
         self._await_programs()
-        self._write_profile(runner)
+        self._write_profile(self.profile, runner)
+        if self._with_repair and self.detector is not Detector.OFF:
+            self._start_repair(ports["repair"], repairer)
         self._write_state()
 
     def _python(self, part: str, *arguments: str, module: str | None = None) -> Child:
@@ -263,6 +273,16 @@ class RehearsalCluster:
             module="gameday.health",
         )
 
+    def _start_repair(self, port: int, kubeconfig: Path) -> None:
+        profile = self.folder / "repair-profile.yaml"
+        self._write_profile(profile, kubeconfig)
+        arguments = ("health", "repair", "--profile", str(profile), "--metrics-port", str(port))
+        argv = [sys.executable, "-m", "gameday.cli", *arguments]
+        home = self.folder / "prefect-repair"
+        home.mkdir(exist_ok=True)
+        environment = {**prefect_environment(home), "PREFECT_API_URL": f"{self.urls['prefect']}/api"}
+        self._spawn(Child("repair", argv, self.folder / "repair.log", environment)).await_ready_line()
+
     def _start_fake_detector(self, seeder: Seeder, nodes_port: int) -> Child | None:
         """Start the fake detector; None also for one whose part the virtual nodes play, as the device plugin's."""
         if self._fake_detector is None or not {"kernel log", "DCGM"} & set(self._fake_detector.reads):
@@ -281,7 +301,7 @@ class RehearsalCluster:
             self.urls["loki"],
             "--nodes-url",
             f"http://127.0.0.1:{nodes_port}",
-            *(["--repair"] if self._repair else []),
+            *(["--repair"] if self._with_repair else []),
         )
 
     def _start_observability(self, ports: dict[str, int]) -> None:
@@ -318,7 +338,7 @@ class RehearsalCluster:
         for name in self.dead():
             raise self.child(name).error("died while the others started")
 
-    def _write_profile(self, kubeconfig: Path) -> None:
+    def _write_profile(self, path: Path, kubeconfig: Path) -> None:
         name = "lab" if self.control_plane is ControlPlane.LAB else "rehearsal"
         profile: dict[str, Any] = {
             "name": name,
@@ -331,7 +351,7 @@ class RehearsalCluster:
             "quarantine_taint_keys": self._quarantine_keys(),
             **{server: {"url": self.urls[server]} for server in ("prometheus", "alertmanager", "loki")},
         }
-        with self.profile.open("w", encoding="utf-8") as file:
+        with path.open("w", encoding="utf-8") as file:
             YAML(typ="safe", pure=True).dump(profile, file)
 
     def _quarantine_keys(self) -> list[str]:
