@@ -133,7 +133,7 @@ def embedded(
 
     (watcher, fake_detector), control_plane = _detector(detector), _control_plane(cluster)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
-    size = Size(nodes, gpus, spare)
+    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair))
     here = Embedded(
         RehearsalCluster(folder, size, watcher, control_plane=control_plane, fake_detector=fake_detector, repair=repair)
     )
@@ -174,14 +174,16 @@ def up(
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
 
     out = console()
-    size, control_plane, (watcher, fake_detector) = Size(nodes, gpus), _control_plane(cluster), _detector(detector)
+    repaired = is_repaired(repair)
+    size = Size(nodes, gpus, hold_outs=hold_outs(nodes, repair=repaired))
+    control_plane, (watcher, fake_detector) = _control_plane(cluster), _detector(detector)
     running = RehearsalCluster(
         folder,
         size,
         watcher,
         control_plane=control_plane,
         fake_detector=fake_detector,
-        repair=is_repaired(repair),
+        repair=repaired,
     )
     ended = threading.Event()
     try:
@@ -270,6 +272,11 @@ def is_repaired(repair: str, *, hands_off: bool = False) -> bool:
     if repair not in choices:
         raise CommandError(f"--repair {repair!r}: choose one of {', '.join(choices)}")
     return choices[repair]
+
+
+def hold_outs(nodes: int, *, repair: bool) -> int:
+    """Return how many nodes are spares: one in a cluster that is repaired, and has more than two nodes."""
+    return 1 if repair and nodes > 2 else 0
 
 
 def check_fit(plan: Plan, nodes: int, gpus: int) -> None:

@@ -63,6 +63,8 @@ class Size:
     spare: int = 0
     """Number of nodes that are left free of training work, so that pods that many game-days evict together find
     room."""
+    hold_outs: int = 0
+    """Number of the nodes that are spares of the hold-out pool."""
 
 
 class RehearsalCluster:
@@ -200,7 +202,7 @@ class RehearsalCluster:
                 controllers.await_ready_line()
             seeder.await_schedulable(self.size.nodes)
             seeder.components(self.size.nodes)
-            seeder.training(self.size.nodes - self.size.spare, self.size.gpus)
+            seeder.training(self.size.nodes - self.size.spare - self.size.hold_outs, self.size.gpus)
         if self.detector is not Detector.OFF:
             self.child("node-health").await_ready_line()
         if fake_detector:
@@ -239,6 +241,8 @@ class RehearsalCluster:
             str(self.size.nodes),
             "--gpus",
             str(self.size.gpus),
+            "--hold-outs",
+            str(self.size.hold_outs),
             "--loki-url",
             self.urls["loki"],
             "--log-store-pid",

@@ -13,6 +13,14 @@ STATE_LABEL = "gameday.dev/health-state"
 """The label that shows where a node's repair is."""
 REPAIR_ANNOTATION = "gameday.dev/repair"
 """The annotation that shows episode, rung and attempt."""
+HOLD_OUT_LABEL = "gameday.dev/hold-out"
+"""The label, with the value `true`, by which people put a node into the hold-out pool."""
+HOLD_OUT_TAINT = Taint("gameday.dev/hold-out", "true", "NoSchedule")
+"""The taint that keeps work off a spare node."""
+STANDS_IN_FOR = "gameday.dev/stands-in-for"
+"""The annotation of a spare node that takes work, with the name of the node in whose place it is."""
+# A spare serves in the place of a node with the same of these labels.
+_POOL_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", "nvidia.com/gpu.count")
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,14 @@ class NodeSeen:
     repair: str | None
     """Value of REPAIR_ANNOTATION."""
     is_gpu_node: bool = True
+    pool: tuple[str, ...] = ()
+    """Instance type, GPU product and number of GPUs, by its labels."""
+    is_hold_out: bool = False
+    """True for a spare node of the hold-out pool."""
+    is_held_out: bool = False
+    """True while HOLD_OUT_TAINT keeps work off it."""
+    stands_in_for: str | None = None
+    """Name of the node in whose place this spare is."""
 
     def other_taints(self, taint: Taint) -> list[dict[str, str]]:
         """Return all taints but those of our key."""
@@ -83,6 +99,10 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
         offered_gpus=_number((status.get("allocatable") or {}).get(GPU_RESOURCE)),
         state=labels.get(STATE_LABEL),
         repair=annotations.get(REPAIR_ANNOTATION),
+        pool=tuple(labels.get(label, "") for label in _POOL_LABELS),
+        is_hold_out=labels.get(HOLD_OUT_LABEL) == "true",
+        is_held_out=any(one["key"] == HOLD_OUT_TAINT.key for one in taints),
+        stands_in_for=annotations.get(STANDS_IN_FOR),
         is_gpu_node=labels.get("nvidia.com/gpu.present") == "true" or GPU_RESOURCE in (status.get("capacity") or {}),
     )
 

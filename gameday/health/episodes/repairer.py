@@ -21,6 +21,7 @@ from gameday.errors import AdapterError, KubernetesError, LeaseLostError
 from gameday.health.episodes import transitions
 from gameday.health.episodes.api import CONFLICT, RepairApi
 from gameday.health.episodes.claim import LEADER, Claim
+from gameday.health.episodes.hold_out import HoldOutPool
 from gameday.health.episodes.marks import clear, show
 from gameday.health.episodes.metrics import RepairMetrics
 from gameday.health.episodes.model import Episode, State
@@ -59,6 +60,7 @@ class Repairer:
         self._settings = settings
         self._api = RepairApi(kubernetes)
         self._store = EpisodeStore(self._api)
+        self._hold_outs = HoldOutPool(self._api)
         self._work_off = work_off
         self._metrics = metrics
         self._stopping = threading.Event()
@@ -121,7 +123,7 @@ class Repairer:
     def _look(self) -> None:
         nodes: dict[str, NodeSeen] = {seen.name: seen for seen in self._nodes.objects()}
         records: dict[str, Stored] = {found.episode.node: found for found in self._records.objects() if found}
-        for action in (self._open_episodes, self._begin_work, self._tidy):
+        for action in (self._open_episodes, self._begin_work, self._keep_hold_outs, self._tidy):
             try:
                 action(nodes, records)
             except KubernetesError as error:
@@ -139,6 +141,9 @@ class Repairer:
                 continue  # the node was replaced under its name: its open episode ends first
             episode = transitions.open_episode(seen, last.episode if last else None, _now())
             records[seen.name] = self._store.write(episode, last.version if last else None, evidence="")
+
+    def _keep_hold_outs(self, nodes: dict[str, NodeSeen], _records: dict[str, Stored]) -> None:
+        self._hold_outs.keep(nodes.values())
 
     def _begin_work(self, nodes: dict[str, NodeSeen], records: dict[str, Stored]) -> None:
         gpu_nodes = sum(seen.is_gpu_node for seen in nodes.values())
