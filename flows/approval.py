@@ -166,7 +166,7 @@ def _season_question(
     rows = [
         f"* **{escape_markdown(plan.title)}**: fault `{plan.fault.type}` on "
         f"{', '.join(map(escape_markdown, run.targets))}, in for {format_duration(plan.fault.hold)} at most; "
-        f"repair: {plan.recover.remediation}"
+        f"repair: {plan.recover.repair}"
         for run in runs
         for plan in (plans[run.plan],)
     ]

@@ -159,5 +159,5 @@ def _row(plan: Plan) -> dict[str, Any]:
         "fault": " ".join([plan.fault.type, *(str(value) for value in parameters.values())]),
         "targets": f"{plan.targets.nodes} node" + ("s" if plan.targets.nodes > 1 else ""),
         "expected": expected,
-        "remediation": plan.recover.remediation,
+        "remediation": plan.recover.repair,
     }

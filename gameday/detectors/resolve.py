@@ -66,6 +66,10 @@ def _warnings(
             yield DetectorWarning(
                 watching, what, "set `detector` in the cluster profile: `gameday detectors` lists them"
             )
+    if plan.recover.is_hands_off and (unseen := plan.recover.hops.without_signs()):
+        what = f"no sign is known of the hops {' and '.join(unseen)}, so that the run may end there as failed"
+        fix = "write the hop's signs in recover.hops, or name a detector whose profile has `repairs`"
+        yield DetectorWarning(named.name if named else "of this cluster", what, fix)
     faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
     for profile in profiles:
         rules = [rule for fault in faults for rule in rules_for(profile, fault)]

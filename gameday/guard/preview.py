@@ -80,7 +80,7 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         name, why = _name(run, "misaligned", target), "a pod that no NUMA node can serve alone: to be rejected"
         manifest = misaligned_pod(name, run_id=run.id, node=node, template=template, gpus=probe.gpus, cpus=probe.cpus)
         yield PlannedChange(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
-    if plan.expect.expects_quarantine:
+    if plan.expect.expects_quarantine and not plan.recover.is_hands_off:
         name, why = _name(run, "canary", target), "a GPU pod that the quarantine must keep off this node"
         manifest = gpu_canary(name, run_id=run.id, node=node, template=template)
         yield PlannedChange(Step.VERIFY_TAINT, "create", f"pod/{name}", why, node, manifest)
@@ -89,6 +89,8 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         yield PlannedChange(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
     if plan.recover.repairs_node:
         yield from _repair(run, target)
+    if plan.recover.node_ends == "out-of-service":
+        return
     yield _agent(run, Step.QA_NODE, "qa", target, qa_task(run, target), plan.qa.within, "prove the node good")
     yield from _canary(run, Step.QA_NODE, "after", target)
     yield from _return(run, target)
@@ -128,7 +130,8 @@ def _return(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
     cordoned = run.plan.expect.cordoned or remediation_for(run.plan.recover.remediation).drains_node
     what = f"taints {', '.join(run.quarantine_keys)}" + (" and the cordon" if cordoned else "")
     why = f"take off {what} if they came meanwhile"
-    yield PlannedChange(Step.QA_NODE, "patch", f"node/{target.node}", why, target.node)
+    if not run.plan.recover.is_hands_off:
+        yield PlannedChange(Step.QA_NODE, "patch", f"node/{target.node}", why, target.node)
     name, why = _name(run, "return", target), "a GPU pod that must run there again"
     manifest = gpu_canary(name, run_id=run.id, node=target.node, template=run.gpu_pod_template)
     yield PlannedChange(Step.QA_NODE, "create", f"pod/{name}", why, target.node, manifest)
@@ -190,7 +193,7 @@ def approval_question(run: ReadOnlyRun, targets: Targets) -> str:
         f"* targets: {broken}",
         f"* stays in for {format_duration(plan.fault.hold)} at most, then it comes out by itself",
         f"* GPU pods there now: {sum(len(run.nodes.gpu_pods_on(target.node)) for target in targets)}",
-        f"* repair: {plan.recover.remediation}",
+        f"* repair: {plan.recover.repair}",
         *(f"* {escape_markdown(warning)}" for warning in fault_warnings(run)),
         *(f"* warning: detector {escape_markdown(warning)}" for warning in detector_warnings),
     ]

@@ -73,5 +73,10 @@ def _of_plan(plan: Plan, namespace: str) -> Iterator[Right]:
         yield from _MOVES_PODS
     if remediation_for(plan.recover.remediation).drains_node:
         yield from _DRAINS
-    if plan.expect.expects_quarantine:
+    for sign in plan.recover.hops.signs():
+        if sign.resource:
+            group, _, _ = sign.resource.api_version.rpartition("/")
+            yield Right("list", sign.resource.plural, group=group)
+            yield Right("watch", sign.resource.plural, group=group)
+    if plan.expect.expects_quarantine and not plan.recover.is_hands_off:
         yield from _job(namespace)

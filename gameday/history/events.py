@@ -237,7 +237,7 @@ class SignalUnwatched(_Event):
 
     kind: Literal["signal_unwatched"] = "signal_unwatched"
     node: str
-    signal: Literal["events", "custom resources", "pool"]
+    signal: Literal["events", "custom resources"]
     why: str
 
 

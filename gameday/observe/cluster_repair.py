@@ -13,7 +13,6 @@ from typing import Any
 from gameday.cluster.custom_resources import list_call
 from gameday.cluster.gpu_pods import GpuPod
 from gameday.cluster.list_watch import DELETED
-from gameday.cluster.nodes import snapshot
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, LeaseHeldError, StepFailedError
 from gameday.faults.registry import fault_for
@@ -81,6 +80,8 @@ class ClusterRepair:
             self.watch.look()
             if self.watch.awaits_successor:
                 self._seek_successor()
+            if self.watch.is_replaced and not self._run.nodes.follows(self.watch.name):
+                self._follow_successor()
             self._move_fault()
         except (AdapterError, StepFailedError) as error:
             self._run.problem(f"{self.target.node}, which the cluster repairs: {error}")
@@ -112,19 +113,24 @@ class ClusterRepair:
                 self._run.note(SignalUnwatched(node=self.target.node, signal="custom resources", why=why))
 
     def _seek_successor(self) -> None:
-        """Look for the node that takes the target's place in its pool, and follow it once it is there."""
+        """Look for the node that takes the target's place in its pool, and lock it for this run."""
         if self._pool_watch is None:
             self._pool_watch = PoolWatch(self._run.kubernetes, self._pool, self._fault_at)
             self._run.background.callback(self._pool_watch.stop)
-        node = self._pool_watch.successor(self._is_free)
-        if node is None:
-            return
-        self.watch.take_successor(node, self._pool)
-        self._pool_watch.stop()
-        self._run.nodes.follow_target(snapshot(node))
+        for node in self._pool_watch.candidates():
+            if self._lock(node.metadata.name):
+                self.watch.take_successor(node, self._pool)
+                self._pool_watch.stop()
+                return
 
-    def _is_free(self, name: str) -> bool:
-        """Return True for a node that no target of a game-day is, after it was locked for this run."""
+    def _follow_successor(self) -> None:
+        """Follow the node in the target's place, as the target was followed."""
+        seen = self._run.nodes.look_at(self.watch.name)
+        if seen:
+            self._run.nodes.follow_target(seen)
+
+    def _lock(self, name: str) -> bool:
+        """Take a node's lease; return False for a node that another target or game-day has."""
         run = self._run
         if run.nodes.follows(name) or name in run.excluded_nodes:
             return False
@@ -147,6 +153,12 @@ class ClusterRepair:
         now = datetime.now(UTC)
         if self._asked_out_at and (now - self._asked_out_at < _ASK_AGAIN or not self.watch.boot_when_ready):
             return
+        recovery, hold = self._run.plan.recover, self._run.plan.fault.hold
+        if self._asked_out_at is None and recovery.fault_out == "repair-begun" and now > self._fault_at + hold:
+            self._run.problem(
+                f"the fault came out of {self.target.node} at the end of its hold, before the repair began",
+                "give the fault a longer hold: at least the bounds up to recover.hops.repair_begun",
+            )
         self._asked_out_at = now
         undone = [self._run.undo(entry) for entry in self._faults()]
         self._is_out = all(cleanliness is Cleanliness.CLEAN for cleanliness in undone)

@@ -124,6 +124,11 @@ class Recovery(DocumentModel):
         return self.by == "cluster"
 
     @property
+    def repair(self) -> str:
+        """The repair in words: the remediation's name, or that the cluster repairs."""
+        return "by the cluster" if self.is_hands_off else self.remediation
+
+    @property
     def repairs_node(self) -> bool:
         """The plan names a remediation."""
         return self.remediation != NO_REMEDIATION

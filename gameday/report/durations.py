@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import FaultInjected, NodeReturned, QaChecked, Record, Remediated, StepEnded, StepStarted
+from gameday.history.events import (
+    FaultInjected,
+    NodeReturned,
+    QaChecked,
+    Record,
+    Remediated,
+    RepairHopSeen,
+    StepEnded,
+    StepStarted,
+)
 from gameday.report.run_folder import RunFolder
 from gameday.report.summary import DurationKind, RunDuration
-from gameday.values.results import Step
+from gameday.values.results import RepairHop, Step
 
 SINCE = {
     DurationKind.ALERT: "fault in → alert firing",
@@ -54,13 +63,23 @@ def _from_checks(run: RunFolder, check: str, measure: DurationKind) -> RunDurati
 def _to_recover(run: RunFolder) -> RunDuration:
     ends = [record for record, event in run.history.with_times(Remediated) if event.ok]
     bound = next((verdict for verdict in run.verdicts if verdict.check == "remediation"), None)
-    seconds = _between(run, Step.RECOVER, ends)
+    seconds = _between(run, Step.RECOVER, ends) if ends else _of_cluster_repair(run)
     return RunDuration(
         measure=DurationKind.RECOVER,
         seconds=seconds,
         bound=bound.bound if bound else "",
         status=bound.status if bound else None,
     )
+
+
+def _of_cluster_repair(run: RunFolder) -> float | None:
+    """Return the seconds from the begin of the cluster's own repair to the node being Ready, of the slowest node."""
+    took = []
+    for node in run.target_names:
+        seen = {event.hop: event.at for _, event in run.history.about(RepairHopSeen, node)}
+        if RepairHop.REPAIR_BEGUN in seen and RepairHop.READY in seen:
+            took.append((seen[RepairHop.READY] - seen[RepairHop.REPAIR_BEGUN]).total_seconds())
+    return max(took, default=None)
 
 
 def _to_qa(run: RunFolder) -> RunDuration:
@@ -89,6 +108,7 @@ def _apart(start: Record, end: Record) -> float | None:
 
 def _to_return(run: RunFolder) -> RunDuration:
     ends = [record.at for record, _ in run.history.with_times(NodeReturned)]
+    ends += sorted(event.at for event in run.history.of(RepairHopSeen) if event.hop is RepairHop.RETURNED)
     broken = bool(run.history.of(FaultInjected))
     seconds = run.offset_s(ends[-1]) if ends and broken else None
     return RunDuration(measure=DurationKind.RETURN, seconds=seconds if seconds is None or seconds >= 0 else None)

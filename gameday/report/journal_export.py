@@ -34,6 +34,7 @@ _STEP_OF = {
     "fault": Step.INJECT,
     "steady-state": Step.BASELINE,
     "remediation": Step.RECOVER,
+    "repair": Step.RECOVER,
     "undo": Step.RECOVER,
     "node-as-before": Step.RECOVER,
     "qa": Step.QA_NODE,

@@ -15,6 +15,7 @@ from gameday.history.events import (
     FaultInjected,
     FaultUndone,
     Remediated,
+    RepairHopSeen,
     StepEnded,
     StepStarted,
     TaintSeen,
@@ -55,7 +56,7 @@ def story_lanes(run: RunFolder) -> Lanes:
     expected = [alert for alert in run.history.of(AlertSeen) if alert.expected and not alert.at_baseline]
     wanted = {taint.key for taint in run.plan.expect.taints} if run.plan else set()
     taints = [taint for taint in run.history.of(TaintSeen) if taint.taint.key in wanted]
-    lanes = [*_faults(run), *_alerts(run, expected), *_taints(run, taints), *_remediations(run), *_qa(run)]
+    lanes = [*_faults(run), *_alerts(run, expected), *_taints(run, taints), *_remediations(run), *_hops(run), *_qa(run)]
     begin = min((bar.start_s for lane in lanes for bar in lane.bars), default=0.0)
     end = max((bar.end_s for lane in lanes for bar in lane.bars), default=0.0)
     return _on_axis(lanes, begin - 0.06 * (end - begin), end)
@@ -65,7 +66,7 @@ def signal_lanes(run: RunFolder) -> Lanes:
     """Every signal that came or changed on a target, or fired anywhere, over the whole run."""
     alerts = [alert for alert in run.history.of(AlertSeen) if not alert.at_baseline]
     lanes = [*_faults(run), *_alerts(run, alerts), *_taints(run, run.history.of(TaintSeen))]
-    lanes += [*_conditions(run), *_allocatable(run)]
+    lanes += [*_conditions(run), *_allocatable(run), *_hops(run)]
     offsets = [run.offset_s(record.at) for record in run.history.records] or [0.0]
     return _on_axis(lanes, min(offsets), max(offsets))
 
@@ -172,6 +173,17 @@ def _remediations(run: RunFolder) -> list[Lane]:
         end_s = run.offset_s(record.at)
         bar = Bar(start_s=end_s - event.seconds, end_s=end_s, tone="good" if event.ok else "bad")
         lanes.append(Lane(label=f"Repair: {event.action}", detail=event.node, bars=(bar,)))
+    return lanes
+
+
+def _hops(run: RunFolder) -> list[Lane]:
+    """Return a lane for each hop of a cluster's own repair, from the hop before to its own moment."""
+    newest = {(event.node, event.hop): event for event in run.history.of(RepairHopSeen)}
+    lanes = []
+    for event in newest.values():
+        end_s = run.offset_s(event.at)
+        bar = Bar(start_s=end_s - event.took_s, end_s=end_s, tone="good")
+        lanes.append(Lane(label=f"Repair chain: {event.hop}", detail=f"{event.node}, by {event.by}", bars=(bar,)))
     return lanes
 
 

@@ -28,11 +28,16 @@ from gameday.history.events import (
     KernelLineSeen,
     KubernetesEventSeen,
     LabelSeen,
+    NodeReplaced,
     NodeReturned,
     Problem,
+    QaLeftOut,
     RecoveryDisturbed,
     Refused,
     Remediated,
+    RepairAwaited,
+    RepairChainEnded,
+    RepairHopSeen,
     RunEnded,
     RunStarted,
     SignalUnwatched,
@@ -207,6 +212,27 @@ def _remediated(event: Remediated) -> Sentence:
     return Sentence("agent", text, _ok(event.ok))
 
 
+def _repair_hop(event: RepairHopSeen) -> Sentence:
+    kind = f" by {event.repair}" if event.repair else ""
+    text = f"Repair chain of {event.node}: {event.hop}{kind}, {seconds_text(event.took_s)} after {event.since}"
+    return Sentence(event.by, text, "good", event.at)
+
+
+def _replaced(event: NodeReplaced) -> Sentence:
+    pool = ", ".join(f"{key}={value}" for key, value in event.pool.items())
+    where = f" in the pool {pool}" if pool else ""
+    return Sentence("Kubernetes", f"{event.successor} takes the place of {event.node}{where}", "mark", event.at)
+
+
+def _chain_ended(event: RepairChainEnded) -> Sentence:
+    left = f"; it left {', '.join(event.left)}" if event.left and not event.in_service else ""
+    if event.stopped_at:
+        text = f"The cluster's repair of {event.node} stopped at the hop ‘{event.stopped_at}’: {event.why}{left}"
+        return Sentence("game-day", text, "bad")
+    state = "in service" if event.in_service else "out of service"
+    return Sentence("game-day", f"The cluster's repair of {event.node} ended as planned, {state}{left}", "good")
+
+
 def _returned(event: NodeReturned) -> Sentence:
     taints = ", ".join(map(str, event.removed_taints)) or "no taint"
     cordon = ", uncordoned" if event.uncordoned else ""
@@ -259,6 +285,11 @@ _TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     WorkloadSeen: _workload,
     RecoveryDisturbed: _disturbed,
     Remediated: _remediated,
+    RepairAwaited: lambda e: Sentence("game-day", f"Hands off {e.node} from now on: the cluster repairs it", "step"),
+    RepairHopSeen: _repair_hop,
+    NodeReplaced: _replaced,
+    RepairChainEnded: _chain_ended,
+    QaLeftOut: lambda e: Sentence("game-day", f"QA of {e.node} is left out: {e.why}", "doubt"),
     NodeReturned: _returned,
     GuardChecked: _guard,
     ApprovalAsked: lambda e: Sentence("game-day", f"Waits {seconds_text(e.within_s)} at most for approval: {e.where}"),

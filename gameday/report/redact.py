@@ -22,7 +22,7 @@ from gameday.checks import run_checks
 from gameday.checks.outcome import fold_outcome
 from gameday.documents.source import parse
 from gameday.errors import DocumentError
-from gameday.history.events import GuardChecked, RunStarted
+from gameday.history.events import GuardChecked, NodeReplaced, RunStarted
 from gameday.history.frames import SCHEMAS, Frames
 from gameday.history.journal import History
 from gameday.report.run_folder import RunFolder
@@ -89,6 +89,8 @@ def _nodes(run: RunFolder) -> Iterator[str]:
             yield str(target.node)
         if isinstance(event, GuardChecked):
             yield from event.nodes
+        if isinstance(event, NodeReplaced):
+            yield event.successor
     for name, columns in SCHEMAS.items():
         if "node" in columns:
             yield from (str(node) for node in getattr(run.frames, name)["node"].dropna().unique() if node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -51,15 +51,9 @@ class PoolWatch:
         self._follower = Follower(kubernetes.core.list_node, self._changed, label_selector=selector)
         self._follower.__enter__()
 
-    @property
-    def trouble(self) -> str:
-        """The reason why the watch is not up; empty where it is."""
-        return self._follower.trouble()
-
-    def successor(self, is_free: Callable[[str], bool]) -> Any | None:
-        """Return the oldest node (V1Node) that is newer than the fault and free; None where there is none yet."""
-        free = [node for name, node in list(self._candidates.items()) if is_free(name)]
-        return min(free, key=lambda node: node.metadata.creation_timestamp, default=None)
+    def candidates(self) -> list[Any]:
+        """Return the nodes (V1Node) that are newer than the fault, the oldest first."""
+        return sorted(list(self._candidates.values()), key=lambda node: node.metadata.creation_timestamp)
 
     def stop(self) -> None:
         """End the watch."""

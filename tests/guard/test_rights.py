@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from gameday.faults.registry import parameter_models
 from gameday.guard.rights import Right, rights_for, rights_for_every_plan
 from gameday.plan.catalogue import load_shipped
+from tests.guard.observations import plan
 
 RUNNER = Path(__file__).resolve().parents[2] / "deploy" / "rbac" / "runner.yaml"
 
@@ -44,6 +45,15 @@ def test_every_shipped_plan_needs_only_what_is_granted() -> None:
     ],
 )
 def test_a_plan_asks_for_no_right_that_it_does_not_use(name: str, needs: set[str]) -> None:
-    plan = next(one.plan for one in load_shipped(parameter_models()) if one.plan.name == name)
-    asked = {right.resource for right in rights_for(plan, "gameday")}
+    shipped = next(one.plan for one in load_shipped(parameter_models()) if one.plan.name == name)
+    asked = {right.resource for right in rights_for(shipped, "gameday")}
     assert asked & {"pods/eviction", "poddisruptionbudgets", "jobs"} == needs
+
+
+def test_a_plan_that_keeps_its_hands_off_asks_to_watch_what_its_signs_name_and_to_move_nothing() -> None:
+    resource = {"api_version": "janitor.example.com/v1", "plural": "rebootnodes", "node": "spec.nodeName"}
+    hops = {"repair_begun": {"within": "1m", "signs": [{"resource": resource}]}}
+    asked = set(rights_for(plan(recover={"by": "cluster", "hops": hops}), "gameday"))
+    wanted = {Right(verb, "rebootnodes", group="janitor.example.com") for verb in ("list", "watch")}
+    assert asked - set(rights_for_every_plan("gameday")) == wanted
+    assert {right.resource for right in asked}.isdisjoint({"pods/eviction", "jobs"})

@@ -285,6 +285,19 @@ def test_to_a_node_that_is_gone_no_second_agent_is_sent(
     assert world.pods(run) == []
 
 
+def test_a_fault_is_out_where_the_cluster_took_its_node_away(
+    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+) -> None:
+    """No kubelet is left to end the injector's pod, which is removed without waiting for one."""
+    world.add_pod("i", run, "gone")
+    assert pods.wait(lambda: pods.seen("i") is not None, PATIENCE_S)
+    fault = take_out("i").model_copy(update={"goes_with_node": True})
+    done = undo_entry(reaper, entry(fault, "gone"), run, pods)
+    assert done.cleanliness is Cleanliness.CLEAN
+    assert done.evidence == ("node gone is no longer there: the cluster took the fault away with it",)
+    assert world.pods(run) == []
+
+
 @pytest.mark.usefixtures("soon")
 def test_a_second_agent_gets_the_prior_values_from_the_ledger(
     reaper: Kubernetes, pods: PodFollower, run: str, sent: list[dict[str, Any]]

@@ -10,7 +10,7 @@ import pytest
 
 from gameday.faults.xid import XidParameters
 from gameday.run import agents
-from tests.support.runs import chosen_target
+from tests.support.runs import chosen_target, quick_plan
 
 
 class SentError(Exception):
@@ -29,6 +29,6 @@ def test_an_injector_that_becomes_ready_at_the_last_moment_still_holds_its_fault
     monkeypatch.setattr(agents, "send_agent", send_agent)
     fault = XidParameters(xid=95, hold=timedelta(seconds=60))
     with pytest.raises(SentError):
-        agents.inject_fault(SimpleNamespace(id="r"), chosen_target("n"), fault, "pod")  # type: ignore[arg-type]
+        agents.inject_fault(SimpleNamespace(id="r", plan=quick_plan().plan), chosen_target("n"), fault, "pod")  # type: ignore[arg-type]
     _, _, task, deadline, _ = sent
     assert deadline > agents.AGENT_START_TIMEOUT + timedelta(seconds=task.hold_s)
