@@ -32,6 +32,7 @@ COMMAND_MODULES = (
     "gameday.cli.coverage",
     "gameday.cli.post_mortem",
     "gameday.cli.digest",
+    "gameday.cli.health",
     "gameday.cli.export",
     "gameday.cli.lab",
 )
