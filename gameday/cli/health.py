@@ -1,4 +1,4 @@
-"""`gameday health repair | status`: what comes after the node-health controller's taint."""
+"""`gameday health explain | repair | status`: the node-health controller's decisions, and what follows the taint."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
+from gameday.cli.explain import explain
 from gameday.errors import AdapterError, CommandError, ProfileError
 from gameday.exit_codes import ExitCode
 from gameday.health.episodes import DEFAULT_TAINT
@@ -28,8 +29,11 @@ TaintOption = Annotated[str, typer.Option(help="The node-health controller's tai
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of the node-health controller's slow part."""
-    health = typer.Typer(help="Repair quarantined nodes, and show how far each repair is.", no_args_is_help=True)
+    """Add the commands of the node-health controller."""
+    health = typer.Typer(
+        help="Explain the controller's decisions, repair quarantined nodes, show each repair.", no_args_is_help=True
+    )
+    health.command()(explain)
     health.command()(repair)
     health.command()(status)
     app.add_typer(health, name="health")

@@ -45,8 +45,8 @@ Watcher = Annotated[
     str,
     typer.Option(
         "--detector",
-        help="Who watches: catalogue (our policy), konduktor (as released), off; or a detector profile's name or file "
-        "(`gameday detectors`), of which a stand-in does what the profile says.",
+        help="Who watches: default or conservative (our policies), konduktor (as released), off; or a detector "
+        "profile's name or file (`gameday detectors`), of which a stand-in does what the profile says.",
     ),
 ]
 Cluster = Annotated[
@@ -83,7 +83,7 @@ def rehearse(
     plan: Annotated[str, typer.Argument(help="A shipped plan's name, or a plan file.")] = DEFAULT_PLAN,
     nodes: Nodes = 8,
     gpus: Gpus = 8,
-    detector: Watcher = "catalogue",
+    detector: Watcher = "default",
     cluster: Cluster = "embedded",
     repair: Repair = "auto",
     reports: Reports = Path("reports"),
@@ -164,7 +164,7 @@ def embedded(
 def up(
     nodes: Nodes = 8,
     gpus: Gpus = 8,
-    detector: Watcher = "catalogue",
+    detector: Watcher = "default",
     cluster: Cluster = "embedded",
     repair: Repair = "off",
     folder: Folder = _FOLDER,
@@ -245,7 +245,7 @@ def _detector(name: str) -> tuple[Detector, DetectorProfile | None]:
 
     profile = load_detector(name)
     if profile.name == _OURS:
-        return Detector.CATALOGUE, None
+        return Detector.DEFAULT, None
     return Detector.OFF, profile
 
 

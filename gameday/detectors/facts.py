@@ -27,7 +27,7 @@ E = TypeVar("E")
 # The address of any GPU will do: the facts in a line do not depend on it.
 _SOME_PCI = "0000:00:00"
 
-_DECISIONS = frozenset(map(str, Response))
+_DECISIONS = frozenset(str(response) for response in Response if response is not Response.WATCH)
 _ACTIONS = frozenset([*map(str, Action), None])
 DERIVED: Mapping[str, Mapping[str, frozenset[str | None]]] = {
     "xid": {"decision": _DECISIONS, "nvidia_action": _ACTIONS},
@@ -35,7 +35,7 @@ DERIVED: Mapping[str, Mapping[str, frozenset[str | None]]] = {
     "dcgm_field": {"nvidia_action": _ACTIONS},
 }
 """Facts that follow from a fault and are no parameters of it, with the values they take, by fault type. `decision`: our
-catalogue policy's answer to the line; `nvidia_action`: the immediate action in NVIDIA's catalogue, null for a code that
+policy default's answer to the line; `nvidia_action`: the immediate action in NVIDIA's catalogue, null for a code that
 is not in it."""
 
 

@@ -51,8 +51,9 @@ class ControlPlane(StrEnum):
 class Detector(StrEnum):
     """The detector that watches the rehearsal's kernel logs."""
 
-    CATALOGUE = "catalogue"
+    DEFAULT = "default"
     KONDUKTOR = "konduktor"
+    CONSERVATIVE = "conservative"
     OFF = "off"
 
 

@@ -29,6 +29,9 @@ from gameday.xid.catalogue import Remedy
 
 _RETURN_TRIES = 8
 _MARK_WITHIN_S = 60.0
+_DONE = {"gpu-reset": "GPUResetDone", "driver-restart": "DriverRestartDone", "reboot": "NodeRebootDone"}
+"""Event of a repair that is done, by its name; a game-day reads the kind of the repair from it. Repairs that a package
+adds are `NodeRepairDone`."""
 
 
 def carry_out(work: EpisodeWork, step: Step) -> str:
@@ -119,7 +122,7 @@ def repair(work: EpisodeWork, step: Repair) -> str:
     if why:
         work.event("NodeRepairFailed", f"{step.rung.repair}, attempt {step.number}: {why}", warning=True)
         return why
-    work.event("NodeRepairDone", f"{step.rung.repair}, attempt {step.number}: {detail}")
+    work.event(_DONE.get(step.rung.repair, "NodeRepairDone"), f"{step.rung.repair}, attempt {step.number}: {detail}")
     return detail
 
 
