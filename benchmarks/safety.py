@@ -54,7 +54,7 @@ def main() -> None:
     runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4), Detector.CATALOGUE) as cluster:
+        with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4), Detector.DEFAULT) as cluster:
             _nothing_to_reap(cluster)
             found = [_interrupted(cluster, folder / f"run-{number}") for number in range(runs)]
     for what, column in zip(

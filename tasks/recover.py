@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
 from gameday.agent.task import RemediateTask
+from gameday.cluster.drain import Evictions
 from gameday.errors import AdapterError, StepFailedError
 from gameday.faults.registry import fault_for, takes_node_down
 from gameday.guard.observation import first_names
@@ -35,8 +35,6 @@ _POLL_S = 0.5
 _DRAIN_TIMEOUT = timedelta(seconds=60)
 # From the kubelet's last signal to the pod's end in the API.
 _END_MARGIN = timedelta(seconds=30)
-# kubectl drain's own pause after an eviction that a PodDisruptionBudget refused.
-_EVICT_AGAIN_S = 5.0
 
 
 @step_task(name="recover")
@@ -197,14 +195,11 @@ def _drain(run: Run, node: str) -> list[str]:
     _cordon(run, node)
     longest = timedelta(seconds=max((pod.grace_s for pod in pods_to_drain(run, node)), default=0))
     timeout = min(max(_DRAIN_TIMEOUT, longest + _END_MARGIN), run.plan.recover.within)
-    ask_at: dict[str, float] = {}
+    evictions = Evictions(run.kubernetes)
 
     def is_drained() -> bool | None:
         pods = pods_to_drain(run, node)
-        for pod in pods:
-            if time.monotonic() >= ask_at.get(pod.uid, 0.0):
-                accepted = run.kubernetes.evict(pod.namespace, pod.name)
-                ask_at[pod.uid] = math.inf if accepted else time.monotonic() + _EVICT_AGAIN_S
+        evictions.ask(pods)
         return None if pods else True
 
     if run.wait(f"pods to leave {node}", timeout, is_drained):

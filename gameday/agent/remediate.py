@@ -26,10 +26,20 @@ def remediate(task: RemediateTask, context: Context) -> AgentResult:
         return _take_down(remediation, task.gpu, context)
     lines: list[str] = []
     try:
-        remediation.repair(task.gpu, context.host, lines)
+        remediation.repair(_gpu(task, context.host), context.host, lines)
     except HostError as error:
         return _result(lines, f"{remediation.name}: {error}")
     return _result(lines)
+
+
+def _gpu(task: RemediateTask, host: Host) -> int | None:
+    """Return the NVML index of the task's GPU; None where it names none. Raises HostError for an unknown address."""
+    if task.gpu is not None or task.pci is None:
+        return task.gpu
+    found = next((gpu.index for gpu in host.gpus() if gpu.pci_bus_id == task.pci), None)
+    if found is None:
+        raise HostError(f"NVML knows no GPU at {task.pci}")
+    return found
 
 
 def _take_down(remediation: Remediation, gpu: int | None, context: Context) -> AgentResult:

@@ -71,6 +71,7 @@ class RemediateTask(AgentMessage):
     run_id: str
     node: str
     gpu: int | None = None
+    pci: str | None = Field(default=None, max_length=32, description="the GPU by its address, where gpu is not known")
     action: str = Field(description="the name of a remediation")
 
 

@@ -34,6 +34,7 @@ COMMAND_MODULES = (
     "gameday.cli.digest",
     "gameday.cli.export",
     "gameday.cli.lab",
+    "gameday.cli.health",
 )
 """Each has `register(app: typer.Typer) -> None`, which adds its commands or its sub-app."""
 _TYPER_INTERRUPTED = 130

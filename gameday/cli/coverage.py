@@ -68,7 +68,7 @@ def coverage(
     again: Again = None,
     nodes: Annotated[int, typer.Option(min=2, max=1000, help="With --rehearse: virtual GPU nodes.")] = _VIRTUAL_NODES,
     gpus: Gpus = 8,
-    detector: Watcher = "catalogue",
+    detector: Watcher = "default",
     cluster: Cluster = "embedded",
     reports: Reports = Path("reports"),
     keep: Annotated[bool, typer.Option(help="With --rehearse: keep the cluster's folder with its logs.")] = False,

@@ -10,7 +10,7 @@ import typer
 from gameday.cli.plans import DetectorFolders
 
 if TYPE_CHECKING:
-    from gameday.detectors.models import Rule
+    from gameday.detectors.models import DetectorProfile, Rule
 
 WIDE = 160
 """A pipe has no width of its own; wide enough that little folds."""
@@ -65,11 +65,32 @@ def show(
     console.print(Text(profile.title, style="bold"), soft_wrap=True)
     console.print(Text(f"reads {', '.join(profile.reads)}; {profile.source}", style="dim"), soft_wrap=True)
     console.print(Text(f"{profile.configuration}\n"), soft_wrap=True)
+    for line in _repairs(profile):
+        console.print(Text(line), soft_wrap=True)
     for rule in profile.rules:
         console.print(Text(_about(rule), style="bold"), soft_wrap=True)
         for line in _does(rule):
             console.print(Text(f"    {line}"), soft_wrap=True)
         console.print(Text(f"    {rule.source}", style="dim"), soft_wrap=True)
+
+
+def _repairs(profile: DetectorProfile) -> Iterator[str]:
+    from gameday.documents.fields import format_duration  # noqa: PLC0415
+
+    repairs = profile.repairs
+    if repairs is None:
+        yield (
+            f"repairs nothing: {profile.repairs_nothing}\n"
+            if profile.repairs_nothing
+            else "its repair: not described\n"
+        )
+        return
+    yield f"repairs: {repairs.by}. {repairs.configuration}"
+    for hop, expected in repairs.hops.expected():
+        yield f"    {hop} within {format_duration(expected.within)} of the hop before"
+    if repairs.cancelled_by:
+        yield f"    cancelled by: {', '.join(repairs.cancelled_by)}"
+    yield f"    {repairs.source}\n"
 
 
 def _about(rule: Rule) -> str:
@@ -103,6 +124,8 @@ def _does(rule: Rule) -> Iterator[str]:
         yield "nothing that the cluster shows"
     if rule.quarantines or rule.conditions:
         yield f"ends with: {', '.join(rule.ends_with) or 'nothing by itself'}"
+    if rule.repaired_by is not None:
+        yield f"repaired by: {', '.join(rule.repaired_by) or 'nobody; a person must act'}"
     if rule.harm:
         yield f"warning: {rule.harm.what} {rule.harm.fix}"
     if rule.note:

@@ -45,8 +45,8 @@ Watcher = Annotated[
     str,
     typer.Option(
         "--detector",
-        help="Who watches: catalogue (our policy), konduktor (as released), off; or a detector profile's name or file "
-        "(`gameday detectors`), of which a stand-in does what the profile says.",
+        help="Who watches: default or conservative (our policies), konduktor (as released), off; or a detector "
+        "profile's name or file (`gameday detectors`), of which a stand-in does what the profile says.",
     ),
 ]
 Cluster = Annotated[
@@ -54,6 +54,14 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         help="Whose control plane: embedded (a stand-in, starts in a second), lab (Kubernetes' own; see `make lab`).",
+    ),
+]
+Repair = Annotated[
+    str,
+    typer.Option(
+        "--repair",
+        help="on: the detector's stack drains, repairs, validates and returns quarantined nodes; off: nobody does; "
+        "auto: on for a plan with recover.by: cluster.",
     ),
 ]
 Folder = Annotated[Path, typer.Option(help="The cluster's folder: kubeconfig, profile, logs.")]
@@ -75,18 +83,21 @@ def rehearse(
     plan: Annotated[str, typer.Argument(help="A shipped plan's name, or a plan file.")] = DEFAULT_PLAN,
     nodes: Nodes = 8,
     gpus: Gpus = 8,
-    detector: Watcher = "catalogue",
+    detector: Watcher = "default",
     cluster: Cluster = "embedded",
+    repair: Repair = "auto",
     reports: Reports = Path("reports"),
     keep: Annotated[bool, typer.Option(help="Keep the cluster's folder with its logs.")] = False,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
-    check_fit(check_plan(plan), nodes, gpus)
+    checked = check_plan(plan)
+    check_fit(checked, nodes, gpus)
     check_reports(reports)
     out = console()
-    with embedded(out, nodes, gpus, detector, cluster, keep=keep) as here:
+    repaired = is_repaired(repair, hands_off=checked.recover.is_hands_off)
+    with embedded(out, nodes, gpus, detector, cluster, keep=keep, repair=repaired) as here:
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
-        command += ["--cluster", cluster]
+        command += ["--cluster", cluster, "--repair", repair]
         line = shlex.join(str(word) for word in command)
         here.code = ExitCode(play(out, plan, here.cluster.profile, reports, "rehearsal", line))
     return here.code
@@ -111,6 +122,7 @@ def embedded(
     keep: bool,
     flow: str = "gameday.flows.game_day",
     spare: int = 0,
+    repair: bool = False,
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
 
@@ -121,8 +133,10 @@ def embedded(
 
     (watcher, fake_detector), control_plane = _detector(detector), _control_plane(cluster)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
-    size = Size(nodes, gpus, spare)
-    here = Embedded(RehearsalCluster(folder, size, watcher, control_plane=control_plane, fake_detector=fake_detector))
+    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair))
+    here = Embedded(
+        RehearsalCluster(folder, size, watcher, control_plane=control_plane, fake_detector=fake_detector, repair=repair)
+    )
     try:
         _set_prefect(folder / "prefect-client", here.cluster.urls["prefect"])
         # Prefect and pandas load for seconds, just as the cluster does.
@@ -150,8 +164,9 @@ def embedded(
 def up(
     nodes: Nodes = 8,
     gpus: Gpus = 8,
-    detector: Watcher = "catalogue",
+    detector: Watcher = "default",
     cluster: Cluster = "embedded",
+    repair: Repair = "off",
     folder: Folder = _FOLDER,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
@@ -159,8 +174,17 @@ def up(
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
 
     out = console()
-    size, control_plane, (watcher, fake_detector) = Size(nodes, gpus), _control_plane(cluster), _detector(detector)
-    running = RehearsalCluster(folder, size, watcher, control_plane=control_plane, fake_detector=fake_detector)
+    repaired = is_repaired(repair)
+    size = Size(nodes, gpus, hold_outs=hold_outs(nodes, repair=repaired))
+    control_plane, (watcher, fake_detector) = _control_plane(cluster), _detector(detector)
+    running = RehearsalCluster(
+        folder,
+        size,
+        watcher,
+        control_plane=control_plane,
+        fake_detector=fake_detector,
+        repair=repaired,
+    )
     ended = threading.Event()
     try:
         with _running(running, out):
@@ -221,7 +245,7 @@ def _detector(name: str) -> tuple[Detector, DetectorProfile | None]:
 
     profile = load_detector(name)
     if profile.name == _OURS:
-        return Detector.CATALOGUE, None
+        return Detector.DEFAULT, None
     return Detector.OFF, profile
 
 
@@ -232,6 +256,27 @@ def _control_plane(name: str) -> ControlPlane:
         return ControlPlane(name)
     except ValueError:
         raise CommandError(f"--cluster {name!r}: choose one of {', '.join(ControlPlane)}") from None
+
+
+def is_repaired(repair: str, *, hands_off: bool = False) -> bool:
+    """Return whether the rehearsal has a repairer.
+
+    Args:
+        repair: The option's value.
+        hands_off: The plan has `recover.by: cluster`.
+
+    Raises:
+        CommandError: Nobody has this choice.
+    """
+    choices = {"on": True, "off": False, "auto": hands_off}
+    if repair not in choices:
+        raise CommandError(f"--repair {repair!r}: choose one of {', '.join(choices)}")
+    return choices[repair]
+
+
+def hold_outs(nodes: int, *, repair: bool) -> int:
+    """Return how many nodes are spares: one in a cluster that is repaired, and has more than two nodes."""
+    return 1 if repair and nodes > 2 else 0
 
 
 def check_fit(plan: Plan, nodes: int, gpus: int) -> None:

@@ -14,6 +14,8 @@ from gameday.cluster.profile import ClusterProfile
 from gameday.host.privileges import PodSecurity
 
 RUN_LABEL = "gameday.dev/run"
+EPISODE_LABEL = "gameday.dev/repair-episode"
+"""The label of an agent's pod that repairs a node for the node-health controller, and belongs to no run."""
 ROLE_LABEL = "gameday.dev/role"
 _STATE_DIR = "/run/gameday"
 # The agent reaches a node whatever taint it carries.
@@ -52,6 +54,7 @@ def agent_pod(
     security: PodSecurity,
     gpus: int = 0,
     priority_class: str | None = None,
+    owner_label: str = RUN_LABEL,
 ) -> dict[str, Any]:
     """Return the agent's pod for one node; it has no API token.
 
@@ -59,18 +62,19 @@ def agent_pod(
         name: The pod's name.
         task: The agent's task as JSON.
         role: The task's role, as a label.
-        run_id: The run, as a label.
+        run_id: The run, as a label; the episode, where `owner_label` is EPISODE_LABEL.
         node: The node; the pod goes there past the scheduler.
         profile: The cluster's.
         deadline: The pod's own activeDeadlineSeconds, the dead-man's switch.
         security: The privileges that the task needs on the node.
         gpus: The GPUs to ask the device plugin for.
         priority_class: None for the cluster's default.
+        owner_label: The label that names the pod's owner. Pods with RUN_LABEL whose run is dead are deleted.
     """
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(name, run_id, role),
+        "metadata": _metadata(name, run_id, role, owner_label),
         "spec": {
             "nodeName": node,
             "restartPolicy": "Never",
@@ -200,9 +204,9 @@ def _gpu_sleeper(template: GpuPodTemplate) -> dict[str, Any]:
     }
 
 
-def _labels(run_id: str, role: str) -> dict[str, str]:
-    return {RUN_LABEL: run_id, ROLE_LABEL: role, "app.kubernetes.io/managed-by": "gameday"}
+def _labels(owner: str, role: str, owner_label: str = RUN_LABEL) -> dict[str, str]:
+    return {owner_label: owner, ROLE_LABEL: role, "app.kubernetes.io/managed-by": "gameday"}
 
 
-def _metadata(name: str, run_id: str, role: str) -> dict[str, Any]:
-    return {"name": name, "labels": _labels(run_id, role)}
+def _metadata(name: str, owner: str, role: str, owner_label: str = RUN_LABEL) -> dict[str, Any]:
+    return {"name": name, "labels": _labels(owner, role, owner_label)}

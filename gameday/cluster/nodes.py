@@ -11,6 +11,8 @@ from gameday.values.nodes import NodeSnapshot, Taint
 
 GPU_RESOURCE = "nvidia.com/gpu"
 """The device plugin's name for whole GPUs, in a node's allocatable and in a container's limits."""
+GPU_COUNT_LABEL = "nvidia.com/gpu.count"
+"""GPU feature discovery's count of physical GPUs; `allocatable` also counts MIG slices and shares of time."""
 REASON_ANNOTATION = "gameday.dev/faulty-reason"
 """The annotation in which our node-health controller says why and when it quarantined a node."""
 

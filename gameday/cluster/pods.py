@@ -64,15 +64,18 @@ class PodFollower:
         on_change: Callable[[PodSeen], None] | None = None,
         *,
         of_every_run: bool = False,
+        label: str = RUN_LABEL,
     ) -> None:
         """Prepare the watch; nothing is sent before the context is entered.
 
         Args:
             kubernetes: The cluster.
-            run_id: The run.
+            run_id: The run, or whatever else `label` names.
             on_change: Called with a pod of the run, in the watch's thread, whenever one has changed.
             of_every_run: The same watch brings the pods of all other runs, for `pods_of_other_runs`.
+            label: The label that names the pods' owner.
         """
+        self._label = label
         self._run_id = run_id
         self._seen: dict[str, PodSeen] = {}
         self._notify = on_change
@@ -80,7 +83,7 @@ class PodFollower:
             kubernetes.core.list_namespaced_pod,
             self._event,
             namespace=kubernetes.profile.namespace,
-            label_selector=RUN_LABEL if of_every_run else f"{RUN_LABEL}={run_id}",
+            label_selector=label if of_every_run else f"{label}={run_id}",
         )
 
     def __enter__(self) -> Self:
@@ -121,7 +124,7 @@ class PodFollower:
         return [pod for pod in self._follower.objects() if self._is_own(pod) is own]
 
     def _is_own(self, pod: Any) -> bool:
-        return bool(pod.metadata.labels[RUN_LABEL] == self._run_id)
+        return bool(pod.metadata.labels[self._label] == self._run_id)
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until `condition` is true, which is evaluated at every change; return False after `timeout_s`."""

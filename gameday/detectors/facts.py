@@ -18,6 +18,7 @@ from gameday.faults.repeated import RepeatedParameters
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
 from gameday.plan.models import FaultParameters
+from gameday.values.results import RepairKind
 from gameday.xid.catalogue import Action, xids
 from gameday.xid.decide import Response, decide
 from gameday.xid.lines import Form, KernelEvent, Kind, Severity, format_xid, recognise
@@ -26,7 +27,7 @@ E = TypeVar("E")
 # The address of any GPU will do: the facts in a line do not depend on it.
 _SOME_PCI = "0000:00:00"
 
-_DECISIONS = frozenset(map(str, Response))
+_DECISIONS = frozenset(str(response) for response in Response if response is not Response.WATCH)
 _ACTIONS = frozenset([*map(str, Action), None])
 DERIVED: Mapping[str, Mapping[str, frozenset[str | None]]] = {
     "xid": {"decision": _DECISIONS, "nvidia_action": _ACTIONS},
@@ -34,7 +35,7 @@ DERIVED: Mapping[str, Mapping[str, frozenset[str | None]]] = {
     "dcgm_field": {"nvidia_action": _ACTIONS},
 }
 """Facts that follow from a fault and are no parameters of it, with the values they take, by fault type. `decision`: our
-catalogue policy's answer to the line; `nvidia_action`: the immediate action in NVIDIA's catalogue, null for a code that
+policy default's answer to the line; `nvidia_action`: the immediate action in NVIDIA's catalogue, null for a code that
 is not in it."""
 
 
@@ -100,9 +101,18 @@ def _together(rules: list[Rule]) -> Rule | None:
         events=_once([one for rule in acting for one in rule.events], lambda one: one.reason),
         cordoned=next((rule.cordoned for rule in acting if rule.cordoned), None),
         allocatable_falls=next((rule.allocatable_falls for rule in acting if rule.allocatable_falls), None),
+        repaired_by=_repaired_by(acting),
         note=" ".join(dict.fromkeys(rule.note for rule in acting if rule.note))[:1000],
         source="; ".join(dict.fromkeys(rule.source for rule in acting))[:500],
     )
+
+
+def _repaired_by(rules: list[Rule]) -> tuple[RepairKind, ...] | None:
+    """Return the kinds for all faults together: one that is left to a person keeps the node out of service."""
+    kinds = [rule.repaired_by for rule in rules if rule.repaired_by is not None]
+    if not kinds:
+        return None
+    return tuple(dict.fromkeys(kind for some in kinds for kind in some)) if all(kinds) else ()
 
 
 def _once(effects: list[E], key: Callable[[E], object]) -> tuple[E, ...]:

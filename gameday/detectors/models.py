@@ -24,6 +24,8 @@ from gameday.plan.expectations import (
     ExpectedLabel,
     ExpectedTaint,
 )
+from gameday.plan.repair_chain import RepairChain
+from gameday.values.results import RepairKind
 
 Fact = StrictBool | StrictInt | StrictFloat | StrictStr | None
 """A fact about a fault: a parameter's value, or something that follows from it (`gameday.detectors.facts`)."""
@@ -101,6 +103,36 @@ class Ending(StrEnum):
     """The end of the fault: its source no longer shows it."""
 
 
+class CancellingAct(StrEnum):
+    """An act upon a node in repair that the stack reads as an order to stop."""
+
+    UNCORDON = "uncordon"
+    """Making the node schedulable again."""
+    TAINT_REMOVED = "taint-removed"
+    """Taking the stack's own taint off."""
+
+
+class Repairs(_Model):
+    """The stack's own repair of a node: the hops, the signs that show them, and who does them."""
+
+    by: str = Field(min_length=1, max_length=128)
+    """Name of the program that repairs."""
+    configuration: str = Field(min_length=1, max_length=2000)
+    """The version and the settings for which this holds; repair is often switched off as shipped."""
+    hops: RepairChain
+    """Hops with their bounds and signs. They complete a plan's `recover.hops` where it has `by: cluster`."""
+    cancelled_by: tuple[CancellingAct, ...] = ()
+    """Acts that end the stack's repair. A game-day that repairs the node itself commits them."""
+    source: str = Field(min_length=1, max_length=500)
+    """The document that supports this part, like `docs/sources.md, Repair by NVSentinel`."""
+
+    @model_validator(mode="after")
+    def _has_a_hop(self) -> Repairs:
+        if not self.hops.expected():
+            raise conflict(("hops",), "name the hops that the stack takes, or write `repairs_nothing` with the reason")
+        return self
+
+
 class Rule(_Model):
     """The detector's answer to some faults."""
 
@@ -124,6 +156,9 @@ class Rule(_Model):
     ends_with: tuple[Ending, ...] = ()
     """Events upon which the detector takes back conditions, taints, labels and cordon by itself; none: it never
     does."""
+    repaired_by: tuple[RepairKind, ...] | None = None
+    """Kinds of repair that the stack begins for these faults; an empty list: it leaves the node to a person, and out of
+    service; null: any kind."""
     harm: Harm | None = None
     """The fault's harm to the detector; a warning before every run where this detector watches."""
     note: str = Field(default="", max_length=1000)
@@ -169,6 +204,16 @@ class DetectorProfile(_Model):
     source: str = Field(min_length=1, max_length=500)
     rules: tuple[Rule, ...] = Field(min_length=1)
     """The rules in order; the first one that fits a fault applies to it."""
+    repairs: Repairs | None = None
+    """The stack's own repair of the node; null: nobody has described one."""
+    repairs_nothing: str = Field(default="", max_length=1000)
+    """The reason why the stack never repairs a node; excludes `repairs`."""
+
+    @model_validator(mode="after")
+    def _repairs_or_does_not(self) -> DetectorProfile:
+        if self.repairs and self.repairs_nothing:
+            raise conflict(("repairs_nothing",), "a stack that repairs nothing has no `repairs`: take one out")
+        return self
 
     @property
     def ever_quarantines(self) -> bool:

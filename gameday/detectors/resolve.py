@@ -24,7 +24,8 @@ from gameday.plan.expectations import (
     ExpectedTaint,
 )
 from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, load_plan
-from gameday.plan.models import Plan
+from gameday.plan.models import Plan, Recovery
+from gameday.plan.repair_chain import RepairChain
 from gameday.remediations.registry import known_remediations
 from gameday.text import shown
 
@@ -82,12 +83,23 @@ def _complete(loaded: LoadedPlan, path: Path, profile: DetectorProfile) -> Loade
     found = _expectations(profile, rule, facts(plan.fault)) if rule else {}
     taken = _taken(plan, found)
     try:
-        whole = Plan(**_fields(plan) | {"expect": type(plan.expect)(**_fields(plan.expect) | taken)})
+        completed: dict[str, Any] = {"expect": type(plan.expect)(**_fields(plan.expect) | taken)}
+        if plan.recover.is_hands_off:
+            completed["recover"] = _recovery(plan.recover, profile, rule)
+        whole = Plan(**_fields(plan) | completed)
     except ValidationError as error:
         why = error.errors(include_url=False)[0]["msg"]
         raise _problem(loaded, path, f"what the profile {profile.name} says does not fit this plan: {why}") from None
     if not whole.expect.can_be_broken:
         raise _problem(loaded, path, f"this plan expects nothing, and {_silence(profile, rule, plan.fault.type)}")
+    if whole.recover.is_hands_off and not whole.recover.hops.expected():
+        why = profile.repairs_nothing or "nobody has described its repair"
+        raise _problem(
+            loaded,
+            path,
+            f"the cluster repairs (`recover.by: cluster`), but {profile.name} does not: {why}",
+            "write the hops that you expect under `recover.hops`",
+        )
     sees = None if rule is None else not rule.cannot_see
     why = (rule.cannot_see or rule.note) if rule else ""
     source = rule.source if rule else profile.source
@@ -117,6 +129,20 @@ def _expectations(profile: DetectorProfile, rule: Rule, known: Mapping[str, Fact
         "stays_schedulable_for": profile.quiet_for if profile.ever_quarantines and not rule.quarantines else None,
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _recovery(recover: Recovery, profile: DetectorProfile, rule: Rule | None) -> Recovery:
+    """Complete a hands-off recovery: the plan's own keys win."""
+    if profile.repairs is None:
+        return recover
+    known, kinds, fields = profile.repairs.hops, rule.repaired_by if rule else None, _fields(recover)
+    if kinds == () and "node_ends" not in fields:
+        fields["node_ends"] = "out-of-service"
+    if kinds == ():
+        known = RepairChain(quarantined=known.quarantined, returned=known.returned)
+    elif kinds and known.repaired:
+        known = known.model_copy(update={"repaired": known.repaired.model_copy(update={"kinds": kinds})})
+    return type(recover)(**fields | {"hops": recover.hops.completed_by(known)})
 
 
 def _taken(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,9 +187,13 @@ def _silence(profile: DetectorProfile, rule: Rule | None, fault: str) -> str:
     return f"nothing that {profile.name} does about this fault can be seen in the cluster"
 
 
-def _problem(loaded: LoadedPlan, path: Path, message: str) -> DocumentError:
+def _problem(
+    loaded: LoadedPlan,
+    path: Path,
+    message: str,
+    suggestion: str = "write what you expect under `expect`, or mend the profile",
+) -> DocumentError:
     line, column = parse(loaded.source.decode("utf-8-sig"), str(path)).place(("detector",)).value
-    suggestion = "write what you expect under `expect`, or mend the profile"
     return DocumentError(
         [DocumentProblem(str(path), line, column, "detector", shown(loaded.plan.detector), message, suggestion)]
     )

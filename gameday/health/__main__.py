@@ -15,13 +15,13 @@ from pydantic import ValidationError
 
 from gameday.cluster.loki import LogStore
 from gameday.cluster.profile import Endpoint
-from gameday.errors import AdapterError
+from gameday.errors import AdapterError, DocumentError
 from gameday.health.api import Api
 from gameday.health.controller import Controller
 from gameday.health.metrics import Metrics
 from gameday.health.model import Taint
+from gameday.health.policy_files import DEFAULT, load_policy
 from gameday.health.worker import Options
-from gameday.xid.decide import Policy
 
 _USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
 
@@ -34,7 +34,7 @@ def main() -> int:
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     try:
         return _run(arguments)
-    except (AdapterError, ValueError, OSError) as error:
+    except (AdapterError, DocumentError, ValueError, OSError) as error:
         what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         print(f"gameday.health: {what}", file=sys.stderr)
         return _USAGE
@@ -48,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
         tenant=arguments.loki_tenant,
     )
     options = Options(
-        policy=Policy(arguments.policy),
+        policy=load_policy(arguments.policy).policy,
         taint=Taint.parse(arguments.taint),
         log_selector=arguments.log_selector,
         node_label=arguments.node_label,
@@ -81,7 +81,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--loki-tenant", help="X-Scope-OrgID")
     parser.add_argument("--metrics-port", type=int, default=0, help="0: any free port")
     parser.add_argument("--metrics-address", default="127.0.0.1", help="0.0.0.0 in a pod that Prometheus scrapes")
-    parser.add_argument("--policy", choices=[str(policy) for policy in Policy], default=str(Policy.CATALOGUE))
+    parser.add_argument("--policy", default=DEFAULT, help="a shipped policy's name, or the path of a policy file")
     parser.add_argument("--taint", default="trainy.konduktor.ai/faulty=true:NoSchedule")
     parser.add_argument("--log-selector", default='{k8s_daemonset_name="dmesg"}', help="LogQL stream selector")
     parser.add_argument("--node-label", default="k8s_node_name", help="the label that names a line's node")

@@ -1,4 +1,4 @@
-"""The controller's memory across restarts, in one ConfigMap: how far each node's log is handled.
+"""The controller's memory across restarts, in one ConfigMap: how far each node's log and each source is handled.
 
 It is not on the nodes, because a node that was returned has to be as it was before its quarantine. Nodes and ConfigMap
 cannot be written together, so the order makes a crash harmless at any point:
@@ -6,7 +6,7 @@ cannot be written together, so the order makes a crash harmless at any point:
 * A fault is written to the node first, its taint and its reason together; the reason says which lines were acted upon.
   Only then it comes here. In between, the node itself has what this ConfigMap does not have yet.
 * When a quarantine ends, it is written here first, and the reason is taken off the node only after that has succeeded.
-* The cursor moves only while nothing waits to be written to a node.
+* The cursors move only while nothing waits to be written to a node.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ from kubernetes.client.exceptions import ApiException
 from gameday.cluster.kube_errors import reason_of
 from gameday.health.api import MANAGER, MERGE_PATCH, Api
 from gameday.health.model import LogProgress, read_progress
+from gameday.health.signal import SignalKind
 
 log = logging.getLogger(__name__)
 
 _NAME = "gameday-health"
 # All other keys are nodes' names, in which there are no underscores.
-_CURSOR = "handled_until_ns"
+_CURSORS = {
+    SignalKind.KERNEL_LOG: "handled_until_ns",
+    SignalKind.METRIC: "metrics_until_ns",
+    SignalKind.POD_LOG: "pod_logs_until_ns",
+}
+_CURSOR_BYTES = 60
 # Half of what a ConfigMap may hold (1 MiB): etcd counts the keys once more, in managedFields. Room for 1,200 nodes
 # with sixteen lines each, or 3,500 with one.
 MOST_BYTES = 512 * 1024
@@ -40,7 +46,7 @@ _SAVE_EVERY_S = 10.0
 
 
 class Checkpoint:
-    """The progress of every node, and the cursor of the log.
+    """The progress of every node, and the cursor of every source that can be read from a moment on.
 
     It is bounded three ways: sixteen lines a node, `MOST_BYTES` in all, and nothing of nodes that `drop_outdated` or
     `keep_only` find gone or booted anew.
@@ -53,7 +59,8 @@ class Checkpoint:
         """LogProgress as JSON by node; the node recorded longest ago first."""
         self._size = 0
         self._unsaved: set[str] = set()
-        self._saved_ns = 0
+        self._saved_ns: dict[SignalKind, int] = {}
+        self._handled_ns: dict[SignalKind, int] = {}
         self._save_at = 0.0
         self._warned = False
 
@@ -64,24 +71,36 @@ class Checkpoint:
             ApiException: The server refuses in a way that may pass.
             urllib3.exceptions.HTTPError: The server does not answer.
         """
-        now = time.time_ns()
         try:
             found = self._api.request("GET", f"{self._path}/{_NAME}").get("data") or {}
-            nodes = {node: read_progress(text) for node, text in found.items() if node != _CURSOR}
+            nodes = {node: read_progress(text) for node, text in found.items() if node not in _CURSORS.values()}
             for node in sorted(nodes, key=lambda node: nodes[node].until_ns):
                 self.record(node, nodes[node])
             self._unsaved = {node for node in nodes if found[node] != self._nodes.get(node)}
-            self._saved_ns = int(found.get(_CURSOR, "0"))
+            self._saved_ns = {source: int(found[key]) for source, key in _CURSORS.items() if key in found}
         except ValueError:
-            log.warning("configmap %s holds no readable %s; reading the last minute", _NAME, _CURSOR)
+            log.warning("configmap %s holds a cursor that is no number; reading the last minute", _NAME)
         except ApiException as error:
             if error.status not in (401, 403, 404):
                 raise
             if error.status != 404:
                 self._warn_once(error)
-        if not self._saved_ns:
+        return self.since(SignalKind.KERNEL_LOG)
+
+    def since(self, source: SignalKind) -> int:
+        """Return the Unix ns from which on a source is to be read, after `load`.
+
+        A source without a cursor of its own is read from where the kernel log is.
+        """
+        now = time.time_ns()
+        saved = self._saved_ns.get(source) or self._saved_ns.get(SignalKind.KERNEL_LOG)
+        if not saved:
             return now - _FIRST_LOOK_BACK_NS
-        return min(max(self._saved_ns - LATE_NS, now - LONGEST_LOOK_BACK_NS), now)
+        return min(max(saved - LATE_NS, now - LONGEST_LOOK_BACK_NS), now)
+
+    def advance(self, source: SignalKind, handled_ns: int) -> None:
+        """Move a source's cursor: everything up to this Unix time is handled."""
+        self._handled_ns[source] = max(self._handled_ns.get(source, 0), handled_ns)
 
     def progress(self, node: str) -> LogProgress:
         """Return the recorded progress of a node."""
@@ -98,16 +117,17 @@ class Checkpoint:
         self._nodes[node] = text
         self._size += len(node) + len(text)
         self._unsaved.add(node)
-        while self._size > MOST_BYTES - len(_CURSOR) - 20:
+        while self._size > MOST_BYTES - len(_CURSORS) * _CURSOR_BYTES:
             self.forget(next(iter(self._nodes)))
 
     def drop_outdated(self, node: str, boot: str) -> None:
-        """Drop a node's progress under an earlier boot than `boot`, once that is too old to be read again."""
+        """Drop a node's progress under an earlier boot than `boot`, once its lines are too old to be read again."""
         if node not in self._nodes:
             return
         known = self.progress(node)
         if boot and known.boot != boot and known.until_ns < time.time_ns() - LONGEST_LOOK_BACK_NS:
-            self.forget(node)
+            # An alert or a condition may last from before the node's return until long after it.
+            self.record(node, known.kept())
 
     def forget(self, node: str) -> None:
         """Drop a node's progress."""
@@ -121,16 +141,16 @@ class Checkpoint:
         for node in [node for node in self._nodes if node not in nodes]:
             self.forget(node)
 
-    def save(self, handled_ns: int = 0, *, immediately: bool) -> bool:
+    def save(self, *, with_cursors: bool, immediately: bool) -> bool:
         """Write what was recorded; return True once all of it is in the API server.
 
         Args:
-            handled_ns: Every line up to this Unix time is handled.
+            with_cursors: Write the cursors as well: everything before them is handled.
             immediately: Do not wait for others to come along.
         """
         data: dict[str, str | None] = {node: self._nodes.get(node) for node in self._unsaved}
-        if handled_ns > self._saved_ns:
-            data[_CURSOR] = str(handled_ns)
+        moved = self._moved() if with_cursors else {}
+        data |= {_CURSORS[source]: str(ns) for source, ns in moved.items()}
         if not data:
             return True
         if not immediately and time.monotonic() < self._save_at:
@@ -142,9 +162,12 @@ class Checkpoint:
             self._warn_once(error)
             return False
         self._unsaved.clear()
-        self._saved_ns = max(self._saved_ns, handled_ns)
+        self._saved_ns |= moved
         self._warned = False
         return True
+
+    def _moved(self) -> dict[SignalKind, int]:
+        return {source: ns for source, ns in self._handled_ns.items() if ns > self._saved_ns.get(source, 0)}
 
     def _write(self, data: dict[str, str | None]) -> None:
         query = {"fieldManager": MANAGER}
@@ -153,8 +176,9 @@ class Checkpoint:
         except ApiException as error:
             if error.status != 404:
                 raise
-            cursor = {_CURSOR: data.get(_CURSOR) or str(self._saved_ns)}
-            body = {"metadata": {"name": _NAME}, "data": {**self._nodes, **cursor}}
+            cursors = {_CURSORS[source]: str(ns) for source, ns in self._saved_ns.items()}
+            cursors |= {key: text for key, text in data.items() if text and key in _CURSORS.values()}
+            body = {"metadata": {"name": _NAME}, "data": {**self._nodes, **cursors}}
             self._api.request("POST", self._path, body, query)
 
     def _warn_once(self, error: Exception) -> None:

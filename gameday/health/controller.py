@@ -8,7 +8,9 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import urllib3
 from kubernetes.client.exceptions import ApiException
@@ -22,6 +24,7 @@ from gameday.health.api import Api
 from gameday.health.detect import Detection, Detector
 from gameday.health.metrics import Metrics
 from gameday.health.model import NodeView
+from gameday.health.quarantine import Failure, Result
 from gameday.health.worker import RETRY_S, Options, Worker
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,9 @@ class _Stop:
     because: AdapterError | None = None
 
 
+_Item = NodeView | _NodeDeleted | _AllNodesKnown | Detection | Result | Failure | _Stop
+
+
 class Controller:
     """The node-health controller of one cluster."""
 
@@ -56,10 +62,8 @@ class Controller:
         self._options = options
         self._metrics = metrics
         self._on_ready: Callable[[], None] | None = on_ready
-        self._inbox: queue.Queue[NodeView | _NodeDeleted | _AllNodesKnown | Detection | _Stop] = queue.Queue(
-            _MOST_WAITING
-        )
-        self._worker = Worker(api, options, metrics)
+        self._inbox: queue.Queue[_Item] = queue.Queue(_MOST_WAITING)
+        self._worker = Worker(api, options, metrics, self._deliver)
         self._stopping = threading.Event()
         self._detector: Detector | None = None
 
@@ -74,7 +78,8 @@ class Controller:
         Raises:
             AdapterError: The log store cannot parse the selector.
         """
-        watch = Follower(self._api.list_node, self._node_changed, NodeView.of)
+        conditions = {rule.condition.type for rule in self._options.policy.rules if rule.condition}
+        watch = Follower(self._api.list_node, self._node_changed, partial(NodeView.of, conditions=conditions))
         watch.__enter__()  # its thread is a daemon: the process does not wait for it at the end
         while not watch.wait_synced(0.2):
             if self._stopping.wait(0.2):
@@ -89,7 +94,7 @@ class Controller:
             self._work()
         finally:
             self._detector.stop()
-            self._worker.save(immediately=True)
+            self._worker.close()
 
     def _load_checkpoint(self) -> int:
         while not self._stopping.is_set():
@@ -102,6 +107,13 @@ class Controller:
 
     def _node_changed(self, kind: str, node: NodeView) -> None:
         self._inbox.put(_NodeDeleted(node.name) if kind == DELETED else node)
+
+    def _deliver(self, item: _Item) -> None:
+        """Put into the inbox from another thread; wait while it is full, but not for a controller that stops."""
+        while not self._stopping.is_set():
+            with suppress(queue.Full):
+                self._inbox.put(item, timeout=1.0)
+                return
 
     def _follow(self, detector: Detector) -> None:
         try:
@@ -133,6 +145,8 @@ class Controller:
                     self._worker.handle_node(item)
                 case _NodeDeleted(name=name):
                     self._worker.handle_deleted_node(name)
+                case Result() | Failure():
+                    self._worker.handle_written(item)
                 case _AllNodesKnown():
                     self._worker.all_nodes_known()
             self._worker.write_due()

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import urllib3
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 _PATH = "/api/v1/namespaces/default/events"
 _BETWEEN_WRITES_S = 60.0
 _MOST_SERIES = 5000
+_MOST_AT_ONCE = 8
 _LONGEST_MESSAGE = 1024  # the API's own limit on an Event's note
 
 
@@ -61,10 +63,11 @@ class NodeEvents:
         return max(0.0, min(waiting, default=math.inf) - time.monotonic())
 
     def flush(self) -> None:
-        """Write the Events that are due; the first failure ends it until the next call."""
-        for (node, reason), series in list(self._series.items()):
-            if not series.unsent or series.not_before > time.monotonic():
-                continue
+        """Write at most eight of the Events that are due; the first failure ends it until the next call."""
+        now = time.monotonic()
+        due = ((key, series) for key, series in self._series.items() if series.unsent and series.not_before <= now)
+        # Few, so that a node that is to be tainted never waits for them.
+        for (node, reason), series in list(islice(due, _MOST_AT_ONCE)):
             series.not_before = time.monotonic() + _BETWEEN_WRITES_S
             try:
                 self._send(node, reason, series)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gameday.health.model import Fault
+from gameday.health.signal import SignalKind
 from gameday.xid.catalogue import sxids, xids
 from gameday.xid.lines import KernelEvent, Kind
 
@@ -48,6 +49,21 @@ class Metrics:
         )
         self.ignored_lines = Counter(
             f"{_PREFIX}_ignored_lines", "Recognised lines not acted upon", ["why"], registry=registry
+        )
+        self.signals = Counter(
+            f"{_PREFIX}_signals",
+            "Signals beside the kernel log that a rule of the policy answers",
+            ["kind", "rule"],
+            registry=registry,
+        )
+        self.ignored_signals = Counter(
+            f"{_PREFIX}_ignored_signals",
+            "Signals beside the kernel log not acted upon",
+            ["kind", "why"],
+            registry=registry,
+        )
+        self.source_up = Gauge(
+            f"{_PREFIX}_source_up", "1 while the source's last request succeeded", ["source"], registry=registry
         )
         self.ignored_lines.labels(UNKNOWN_NODE)  # a counter that begins at 1 has no increase
         self.last_line = Gauge(
@@ -93,12 +109,12 @@ class Metrics:
         self.last_line.remove(node)
 
 
-def _kind_label(kind: Kind) -> str:
+def _kind_label(kind: Kind | SignalKind) -> str:
     """Return the metrics' kind: a GPU that is lost without an Xid is the fault of Xid 79, and alerts as one."""
     return str(Kind.XID if kind is Kind.GPU_LOST else kind)
 
 
-def code_label(kind: Kind, code: int | None) -> str:
+def code_label(kind: Kind | SignalKind, code: int | None) -> str:
     """Return the code, or `other` for one in no catalogue: a kernel log must not grow the label without bound."""
     if code is None:
         return ""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from gameday.health.signal import SignalKind
 from gameday.xid.catalogue import Remedy
 from gameday.xid.lines import Kind
 
@@ -21,6 +23,9 @@ LONGEST_ANNOTATION = 2048
 _LONGEST_WHY = 160
 MOST_FAULTS = 64
 MOST_SEEN_LINES = 16
+MOST_SEEN_SIGNALS = 16
+MOST_SIGHTINGS = 32
+"""Twice the highest threshold of a policy's watch, so that two devices of one node can be watched."""
 DISORDER_S = 1.0
 """The most that a line's stamp may be behind that of the line before it: printk takes the clock before it takes its
 place in the ring buffer (kernel/printk/printk.c, vprintk_store), so lines of two CPUs can change places. Milliseconds;
@@ -34,8 +39,21 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class Sighting(_Record):
+    """An occurrence of a watched signal that counted."""
+
+    rule: str
+    gpu: str | None = None
+    """PCI address; None for a signal about the whole node."""
+    ns: int
+    """Unix ns."""
+
+
 class LogProgress(_Record):
-    """The part of a node's kernel log that is done with; a shipper that starts again ships all of it again."""
+    """The part of a node's kernel log that is done with, and of its other signals.
+
+    A shipper that starts again ships the whole log again; an alert or a condition is shown as long as it lasts.
+    """
 
     boot: str = Field(default="", max_length=_LONGEST_BOOT)
     """The bootID under which the newest line was seen."""
@@ -45,6 +63,12 @@ class LogProgress(_Record):
     """The highest stamp of that boot's recognised lines: the log is in order but for DISORDER_S."""
     lines: tuple[_Digest, ...] = Field(default=(), max_length=MOST_SEEN_LINES)
     """Digests of the newest quarantining lines: by these, lines within DISORDER_S of the highest stamp are known."""
+    returned_ns: int = 0
+    """The end of the node's last quarantine; other signals than lines that began before it are done with. Unix ns."""
+    signals: tuple[_Digest, ...] = Field(default=(), max_length=MOST_SEEN_SIGNALS)
+    """Keys of the newest other signals that were recorded or acted upon."""
+    sightings: tuple[Sighting, ...] = Field(default=(), max_length=MOST_SIGHTINGS)
+    """The newest occurrences of watched signals."""
 
     def advanced(self, boot: str, until_ns: int, uptime_s: float | None) -> LogProgress:
         """Return the progress after one more line.
@@ -59,38 +83,72 @@ class LogProgress(_Record):
         if uptime_s is not None and uptime_s > mark:
             lines = lines if uptime_s - DISORDER_S <= mark else ()
             mark = uptime_s
-        return LogProgress(boot=boot, until_ns=max(self.until_ns, until_ns), until_uptime_s=mark, lines=lines)
+        until_ns = max(self.until_ns, until_ns)
+        return self.model_copy(update={"boot": boot, "until_ns": until_ns, "until_uptime_s": mark, "lines": lines})
 
     def with_line(self, line: str) -> LogProgress:
         """Return the progress with the digest of one more quarantining line."""
         return self.model_copy(update={"lines": (*self.lines, line)[-MOST_SEEN_LINES:]})
 
+    def with_signal(self, key: str) -> LogProgress:
+        """Return the progress with the key of one more signal that is no line of the kernel log."""
+        return self.model_copy(update={"signals": (*self.signals, key)[-MOST_SEEN_SIGNALS:]})
+
+    def with_sighting(self, sighting: Sighting) -> LogProgress:
+        """Return the progress with one more occurrence of a watched signal."""
+        return self.model_copy(update={"sightings": (*self.sightings, sighting)[-MOST_SIGHTINGS:]})
+
+    def ended(self, now_ns: int) -> LogProgress:
+        """Return the progress after the end of the node's quarantine: it begins anew."""
+        return self.model_copy(update={"returned_ns": now_ns, "signals": (), "sightings": ()})
+
+    def kept(self) -> LogProgress:
+        """Return the part that outlives a boot: the end of the last quarantine."""
+        return LogProgress(returned_ns=self.returned_ns)
+
     def merged(self, other: LogProgress) -> LogProgress:
         """Return the progress of two records of one node, one of which was saved later than the other."""
         newer, older = (self, other) if self.until_ns >= other.until_ns else (other, self)
+        newer = newer._with_signals_of(older)
         if newer.boot != older.boot:
             return newer
         lines = (*(line for line in older.lines if line not in newer.lines), *newer.lines)
         mark = max(newer.until_uptime_s, older.until_uptime_s)
         return newer.model_copy(update={"until_uptime_s": mark, "lines": lines[-MOST_SEEN_LINES:]})
 
+    def _with_signals_of(self, older: LogProgress) -> LogProgress:
+        if older.returned_ns != self.returned_ns:
+            last = max(self, older, key=lambda record: record.returned_ns)
+            return self.model_copy(
+                update={"returned_ns": last.returned_ns, "signals": last.signals, "sightings": last.sightings}
+            )
+        signals = (*(key for key in older.signals if key not in self.signals), *self.signals)
+        found = sorted({*older.sightings, *self.sightings}, key=lambda sighting: sighting.ns)
+        return self.model_copy(
+            update={"signals": signals[-MOST_SEEN_SIGNALS:], "sightings": tuple(found[-MOST_SIGHTINGS:])}
+        )
+
 
 class Fault(_Record):
     """A quarantining fault of a device."""
 
-    kind: Kind
+    kind: Kind | SignalKind
+    """The kind of the kernel log's line, or of another signal."""
     code: int | None
+    name: str = Field(default="", max_length=316)
+    """The alert, condition, Event's reason or rule; empty for lines of the kernel log."""
     pci: str | None
     at: AwareDatetime
-    """The time at which the line was written, by the log store."""
+    """The moment at which it happened: for a line, as the log store dates it."""
     remedy: Remedy
     why: str = ""
     remedied: AwareDatetime | None = None
     """The time at which the remedy was seen; None: the fault is active."""
 
     def is_same(self, other: Fault) -> bool:
-        """Return True for two lines about one mishap: the same code, and not two different devices."""
-        return self.code == other.code and (self.pci == other.pci or None in (self.pci, other.pci))
+        """Return True for two signals of one mishap: the same code or name, and not two different devices."""
+        is_one_device = self.pci == other.pci or None in (self.pci, other.pci)
+        return is_one_device and (self.code, self.name) == (other.code, other.name)
 
 
 class Reason(Fault):
@@ -121,7 +179,7 @@ def write_reason(faults: list[Fault], progress: LogProgress, policy: str, boot: 
     """Return the annotation's JSON in at most LONGEST_ANNOTATION bytes; faults that do not fit are counted."""
     first, *others = faults
     head = first.model_dump() | {"why": first.why[:_LONGEST_WHY], "policy": policy, "boot": boot, "decided": decided}
-    head["seen"] = progress
+    head["seen"] = progress.model_copy(update={"sightings": ()})
     short = [fault.model_copy(update={"why": ""}) for fault in others]
     for fitting in range(len(short), -1, -1):
         reason = Reason.model_validate(head | {"others": tuple(short[:fitting]), "more": len(short) - fitting})
@@ -168,6 +226,17 @@ class Taint:
         return f"{self.key}={self.value}:{self.effect}"
 
 
+class NodeCondition(NamedTuple):
+    """A condition of a node's status, as the API server has it."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: str
+    """lastTransitionTime, RFC 3339."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """The parts of a Node this controller reads."""
@@ -181,10 +250,12 @@ class NodeView:
     reason: str | None
     has_gpus: bool
     """True if the node has the label for which deploy/dmesg-shipper runs there."""
+    conditions: tuple[NodeCondition, ...] = ()
+    """The conditions of the types that the policy asks for."""
 
     @classmethod
-    def of(cls, node: dict[str, object]) -> NodeView:
-        """Return the view of a Node's JSON."""
+    def of(cls, node: dict[str, object], conditions: Collection[str] = ()) -> NodeView:
+        """Return the view of a Node's JSON, with its conditions of the types in `conditions`."""
         meta, spec, status = (_mapping(node.get(part)) for part in ("metadata", "spec", "status"))
         annotations = _mapping(meta.get("annotations"))
         taints = spec.get("taints") or []
@@ -196,12 +267,21 @@ class NodeView:
             taints=tuple(tuple(sorted(taint.items())) for taint in taints) if isinstance(taints, list) else (),
             reason=_text(annotations.get(REASON)),
             has_gpus=_mapping(meta.get("labels")).get("nvidia.com/gpu.present") == "true",
+            conditions=tuple(_conditions(status.get("conditions"), conditions)) if conditions else (),
         )
 
     def taints_with(self, key: str) -> list[Taint]:
         """Return the node's taints of that key, whatever their value and effect."""
         found = [dict(taint) for taint in self.taints]
         return [Taint(key, taint.get("value", ""), taint["effect"]) for taint in found if taint["key"] == key]
+
+
+def _conditions(found: object, types: Collection[str]) -> Iterator[NodeCondition]:
+    for condition in map(_mapping, found if isinstance(found, list) else ()):
+        if condition.get("type") in types:
+            texts = [str(condition.get(key, "")) for key in ("status", "reason", "message", "lastTransitionTime")]
+            status, reason, message, since = texts
+            yield NodeCondition(str(condition["type"]), status, reason, message[:_LONGEST_WHY], since)
 
 
 def _mapping(value: object) -> dict[str, object]:
@@ -238,7 +318,8 @@ class NodeState:
     recent_digests: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """Digests of the newest recognised lines of this boot."""
     needs_write: bool = False
-    """The node's annotation (and where there are faults, its taint) is behind `faults`."""
+    """The node's annotation (and where there are faults, its taint) is behind `faults`, and behind a write that is
+    under way."""
     unwritten_faults: list[Fault] = field(default_factory=list)
     """Faults whose taint is not written yet."""
     retry_at: float = 0.0

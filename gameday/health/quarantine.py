@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
+import urllib3
 from kubernetes.client.exceptions import ApiException
 
 from gameday.health.api import MANAGER, MERGE_PATCH, Api
-from gameday.health.model import REASON, NodeState, NodeView, Taint, write_reason
+from gameday.health.model import REASON, Fault, LogProgress, NodeView, Taint, write_reason
 
 _CONFLICT_TRIES = 8
 
@@ -31,40 +32,69 @@ class Written(StrEnum):
     """There is no such node."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class NodeWrite:
+    """A write to one node, as it was decided. Nothing in it changes while it is under way."""
+
+    name: str
+    view: NodeView | None
+    """The node as it was last seen; None: read it first."""
+    faults: tuple[Fault, ...]
+    new_faults: tuple[Fault, ...]
+    """The faults whose taint was never written. Without any, the taint is not added: somebody may have removed it."""
+    progress: LogProgress
+    decided: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """The outcome of a write, with the node as it is stored afterwards."""
 
+    write: NodeWrite
     written: Written
     view: NodeView | None
     """The node after the write; None for a node that is gone."""
     foreign: tuple[Taint, ...] = ()
 
 
-class Quarantine:
-    """The writer of one taint and of the reason for it."""
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A write that did not get through."""
 
-    def __init__(self, api: Api, taint: Taint, policy: str) -> None:
+    write: NodeWrite
+    error: ApiException | urllib3.exceptions.HTTPError
+
+
+class Quarantine:
+    """The writer of one taint and of the reason for it; for any number of threads."""
+
+    def __init__(self, api: Api, taint: Taint, policy: str, conditions: Collection[str] = ()) -> None:
+        """Prepare to write.
+
+        Args:
+            api: The API server.
+            taint: The taint.
+            policy: The policy's name, for the reason.
+            conditions: The types of conditions that the views of nodes keep.
+        """
         self._api = api
         self._taint = taint
         self._policy = policy
+        self._conditions = conditions
 
-    def write(self, name: str, state: NodeState, now: datetime) -> Result:
-        """Write taint and reason as `state` has them.
+    def attempt(self, write: NodeWrite) -> Result | Failure:
+        """Write taint and reason; a refusal, or an API server that does not answer, is a `Failure`."""
+        try:
+            return self._change(write)
+        except (ApiException, urllib3.exceptions.HTTPError) as error:
+            return Failure(write, error)
 
-        The taint is added only for faults that were never written: one that somebody removed meanwhile is not put back.
-
-        Raises:
-            ApiException: The server refuses, or others have written the node eight times in between.
-            urllib3.exceptions.HTTPError: The server does not answer.
-        """
-        return self._change(name, state.view, lambda view: self._wanted(view, state, now))
-
-    def _wanted(self, view: NodeView, state: NodeState, now: datetime) -> tuple[Written, dict[str, Any]]:
+    def _wanted(self, view: NodeView, write: NodeWrite) -> tuple[Written, dict[str, Any]]:
         present = view.taints_with(self._taint.key)
-        reason = write_reason(state.faults, state.progress, self._policy, view.boot_id, now) if state.faults else None
+        faults = list(write.faults)
+        reason = write_reason(faults, write.progress, self._policy, view.boot_id, write.decided) if faults else None
         patch: dict[str, Any] = {"metadata": {"annotations": {REASON: reason}}}
-        if not state.unwritten_faults:
+        if not write.new_faults:
             return Written.UNTOUCHED, patch
         if self._taint in present:
             return Written.ALREADY, patch
@@ -74,24 +104,22 @@ class Quarantine:
         patch["spec"] = {"taints": [*(dict(taint) for taint in view.taints), ours]}
         return Written.TAINTED, patch
 
-    def _change(
-        self, name: str, last_seen: NodeView | None, change: Callable[[NodeView], tuple[Written, dict[str, Any]]]
-    ) -> Result:
+    def _change(self, write: NodeWrite) -> Result:
         """Patch the node as it was last seen; where somebody wrote since, read it and begin again."""
-        path = f"/api/v1/nodes/{quote(name, safe='')}"
+        path, last_seen = f"/api/v1/nodes/{quote(write.name, safe='')}", write.view
         for _ in range(_CONFLICT_TRIES):
             try:
-                view = last_seen or NodeView.of(self._api.request("GET", path))
-                written, patch = change(view)
+                view = last_seen or NodeView.of(self._api.request("GET", path), self._conditions)
+                written, patch = self._wanted(view, write)
                 patch["metadata"]["resourceVersion"] = view.resource_version
                 answer = self._api.request("PATCH", path, patch, {"fieldManager": MANAGER}, MERGE_PATCH)
             except ApiException as error:
                 if error.status == 404:
-                    return Result(Written.GONE, None)
+                    return Result(write, Written.GONE, None)
                 if error.status != 409:
                     raise
                 last_seen = None
                 continue
             foreign = tuple(view.taints_with(self._taint.key)) if written is Written.FOREIGN else ()
-            return Result(written, NodeView.of(answer), foreign)
-        raise ApiException(status=409, reason=f"node {name} is written by others all the time")
+            return Result(write, written, NodeView.of(answer, self._conditions), foreign)
+        raise ApiException(status=409, reason=f"node {write.name} is written by others all the time")

@@ -14,11 +14,13 @@ from gameday.health.model import (
     NodeState,
     NodeView,
     Reason,
+    Sighting,
     digest,
     read_reason,
 )
+from gameday.health.policy import PolicyDecision, Rule
+from gameday.health.signal import Signal, SignalKind
 from gameday.xid.catalogue import Remedy
-from gameday.xid.decide import Decision
 from gameday.xid.lines import KernelEvent
 
 _MOST_RECENT_LINES = 256
@@ -55,6 +57,8 @@ def initial_state(view: NodeView, noted: LogProgress, key: str, now: datetime) -
         return state
     if not view.taints_with(key):
         state.needs_write = True  # the taint was removed meanwhile: so must be the annotation
+        # Nobody knows when, so that everything that is shown now began before.
+        state.progress = progress.ended(now_ns)
         return state
     if reason:
         state.faults, state.quarantined_at = list(reason.faults()), reason.decided
@@ -120,7 +124,7 @@ def may_be_of_next_boot(state: NodeState, line: LogLine, event: KernelEvent) -> 
 
 def ignore_reason(state: NodeState, line: LogLine, event: KernelEvent) -> str | None:
     """Return why a line is not to be acted upon, or None. It is recorded, so that its repetition is recognised."""
-    key = _key(line, event)
+    key = line_key(line, event)
     if line.ns <= state.handled_before_ns:
         return "handled before"
     if state.previous_boot_seen_at and line.at < state.previous_boot_seen_at:
@@ -136,7 +140,7 @@ def ignore_reason(state: NodeState, line: LogLine, event: KernelEvent) -> str | 
     return None
 
 
-def _key(line: LogLine, event: KernelEvent) -> str:
+def line_key(line: LogLine, event: KernelEvent) -> str:
     """Return the line's identity: the line itself if it has a stamp, else together with its time in the store."""
     return digest(event.line if event.uptime_s is not None else f"{line.ns} {event.line}")
 
@@ -161,15 +165,53 @@ def _advance(state: NodeState, line: LogLine, uptime_s: float | None) -> None:
         state.highest_stamp_ns = line.ns
 
 
-def record_line(state: NodeState, line: LogLine, event: KernelEvent) -> None:
-    """Record a quarantining line, whatever is done about it: shipped again, it is no new one."""
-    state.progress = state.progress.with_line(_key(line, event))
+def ignore_signal_reason(state: NodeState, signal: Signal) -> str | None:
+    """Return why a signal that is no line of the kernel log is not to be acted upon, or None."""
+    if nanoseconds(signal.at) <= state.progress.returned_ns:
+        return "before return"
+    if state.previous_boot_seen_at and signal.at < state.previous_boot_seen_at:
+        return "before boot"
+    return "repeated" if signal.key in state.progress.signals else None
 
 
-def add_fault(state: NodeState, line: LogLine, event: KernelEvent, decision: Decision, now: datetime) -> bool:
+def record(state: NodeState, signal: Signal) -> None:
+    """Record a signal, whatever is done about it: seen again, it is no new one."""
+    is_line = signal.kind is SignalKind.KERNEL_LOG
+    state.progress = state.progress.with_line(signal.key) if is_line else state.progress.with_signal(signal.key)
+
+
+def count_sighting(state: NodeState, signal: Signal, rule: Rule) -> int:
+    """Record an occurrence of a watched signal; return how many lie within the rule's window.
+
+    Raises:
+        ValueError: The rule does not watch.
+    """
+    if rule.watch is None:
+        raise ValueError(f"rule {rule.name} does not watch")
+    ns = nanoseconds(signal.at)
+    earliest = ns - int(rule.watch.within.total_seconds() * 1e9)
+    before = [
+        sighting.ns
+        for sighting in state.progress.sightings
+        if (sighting.rule, sighting.gpu) == (rule.name, signal.gpu) and earliest < sighting.ns
+    ]
+    if before and ns - max(before) < rule.watch.apart.total_seconds() * 1e9:
+        return len(before)
+    state.progress = state.progress.with_sighting(Sighting(rule=rule.name, gpu=signal.gpu, ns=ns))
+    return len(before) + 1
+
+
+def add_fault(state: NodeState, signal: Signal, decision: PolicyDecision, now: datetime) -> bool:
     """Add a quarantining fault; return False where it is already known."""
+    event = signal.event
     fault = Fault(
-        kind=event.kind, code=event.code, pci=event.pci, at=line.at, remedy=decision.remedy, why=decision.reason
+        kind=event.kind if event else signal.kind,
+        code=event.code if event else None,
+        name="" if event else signal.name or (decision.rule.name if decision.rule else ""),
+        pci=signal.gpu,
+        at=signal.at,
+        remedy=decision.remedy,
+        why=decision.reason,
     )
     if any(fault.is_same(known) for known in state.active()) or len(state.active()) >= MOST_FAULTS:
         return False
@@ -196,6 +238,7 @@ def _set_remedied(state: NodeState, ended: list[Fault], now: datetime) -> None:
 def _drop_faults(state: NodeState, now: datetime) -> None:
     """Drop the faults of a node whose taint is gone; those not written yet happened after it, and stay."""
     state.faults = list(state.unwritten_faults)
+    state.progress = state.progress.ended(nanoseconds(now))
     _mark_handled(state, now)
 
 

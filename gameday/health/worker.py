@@ -10,41 +10,44 @@ import logging
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-
-import urllib3
-from kubernetes.client.exceptions import ApiException
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from gameday.cluster.back_off import pause_s
 from gameday.cluster.kube_errors import reason_of
+from gameday.documents.fields import format_duration
 from gameday.health import transitions
 from gameday.health.api import Api
 from gameday.health.checkpoint import Checkpoint
+from gameday.health.conditions import condition_signals
 from gameday.health.detect import Detection
 from gameday.health.events import NodeEvents
 from gameday.health.metrics import UNKNOWN_NODE, Metrics
 from gameday.health.model import Fault, LogProgress, NodeState, NodeView, Taint
-from gameday.health.quarantine import Quarantine, Written
-from gameday.xid.decide import Decision, Policy, Response, decide
+from gameday.health.policy import Policy, PolicyDecision
+from gameday.health.policy_files import kernel_signal
+from gameday.health.quarantine import Failure, NodeWrite, Quarantine, Result, Written
+from gameday.health.signal import Signal, SignalKind
+from gameday.xid.decide import Response
 from gameday.xid.lines import KernelEvent, Kind
 
 log = logging.getLogger(__name__)
 
 RETRY_S = (0.25, 10.0)
 """The pause after a first failure, and the longest; doubled in between."""
+WRITES_AT_ONCE = 8
+"""Our choice: a storm is written fast, and the API server's priority level for service accounts (workload-low, 100 of
+600 seats by default) hardly notices."""
 
 # Lines of nodes that the watch does not show yet.
 _MOST_HELD_BACK = 1000
-# The brake: half of the cluster's nodes within five minutes, as NVSentinel's breaker (docs/sources.md, NVSentinel).
-# So many together are a wrong log more often than broken GPUs. Four are always allowed (our choice), as half of a few
-# is soon reached.
-_BRAKE_WINDOW = timedelta(minutes=5)
-_BRAKE_SHARE = 0.5
-_BRAKE_LEAST = 4
 # A watch may be behind our own last write for this long; later, a lower resourceVersion means that the API server was
 # restored from a backup, and the watch is right.
 _STALE_S = 5.0
+# Sources that show a signal as long as it lasts show it again once its node is known.
+_SHOWN_ONCE = frozenset({SignalKind.EVENT, SignalKind.POD_LOG})
 
 
 @dataclass(frozen=True)
@@ -59,27 +62,62 @@ class Options:
     """The namespace of the checkpoint's ConfigMap."""
 
 
+@dataclass(slots=True)
+class _UnderWay:
+    """A write that a thread of the pool does."""
+
+    state: NodeState
+    newest_view: NodeView | None = None
+    """The node as the watch has shown it meanwhile; taken in after the write."""
+
+
 class Worker:
     """The owner of all nodes' state; for one thread, as nothing here is locked."""
 
-    def __init__(self, api: Api, options: Options, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        api: Api,
+        options: Options,
+        metrics: Metrics,
+        on_written: Callable[[Result | Failure], None] | None = None,
+    ) -> None:
+        """Prepare; nothing is read or written yet.
+
+        Args:
+            api: The API server.
+            options: The settings.
+            metrics: The metrics to keep.
+            on_written: Called by other threads with the outcome of each write to a node, to be given to
+                `handle_written`. None: `write_due` writes in its own thread, one node after the other.
+        """
         self._server = api.server
         self._options = options
+        self._policy = options.policy
         self._metrics = metrics
         self._states: dict[str, NodeState] = {}
-        self._unwritten: set[str] = set()
-        self._held_back: deque[Detection] = deque(maxlen=_MOST_HELD_BACK)
+        self._faulty: set[str] = set()
+        self._tainted: set[str] = set()
+        self._unwritten: dict[str, None] = {}
+        """Nodes with a write that is wanted or under way, in the order in which it was first wanted."""
+        self._under_way: dict[str, _UnderWay] = {}
+        self._held_back: deque[Detection | Signal] = deque(maxlen=_MOST_HELD_BACK)
         self._events = NodeEvents(api)
-        self._quarantine = Quarantine(api, options.taint, options.policy)
+        conditions = {rule.condition.type for rule in self._policy.rules if rule.condition}
+        self._quarantine = Quarantine(api, options.taint, self._policy.name, conditions)
         self._checkpoint = Checkpoint(api, options.namespace)
+        self._on_written = on_written
+        self._pool = ThreadPoolExecutor(WRITES_AT_ONCE, "write")
         self._started_ns = time.time_ns()
-        self._handled_ns = 0
         self._all_known = False
         self._shippers_beat = False
 
     def load(self) -> int:
         """Read the checkpoint, before anything else; returns and errors as `Checkpoint.load`."""
         return self._checkpoint.load()
+
+    def since(self, source: SignalKind) -> int:
+        """Return the Unix ns from which on a source is to be read, after `load`."""
+        return self._checkpoint.since(source)
 
     def all_nodes_known(self) -> None:
         """Drop the checkpoint of all nodes that `handle_node` was not given: there are no others."""
@@ -89,28 +127,43 @@ class Worker:
     def seconds_until_due(self) -> float:
         """Return the seconds until `write_due` has something to do; infinity where nothing waits."""
         now = time.monotonic()
-        waits = [self._states[name].retry_at - now for name in self._unwritten]
-        return max(0.0, min([*waits, self._events.seconds_until_due()], default=math.inf))
+        idle = (name for name in self._unwritten if name not in self._under_way)
+        may_write = len(self._under_way) < WRITES_AT_ONCE
+        waits = [self._states[name].retry_at - now for name in idle] if may_write else []
+        events_s = math.inf if self._under_way else self._events.seconds_until_due()
+        return max(0.0, min([*waits, events_s], default=math.inf))
 
     def write_due(self) -> None:
-        """Write all that is due: nodes, Events, the checkpoint."""
+        """Write what is due: nodes first, then a few Events, then the checkpoint."""
         for name in list(self._unwritten):
+            if len(self._under_way) >= WRITES_AT_ONCE:
+                break
             self._write(name)
-        self._events.flush()
+        if not self._under_way:
+            self._events.flush()
         self.save(immediately=False)
 
     def save(self, *, immediately: bool) -> None:
         """Save the checkpoint, or not `immediately` if it was saved a moment ago.
 
-        Its cursor does not pass a line whose quarantine is not written yet.
+        No cursor passes a signal whose quarantine is not written yet.
         """
-        self._checkpoint.save(0 if self._unwritten else self._handled_ns, immediately=immediately)
+        self._checkpoint.save(with_cursors=not self._unwritten, immediately=immediately)
+
+    def close(self) -> None:
+        """Wait for the writes that are under way, and save the checkpoint."""
+        self._pool.shutdown(cancel_futures=True)
+        self.save(immediately=True)
 
     def handle_node(self, view: NodeView) -> None:
         """Take in a node that is new or has changed."""
+        if under_way := self._under_way.get(view.name):
+            under_way.newest_view = view
+            return
         now = datetime.now(UTC)
         self._checkpoint.drop_outdated(view.name, view.boot_id)
         state = self._states.get(view.name)
+        before = state.view if state else None
         if state is None:
             noted = self._checkpoint.progress(view.name)
             state = self._states[view.name] = transitions.initial_state(view, noted, self._options.taint.key, now)
@@ -124,24 +177,35 @@ class Worker:
             ended = transitions.update_view(state, view, self._options.taint.key, now)
             self._refresh(view.name, state)
             self._add_ended_events(view.name, state, ended)
-        for detection in [detection for detection in self._held_back if detection.node == view.name]:
-            self._held_back.remove(detection)
-            self._handle_event(detection)
+        for signal in condition_signals(view, before):
+            self.handle_signal(signal)
+        self._handle_held_back(view.name)
+
+    def _handle_held_back(self, node: str) -> None:
+        for held in [held for held in self._held_back if held.node == node]:
+            self._held_back.remove(held)
+            if isinstance(held, Signal):
+                self.handle_signal(held)
+            else:
+                self._handle_event(held)
 
     def handle_deleted_node(self, name: str) -> None:
         """Forget a node."""
         self._states.pop(name, None)
-        self._unwritten.discard(name)
+        self._under_way.pop(name, None)
+        self._unwritten.pop(name, None)
+        self._faulty.discard(name)
+        self._tainted.discard(name)
         self._checkpoint.forget(name)
         self._metrics.forget(name)
-        self._count_quarantined()
+        self._metrics.quarantined_nodes.set(len(self._tainted))
 
     def handle_line(self, detection: Detection) -> None:
         """Take in a line of the kernel log."""
         ns = detection.line.ns
         if ns >= self._started_ns:
             self._metrics.log_lag.set(max(0.0, time.time() - ns / 1e9))
-        self._handled_ns = max(self._handled_ns, min(ns, time.time_ns()))
+        self._checkpoint.advance(SignalKind.KERNEL_LOG, min(ns, time.time_ns()))
         state = self._states.get(detection.node)
         if state is None:
             self._metrics.ignored_lines.labels(UNKNOWN_NODE).inc()
@@ -174,96 +238,166 @@ class Worker:
             self._metrics.ignored_lines.labels(why).inc()
             return
         self._metrics.count_event(detection.node, event)
-        self._apply(detection, event, state)
-        if not state.needs_write:
-            # Otherwise the line would count as handled before its effect is on the node; `_write` records it.
-            self._checkpoint.record(detection.node, state.progress)
-
-    def _apply(self, detection: Detection, event: KernelEvent, state: NodeState) -> None:
         if event.kind is Kind.GPU_RESET:
-            if event.success:
-                ended = transitions.apply_gpu_reset(state, event.pci, detection.line.at, datetime.now(UTC))
-                self._refresh(detection.node, state)
-                self._add_ended_events(detection.node, state, ended)
-            return
-        self._act_on(detection, event, state, decide(event, self._options.policy))
+            self._apply_gpu_reset(detection, event, state)
+        else:
+            key = transitions.line_key(line, event)
+            signal = replace(kernel_signal(event, detection.node, line.at), key=key)
+            self._act_on(signal, state, self._policy.decide(signal))
+        self._record_progress(detection.node, state)
 
-    def _act_on(self, detection: Detection, event: KernelEvent, state: NodeState, decision: Decision) -> None:
+    def _apply_gpu_reset(self, detection: Detection, event: KernelEvent, state: NodeState) -> None:
+        if event.success:
+            ended = transitions.apply_gpu_reset(state, event.pci, detection.line.at, datetime.now(UTC))
+            self._refresh(detection.node, state)
+            self._add_ended_events(detection.node, state, ended)
+
+    def handle_signal(self, signal: Signal) -> None:
+        """Take in a signal of any other source."""
+        # A clock that is ahead must not make a signal of before a node's return one of after it.
+        signal = replace(signal, at=min(signal.at, signal.seen))
+        state = self._states.get(signal.node)
+        if state is None:
+            self._metrics.ignored_signals.labels(signal.kind, UNKNOWN_NODE).inc()
+            if signal.kind in _SHOWN_ONCE:
+                self._held_back.append(signal)
+            return
+        decision = self._policy.decide(signal)
+        if decision.rule is None or decision.response is Response.IGNORE:
+            return
+        if why := transitions.ignore_signal_reason(state, signal):
+            self._metrics.ignored_signals.labels(signal.kind, why).inc()
+            return
+        self._metrics.signals.labels(signal.kind, decision.rule.name).inc()
+        transitions.record(state, signal)
+        self._act_on(signal, state, decision)
+        self._record_progress(signal.node, state)
+
+    def source_read(self, source: SignalKind, until_ns: int) -> None:
+        """Take in that all signals of a source up to this moment were given to `handle_signal`; Unix ns."""
+        self._checkpoint.advance(source, until_ns)
+
+    def _record_progress(self, node: str, state: NodeState) -> None:
+        # Otherwise the signal would count as handled before its effect is on the node; `handle_written` records it.
+        if node not in self._unwritten:
+            self._checkpoint.record(node, state.progress)
+
+    def _act_on(self, signal: Signal, state: NodeState, decision: PolicyDecision) -> None:
         match decision.response:
-            case Response.NOTHING:
+            case Response.IGNORE:
                 return
             case Response.QUARANTINE:
-                act = self._quarantine_node(detection, event, state, decision)
+                act = self._quarantine_node(signal, state, decision)
+            case Response.WATCH:
+                act = self._watch(signal, state, decision)
             case Response.WORKLOAD:
                 act = "the workload's own error, node kept"
             case Response.EVENT:
                 act = "recorded only"
-        where = f" on {event.pci}" if event.pci else ""
+        where = f" on {signal.gpu}" if signal.gpu else ""
+        text = signal.event.text if signal.event else signal.text
         self._add_event(
-            detection.node,
+            signal.node,
             state,
-            event_reason(event),
-            f"{decision.reason}{where}: {act} (policy {self._options.policy}). {event.text}",
-            detection.line.at,
+            event_reason(signal),
+            f"{decision.reason}{where}: {act} (policy {self._policy.name}). {text}",
+            signal.at,
             warning=decision.response is not Response.WORKLOAD,
         )
 
-    def _quarantine_node(self, detection: Detection, event: KernelEvent, state: NodeState, decision: Decision) -> str:
+    def _watch(self, signal: Signal, state: NodeState, decision: PolicyDecision) -> str:
+        """Count a watched signal, and quarantine the node at the last that it takes; return what was done."""
+        assert decision.rule and decision.rule.watch
+        watch = decision.rule.watch
+        count = transitions.count_sighting(state, signal, decision.rule)
+        if count >= watch.times:
+            return self._quarantine_node(signal, state, decision)
+        if signal.kind is SignalKind.KERNEL_LOG:
+            transitions.record(state, signal)
+        return f"seen {count} of {watch.times} times within {format_duration(watch.within)}, node kept"
+
+    def _quarantine_node(self, signal: Signal, state: NodeState, decision: PolicyDecision) -> str:
         """Quarantine the node where that is right; return what was done, for its Event."""
         now = datetime.now(UTC)
-        transitions.record_line(state, detection.line, event)
-        if transitions.is_history(state, event):
-            return "from before anything was known of this node, so it is recorded only"
+        if signal.event:
+            transitions.record(state, signal)
+            if transitions.is_history(state, signal.event):
+                return "from before anything was known of this node, so it is recorded only"
         if not state.faults and self._is_braked(now):
             self._metrics.withheld.inc()
-            return "NOT quarantined, as too many nodes were within five minutes: taint it by hand if this is true"
-        transitions.add_fault(state, detection.line, event, decision, now)
-        self._refresh(detection.node, state)
+            window = format_duration(self._policy.brake.window)
+            return f"NOT quarantined, as too many nodes were within {window}: taint it by hand if this is true"
+        transitions.add_fault(state, signal, decision, now)
+        self._refresh(signal.node, state)
         return f"node quarantined, remedy: {decision.remedy}"
 
     def _is_braked(self, now: datetime) -> bool:
-        newly = [
-            state.quarantined_at
-            for state in self._states.values()
-            if state.faults and state.quarantined_at and state.quarantined_at > now - _BRAKE_WINDOW
-        ]
-        return len(newly) >= max(_BRAKE_LEAST, _BRAKE_SHARE * len(self._states))
+        brake = self._policy.brake
+        decided = (self._states[name].quarantined_at for name in self._faulty)
+        newly = sum(at is not None and at > now - brake.window for at in decided)
+        return newly >= max(brake.least, brake.share * len(self._states))
 
     def _write(self, name: str) -> None:
         state = self._states[name]
-        if state.retry_at > time.monotonic():
+        if name in self._under_way or state.retry_at > time.monotonic():
             return
         if not state.faults:
             # The reason on the node may be the only other copy of this, so it stays until this is saved.
             self._checkpoint.record(name, state.progress)
-            if not self._checkpoint.save(immediately=True):
+            if not self._checkpoint.save(with_cursors=False, immediately=True):
                 self._try_later(state, "checkpoint")
                 return
-        try:
-            result = self._quarantine.write(name, state, datetime.now(UTC))
-        except (ApiException, urllib3.exceptions.HTTPError) as error:
+        write = NodeWrite(
+            name, state.view, tuple(state.faults), tuple(state.unwritten_faults), state.progress, datetime.now(UTC)
+        )
+        state.needs_write = False
+        self._under_way[name] = _UnderWay(state)
+        if self._on_written is None:
+            self.handle_written(self._quarantine.attempt(write))
+        else:
+            self._pool.submit(self._attempt, write, self._on_written)
+
+    def _attempt(self, write: NodeWrite, on_written: Callable[[Result | Failure], None]) -> None:
+        on_written(self._quarantine.attempt(write))
+
+    def handle_written(self, result: Result | Failure) -> None:
+        """Take in the outcome of a write."""
+        write = result.write
+        under_way = self._under_way.pop(write.name, None)
+        if under_way is None or self._states.get(write.name) is not under_way.state:
+            return  # the node was deleted meanwhile
+        state = under_way.state
+        if isinstance(result, Failure):
             if not state.failures:
-                log.warning("node %s not written at %s, trying again: %s", name, self._server, reason_of(error))
+                why = reason_of(result.error)
+                log.warning("node %s not written at %s, trying again: %s", write.name, self._server, why)
+            state.needs_write = True
             self._try_later(state, "node")
+        elif result.written is Written.GONE or result.view is None:
+            self.handle_deleted_node(write.name)
             return
-        state.failures, state.retry_at, state.needs_write = 0, 0.0, False
-        self._unwritten.discard(name)
-        if result.written is Written.GONE or result.view is None:
-            self.handle_deleted_node(name)
-            return
-        now = datetime.now(UTC)
+        else:
+            self._take_in(result, result.view, state)
+        if under_way.newest_view:
+            self.handle_node(under_way.newest_view)
+
+    def _take_in(self, result: Result, view: NodeView, state: NodeState) -> None:
+        write, now = result.write, datetime.now(UTC)
+        state.failures, state.retry_at = 0, 0.0
+        if not state.needs_write:
+            self._unwritten.pop(write.name, None)
         if result.written is Written.TAINTED:
-            for fault in state.unwritten_faults:
+            for fault in write.new_faults:
                 self._metrics.decision_seconds.observe(max(0.0, (now - fault.at).total_seconds()))
         if result.foreign:
             foreign = ", ".join(str(taint) for taint in result.foreign)
             message = f"{foreign} is on the node already and not ours: left alone, {self._options.taint} not added"
-            self._add_event(name, state, "TaintConflict", message, now, warning=True)
-        state.unwritten_faults = []
-        self._checkpoint.record(name, state.progress)
-        state.written_version, state.written_at = result.view.resource_version, time.monotonic()
-        transitions.update_view(state, result.view, self._options.taint.key, now)
-        self._refresh(name, state)
+            self._add_event(write.name, state, "TaintConflict", message, now, warning=True)
+        state.unwritten_faults = [fault for fault in state.unwritten_faults if fault not in write.new_faults]
+        self._record_progress(write.name, state)
+        state.written_version, state.written_at = view.resource_version, time.monotonic()
+        transitions.update_view(state, view, self._options.taint.key, now)
+        self._refresh(write.name, state)
         self.save(immediately=not self._unwritten)
 
     def _try_later(self, state: NodeState, what: str) -> None:
@@ -274,18 +408,16 @@ class Worker:
     def _refresh(self, name: str, state: NodeState) -> None:
         """Make the metrics and the list of things to write agree with the state."""
         if state.needs_write:
-            self._unwritten.add(name)
+            self._unwritten[name] = None
+        (self._faulty.add if state.faults else self._faulty.discard)(name)
+        is_tainted = bool(state.view and state.view.taints_with(self._options.taint.key))
+        (self._tainted.add if is_tainted else self._tainted.discard)(name)
         self._metrics.show_active(name, state.active())
-        self._count_quarantined()
-
-    def _count_quarantined(self) -> None:
-        key = self._options.taint.key
-        tainted = sum(bool(state.view and state.view.taints_with(key)) for state in self._states.values())
-        self._metrics.quarantined_nodes.set(tainted)
+        self._metrics.quarantined_nodes.set(len(self._tainted))
 
     def _add_ended_events(self, name: str, state: NodeState, ended: list[Fault]) -> None:
         for fault in ended:
-            what = f"{fault.kind} {fault.code or ''} {fault.pci or ''}".strip()
+            what = f"{fault.kind} {fault.code or fault.name} {fault.pci or ''}".strip()
             self._add_event(name, state, "GPUFaultEnded", f"{what}: ended", datetime.now(UTC), warning=False)
 
     def _add_event(
@@ -294,10 +426,27 @@ class Worker:
         self._events.add(name, state.view.uid if state.view else "", reason, message, at, warning=warning)
 
 
-def event_reason(event: KernelEvent) -> str:
-    """Return the Event's reason, one word as kubectl shows it: `GPUXid79`, `NVSwitchSXid20034`."""
-    names = {Kind.XID: "GPUXid", Kind.SXID: "NVSwitchSXid", Kind.GPU_LOST: "GPULost", Kind.PEERMEM: "NvidiaPeermem"}
-    return f"{names[event.kind]}{'' if event.code is None or event.kind is Kind.GPU_LOST else event.code}"
+_SIGNAL_REASONS = {
+    SignalKind.ALERT: "HealthAlert",
+    SignalKind.CONDITION: "HealthCondition",
+    SignalKind.EVENT: "HealthEvent",
+    SignalKind.METRIC: "HealthMetric",
+    SignalKind.POD_LOG: "HealthPodLog",
+}
+_KERNEL_REASONS = {
+    Kind.XID: "GPUXid",
+    Kind.SXID: "NVSwitchSXid",
+    Kind.GPU_LOST: "GPULost",
+    Kind.PEERMEM: "NvidiaPeermem",
+}
+
+
+def event_reason(signal: Signal) -> str:
+    """Return the Event's reason, one word as kubectl shows it: `GPUXid79`, `NVSwitchSXid20034`, `HealthAlert`."""
+    event = signal.event
+    if event is None:
+        return _SIGNAL_REASONS[signal.kind]
+    return f"{_KERNEL_REASONS[event.kind]}{'' if event.code is None or event.kind is Kind.GPU_LOST else event.code}"
 
 
 def _is_stale(view: NodeView, state: NodeState) -> bool:

@@ -266,7 +266,7 @@ class KernelLineSeen(_Event):
     family: str = Field(description="xid, sxid, gpu-lost, peermem or gpu-reset")
     code: int | None = Field(description="None where the line names none")
     pci: str | None = Field(description="of the GPU or NVSwitch; None where the line names none")
-    decision: str = Field(description="what the catalogue policy makes of it: quarantine, workload, event or nothing")
+    decision: str = Field(description="what NVIDIA's catalogue asks for: quarantine, workload, event or ignore")
     reason: str
     line: str
     at: AwareDatetime = Field(description="as the log store dates the line")

@@ -26,11 +26,17 @@ from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.programs import find_programs
 from gameday.rehearsal.observability import alertmanager_program, prometheus_program, scrape_jobs
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
-from gameday.rehearsal.prefect_server import begin_with_template, keep_template, server_argv, server_environment
+from gameday.rehearsal.prefect_server import (
+    begin_with_template,
+    keep_template,
+    prefect_environment,
+    server_argv,
+    server_environment,
+)
 from gameday.rehearsal.seed import Seeder, seeding
 from gameday.rehearsal.startup import start_errors
 
-_PORTS = ("nodes", "health", "prometheus", "alertmanager", "prefect", "apiserver", "logstore")
+_PORTS = ("nodes", "health", "repair", "prometheus", "alertmanager", "prefect", "apiserver", "logstore")
 
 
 class ControlPlane(StrEnum):
@@ -45,8 +51,9 @@ class ControlPlane(StrEnum):
 class Detector(StrEnum):
     """The detector that watches the rehearsal's kernel logs."""
 
-    CATALOGUE = "catalogue"
+    DEFAULT = "default"
     KONDUKTOR = "konduktor"
+    CONSERVATIVE = "conservative"
     OFF = "off"
 
 
@@ -57,6 +64,8 @@ class Size:
     spare: int = 0
     """Number of nodes that are left free of training work, so that pods that many game-days evict together find
     room."""
+    hold_outs: int = 0
+    """Number of the nodes that are spares of the hold-out pool."""
 
 
 class RehearsalCluster:
@@ -71,14 +80,27 @@ class RehearsalCluster:
         control_plane: ControlPlane = ControlPlane.EMBEDDED,
         prefect: bool = True,
         fake_detector: DetectorProfile | None = None,
+        repair: bool = False,
     ) -> None:
-        """`fake_detector`: the profile of a foreign detector, which a stand-in plays beside `detector`."""
+        """Prepare the cluster; nothing is started yet.
+
+        Args:
+            folder: Kubeconfigs, profiles, logs.
+            size: Nodes and GPUs.
+            detector: The policy of our node-health controller.
+            control_plane: The API server, scheduler and controllers.
+            prefect: Start a Prefect server.
+            fake_detector: The profile of a foreign detector, which a stand-in plays beside `detector`.
+            repair: Repair quarantined nodes and give them back, by our repairer (which needs Prefect) or by the
+                stand-in.
+        """
         self.folder = folder.resolve()
         self.size = size
         self.detector = detector
         self.control_plane = control_plane
         self._with_prefect = prefect
         self._fake_detector = fake_detector
+        self._with_repair = repair
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
@@ -172,6 +194,7 @@ class RehearsalCluster:
             seeder.rights()
             runner = seeder.service_account_kubeconfig("gameday-runner", self.folder / "runner.kubeconfig")
             health = seeder.service_account_kubeconfig("gameday-node-health", self.folder / "node-health.kubeconfig")
+            repairer = seeder.service_account_kubeconfig("gameday-repair", self.folder / "repair.kubeconfig")
             if self.detector is not Detector.OFF:
                 self._start_health(ports["health"], health)
             fake_detector = self._start_fake_detector(seeder, ports["nodes"])
@@ -180,13 +203,15 @@ class RehearsalCluster:
                 controllers.await_ready_line()
             seeder.await_schedulable(self.size.nodes)
             seeder.components(self.size.nodes)
-            seeder.training(self.size.nodes - self.size.spare, self.size.gpus)
+            seeder.training(self.size.nodes - self.size.spare - self.size.hold_outs, self.size.gpus)
         if self.detector is not Detector.OFF:
             self.child("node-health").await_ready_line()
         if fake_detector:
             fake_detector.await_ready_line()
         self._await_programs()
-        self._write_profile(runner)
+        self._write_profile(self.profile, runner)
+        if self._with_repair and self.detector is not Detector.OFF:
+            self._start_repair(ports["repair"], repairer)
         self._write_state()
 
     def _python(self, part: str, *arguments: str, module: str | None = None) -> Child:
@@ -217,6 +242,8 @@ class RehearsalCluster:
             str(self.size.nodes),
             "--gpus",
             str(self.size.gpus),
+            "--hold-outs",
+            str(self.size.hold_outs),
             "--loki-url",
             self.urls["loki"],
             "--log-store-pid",
@@ -251,6 +278,16 @@ class RehearsalCluster:
             module="gameday.health",
         )
 
+    def _start_repair(self, port: int, kubeconfig: Path) -> None:
+        profile = self.folder / "repair-profile.yaml"
+        self._write_profile(profile, kubeconfig)
+        arguments = ("health", "repair", "--profile", str(profile), "--metrics-port", str(port))
+        argv = [sys.executable, "-m", "gameday.cli", *arguments]
+        home = self.folder / "prefect-repair"
+        home.mkdir(exist_ok=True)
+        environment = {**prefect_environment(home), "PREFECT_API_URL": f"{self.urls['prefect']}/api"}
+        self._spawn(Child("repair", argv, self.folder / "repair.log", environment)).await_ready_line()
+
     def _start_fake_detector(self, seeder: Seeder, nodes_port: int) -> Child | None:
         """Start the fake detector; None also for one whose part the virtual nodes play, as the device plugin's."""
         if self._fake_detector is None or not {"kernel log", "DCGM"} & set(self._fake_detector.reads):
@@ -267,8 +304,9 @@ class RehearsalCluster:
             str(kubeconfig),
             "--loki-url",
             self.urls["loki"],
-            "--metrics-url",
-            f"http://127.0.0.1:{nodes_port}/metrics",
+            "--nodes-url",
+            f"http://127.0.0.1:{nodes_port}",
+            *(["--repair"] if self._with_repair else []),
         )
 
     def _start_observability(self, ports: dict[str, int]) -> None:
@@ -305,7 +343,7 @@ class RehearsalCluster:
         for name in self.dead():
             raise self.child(name).error("died while the others started")
 
-    def _write_profile(self, kubeconfig: Path) -> None:
+    def _write_profile(self, path: Path, kubeconfig: Path) -> None:
         name = "lab" if self.control_plane is ControlPlane.LAB else "rehearsal"
         profile: dict[str, Any] = {
             "name": name,
@@ -318,7 +356,7 @@ class RehearsalCluster:
             "quarantine_taint_keys": self._quarantine_keys(),
             **{server: {"url": self.urls[server]} for server in ("prometheus", "alertmanager", "loki")},
         }
-        with self.profile.open("w", encoding="utf-8") as file:
+        with path.open("w", encoding="utf-8") as file:
             YAML(typ="safe", pure=True).dump(profile, file)
 
     def _quarantine_keys(self) -> list[str]:

@@ -183,7 +183,7 @@ def _canary(event: CanaryMeasured) -> Sentence:
     return Sentence("canary", text, _ok(event.ok), event.at)
 
 
-_DECISION_TONE = {"quarantine": "bad", "nothing": "", "event": "", "workload": "doubt"}
+_DECISION_TONE = {"quarantine": "bad", "ignore": "", "event": "", "workload": "doubt"}
 
 
 def _kernel_line(event: KernelLineSeen) -> Sentence:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gameday.cluster.kubernetes import CANDIDATE_PAGE
+from gameday.cluster.nodes import GPU_COUNT_LABEL
 from gameday.errors import RefusedError
 from gameday.history.events import TargetsChosen
 from gameday.history.journal import History
@@ -14,8 +15,6 @@ from gameday.plan.models import Plan
 from gameday.run.run import ReadOnlyRun
 from gameday.values.nodes import NodeSnapshot, Target
 
-GPU_COUNT_LABEL = "nvidia.com/gpu.count"
-"""GPU feature discovery's count of physical GPUs; `allocatable` also counts MIG slices and shares of time."""
 _RULE = "seeded order among the first {page} nodes by name labelled {labels}; the first {count} that are fit"
 _RULE_RETURN = "; before the others those with a free GPU, which a pod needs to show that the node takes work again"
 _RULE_BUSY = ", and with GPU pods, because the plan says what becomes of them"

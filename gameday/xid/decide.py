@@ -1,7 +1,7 @@
-"""Decide by policy how to respond to a kernel event. Pure: no clock, no cluster.
+"""Read NVIDIA's catalogue for a kernel event: the response it asks for. Pure: no clock, no cluster.
 
-The policy `catalogue`, the default, quarantines a node where NVIDIA asks for a
-hardware action (a reset, a restart of the machine or VM, support):
+A node is quarantined where NVIDIA asks for a hardware action (a reset, a
+restart of the machine or VM, support):
 
 * Workload errors (13, 31, 43, 45, 94 …) belong to the application.
 * Codes that are unused or not in the catalogue are recorded only.
@@ -9,22 +9,17 @@ hardware action (a reset, a restart of the machine or VM, support):
 * For NVLink5 (144-150) and NVSwitch lines the severity in the line, Fatal or
   Non-fatal, takes precedence over any table.
 
-The policy `konduktor` does the same as Konduktor's released controller: every
-Xid, every SXid and every peermem line quarantines the node.
+The node-health controller goes by a policy file (`gameday.health.policy`), of
+which `default` decides the same.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gameday.xid.catalogue import Action, FatalClass, Remedy, XidRule, nvlink5_actions, sxids, xids
 from gameday.xid.lines import KernelEvent, Kind, Severity
-
-# The filter of Konduktor's Loki query (Trainy-ai/konduktor, konduktor/controller/parse.py); every line that passes it
-# taints the node.
-_KONDUKTOR = re.compile(r"NVRM: xid|SXid|nvidia-peermem .{0,200}detected invalid context", re.IGNORECASE)
 
 # The recovery actions' numbers (docs/sources.md, DCGM fields): reset, reboot, drain peer-to-peer, drain and reset. An
 # action that is neither a reset nor a reboot needs support, as in NVSentinel (docs/sources.md, NVSentinel).
@@ -32,22 +27,17 @@ _REMEDY_BY_NUMBER = {1: Remedy.GPU_RESET, 2: Remedy.REBOOT, 3: Remedy.CONTACT_SU
 _REMEDY_BY_TEXT = {"reboot": Remedy.REBOOT, "reset": Remedy.GPU_RESET}
 
 
-class Policy(StrEnum):
-    """The rules by which a kernel event is answered."""
-
-    CATALOGUE = "catalogue"
-    KONDUKTOR = "konduktor"
-
-
 class Response(StrEnum):
-    """The answer to a kernel event."""
+    """The answer to a kernel event, or to another signal."""
 
     QUARANTINE = "quarantine"
+    WATCH = "watch"
+    """Record it, and quarantine if it comes again; by a policy only."""
     WORKLOAD = "workload"
     """Record it as an application's error."""
     EVENT = "event"
     """Record it."""
-    NOTHING = "nothing"
+    IGNORE = "ignore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +50,10 @@ class Decision:
     reason: str
 
 
-def decide(event: KernelEvent, policy: Policy = Policy.CATALOGUE) -> Decision:
-    """Return the policy's response to a kernel event."""
-    by_catalogue = _by_catalogue(event)
-    if policy is Policy.CATALOGUE:
-        return by_catalogue
-    if not _KONDUKTOR.search(event.line):
-        return Decision(Response.NOTHING, Remedy.NONE, "Konduktor does not look for this line")
-    remedy = by_catalogue.remedy if by_catalogue.response is Response.QUARANTINE else Remedy.NONE
-    return Decision(Response.QUARANTINE, remedy, "Konduktor taints on every Xid, SXid and peermem line")
-
-
-def _by_catalogue(event: KernelEvent) -> Decision:
+def decide(event: KernelEvent) -> Decision:
+    """Return the response that NVIDIA's catalogue asks for."""
     if event.kind is Kind.GPU_RESET:
-        return Decision(Response.NOTHING, Remedy.NONE, "the agent's note of a GPU reset")
+        return Decision(Response.IGNORE, Remedy.NONE, "the agent's note of a GPU reset")
     if event.kind is Kind.GPU_LOST:
         return Decision(Response.QUARANTINE, Remedy.REBOOT, "GPU has fallen off the bus")
     if event.kind is Kind.PEERMEM:
@@ -119,7 +99,7 @@ def _by_nvlink5_unit(event: KernelEvent, code: int, name: str) -> Decision:
 
 def _by_sxid(event: KernelEvent, code: int) -> Decision:
     if event.detail_only:
-        return Decision(Response.NOTHING, Remedy.NONE, "details of the SXid line before")
+        return Decision(Response.IGNORE, Remedy.NONE, "details of the SXid line before")
     sxid = sxids().get(code)
     name = sxid.name if sxid else "error not in the catalogue"
     reason = f"NVSwitch {name}, {event.severity or 'severity not stated'}"

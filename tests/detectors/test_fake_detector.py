@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +13,9 @@ from gameday.faults.base import Layer
 from gameday.health.detect import Detection
 from gameday.rehearsal.fake_detector.actions import Actions, Effect
 from gameday.rehearsal.fake_detector.detector import FakeDetector, fields_of
+from gameday.rehearsal.fake_detector.repair import FakeRepairer
 from gameday.rehearsal.fake_detector.sources import Cause, DcgmFields
+from gameday.values.results import RepairKind
 from gameday.xid.lines import format_xid, recognise
 from kubesim.client import Reflector
 from kubesim.errors import ApiError
@@ -75,16 +77,33 @@ def quick(tmp_path: Path, old: str = "", new: str = "") -> DetectorProfile:
     return DetectorProfile.model_validate(data)
 
 
+class Repairer:
+    """In place of the machine's repair: it waits until it may go on, and gives the node back."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, RepairKind, str]] = []
+        self.may_end = asyncio.Event()
+
+    async def repair(self, node: str, kind: RepairKind, pci: str, give_back: Callable[[], Awaitable[None]]) -> None:
+        self.begun.append((node, kind, pci))
+        await self.may_end.wait()
+        await give_back()
+
+
 def play(
-    found: DetectorProfile, act: Callable[[FakeDetector, Nodes], None], refusals: int = 0
+    found: DetectorProfile,
+    act: Callable[[FakeDetector, Nodes], None],
+    refusals: int = 0,
+    repairer: Repairer | None = None,
 ) -> list[tuple[str, str]]:
     """What the stand-in does about an Xid 79, and then about `act`."""
 
     async def run() -> list[tuple[str, str]]:
         nodes, recorder = Nodes(), Recorder(refusals)
-        fake_detector = FakeDetector(found, cast(Actions, recorder), cast(Reflector, nodes))
+        repairs = cast(FakeRepairer | None, repairer)
+        fake_detector = FakeDetector(found, cast(Actions, recorder), cast(Reflector, nodes), repairs)
         fake_detector.on_line(line(format_xid(79, PCI)))
-        await _settled()
+        await _settled() if repairer is None else await _begun(repairer)
         act(fake_detector, nodes)
         await _settled()
         return recorder.said
@@ -96,6 +115,11 @@ async def _settled() -> None:
     """Until no task but this one is left to run."""
     while others := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(others)
+
+
+async def _begun(repairer: Repairer) -> None:
+    while not repairer.begun:
+        await asyncio.sleep(0)
 
 
 DONE = [("do", "Condition"), ("do", "Taint"), ("do", "Label"), ("do", "Event")]
@@ -156,3 +180,31 @@ def test_it_asks_only_for_fields_about_which_its_profile_does_something() -> Non
     asked = fields_of(load_detector("nvsentinel"))
     assert "DCGM_FI_DEV_ROW_REMAP_FAILURE" in asked
     assert "DCGM_FI_DEV_GPU_TEMP" not in asked
+
+
+def test_a_node_in_repair_keeps_its_quarantine_over_the_reboot_until_it_is_given_back(tmp_path: Path) -> None:
+    repairer = Repairer()
+
+    def reboot(_: FakeDetector, nodes: Nodes) -> None:
+        nodes.reboot()
+        repairer.may_end.set()
+
+    assert play(quick(tmp_path), reboot, repairer=repairer) == DONE + TAKEN_BACK
+    assert repairer.begun == [("n1", RepairKind.REBOOT, PCI)]
+
+
+def test_a_fault_that_is_left_to_a_person_is_not_repaired(tmp_path: Path) -> None:
+    person = quick(tmp_path, "    ends_with: [gpu-reset, reboot]\n", "    repaired_by: []\n")
+    repairer = Repairer()
+
+    async def run() -> None:
+        recorder = Recorder()
+        fake_detector = FakeDetector(
+            person, cast(Actions, recorder), cast(Reflector, Nodes()), cast(FakeRepairer, repairer)
+        )
+        fake_detector.on_line(line(format_xid(79, PCI)))
+        await _settled()
+        assert recorder.said == DONE
+
+    asyncio.run(run())
+    assert repairer.begun == []

@@ -15,9 +15,12 @@ SHIPPED = {name: read_detector(path) for name, path in known_detectors().items()
 
 def test_the_shipped_profiles_are_those_the_field_names_and_all_load() -> None:
     assert set(SHIPPED) == {
+        "aks-node-auto-repair",
         "device-plugin",
         "eks-node-monitoring-agent",
         "gameday",
+        "gke-node-auto-repair",
+        "karpenter-node-repair",
         "konduktor",
         "node-problem-detector",
         "nvsentinel",

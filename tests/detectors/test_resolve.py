@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from gameday.detectors.resolve import load_complete_plan
+from gameday.errors import DocumentError
 from gameday.plan.load import DetectorWarning
-from tests.detectors.profiles import PLAN, completed, refused, written
+from gameday.plan.models import Recovery
+from gameday.values.results import RepairHop, RepairKind
+from tests.detectors.profiles import PLAN, PROFILE, completed, refused, written
 
 EXPECT_NOTHING = "expect: {}"
 
@@ -151,3 +154,75 @@ def test_a_cluster_s_detector_that_nobody_knows_is_named(tmp_path: Path) -> None
     (warning,) = warnings(tmp_path, SXID, watching="nvsentinal")
     assert "'nvsentinal'" in warning.what and "did you mean nvsentinel?" in warning.what
     assert "`detector` in the cluster profile" in warning.fix
+
+
+REPAIRS = """\
+repairs:
+  by: our-repairer
+  configuration: as deployed
+  hops:
+    quarantined: {within: 20s}
+    repair_begun: {within: 30s, signs: [{label: {key: ours/state, values: [repairing]}}]}
+    repaired: {within: 5m}
+    returned: {within: 40s}
+  source: our runbook, 4
+rules:
+"""
+HANDS_OFF = "recover: {by: cluster}"
+
+
+def _hands_off(tmp_path: Path, *changes: tuple[str, str], recover: str = HANDS_OFF) -> Recovery:
+    text = PROFILE.replace("rules:\n", REPAIRS)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "ours.yaml").write_text(text, encoding="utf-8")
+    path = tmp_path / "plan.yaml"
+    path.write_text(f"{PLAN}{recover}\n", encoding="utf-8")
+    return load_complete_plan(path, [tmp_path]).plan.recover
+
+
+def test_a_hands_off_plan_gets_the_hops_of_the_profile(tmp_path: Path) -> None:
+    hops = _hands_off(tmp_path).hops
+    assert [(hop, expected.within.total_seconds()) for hop, expected in hops.expected()] == [
+        (RepairHop.QUARANTINED, 20),
+        (RepairHop.REPAIR_BEGUN, 30),
+        (RepairHop.REPAIRED, 300),
+        (RepairHop.RETURNED, 40),
+    ]
+
+
+def test_the_bound_of_the_plan_wins_and_the_signs_stay_the_profiles(tmp_path: Path) -> None:
+    recover = "recover: {by: cluster, hops: {repair_begun: {within: 5s}, repaired: null}}"
+    hops = _hands_off(tmp_path, recover=recover).hops
+    assert hops.repair_begun
+    assert (hops.repair_begun.within.total_seconds(), len(hops.repair_begun.signs)) == (5, 1)
+    assert hops.repaired is None
+
+
+def test_the_rule_says_which_kind_of_repair_the_fault_gets(tmp_path: Path) -> None:
+    recover = _hands_off(tmp_path, ("    ends_with: [gpu-reset, reboot]", "    repaired_by: [gpu-reset]"))
+    assert recover.node_ends == "in-service"
+    assert recover.hops.repaired
+    assert recover.hops.repaired.kinds == (RepairKind.GPU_RESET,)
+
+
+def test_a_fault_that_the_stack_leaves_to_a_person_must_keep_the_node_out(tmp_path: Path) -> None:
+    recover = _hands_off(tmp_path, ("    ends_with: [gpu-reset, reboot]", "    repaired_by: []"))
+    assert recover.node_ends == "out-of-service"
+    assert [hop for hop, _ in recover.hops.expected()] == [RepairHop.QUARANTINED, RepairHop.RETURNED]
+
+
+def test_a_plan_that_repairs_the_node_itself_gets_no_hops(tmp_path: Path) -> None:
+    assert _hands_off(tmp_path, recover="recover: {by: game-day}").hops.expected() == []
+
+
+def test_hands_off_with_a_stack_that_repairs_nothing_needs_hops_of_its_own(tmp_path: Path) -> None:
+    nothing = (REPAIRS, "repairs_nothing: it only taints\nrules:\n")
+    with pytest.raises(DocumentError) as refused:
+        _hands_off(tmp_path, nothing)
+    (problem,) = refused.value.problems
+    assert "it only taints" in problem.message
+    assert problem.suggestion == "write the hops that you expect under `recover.hops`"
+    written_hops = "recover: {by: cluster, hops: {repaired: {within: 30s}}}"
+    assert _hands_off(tmp_path, nothing, recover=written_hops).hops.repaired

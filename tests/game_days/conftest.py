@@ -238,7 +238,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     It ends with the last game-day: its servers take a fifth of a processor while they wait.
     """
     folder = tmp_path_factory.mktemp("arena")
-    with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.CATALOGUE) as cluster:
+    with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.DEFAULT) as cluster:
         yield Arena(cluster, folder)
         drain_prefect()
 

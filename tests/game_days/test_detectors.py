@@ -60,7 +60,7 @@ def profile(arena: Arena) -> Iterator[Path]:
         "--kubeconfig",
         str(kubeconfig),
     ]
-    urls = ["--loki-url", arena.cluster.urls["loki"], "--metrics-url", "http://127.0.0.1:9/metrics"]
+    urls = ["--loki-url", arena.cluster.urls["loki"], "--nodes-url", "http://127.0.0.1:9"]
     child = Child("stand-in", [*argv, *urls], arena.folder / "stand-in.log")
     child.start()
     try:

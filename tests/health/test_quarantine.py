@@ -56,7 +56,7 @@ def test_a_lost_gpu_quarantines_its_node(cluster: Cluster) -> None:
     reason = cluster.reason("n1")
     assert reason is not None
     assert {key: reason[key] for key in ("kind", "code", "pci", "remedy", "policy", "boot")} == {
-        "kind": "xid", "code": 79, "pci": PCI, "remedy": "reboot", "policy": "catalogue", "boot": "boot-1",
+        "kind": "xid", "code": 79, "pci": PCI, "remedy": "reboot", "policy": "default", "boot": "boot-1",
     }  # fmt: skip
     event = eventually(lambda: cluster.events("n1").get("GPUXid79"))
     assert (event["type"], event["count"], event["involvedObject"]["kind"]) == ("Warning", 1, "Node")

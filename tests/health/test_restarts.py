@@ -15,12 +15,13 @@ from gameday.health.checkpoint import LATE_NS, LONGEST_LOOK_BACK_NS, MOST_BYTES,
 from gameday.health.detect import Detection
 from gameday.health.metrics import Metrics
 from gameday.health.model import REASON, LogProgress, NodeView, Taint, digest, read_reason
+from gameday.health.policy_files import load_policy
+from gameday.health.signal import SignalKind
 from gameday.health.worker import Options, Worker
-from gameday.xid.decide import Policy
 from gameday.xid.lines import format_xid, recognise
 from tests.health.conftest import KEY, TAINT
 
-OPTIONS = Options(Policy.CATALOGUE, Taint.parse(f"{KEY}=true:NoSchedule"), "{}", "node", "gameday")
+OPTIONS = Options(load_policy().policy, Taint.parse(f"{KEY}=true:NoSchedule"), "{}", "node", "gameday")
 LOST = f"[   12.500000] {format_xid(79, '0000:4e:00')}"
 
 
@@ -269,8 +270,10 @@ def test_the_checkpoint_is_bounded_and_forgets_the_oldest() -> None:
     for number in range(5000):
         checkpoint.record(f"node-{number}", progress_at(now + number))
         if number % 100 == 0:
-            assert checkpoint.save(now + number, immediately=True)
-    assert checkpoint.save(now + 5000, immediately=True)
+            checkpoint.advance(SignalKind.KERNEL_LOG, now + number)
+            assert checkpoint.save(with_cursors=True, immediately=True)
+    checkpoint.advance(SignalKind.KERNEL_LOG, now + 5000)
+    assert checkpoint.save(with_cursors=True, immediately=True)
     data = api.data or {}
     assert MOST_BYTES * 0.99 < sum(len(key) + len(value) for key, value in data.items()) <= MOST_BYTES
     kept = sorted(int(node.removeprefix("node-")) for node in data if node.startswith("node-"))
@@ -279,7 +282,7 @@ def test_the_checkpoint_is_bounded_and_forgets_the_oldest() -> None:
     assert again.load() == now + 5000 - LATE_NS
     assert again.progress("node-4999") == progress_at(now + 4999)
     api.writes_left = 0
-    assert again.save(immediately=True)  # what was just read needs no writing
+    assert again.save(with_cursors=True, immediately=True)  # what was just read needs no writing
 
 
 def test_the_checkpoint_forgets_nodes_that_are_gone_or_booted_long_ago() -> None:
@@ -289,12 +292,12 @@ def test_the_checkpoint_forgets_nodes_that_are_gone_or_booted_long_ago() -> None
     long_ago = time.time_ns() - LONGEST_LOOK_BACK_NS - 1
     for name, ns in {"gone": time.time_ns(), "kept": long_ago, "old": long_ago, "new": time.time_ns()}.items():
         checkpoint.record(name, progress_at(ns))
-    checkpoint.save(immediately=True)
+    checkpoint.save(with_cursors=True, immediately=True)
     checkpoint.keep_only({"kept", "old", "new"})
     checkpoint.drop_outdated("kept", "b1")
     checkpoint.drop_outdated("old", "b2")
     checkpoint.drop_outdated("new", "b2")  # its old boot's lines can still be read again
-    checkpoint.save(immediately=True)
+    checkpoint.save(with_cursors=True, immediately=True)
     assert set(api.data or {}) - {"handled_until_ns"} == {"kept", "new"}
 
 
@@ -304,7 +307,8 @@ def test_a_checkpoint_that_somebody_garbled_does_no_harm() -> None:
     checkpoint = Checkpoint(api, "gameday")  # type: ignore[arg-type]
     assert checkpoint.load() < time.time_ns()
     assert checkpoint.progress("n1") == LogProgress()
-    assert checkpoint.save(5, immediately=True)
+    checkpoint.advance(SignalKind.KERNEL_LOG, 5)
+    assert checkpoint.save(with_cursors=True, immediately=True)
     assert api.data == {"handled_until_ns": "5"}
 
 

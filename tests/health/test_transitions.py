@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,10 +27,11 @@ from gameday.health.model import (
     read_reason,
     write_reason,
 )
+from gameday.health.policy_files import kernel_signal, load_policy
 from gameday.xid.catalogue import Remedy
-from gameday.xid.decide import decide
 from gameday.xid.lines import Kind, format_xid, recognise
 
+POLICY = load_policy().policy
 KEY = "trainy.konduktor.ai/faulty"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -57,8 +59,9 @@ def feed(state: NodeState, text: str, at: datetime = NOW) -> str | None:
     line = LogLine(nanoseconds(at), (), text)
     ignored = transitions.ignore_reason(state, line, event)
     if ignored is None:
-        transitions.record_line(state, line, event)
-        transitions.add_fault(state, line, event, decide(event), at)
+        signal = replace(kernel_signal(event, "n1", at), key=transitions.line_key(line, event))
+        transitions.record(state, signal)
+        transitions.add_fault(state, signal, POLICY.decide(signal), at)
     return ignored
 
 
@@ -67,7 +70,7 @@ def test_a_reason_survives_its_annotation_and_fits_it() -> None:
     seen = LogProgress()
     for number in range(20):
         seen = seen.advanced("b1", nanoseconds(NOW), None).with_line(digest(str(number)))
-    text = write_reason(faults, seen, "catalogue", "b1", NOW)
+    text = write_reason(faults, seen, "default", "b1", NOW)
     assert len(text.encode()) <= LONGEST_ANNOTATION
     reason = read_reason(text)
     assert reason is not None
@@ -187,7 +190,7 @@ def test_lines_from_before_anything_was_known_of_a_node_are_history() -> None:
 
 
 def test_an_annotation_silences_no_line_yet_to_come() -> None:
-    reason = write_reason([fault()], LogProgress(boot="b1", until_ns=1, until_uptime_s=1e9), "catalogue", "b1", NOW)
+    reason = write_reason([fault()], LogProgress(boot="b1", until_ns=1, until_uptime_s=1e9), "default", "b1", NOW)
     state = transitions.initial_state(view(tainted=True, reason=reason), LogProgress(), KEY, NOW)
     assert feed(state, stamped(100), s(1)) is None
 
@@ -203,7 +206,7 @@ def test_memory_per_node_is_bounded() -> None:
 
 def test_a_fault_not_yet_written_survives_the_removal_of_an_older_taint() -> None:
     state = transitions.initial_state(
-        view(tainted=True, reason=write_reason([fault(74)], LogProgress(), "catalogue", "b1", NOW)),
+        view(tainted=True, reason=write_reason([fault(74)], LogProgress(), "default", "b1", NOW)),
         LogProgress(),
         KEY,
         NOW,

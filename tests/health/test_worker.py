@@ -9,12 +9,12 @@ from gameday.cluster.loki import LogLine
 from gameday.health.detect import Detection
 from gameday.health.metrics import Metrics
 from gameday.health.model import NodeView, Taint
+from gameday.health.policy_files import load_policy
 from gameday.health.worker import Options, Worker
-from gameday.xid.decide import Policy
 from gameday.xid.lines import BEAT, beat_uptime_s, format_xid, recognise
 from tests.health.conftest import KEY
 
-OPTIONS = Options(Policy.CATALOGUE, Taint.parse(f"{KEY}=true:NoSchedule"), "{}", "node", "gameday")
+OPTIONS = Options(load_policy().policy, Taint.parse(f"{KEY}=true:NoSchedule"), "{}", "node", "gameday")
 DAY_S = 86_400.0
 
 

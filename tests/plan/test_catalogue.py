@@ -11,10 +11,11 @@ from gameday.errors import DocumentError
 from gameday.faults.registry import parameter_models
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
+from gameday.health.policy_files import kernel_signal, load_policy
 from gameday.plan.catalogue import find_plan, load_shipped, shipped_plans
 from gameday.plan.load import load_plan
 from gameday.plan.models import Plan
-from gameday.xid.decide import Policy, Response, decide
+from gameday.xid.decide import Response
 from gameday.xid.lines import format_xid, recognise
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +62,7 @@ def test_expected_alerts_exist_in_the_shipped_rules() -> None:
 @pytest.mark.parametrize("name", LOGGED)
 def test_a_taint_is_expected_exactly_where_the_catalogue_asks_for_one(name: str) -> None:
     plan = PLANS[name]
-    assert _quarantines(plan, Policy.CATALOGUE) == bool(plan.expect.taints)
+    assert _quarantines(plan, "default") == bool(plan.expect.taints)
     assert bool(plan.expect.stays_schedulable_for) == (name in CONTROLS)
 
 
@@ -77,10 +78,10 @@ def test_each_application_error_of_the_catalogue_has_a_negative_control() -> Non
 
 @pytest.mark.parametrize("name", sorted(CONTROLS))
 def test_a_negative_control_catches_a_detector_that_taints_on_everything(name: str) -> None:
-    assert _quarantines(PLANS[name], Policy.KONDUKTOR)
+    assert _quarantines(PLANS[name], "konduktor")
 
 
-def _quarantines(plan: Plan, policy: Policy) -> bool:
+def _quarantines(plan: Plan, policy: str) -> bool:
     fault = plan.fault
     if isinstance(fault, XidParameters):
         line = format_xid(fault.xid, "0000:4e:00", fault.form)
@@ -89,7 +90,7 @@ def _quarantines(plan: Plan, policy: Policy) -> bool:
         line = fault.line
     event = recognise(line)
     assert event is not None
-    return decide(event, policy).response is Response.QUARANTINE
+    return load_policy(policy).policy.decide(kernel_signal(event)).response is Response.QUARANTINE
 
 
 def test_all_shipped_plans_are_loaded_in_the_order_of_their_names() -> None:

@@ -19,7 +19,7 @@ from tests.rehearsal.processes import RobbedPorts, answers, naming
 
 
 def _small(folder: Path) -> RehearsalCluster:
-    return RehearsalCluster(folder, Size(nodes=1, gpus=1), Detector.CATALOGUE, prefect=False)
+    return RehearsalCluster(folder, Size(nodes=1, gpus=1), Detector.DEFAULT, prefect=False)
 
 
 def _node_names(admin: Path) -> list[str]:

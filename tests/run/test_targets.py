@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from gameday.cluster.nodes import GPU_COUNT_LABEL
 from gameday.errors import RefusedError
 from gameday.history.events import TargetsChosen
 from gameday.plan.models import Plan
 from gameday.run.agents import qa_task
 from gameday.run.run import Run
-from gameday.run.targets import GPU_COUNT_LABEL, choose_targets, opt_in_labels, pool_labels
+from gameday.run.targets import choose_targets, opt_in_labels, pool_labels
 from tests.support.world import World, unique
 
 NewRun = Callable[..., Run]

@@ -150,7 +150,7 @@ def arena(folder: Path, lanes: int) -> Iterator[list[Lane]]:
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         cluster = stack.enter_context(
-            RehearsalCluster(folder / "cluster", Size(nodes=lanes + 2, gpus=4), Detector.CATALOGUE)
+            RehearsalCluster(folder / "cluster", Size(nodes=lanes + 2, gpus=4), Detector.DEFAULT)
         )
         yield [_lane(stack, folder, cluster, number) for number in range(1, lanes + 1)]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from gameday.cluster.drain import is_bound_to_node
 from gameday.cluster.gpu_pods import gpu_pod
 from gameday.guard.base import Guardrail, Measurement
 from gameday.guard.observation import Observation, first_names
-from gameday.run.drain import empties_node, is_bound_to_node, moves_pods
+from gameday.run.drain import empties_node, moves_pods
 
 
 class DisruptionBudgets(Guardrail):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from gameday.cluster.drain import is_bound_to_node
 from gameday.guard.base import Guardrail, Measurement
 from gameday.guard.observation import WATCH_HINT, Observation, first_names
-from gameday.run.drain import is_bound_to_node
 
 
 class Protected(Guardrail):

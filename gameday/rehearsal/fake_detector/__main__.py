@@ -26,14 +26,17 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--profile", type=Path, required=True, help="the detector profile's file")
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--loki-url", required=True)
-    parser.add_argument("--metrics-url", required=True, help="dcgm-exporter's /metrics of all nodes")
+    parser.add_argument("--nodes-url", required=True, help="the virtual nodes' server: metrics and machines")
+    parser.add_argument("--repair", action="store_true", help="repair quarantined nodes as the profile describes")
     return parser.parse_args()
 
 
 async def serve(arguments: argparse.Namespace) -> None:
     """Run until SIGTERM or SIGINT. Raises KubeconfigError and DocumentError."""
     profile, kubeconfig = read_detector(arguments.profile), Kubeconfig.load(arguments.kubeconfig)
-    fake_detector = run_fake_detector(profile, kubeconfig, arguments.loki_url, arguments.metrics_url, say_ready)
+    fake_detector = run_fake_detector(
+        profile, kubeconfig, arguments.loki_url, arguments.nodes_url, say_ready, repair=arguments.repair
+    )
     running = asyncio.ensure_future(fake_detector)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 from gameday.detectors.models import Condition, Cordon, Event, Fact, Label, Taint
 from gameday.detectors.resolve import filled_in
+from gameday.plan.repair_chain import Sign
 from kubesim.client import STRATEGIC_MERGE_PATCH, ApiClient, Object
 from kubesim.clock import now_utc, rfc3339
-from kubesim.controllers.events import WARNING, EventRecorder
+from kubesim.controllers.events import NORMAL, WARNING, EventRecorder
 from kubesim.errors import ApiError
 
 Effect = Condition | Taint | Label | Cordon | Event
@@ -41,6 +42,23 @@ class Actions:
             case Event():
                 reason = filled_in(effect.reason, facts)
                 self._events.record(node, "Node", "v1", reason, message[:1024], effect.type or WARNING)
+
+    async def show(self, node: Object, sign: Sign, said: str) -> None:
+        """Write a sign of the stack's repair: a label, an annotation, a taint, a condition or an Event."""
+        path, message = _path(node), f"stand-in for {self._name}: {said}"
+        if sign.label:
+            value = next(iter(sign.label.values), _LABEL_VALUE)
+            await self._api.patch(path, {"metadata": {"labels": {sign.label.key: value}}})
+        elif sign.annotation:
+            await self._api.patch(path, {"metadata": {"annotations": {sign.annotation.key: message}}})
+        elif sign.taint:
+            taint = {"key": sign.taint.key, "effect": "NoSchedule"}
+            await self._taints(path, lambda taints: [*taints, taint])
+        elif sign.condition:
+            reason = sign.condition.reason or "Repair"
+            await self._condition(path, sign.condition.type, sign.condition.status, reason, message)
+        elif sign.event:
+            self._events.record(node, "Node", "v1", sign.event.reason, message[:1024], NORMAL)
 
     async def take_back(self, node: Object, effect: Effect) -> None:
         """Take back the effect; an Event stays, because it reports the past."""

@@ -19,7 +19,9 @@ from gameday.detectors.models import DetectorProfile, Ending, Rule
 from gameday.faults.base import Layer
 from gameday.health.detect import Detection
 from gameday.rehearsal.fake_detector.actions import Actions, Effect
+from gameday.rehearsal.fake_detector.repair import FakeRepairer
 from gameday.rehearsal.fake_detector.sources import Cause, DcgmFields, KernelLogs, cause_in
+from gameday.values.results import RepairKind
 from gameday.xid.lines import Kind
 from kubesim.client import ApiClient, Object, Reflector
 from kubesim.controllers.events import EventRecorder
@@ -46,8 +48,13 @@ class Active:
 class FakeDetector:
     """A detector for one event loop: nothing here is locked."""
 
-    def __init__(self, profile: DetectorProfile, actions: Actions, nodes: Reflector) -> None:
+    def __init__(
+        self, profile: DetectorProfile, actions: Actions, nodes: Reflector, repairer: FakeRepairer | None = None
+    ) -> None:
+        """`repairer` repairs the nodes that this detector quarantines; None: nobody does."""
         self._profile = profile
+        self._repairer = repairer
+        self._in_repair: set[str] = set()
         self._actions = actions
         self._nodes = nodes
         self._active: dict[tuple[str, str], Active] = {}
@@ -91,16 +98,41 @@ class FakeDetector:
             do = partial(self._actions.do, effect=effect, facts=dict(active.cause.facts), said=active.cause.said)
             active.done.append(effect)  # noted before the write: a write that is cancelled half way must be taken back
             await self._written(active.cause.node, do)
+        self._begin_repair(active)
         if not _lasts(rule) and active.cause.layer is Layer.KERNEL_LOG:
             self._active.pop((active.cause.node, active.cause.key), None)  # the same line again is reported again
 
+    def _begin_repair(self, active: Active) -> None:
+        """Repair the node, unless it is in repair already, or its fault is left to a person."""
+        rule, node = active.rule, active.cause.node
+        kinds = (RepairKind.REBOOT,) if rule.repaired_by is None else rule.repaired_by
+        kind = next((one for one in kinds if one in (RepairKind.REBOOT, RepairKind.GPU_RESET)), None)
+        if self._repairer is None or not rule.quarantines or kind is None or node in self._in_repair:
+            return
+        self._in_repair.add(node)
+        pci = active.cause.key.rpartition(" ")[2]
+        repair = self._repairer.repair(node, kind, pci, partial(self._give_back, node))
+        self._keep(asyncio.create_task(repair))
+
+    async def _give_back(self, node: str) -> None:
+        """Take the quarantine of a repaired node off."""
+        self._in_repair.discard(node)
+        for key, active in [one for one in self._active.items() if one[0][0] == node]:
+            del self._active[key]
+            await self._take_back(active)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """Hold a reference, because the event loop itself holds a weak one only."""
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
     def _end(self, node: str, ending: Ending, which: Callable[[Active], bool]) -> None:
+        if node in self._in_repair:
+            return  # the repair itself gives the node back, once it is tested
         for key, active in list(self._active.items()):
             if key[0] == node and which(active) and (ending in active.rule.ends_with or not _lasts(active.rule)):
                 del self._active[key]
-                task = asyncio.create_task(self._take_back(active))
-                self._ending.add(task)
-                task.add_done_callback(self._ending.discard)
+                self._keep(asyncio.create_task(self._take_back(active)))
 
     async def _take_back(self, active: Active) -> None:
         """Take back all effects except those that another cause of the node still holds."""
@@ -126,13 +158,31 @@ class FakeDetector:
 
 
 async def run_fake_detector(
-    profile: DetectorProfile, kubeconfig: Kubeconfig, loki_url: str, metrics_url: str, ready: Callable[[], None]
+    profile: DetectorProfile,
+    kubeconfig: Kubeconfig,
+    loki_url: str,
+    nodes_url: str,
+    ready: Callable[[], None],
+    *,
+    repair: bool,
 ) -> None:
-    """Run until cancelled; calls `ready` once it would see a fault in every source that the detector reads."""
+    """Run until cancelled.
+
+    Args:
+        profile: The profile to play.
+        kubeconfig: The stand-in's own rights.
+        loki_url: The log store.
+        nodes_url: The virtual nodes' server: dcgm-exporter's metrics, and the machines to repair.
+        ready: Called once the stand-in would see a fault in every source that the detector reads.
+        repair: Repair what is quarantined, as the profile's `repairs` describes.
+    """
     component = f"{profile.name}-stand-in"
     async with ApiClient(kubeconfig, component) as api, asyncio.TaskGroup() as group:
         nodes, events = Reflector(api, "/api/v1/nodes"), EventRecorder(api, component)
-        fake_detector = FakeDetector(profile, Actions(api, events, profile.name), nodes)
+        actions = Actions(api, events, profile.name)
+        repairs = profile.repairs if repair else None
+        repairer = FakeRepairer(api, actions, nodes, repairs, nodes_url) if repairs else None
+        fake_detector = FakeDetector(profile, actions, nodes, repairer)
         connected = asyncio.Event()
         if "kernel log" in profile.reads:
             logs = KernelLogs(loki_url, fake_detector.on_line, connected.set)
@@ -140,7 +190,7 @@ async def run_fake_detector(
             logs = None
             connected.set()
         try:
-            fields = DcgmFields(metrics_url, fields_of(profile) if "DCGM" in profile.reads else frozenset())
+            fields = DcgmFields(f"{nodes_url}/metrics", fields_of(profile) if "DCGM" in profile.reads else frozenset())
             for part in (nodes.run(), events.run(), fields.follow(fake_detector.seen, fake_detector.over)):
                 group.create_task(part)
             await nodes.synced.wait()

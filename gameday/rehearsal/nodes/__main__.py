@@ -50,6 +50,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--gpus", type=int, default=8, help="per node")
+    parser.add_argument("--hold-outs", type=int, default=0, help="how many of the last nodes are spares")
     parser.add_argument("--loki-url", help="where the kernel log is shipped to; without it, nowhere")
     parser.add_argument(
         "--log-store-pid", type=Path, help="file with the log store's process id, for a fault that makes it stand still"
@@ -82,6 +83,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             boot_s=arguments.boot_seconds,
             state_dir=(arguments.state_dir or Path(folder)).resolve(),
             log_store_pid=arguments.log_store_pid,
+            hold_outs=arguments.hold_outs,
         )
         async with LogShipper(arguments.loki_url) as shipper:
             nodes = VirtualNodes(settings, shipper)

@@ -12,6 +12,7 @@ from kubesim.clock import now_utc, rfc3339
 
 INSTANCE_TYPE_LABEL, INSTANCE_TYPE = "node.kubernetes.io/instance-type", "virtual-hgx-h100"
 OPT_IN_LABEL = "gameday.dev/opt-in"
+HOLD_OUT_LABEL = "gameday.dev/hold-out"
 NODES_PER_RACK = 4
 RACKS_PER_ZONE = 8
 _PRESSURES = {
@@ -30,6 +31,7 @@ class NodeFacts:
     gpus: int
     port: int | None  # the kubelet endpoint's
     version: str  # the kubelet's: that of the control plane it joins, as kubeadm keeps them
+    hold_out: bool = False  # a spare, which registers with the taint that keeps work off
 
 
 def labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
@@ -62,19 +64,20 @@ def labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
 
 
 def node_object(facts: NodeFacts, booted_s: int, status: Object) -> Object:
-    """A new Node, without taints. The opt-in label is given only here: who takes it away keeps it away.
+    """Return a new Node. The opt-in or hold-out label is given only here: who takes it away keeps it away.
 
     As a kubelet's, it comes with its whole status: one request to be there and ready.
     """
+    taint = {"key": HOLD_OUT_LABEL, "value": "true", "effect": "NoSchedule"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": facts.name,
-            "labels": {**labels(facts, booted_s), OPT_IN_LABEL: "true"},
+            "labels": {**labels(facts, booted_s), HOLD_OUT_LABEL if facts.hold_out else OPT_IN_LABEL: "true"},
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
-        "spec": {"providerID": f"virtual://rehearsal/{facts.name}"},
+        "spec": {"providerID": f"virtual://rehearsal/{facts.name}", **({"taints": [taint]} if facts.hold_out else {})},
         "status": status,
     }
 

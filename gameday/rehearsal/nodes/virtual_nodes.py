@@ -35,7 +35,11 @@ _LOG_STORE = b"gameday.rehearsal.logstore"
 
 @dataclass(frozen=True)
 class Settings:
-    """The command line's settings. `boot_s`: seconds a reboot takes; `log_store_pid`: the file with its process id."""
+    """The command line's settings.
+
+    `boot_s`: seconds a reboot takes; `log_store_pid`: the file with its process id; `hold_outs`: how many of the last
+    nodes are spares.
+    """
 
     nodes: int
     gpus: int
@@ -43,6 +47,7 @@ class Settings:
     boot_s: float
     state_dir: Path
     log_store_pid: Path | None = None
+    hold_outs: int = 0
 
     @property
     def names(self) -> list[str]:
@@ -82,7 +87,14 @@ class VirtualNodes:
                 machine,
                 api,
                 events,
-                facts=NodeFacts(machine.index, name, len(machine.gpus), kubelet_port, version),
+                facts=NodeFacts(
+                    machine.index,
+                    name,
+                    len(machine.gpus),
+                    kubelet_port,
+                    version,
+                    hold_out=machine.index >= self._settings.nodes - self._settings.hold_outs,
+                ),
                 host_url=f"http://127.0.0.1:{port}/hosts/{name}",
                 state_dir=self._settings.state_dir / "pods",
                 label=self._labeller(machine.index),

@@ -35,7 +35,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     need_programs()
     folder = tmp_path_factory.mktemp("lab-arena")
     size = Size(nodes=8, gpus=8)  # a reboot moves a node's training elsewhere for good: there has to be room
-    with RehearsalCluster(folder / "cluster", size, Detector.CATALOGUE, control_plane=ControlPlane.LAB) as cluster:
+    with RehearsalCluster(folder / "cluster", size, Detector.DEFAULT, control_plane=ControlPlane.LAB) as cluster:
         yield Arena(cluster, folder)
         drain_prefect()
 

@@ -1,0 +1,83 @@
+"""Work off one node's open episode: drain, rungs of the ladder, QA, return, or a person.
+
+The episode's record in the cluster is the truth: a flow run that dies is followed by another one, which goes on from
+the record. Cancelling a flow run stops the repair, and the node stays out of service.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from prefect import flow, get_run_logger, runtime
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.states import Cancelled, Completed, Failed
+
+from gameday.cluster.profile import load_profile
+from gameday.health.episodes import DEFAULT_TAINT
+from gameday.health.episodes.model import State as EpisodeState
+from gameday.health.episodes.policy import load_repair_policy
+from gameday.health.episodes.work import EpisodeWork, Settings
+from gameday.health.model import Taint
+from gameday.tasks.remediate import remediate
+
+_ASK_EVERY_S = 2.0
+
+
+@flow(name="remediate-node", flow_run_name="{node}", persist_result=False, validate_parameters=True)
+def remediate_node(
+    node: str, profile: str | None = None, policy: str | None = None, taint: str = DEFAULT_TAINT
+) -> State[str]:
+    """Repair a node that the node-health controller quarantined, and return it if QA passes.
+
+    Args:
+        node: The node; the repairer has opened its episode.
+        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        policy: Repair policy's path; none: the default one.
+        taint: The node-health controller's taint.
+    """
+    settings = Settings(
+        load_profile(Path(profile) if profile else None),
+        load_repair_policy(Path(policy) if policy else None),
+        Taint.parse(taint),
+    )
+    with Cancellation() as cancellation, EpisodeWork(settings, node, cancellation.why) as work:
+        while (step := work.next_step()) is not None:
+            get_run_logger().info("%s", remediate(work, step))
+        ended = work.episode
+    finished = {EpisodeState.RETURNED: Completed, EpisodeState.CANCELLED: Cancelled}.get(ended.state, Failed)
+    return finished(message=ended.why, data=str(ended.state), name=str(ended.state).replace("-", " ").capitalize())
+
+
+class Cancellation:
+    """A look, every two seconds and in a thread of its own, at whether a person cancels this flow run.
+
+    A server that does not answer holds nothing up: the repair goes on without it.
+    """
+
+    def __init__(self) -> None:
+        self._flow_run = runtime.flow_run.id
+        self._stop = threading.Event()
+        self._why = ""
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._ask, name="cancellation", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+
+    def why(self) -> str:
+        """Return why the repair is to stop; empty while it is not."""
+        return self._why
+
+    def _ask(self) -> None:
+        while not self._stop.wait(_ASK_EVERY_S):
+            with suppress(Exception), get_client(sync_client=True) as client:
+                state = client.read_flow_run(self._flow_run).state
+                if state and state.is_cancelling():
+                    self._why = "a person cancelled the flow run"
+                    return

@@ -1,0 +1,143 @@
+"""`gameday health explain`: the node-health controller's answer to a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.text import printable
+
+if TYPE_CHECKING:
+    from gameday.health.policy import PolicyDecision
+    from gameday.health.policy_files import LoadedPolicy
+    from gameday.health.signal import Signal
+    from gameday.xid.lines import KernelEvent
+
+_LONGEST_LINE_BYTES = 64 * 1024
+"""The most of a line from stdin; the controller reads 2,048 characters of it."""
+
+
+def explain(
+    line: Annotated[str, typer.Argument(help="A line of a kernel log or of a pod's log; - reads lines from stdin.")],
+    policy: Annotated[
+        str, typer.Option("--policy", help="default, konduktor, conservative, or a policy file.")
+    ] = "default",
+) -> None:
+    """Say what the controller would do about a line, by which rule, and why."""
+    from gameday.health.policy_files import load_policy  # noqa: PLC0415 - see the package's docstring
+
+    loaded = load_policy(policy)
+    lines = _from_stdin() if line == "-" else iter([line])
+    for index, text in enumerate(lines):
+        if index:
+            typer.echo()
+        for name, value in _explanation(text, loaded):
+            typer.echo(f"{name:<10}{printable(value)}")
+
+
+def _from_stdin() -> Iterator[str]:
+    while piece := sys.stdin.buffer.readline(_LONGEST_LINE_BYTES):
+        text = piece.decode("utf-8", "replace").strip()
+        if text:
+            yield text
+
+
+def _explanation(text: str, loaded: LoadedPolicy) -> Iterator[tuple[str, str]]:
+    from gameday.health.policy_files import kernel_signal  # noqa: PLC0415
+    from gameday.xid.lines import recognise  # noqa: PLC0415
+
+    yield "line", text
+    event = recognise(text)
+    if event is None:
+        yield from _of_no_gpu_line(text, loaded)
+        return
+    yield from _facts(event)
+    signal = kernel_signal(event)
+    yield from _answer(loaded.policy.decide(signal), signal, loaded)
+
+
+def _of_no_gpu_line(text: str, loaded: LoadedPolicy) -> Iterator[tuple[str, str]]:
+    from gameday.health.policy_files import pod_log_signal  # noqa: PLC0415
+    from gameday.health.signal import SignalKind  # noqa: PLC0415
+
+    yield "form", "no line of the NVIDIA driver, of a switch or of nvidia-peermem"
+    for rule in loaded.policy.rules_of(SignalKind.POD_LOG):
+        if rule.pod_log is None:
+            continue
+        signal = pod_log_signal(text, rule.pod_log.namespaces[0])
+        if rule.pod_log.matches(signal):
+            yield "pod log", f"in the log of a pod in namespace {', '.join(rule.pod_log.namespaces)}:"
+            yield from _answer(loaded.policy.decide(signal), signal, loaded)
+            return
+    yield "rule", f"none of policy {loaded.policy.name} is about such a line"
+    yield "response", "ignore: nothing is recorded"
+
+
+def _facts(event: KernelEvent) -> Iterator[tuple[str, str]]:
+    from gameday.health.policy import nvidia_actions  # noqa: PLC0415
+    from gameday.xid.catalogue import sxids, xids  # noqa: PLC0415
+    from gameday.xid.lines import Kind  # noqa: PLC0415
+
+    yield "form", _form(event)
+    if event.code is not None:
+        known = (sxids() if event.kind is Kind.SXID else xids()).get(event.code)
+        yield "code", f"{event.code}: {known.name if known else 'in no catalogue'}"
+    elif event.kind in (Kind.XID, Kind.SXID):
+        yield "code", "not readable"
+    if event.kind in (Kind.XID, Kind.GPU_LOST):
+        actions = sorted(str(action) or "none stated" for action in nvidia_actions(event))
+        yield "NVIDIA", ", ".join(actions) or "no action: the code is unused or in no catalogue"
+    if event.severity:
+        yield "severity", f"{event.severity}, by the line"
+    if event.recovery:
+        yield "states", event.recovery
+    if event.pci:
+        yield ("switch" if event.kind is Kind.SXID else "GPU"), event.pci
+
+
+def _form(event: KernelEvent) -> str:
+    from gameday.xid.lines import Kind  # noqa: PLC0415
+
+    kinds = {
+        Kind.XID: "an Xid of the driver",
+        Kind.SXID: "an SXid of an NVSwitch",
+        Kind.GPU_LOST: "a GPU that has fallen off the bus, in a line without an Xid",
+        Kind.PEERMEM: "an invalid context that nvidia-peermem found",
+        Kind.GPU_RESET: "our agent's note of a GPU reset: it ends faults, and is never one",
+    }
+    details = [
+        *([f"MIG: GPU instance {event.gpu_instance}"] if event.gpu_instance is not None else []),
+        *(["details of the line before"] if event.detail_only else []),
+    ]
+    return ", ".join([kinds[event.kind], *details])
+
+
+def _answer(decision: PolicyDecision, signal: Signal, loaded: LoadedPolicy) -> Iterator[tuple[str, str]]:
+    from gameday.documents.fields import format_duration  # noqa: PLC0415
+    from gameday.xid.decide import Response  # noqa: PLC0415
+
+    if decision.rule is None:
+        yield "rule", f"none of policy {loaded.policy.name} is about this line"
+        yield "response", "ignore: nothing is recorded"
+        return
+    yield "rule", f"{decision.rule.name} ({loaded.place(decision.rule)})"
+    what = {
+        Response.QUARANTINE: "quarantine: the node is tainted",
+        Response.WORKLOAD: "workload: recorded as the application's own error, node kept",
+        Response.EVENT: "event: recorded only, node kept",
+        Response.IGNORE: "ignore: nothing is recorded",
+    }
+    if watch := decision.rule.watch:
+        times = f"{watch.times} times within {format_duration(watch.within)}"
+        yield "response", f"watch: recorded; the node is tainted when the same device shows it {times}"
+    else:
+        yield "response", what[decision.response]
+    if decision.response in (Response.QUARANTINE, Response.WATCH):
+        is_none = decision.remedy.value == "none"
+        yield "remedy", "none known: removing the taint by hand ends it" if is_none else str(decision.remedy)
+    yield "why", decision.reason
+    if decision.rule.source:
+        yield "source", decision.rule.source

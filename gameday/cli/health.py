@@ -1,0 +1,140 @@
+"""`gameday health explain | repair | status`: the node-health controller's decisions, and what follows the taint."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.console import console
+from gameday.cli.explain import explain
+from gameday.errors import AdapterError, CommandError, ProfileError
+from gameday.exit_codes import ExitCode
+from gameday.health.episodes import DEFAULT_TAINT
+
+if TYPE_CHECKING:
+    from gameday.health.episodes.work import Settings
+
+Profile = Annotated[Path | None, typer.Option(help="Cluster profile; none: GAMEDAY_* of the environment.")]
+PolicyFile = Annotated[Path | None, typer.Option("--policy", help="Repair policy (YAML); none: the default one.")]
+TaintOption = Annotated[str, typer.Option(help="The node-health controller's taint.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of the node-health controller."""
+    health = typer.Typer(
+        help="Explain the controller's decisions, repair quarantined nodes, show each repair.", no_args_is_help=True
+    )
+    health.command()(explain)
+    health.command()(repair)
+    health.command()(status)
+    app.add_typer(health, name="health")
+
+
+def repair(
+    profile: Profile = None,
+    policy: PolicyFile = None,
+    taint: TaintOption = DEFAULT_TAINT,
+    metrics_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /metrics; 0: any free port.")] = 0,
+    metrics_address: Annotated[str, typer.Option(help="0.0.0.0 in a pod that Prometheus scrapes.")] = "127.0.0.1",
+) -> int:
+    """Repair every node that the node-health controller quarantines, until Ctrl-C: a Prefect flow run for each.
+
+    Of several that run at the same time one works, and another one goes on should it die.
+    """
+    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+
+    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
+    from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
+    from gameday.health.episodes.metrics import RepairMetrics  # noqa: PLC0415
+    from gameday.health.episodes.repairer import Repairer  # noqa: PLC0415
+
+    set_defaults()
+    logging.basicConfig(level=logging.WARNING, format="repair: %(levelname)s %(message)s")
+    settings = _settings(profile, policy, taint)
+
+    def work_off(node: str, episode: str) -> None:
+        from prefect import tags  # noqa: PLC0415 - seconds, which nothing but an episode has to wait for
+
+        from gameday.flows.remediate_node import remediate_node  # noqa: PLC0415
+
+        with tags("gameday-repair", episode):
+            remediate_node(
+                node=node,
+                profile=str(profile) if profile else None,
+                policy=str(policy) if policy else None,
+                taint=taint,
+                return_state=True,
+            ).result(raise_on_failure=True)
+
+    registry = CollectorRegistry()
+    try:
+        server, _ = start_http_server(metrics_port, addr=metrics_address, registry=registry)
+        kubernetes = Kubernetes(settings.profile)
+    except (AdapterError, OSError) as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+    # Prefect loads for seconds, which the first episode must not have to wait for.
+    threading.Thread(target=_load_flow, name="import", daemon=True).start()
+    repairer = Repairer(settings, kubernetes, work_off, RepairMetrics(registry))
+    for which in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(which, lambda *_: repairer.stop())
+    ready = {"ready": True, "metrics": f"http://{metrics_address}:{server.server_port}/metrics"}
+    try:
+        with prefect_server(console()):
+            repairer.run(lambda: print(json.dumps(ready), flush=True))
+    except AdapterError as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+    finally:
+        kubernetes.close()
+    return ExitCode.PASSED
+
+
+def _load_flow() -> None:
+    with suppress(Exception):  # the first episode imports it again, and gets the error
+        import_module("gameday.flows.remediate_node")
+
+
+def status(profile: Profile = None, policy: PolicyFile = None, taint: TaintOption = DEFAULT_TAINT) -> int:
+    """Show every node with a repair: its state, since when, the evidence, the rung, and what comes next."""
+    from rich.table import Table  # noqa: PLC0415
+
+    from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
+    from gameday.health.episodes.api import RepairApi  # noqa: PLC0415
+    from gameday.health.episodes.status import status as rows_of  # noqa: PLC0415
+
+    settings = _settings(profile, policy, taint)
+    try:
+        kubernetes = Kubernetes(settings.profile)
+        rows = rows_of(RepairApi(kubernetes), settings, datetime.now(UTC))
+        kubernetes.close()
+    except AdapterError as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+    if not rows:
+        typer.echo("no node has been repaired, and none is being repaired")
+        return ExitCode.PASSED
+    table = Table("node", "state", "since", "evidence", "rung", "next")
+    for row in rows:
+        since = row.since.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        table.add_row(row.node, row.state, since, row.evidence, row.rung, row.next)
+    console().print(table)
+    return ExitCode.PASSED
+
+
+def _settings(profile: Path | None, policy: Path | None, taint: str) -> Settings:
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.health.episodes.policy import load_repair_policy  # noqa: PLC0415
+    from gameday.health.episodes.work import Settings  # noqa: PLC0415
+    from gameday.health.model import Taint  # noqa: PLC0415
+
+    try:
+        return Settings(load_profile(profile), load_repair_policy(policy), Taint.parse(taint))
+    except (ProfileError, ValueError) as error:
+        raise CommandError(str(error)) from None

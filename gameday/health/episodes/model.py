@@ -1,0 +1,222 @@
+"""The record of an episode: a quarantined node's faults, attempts and proofs, as one ConfigMap keeps them."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from gameday.health.model import Fault
+from gameday.xid.catalogue import Remedy
+
+MOST_ENTRIES = 100
+"""Entries of a timeline; a ConfigMap holds 1 MiB, and people read the newest."""
+MOST_PAST = 16
+_LONGEST_TEXT = 500
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class State(StrEnum):
+    """The state of an episode; the last four are its ends."""
+
+    OPEN = "open"
+    """The node is quarantined; nothing was done yet."""
+    WITHHELD = "withheld"
+    """The breaker holds the repair back."""
+    DRAINING = "draining"
+    REPAIRING = "repairing"
+    VALIDATING = "validating"
+    RETURNED = "returned"
+    HANDED_OVER = "handed-over"
+    """A person must act; the node stays out."""
+    CANCELLED = "cancelled"
+    """A person took over."""
+    NODE_GONE = "node-gone"
+
+    @property
+    def is_end(self) -> bool:
+        """True for a state in which nothing more is done."""
+        return self in (State.RETURNED, State.HANDED_OVER, State.CANCELLED, State.NODE_GONE)
+
+    @property
+    def is_repair(self) -> bool:
+        """True while the episode works on its node, which the breaker counts."""
+        return self in (State.DRAINING, State.REPAIRING, State.VALIDATING)
+
+
+class Scope(StrEnum):
+    """The pods that a drain moves away."""
+
+    NOTHING = "nothing"
+    GPU_PODS = "gpu-pods"
+    ALL_PODS = "all-pods"
+    """All pods that a controller would start elsewhere, and all that hold GPUs."""
+
+
+class SeenFault(_Record):
+    """A quarantining fault as the episode knows it; two with the same fields are one fault."""
+
+    kind: str
+    code: int | None
+    device: str | None
+    """PCI address of the GPU or switch, like 0000:4e:00."""
+    at: AwareDatetime
+    remedy: Remedy
+
+    @classmethod
+    def of(cls, fault: Fault) -> SeenFault:
+        """Return a fault of the node's annotation."""
+        return cls(kind=str(fault.kind), code=fault.code, device=fault.pci, at=fault.at, remedy=fault.remedy)
+
+    def __str__(self) -> str:
+        code = f" {self.code}" if self.code is not None else ""
+        return f"{self.kind}{code}{f' on {self.device}' if self.device else ''}"
+
+
+class Outcome(StrEnum):
+    """The outcome of an attempt or of QA."""
+
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+
+
+class Attempt(_Record):
+    """An attempt of one rung. It counts from its intent on, whatever becomes of it."""
+
+    repair: str
+    began: AwareDatetime
+    ended: AwareDatetime | None = None
+    outcome: Outcome = Outcome.RUNNING
+    why: str = ""
+    boot: str
+    """The bootID before it."""
+    faults: int
+    """The number of the episode's faults when it began: a later one is not what it repaired."""
+
+
+class QaRun(_Record):
+    """A run of QA."""
+
+    attempt: int
+    """The number of attempts before it."""
+    faults: int
+    """The number of the episode's faults when it began."""
+    boot: str
+    """The bootID that it is a proof for."""
+    began: AwareDatetime
+    ended: AwareDatetime | None = None
+    outcome: Outcome = Outcome.RUNNING
+    why: str = ""
+
+
+class ActKind(StrEnum):
+    """An act of an episode."""
+
+    DRAIN = "drain"
+    RUNG = "rung"
+    QA = "qa"
+    RETURN = "return"
+    HAND_OVER = "hand-over"
+
+
+class SentPod(_Record):
+    """An agent's pod of the act in progress, by name; `uid` is empty until the API server has made it."""
+
+    name: str
+    uid: str = ""
+
+
+class Act(_Record):
+    """The act in progress: its intent, which a process that starts again finds."""
+
+    kind: ActKind
+    began: AwareDatetime
+    pods: tuple[SentPod, ...] = ()
+
+    def uid_of(self, name: str) -> str:
+        """Return the uid of a pod that was sent; empty for one that may not have been."""
+        return next((pod.uid for pod in self.pods if pod.name == name), "")
+
+
+class Entry(_Record):
+    """A line of the episode's timeline."""
+
+    at: AwareDatetime
+    text: str
+
+
+class PastEpisode(_Record):
+    """An earlier episode of the same node."""
+
+    id: str
+    ended: AwareDatetime
+    state: State
+    faults: tuple[SeenFault, ...]
+    rungs: tuple[tuple[str, AwareDatetime], ...]
+    """Repair and beginning of each attempt."""
+
+
+class Episode(_Record):
+    """A node's outbreak, from quarantine to return or to a person."""
+
+    id: str
+    node: str
+    uid: str
+    """UID of the Node object: one that joins again under the same name is another node."""
+    boot: str
+    """The bootID at the beginning."""
+    gpus: int | None
+    """Number of GPUs that the node must have again; None where that is unknown."""
+    opened: AwareDatetime
+    cordoned: bool
+    """The node was cordoned at the beginning, or since then: an uncordon is then a person's."""
+    faults: tuple[SeenFault, ...]
+    """Every fault that was seen; it only grows."""
+    state: State = State.OPEN
+    since: AwareDatetime
+    """The beginning of `state`."""
+    drained: Scope = Scope.NOTHING
+    drain_failed: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    qa: tuple[QaRun, ...] = ()
+    act: Act | None = None
+    ended: AwareDatetime | None = None
+    why: str = ""
+    """The reason for the state, where it is withheld or an end."""
+    notified: bool = False
+    """The webhook has taken the evidence of a node that was handed over."""
+    holder: str = ""
+    """The process that works on the episode; it changes by a take-over only."""
+    timeline: tuple[Entry, ...] = ()
+    past: tuple[PastEpisode, ...] = Field(default=(), max_length=MOST_PAST)
+    """Earlier episodes of this node, the oldest first."""
+
+    @property
+    def rung(self) -> str:
+        """The repair of the newest attempt; empty before the first."""
+        return self.attempts[-1].repair if self.attempts else ""
+
+    def tries_of(self, repair: str) -> int:
+        """Return how many attempts of a rung were begun."""
+        return sum(attempt.repair == repair for attempt in self.attempts)
+
+    def as_past(self, now: datetime) -> PastEpisode:
+        """Return what later episodes have to know of this one."""
+        rungs = tuple((attempt.repair, attempt.began) for attempt in self.attempts)
+        return PastEpisode(id=self.id, ended=self.ended or now, state=self.state, faults=self.faults, rungs=rungs)
+
+    def noting(self, now: datetime, text: str) -> Episode:
+        """Return the episode with one more line of its timeline."""
+        entries = (*self.timeline, Entry(at=now, text=text[:_LONGEST_TEXT]))[-MOST_ENTRIES:]
+        return self.model_copy(update={"timeline": entries})
+
+
+def new_episode_id(now: datetime) -> str:
+    """Return an id that is unique in the cluster, sortable, and fit for an object's name and a log marker."""
+    return f"ep-{now.astimezone(UTC):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"

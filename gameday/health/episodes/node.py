@@ -1,0 +1,111 @@
+"""A node as the repairer reads it, by the watch's plain JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gameday.cluster.nodes import GPU_COUNT_LABEL, GPU_RESOURCE
+from gameday.health.episodes.model import SeenFault
+from gameday.health.model import REASON, Taint, read_reason
+
+STATE_LABEL = "gameday.dev/health-state"
+"""The label that shows where a node's repair is."""
+REPAIR_ANNOTATION = "gameday.dev/repair"
+"""The annotation that shows episode, rung and attempt."""
+HOLD_OUT_LABEL = "gameday.dev/hold-out"
+"""The label, with the value `true`, by which people put a node into the hold-out pool."""
+HOLD_OUT_TAINT = Taint("gameday.dev/hold-out", "true", "NoSchedule")
+"""The taint that keeps work off a spare node."""
+STANDS_IN_FOR = "gameday.dev/stands-in-for"
+"""The annotation of a spare node that takes work, with the name of the node in whose place it is."""
+# A spare serves in the place of a node with the same of these labels.
+_POOL_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", "nvidia.com/gpu.count")
+
+
+@dataclass(frozen=True)
+class NodeSeen:
+    """The parts of a Node that a repair reads."""
+
+    name: str
+    uid: str
+    version: str
+    """Its resourceVersion."""
+    boot: str
+    ready: bool
+    cordoned: bool
+    taints: tuple[tuple[tuple[str, str], ...], ...]
+    """All their fields, so that writing them back loses nothing."""
+    ours: bool
+    """True while it carries the node-health controller's taint."""
+    foreign: tuple[str, ...]
+    """Taints of other quarantines, and a cordon, which a return leaves on the node."""
+    faults: tuple[SeenFault, ...]
+    """The faults of its reason; empty where that is not readable."""
+    gpus: int | None
+    """Number of GPUs it has by its label, or else by its capacity."""
+    offered_gpus: int | None
+    """Number of GPUs it offers now."""
+    state: str | None
+    """Value of STATE_LABEL."""
+    repair: str | None
+    """Value of REPAIR_ANNOTATION."""
+    is_gpu_node: bool = True
+    pool: tuple[str, ...] = ()
+    """Instance type, GPU product and number of GPUs, by its labels."""
+    is_hold_out: bool = False
+    """True for a spare node of the hold-out pool."""
+    is_held_out: bool = False
+    """True while HOLD_OUT_TAINT keeps work off it."""
+    stands_in_for: str | None = None
+    """Name of the node in whose place this spare is."""
+
+    def other_taints(self, taint: Taint) -> list[dict[str, str]]:
+        """Return all taints but those of our key."""
+        return [dict(one) for one in self.taints if dict(one)["key"] != taint.key]
+
+    def is_back(self, gpus: int | None) -> bool:
+        """Return True where the node is Ready and offers so many GPUs."""
+        return self.ready and (gpus is None or self.offered_gpus == gpus)
+
+
+def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ...]) -> NodeSeen:
+    """Return a Node's JSON as it is seen.
+
+    Args:
+        node: The Node.
+        taint: The node-health controller's taint.
+        quarantine_keys: Keys of the taints of this cluster's detectors, which keep work off as ours does.
+    """
+    meta, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    taints = [dict(one) for one in spec.get("taints") or []]
+    conditions = {one.get("type"): one.get("status") for one in status.get("conditions") or []}
+    reason = read_reason(annotations.get(REASON))
+    other = [one["key"] for one in taints if one["key"] in quarantine_keys and one["key"] != taint.key]
+    cordoned = bool(spec.get("unschedulable"))
+    return NodeSeen(
+        name=meta.get("name", ""),
+        uid=meta.get("uid", ""),
+        version=meta.get("resourceVersion", ""),
+        boot=(status.get("nodeInfo") or {}).get("bootID", ""),
+        ready=conditions.get("Ready") == "True",
+        cordoned=cordoned,
+        taints=tuple(tuple(sorted(one.items())) for one in taints),
+        ours=any(one["key"] == taint.key for one in taints),
+        foreign=tuple([f"taint {key}" for key in other] + (["a cordon"] if cordoned else [])),
+        faults=tuple(map(SeenFault.of, reason.faults())) if reason else (),
+        gpus=_number(labels.get(GPU_COUNT_LABEL)) or _number((status.get("capacity") or {}).get(GPU_RESOURCE)),
+        offered_gpus=_number((status.get("allocatable") or {}).get(GPU_RESOURCE)),
+        state=labels.get(STATE_LABEL),
+        repair=annotations.get(REPAIR_ANNOTATION),
+        pool=tuple(labels.get(label, "") for label in _POOL_LABELS),
+        is_hold_out=labels.get(HOLD_OUT_LABEL) == "true",
+        is_held_out=any(one["key"] == HOLD_OUT_TAINT.key for one in taints),
+        stands_in_for=annotations.get(STANDS_IN_FOR),
+        is_gpu_node=labels.get("nvidia.com/gpu.present") == "true" or GPU_RESOURCE in (status.get("capacity") or {}),
+    )
+
+
+def _number(text: object) -> int | None:
+    return int(str(text)) if str(text or "").isdecimal() else None

@@ -1,0 +1,158 @@
+"""The rules of a repair: the ladder's rungs with their limits, drain, QA gate, repeat offenders, circuit breaker."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from gameday.cluster.profile import Endpoint
+from gameday.documents.explain import explain
+from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration
+from gameday.documents.read import decode, read
+from gameday.documents.source import parse
+from gameday.errors import DocumentError
+from gameday.plan.qa import QaFloors
+from gameday.remediations.registry import remediation_for
+from gameday.xid.catalogue import Remedy
+
+
+class Rung(DocumentModel):
+    """A rung of the ladder: one way to repair a node."""
+
+    repair: Annotated[str, Field(pattern=PLAN_NAME, max_length=63)]
+    """The remediation's name: gpu-reset, driver-restart, reboot, or one that a package adds."""
+    limit: int = Field(default=1, ge=1, le=10)
+    """Attempts of this rung in one episode, at most."""
+    within: Bound = timedelta(minutes=5)
+    """The longest time for one attempt, with its verification."""
+
+    @field_validator("repair")
+    @classmethod
+    def _is_a_repair(cls, value: str) -> str:
+        if value == "none":
+            raise ValueError("a rung repairs something; leave it out to repair nothing")
+        remediation_for(value)
+        return value
+
+    @property
+    def needs_all_pods_gone(self) -> bool:
+        """True where every pod with a controller has to leave before, and not only those with GPUs."""
+        return remediation_for(self.repair).takes_node_down
+
+
+class DrainRules(DocumentModel):
+    """The way in which work leaves a node before its repair."""
+
+    mode: Literal["wait", "evict"] = "evict"
+    """`wait` lets pods end by themselves; `evict` asks for their eviction, within PodDisruptionBudgets."""
+    evict_after: Duration = timedelta()
+    """Time in which pods may end by themselves before `evict` begins."""
+    within: Bound = timedelta(minutes=10)
+    """A drain that takes longer hands the node over to a person."""
+
+
+class QaGate(DocumentModel):
+    """The proof without which no node returns."""
+
+    floors: QaFloors = QaFloors()
+    """The least that the node must show."""
+    within: Bound = timedelta(minutes=10)
+    """The longest time for the proof."""
+
+
+class AttemptLimits(DocumentModel):
+    """The most that is tried on one node."""
+
+    per_episode: int = Field(default=6, ge=1, le=50)
+    """Attempts of all rungs in one episode."""
+    per_day: int = Field(default=8, ge=1, le=100)
+    """Attempts of all rungs in 24 hours, earlier episodes included; then a person has to look."""
+
+
+class RepeatOffenders(DocumentModel):
+    """The treatment of a node that comes back with a fault soon after its return."""
+
+    window: Bound = timedelta(hours=24)
+    """Earlier episodes that ended within this count."""
+    stay_out_after: int = Field(default=3, ge=1, le=100)
+    """Number of returns within the window after which the next episode goes to a person."""
+
+
+class Breaker(DocumentModel):
+    """The most nodes that are under repair at the same time; all others wait, marked `withheld`."""
+
+    nodes: int = Field(default=5, ge=1, le=10_000)
+    """Nodes under repair, at most."""
+    percent: float = Field(default=25, gt=0, le=100)
+    """Share of the cluster's GPU nodes under repair, at most; one is always allowed."""
+
+    def allowed(self, gpu_nodes: int) -> int:
+        """Return how many nodes may be under repair in a cluster of so many GPU nodes."""
+        return max(1, min(self.nodes, int(gpu_nodes * self.percent / 100)))
+
+
+_FIRST_RUNG = {Remedy.GPU_RESET: "gpu-reset", Remedy.REBOOT: "reboot"}
+
+
+class RepairPolicy(DocumentModel):
+    """All rules of a repair."""
+
+    ladder: tuple[Rung, ...] = Field(
+        default=(
+            Rung(repair="gpu-reset", limit=1, within=timedelta(minutes=3)),
+            Rung(repair="driver-restart", limit=1, within=timedelta(minutes=4)),
+            # A boot of a GPU server takes ten minutes and more (memory training, eight GPUs, NVSwitch fabric).
+            Rung(repair="reboot", limit=2, within=timedelta(minutes=20)),
+        ),
+        min_length=1,
+        max_length=10,
+    )
+    """The rungs, the gentlest first. A remedy that no rung bears begins with the first."""
+    drain: DrainRules = DrainRules()
+    """The drain before a repair."""
+    qa: QaGate = QaGate()
+    """The QA gate."""
+    attempts: AttemptLimits = AttemptLimits()
+    """The limits of one node."""
+    repeat_offenders: RepeatOffenders = RepeatOffenders()
+    """Nodes that come back with a fault."""
+    breaker: Breaker = Breaker()
+    """The limits of the cluster."""
+    webhook: Endpoint | None = None
+    """A server that is sent, by POST, the evidence of each node that is handed over to a person; null: none."""
+
+    @model_validator(mode="after")
+    def _each_rung_once(self) -> RepairPolicy:
+        names = [rung.repair for rung in self.ladder]
+        if len(names) != len(set(names)):
+            raise ValueError("the ladder names a repair twice; give its rung a higher limit")
+        return self
+
+    def first_rung(self, remedy: Remedy) -> int | None:
+        """Return the index of the rung that a fault's remedy begins with; None where only a person can help."""
+        wanted = _FIRST_RUNG.get(remedy)
+        if wanted is None:
+            return None
+        return next((index for index, rung in enumerate(self.ladder) if rung.repair == wanted), 0)
+
+    def index_of(self, repair: str) -> int:
+        """Return a rung's index; of one that was taken out of the ladder, as if it had been the first."""
+        return next((index for index, rung in enumerate(self.ladder) if rung.repair == repair), 0)
+
+
+def load_repair_policy(path: Path | None) -> RepairPolicy:
+    """Return the policy of a YAML file; the default one without a file.
+
+    Raises:
+        DocumentError: The file cannot be used; each problem names its line.
+    """
+    if path is None:
+        return RepairPolicy()
+    parsed = parse(decode(read(path), str(path)), str(path))
+    try:
+        return RepairPolicy.model_validate(parsed.data)
+    except ValidationError as error:
+        raise DocumentError(explain(error, parsed, str(path), RepairPolicy)) from None

@@ -1,0 +1,342 @@
+"""The work of a process on an episode: its claim, its watches, its record, and the wait that anything can interrupt."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from gameday.agent.security import security_of
+from gameday.agent.task import AgentResult, MarkTask, QaTask, RemediateTask
+from gameday.cluster.back_off import pause_s
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.manifests import EPISODE_LABEL, agent_pod
+from gameday.cluster.pods import PodFollower
+from gameday.cluster.profile import ClusterProfile
+from gameday.cluster.watch import Follower
+from gameday.errors import AdapterError, KubernetesError, LeaseLostError
+from gameday.health.episodes import transitions
+from gameday.health.episodes.api import CONFLICT, RepairApi
+from gameday.health.episodes.claim import CLAIM_DURATION, Claim, claim_of
+from gameday.health.episodes.evidence import with_log
+from gameday.health.episodes.marks import show
+from gameday.health.episodes.model import Episode
+from gameday.health.episodes.node import NodeSeen, node_seen
+from gameday.health.episodes.policy import RepairPolicy
+from gameday.health.episodes.store import EpisodeStore, Stored
+from gameday.health.model import Taint
+from gameday.ledger.termination_message import termination_message
+
+_POLL_S = 0.1
+_RETRY_S = (0.25, 5.0)
+# The kubelet ends the agent this long after its budget, should nobody live who could delete it.
+_DEADLINE_MARGIN = timedelta(seconds=30)
+
+
+class InterruptedStepError(Exception):
+    """The step in progress is not what is to be done any more."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parts of a repair that are the same for every episode."""
+
+    profile: ClusterProfile
+    policy: RepairPolicy
+    taint: Taint
+    claim: timedelta = CLAIM_DURATION
+    """The time without a renewal after which another process takes the episode over."""
+
+    def seen(self, node: dict[str, Any]) -> NodeSeen:
+        """Return a Node's JSON as it is seen."""
+        return node_seen(node, self.taint, self.profile.quarantine_taint_keys)
+
+
+class EpisodeWork:
+    """The work on one node's open episode; a context manager that holds the claim."""
+
+    def __init__(
+        self, settings: Settings, node: str, cancelled: Callable[[], str] = lambda: "", kubernetes: Any = None
+    ) -> None:
+        """Prepare the work; nothing is sent before the context is entered.
+
+        Args:
+            settings: The cluster and its rules.
+            node: The node.
+            cancelled: Returns why a person stops the repair, or an empty string; called often.
+            kubernetes: The cluster's adapter, which stays open; None for one of its own.
+        """
+        self.settings = settings
+        self.policy = settings.policy
+        self._own = kubernetes is None
+        self.kubernetes: Kubernetes = kubernetes or Kubernetes(settings.profile)
+        self.api = RepairApi(self.kubernetes)
+        self._node = node
+        self._cancelled = cancelled
+        self._store = EpisodeStore(self.api)
+        self.holder = holder_name()
+        self._claim = Claim(self.api, claim_of(node), self.holder, settings.claim)
+        self._stored: Stored
+        self.evidence = ""
+        self._follower = Follower(
+            self.kubernetes.core.list_node, None, settings.seen, field_selector=f"metadata.name={node}"
+        )
+        self.pods: PodFollower
+
+    def __enter__(self) -> Self:
+        """Take the claim, and read record and node.
+
+        Raises:
+            LeaseLostError: Another process works on the episode, or there is none.
+            AdapterError: The API server refuses or does not answer.
+        """
+        try:
+            self._take_claim()
+            self._stored = self._take_over_record()
+            self.evidence = self._store.evidence(self._node)
+            self._follower.__enter__()
+            self.pods = PodFollower(self.kubernetes, self.episode.id, label=EPISODE_LABEL)
+            self.pods.__enter__()
+            self._follower.require_synced()
+            self.pods.require_synced()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if hasattr(self, "pods"):
+            self.pods.__exit__(None, None, None)
+        self._follower.stop()
+        self._claim.release()
+        if self._own:
+            self.kubernetes.close()
+
+    def _take_claim(self) -> None:
+        """Take the claim, after a dead holder's time where there is one."""
+        deadline = time.monotonic() + 2 * self.settings.claim.total_seconds()
+        while not self._claim.try_take():
+            if time.monotonic() > deadline:
+                raise LeaseLostError(f"another process repairs node {self._node}")
+            time.sleep(_POLL_S * 5)
+        self._claim.keep_renewing()
+
+    def _take_over_record(self) -> Stored:
+        """Write our name into the record: a holder of before, should it still live, can then write it no more."""
+        while True:
+            found = self._store.read(self._node)
+            if found is None:
+                raise LeaseLostError(f"node {self._node} has no episode")
+            if found.episode.state.is_end:
+                return found
+            try:
+                return self._store.write(found.episode.model_copy(update={"holder": self.holder}), found.version)
+            except KubernetesError as error:
+                if error.status != CONFLICT:
+                    raise
+
+    @property
+    def episode(self) -> Episode:
+        """The record as it was last written."""
+        return self._stored.episode
+
+    def node(self) -> NodeSeen | None:
+        """Return the node as it was last seen; None where it is gone."""
+        found: NodeSeen | None = self._follower.named(self._node)
+        return found
+
+    def read_node(self) -> NodeSeen | None:
+        """Return the node as the API server has it now."""
+        found = self.api.node(self._node)
+        return self.settings.seen(found) if found else None
+
+    def next_step(self) -> transitions.Step | None:
+        """Return what is to be done next; None once the episode has ended. Raises LeaseLostError."""
+        if self.episode.state.is_end:
+            return None
+        if why := self._cancelled():
+            return transitions.Cancel(why)
+        return self._next(self.node())
+
+    def _next(self, seen: NodeSeen | None) -> transitions.Step | None:
+        if seen is not None and seen.uid == self.episode.uid:
+            known = transitions.absorb(self.episode, seen, _now())
+            if known is not self.episode:
+                self.save(known)
+        return transitions.next_step(self.episode, seen, self.policy, _now())
+
+    def is_to_return(self, seen: NodeSeen | None) -> bool:
+        """Return True where the node as it is seen is still to be given back, or was just now."""
+        return isinstance(self._next(seen), transitions.Return)
+
+    def begin(self, step: transitions.Step) -> bool:
+        """Write the intent of a step, and show it on the node; return False where it was in progress already."""
+        seen = self.node()
+        if seen is None:
+            raise InterruptedStepError
+        begun = transitions.begin(self.episode, step, seen, _now())
+        is_new = begun is not self.episode
+        if is_new:
+            self.save(begun)
+        self.show()
+        return is_new
+
+    def show(self) -> None:
+        """Make the node's label and annotation agree with the record."""
+        if seen := self.node():
+            show(self.api, self.episode, seen)
+
+    def save(self, episode: Episode) -> None:
+        """Write the record; an outage of the API server is waited for while the claim holds.
+
+        Raises:
+            LeaseLostError: Another process has taken the episode over.
+        """
+        failures = 0
+        while True:
+            self.check_claim()
+            try:
+                self._stored = self._store.write(episode, self._stored.version, self.evidence or None)
+                return
+            except KubernetesError as error:
+                if error.status == CONFLICT:
+                    self._adopt_version(episode)
+                else:
+                    failures += 1
+                    time.sleep(pause_s(failures, *_RETRY_S))
+
+    def _adopt_version(self, episode: Episode) -> None:
+        """Go on from the record's present version, as long as it is still ours."""
+        found = self._store.read(self._node)
+        if found is None or found.episode.id != episode.id or found.episode.holder != self.holder:
+            raise LeaseLostError(f"another process has taken over the repair of node {self._node}")
+        self._stored = found
+
+    def check_claim(self) -> None:
+        """Raise LeaseLostError where another process may work on the episode by now."""
+        if not self._claim.is_held:
+            raise LeaseLostError(f"the claim on node {self._node} is lost: another process may repair it")
+
+    def event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Write an Event about the node."""
+        self.api.event(self._node, self.episode.uid, reason, f"{message} (episode {self.episode.id})", warning=warning)
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float, *, faults_interrupt: bool = False) -> bool:
+        """Wait until a condition holds; return False after the timeout.
+
+        Args:
+            condition: Called every 0.1 s.
+            timeout_s: The longest wait, seconds.
+            faults_interrupt: A new fault on the node ends the wait, too.
+
+        Raises:
+            InterruptedStepError: The node is gone, or a person took over or stopped the repair.
+            LeaseLostError: The claim is lost.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self.check_claim()
+            self._check_still_wanted(faults_interrupt)
+            if condition():
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+
+    def _check_still_wanted(self, faults_interrupt: bool) -> None:
+        seen, episode = self.node(), self.episode
+        if self._cancelled() or seen is None or seen.uid != episode.uid or not seen.ours:
+            raise InterruptedStepError
+        if episode.cordoned and not seen.cordoned:
+            raise InterruptedStepError
+        if faults_interrupt and any(fault not in episode.faults for fault in seen.faults):
+            raise InterruptedStepError
+
+    def run_agent(
+        self, name: str, task: MarkTask | QaTask | RemediateTask, within_s: float, *, faults_interrupt: bool = False
+    ) -> AgentResult | None:
+        """Send an agent, or find the one that was sent, and wait for its result; None without one in time.
+
+        Arguments and errors are those of `wait`; also raises KubernetesError where the pod cannot be made.
+        """
+        if not self.send(name, task, within_s):
+            return None
+        self.wait(lambda: self._has_ended(name), within_s, faults_interrupt=faults_interrupt)
+        return self.result_of(name)
+
+    def send(self, name: str, task: MarkTask | QaTask | RemediateTask, within_s: float) -> bool:
+        """Make an agent's pod unless it was made before; return False for one that is gone without a trace."""
+        act = self.episode.act
+        assert act
+        if act.uid_of(name):
+            return self.pods.seen(name) is not None
+        self.save(transitions.sent(self.episode, name, ""))
+        manifest = agent_pod(
+            name,
+            task=task.model_dump_json(),
+            role=task.role,
+            run_id=self.episode.id,
+            node=self._node,
+            profile=self.settings.profile,
+            deadline=timedelta(seconds=within_s) + _DEADLINE_MARGIN,
+            security=security_of(task),
+            owner_label=EPISODE_LABEL,
+        )
+        try:
+            uid = self.kubernetes.create_pod(manifest)
+        except KubernetesError as error:
+            if error.status != CONFLICT:
+                raise
+            self.wait(lambda: self.pods.seen(name) is not None, within_s)
+            found = self.pods.seen(name)
+            uid = found.uid if found else "unknown"
+        self.save(transitions.sent(self.episode, name, uid))
+        return True
+
+    def _has_ended(self, name: str) -> bool:
+        pod = self.pods.seen(name)
+        return pod is not None and pod.ended
+
+    def result_of(self, name: str) -> AgentResult | None:
+        """Return an agent's result; None where it has left none."""
+        return termination_message(self.pods, name)
+
+    def keep_log(self, name: str) -> str:
+        """Return an agent's log, and keep its end as evidence; empty where it cannot be read any more."""
+        try:
+            log = self.kubernetes.pod_log(name)
+        except AdapterError:
+            return ""
+        self.evidence = with_log(self.evidence, name, log)
+        return log
+
+    def delete_agents(self) -> None:
+        """Ask for the deletion of every agent's pod of this episode."""
+        for pod in self.pods.present():
+            self.kubernetes.delete_pod(pod.name)
+
+
+def holder_name() -> str:
+    """Return a name for a holder of claims, which no other has, and which shows where it runs."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def budget_left_s(began: datetime, within: timedelta) -> float:
+    """Return the seconds left of a budget; all of it where the clock was set back meanwhile."""
+    left = (began + within - _now()).total_seconds()
+    return max(0.0, min(left, within.total_seconds()))

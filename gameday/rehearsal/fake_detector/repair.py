@@ -1,0 +1,136 @@
+"""A stand-in's repair of a node: drain, repair, test and return, with the signs that its profile names.
+
+The machine is repaired through the virtual hosts' own HTTP, as a cloud provider's API would do it: nothing of the
+node-health controller or of the agent takes part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+
+from gameday.detectors.models import Repairs
+from gameday.plan.repair_chain import Sign
+from gameday.rehearsal.fake_detector.actions import Actions
+from gameday.values.results import RepairHop, RepairKind
+from kubesim.client import ApiClient, Object, Reflector
+from kubesim.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 0.5
+_ORDER_TIMEOUT_S = 20.0
+_TEST_S = 2.0
+"""Time that the stand-in's test of a repaired node takes; it always passes."""
+_GPU_RESOURCE = "nvidia.com/gpu"
+_WRITABLE = ("label", "annotation", "event", "condition", "taint")
+
+
+class FakeRepairer:
+    """The repair of nodes as one profile describes it."""
+
+    def __init__(self, api: ApiClient, actions: Actions, nodes: Reflector, repairs: Repairs, hosts_url: str) -> None:
+        self._api = api
+        self._actions = actions
+        self._nodes = nodes
+        self._repairs = repairs
+        self._hosts_url = hosts_url
+
+    async def repair(self, node: str, kind: RepairKind, pci: str, give_back: Callable[[], Awaitable[None]]) -> None:
+        """Play all hops of the profile, one after the other.
+
+        Args:
+            node: The quarantined node.
+            kind: The repair: a reboot, or the reset of one GPU.
+            pci: PCI address of the faulty GPU; empty where the cause names none.
+            give_back: Takes the quarantine off.
+        """
+        try:
+            await self._drain(node)
+            await self._show(node, RepairHop.WORK_MOVED)
+            await self._show(node, RepairHop.REPAIR_BEGUN)
+            await self._order(node, kind, pci)
+            await self._show(node, RepairHop.REPAIRED)
+            if self._repairs.hops.validated:
+                await asyncio.sleep(_TEST_S)
+                await self._show(node, RepairHop.VALIDATED)
+            await give_back()
+        except (ApiError, httpx.HTTPError) as error:
+            log.warning("repair of %s given up: %s", node, error)
+
+    async def _drain(self, node: str) -> None:
+        """Evict the pods that hold GPUs, again and again until a disruption budget lets them go."""
+        while pods := await self._gpu_pods(node):
+            for pod in pods:
+                meta = pod["metadata"]
+                path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
+                eviction = {
+                    "apiVersion": "policy/v1",
+                    "kind": "Eviction",
+                    "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+                }
+                try:
+                    await self._api.post(path, eviction)
+                except ApiError as error:
+                    if error.status not in (404, 429):
+                        raise
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _gpu_pods(self, node: str) -> list[Object]:
+        found = await self._api.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"})
+        return [pod for pod in found.get("items") or () if _is_gpu_work(pod)]
+
+    async def _order(self, node: str, kind: RepairKind, pci: str) -> None:
+        """Repair the machine, and wait until the node is Ready afterwards."""
+        boot_before = _boot(self._nodes.store.get(node))
+        if kind is RepairKind.REBOOT:
+            await self._run(node, ["systemctl", "reboot"])
+            while _boot(self._nodes.store.get(node)) in (boot_before, None):
+                await asyncio.sleep(_LOOK_EVERY_S)
+        else:
+            await self._run(node, ["nvidia-smi", "--gpu-reset", "-i", pci])
+        while not _is_ready(self._nodes.store.get(node)):
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _run(self, node: str, argv: list[str]) -> None:
+        body = {"argv": argv, "timeout_s": _ORDER_TIMEOUT_S}
+        async with httpx.AsyncClient(timeout=2 * _ORDER_TIMEOUT_S, trust_env=False) as http:
+            answer = await http.post(f"{self._hosts_url}/hosts/{node}/run", json=body)
+            answer.raise_for_status()
+
+    async def _show(self, node: str, hop: RepairHop) -> None:
+        """Write the first sign of the hop that a stand-in can write; custom resources are none."""
+        expected, found = self._repairs.hops.of(hop), self._nodes.store.get(node)
+        sign = next((one for one in expected.signs if one.source in _WRITABLE), None) if expected else None
+        if sign and found and not _is_end_of_taint(sign):
+            await self._actions.show(found, sign, f"{self._repairs.by}: {hop}")
+
+
+def _is_end_of_taint(sign: Sign) -> bool:
+    return sign.taint is not None and sign.taint.gone
+
+
+def _is_gpu_work(pod: Object) -> bool:
+    owners: list[Any] = pod["metadata"].get("ownerReferences") or []
+    holds = any(
+        _GPU_RESOURCE in ((container.get("resources") or {}).get("requests") or {})
+        for container in pod["spec"]["containers"]
+    )
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return holds and not ended and not any(owner.get("kind") == "DaemonSet" for owner in owners)
+
+
+def _boot(node: Object | None) -> str | None:
+    found: str | None = (((node or {}).get("status") or {}).get("nodeInfo") or {}).get("bootID")
+    return found
+
+
+def _is_ready(node: Object | None) -> bool:
+    status = (node or {}).get("status") or {}
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
+    capacity, allocatable = (status.get(part) or {} for part in ("capacity", "allocatable"))
+    return ready and allocatable.get(_GPU_RESOURCE) == capacity.get(_GPU_RESOURCE)

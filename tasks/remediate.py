@@ -1,0 +1,25 @@
+"""The steps of a node's repair: drain, attempts of the ladder's rungs, QA, return, or hand-over to a person."""
+
+from __future__ import annotations
+
+from gameday.health.episodes.acts import carry_out
+from gameday.health.episodes.status import describe
+from gameday.health.episodes.transitions import Step
+from gameday.health.episodes.work import EpisodeWork
+from gameday.tasks import step_task
+
+
+@step_task(name="remediation step")
+def _carry_out(work: EpisodeWork, step: Step) -> str:
+    return carry_out(work, step)
+
+
+def remediate(work: EpisodeWork, step: Step) -> str:
+    """Carry out a step as a task run of its own name; return how it went, in words.
+
+    Raises:
+        LeaseLostError: Another process may work on the episode by now.
+        KubernetesError: The API server refuses or does not answer.
+    """
+    done: str = _carry_out.with_options(name=describe(step))(work, step)
+    return done

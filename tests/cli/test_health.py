@@ -1,0 +1,88 @@
+"""`gameday health explain`: what a line would do, by which rule, and why."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from gameday.cli import run
+from gameday.exit_codes import ExitCode
+from gameday.health.policy_files import load_policy
+
+LOST = "NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
+    assert run(["health", "explain", *arguments]) == ExitCode.PASSED
+    return {line[:10].strip(): line[10:] for line in capsys.readouterr().out.splitlines()}
+
+
+def test_a_line_is_explained_by_its_form_code_action_rule_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = explained(capsys, LOST)
+    assert rows["form"] == "an Xid of the driver"
+    assert rows["code"].startswith("79: ")
+    assert rows["NVIDIA"] == "RESTART_BM"
+    assert rows["GPU"] == "0000:4e:00"
+    assert rows["response"].startswith("quarantine")
+    assert rows["remedy"] == "reboot"
+    loaded = load_policy()
+    rule = next(rule for rule in loaded.policy.rules if rule.name == "restart-the-machine")
+    assert rows["rule"] == f"restart-the-machine ({loaded.place(rule)})"
+    place = loaded.file.read_text(encoding="utf-8").splitlines()[loaded.lines[loaded.policy.rules.index(rule)] - 1]
+    assert "name: restart-the-machine" in place
+
+
+def test_policies_differ_about_the_line_of_konduktors_post(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "NVRM: Xid (PCI:0000:03:00): 14, Channel 00000001"
+    assert explained(capsys, line)["response"].startswith("event")
+    rows = explained(capsys, line, "--policy", "konduktor")
+    assert rows["response"].startswith("quarantine")
+    assert "by hand" in rows["remedy"]
+
+
+def test_a_watched_line_says_how_often_it_must_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = explained(capsys, LOST.replace("79", "119"), "--policy", "conservative")
+    assert "2 times within 86400s" in rows["response"]
+
+
+def test_a_mig_line_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = explained(capsys, LOST.replace("4e:00)", "4e:00 GPU-I:01 GPU-CI:00)"))
+    assert "MIG" in rows["form"]
+    assert rows["response"].startswith("quarantine")
+
+
+def test_a_line_that_nobody_recognises_is_explained_too(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = explained(capsys, "usb 1-1: new device")
+    assert rows["form"].startswith("no line of the NVIDIA driver")
+    assert rows["response"].startswith("ignore")
+
+
+def test_a_line_of_a_pod_is_explained_where_the_policy_reads_pods(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "RuntimeError: CUDA error: invalid device ordinal"
+    assert explained(capsys, line)["response"].startswith("ignore")
+    rows = explained(capsys, line, "--policy", "konduktor")
+    assert "namespace default" in rows["pod log"]
+    assert rows["response"].startswith("quarantine")
+
+
+def test_lines_from_stdin_are_explained_one_by_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = b"\x1b]0;owned\x07" + LOST.encode() + b"\n\n\xff\xfe no line\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(hostile)))
+    assert run(["health", "explain", "-"]) == ExitCode.PASSED
+    said = capsys.readouterr().out
+    assert said.count("response") == 2
+    assert "\x1b" not in said
+
+
+def test_a_policy_file_with_a_mistake_is_refused_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ours.yaml"
+    file.write_text("kind: HealthPolicy\nname: ours\nabout: x\nrules: []\n", encoding="utf-8")
+    assert run(["health", "explain", LOST, "--policy", str(file)]) == ExitCode.USAGE
+    assert f"{file}:4:" in capsys.readouterr().err

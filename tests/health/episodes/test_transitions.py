@@ -1,0 +1,253 @@
+"""The next step of an episode: which rung, when QA, when back, when to a person."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from gameday.health.episodes.model import Episode, Scope, State
+from gameday.health.episodes.node import NodeSeen
+from gameday.health.episodes.policy import RepairPolicy
+from gameday.health.episodes.transitions import (
+    Cancel,
+    Drain,
+    HandOver,
+    NodeGone,
+    Repair,
+    Return,
+    Step,
+    Validate,
+    absorb,
+    begin,
+    end,
+    end_attempt,
+    end_drain,
+    end_qa,
+    marks_of,
+    needs_episode,
+    next_step,
+    open_episode,
+)
+from gameday.xid.catalogue import Remedy
+from tests.health.episodes.worlds import NODE, T0, fault, with_faults
+
+POLICY = RepairPolicy()
+
+
+def play(episode: Episode, step: Step, seen: NodeSeen, why_not: str = "", at: datetime = T0) -> Episode:
+    """Return the episode after a whole step."""
+    episode = begin(episode, step, seen, at)
+    match step:
+        case Drain(scope=scope):
+            return end_drain(episode, scope, why_not, at)
+        case Repair():
+            return end_attempt(episode, why_not, "", at)
+        case Validate():
+            return end_qa(episode, why_not, "", at)
+        case Return():
+            return end(episode, State.RETURNED, "", at)
+        case HandOver(why=why):
+            return end(episode, State.HANDED_OVER, why, at)
+        case _:
+            raise AssertionError(step)
+
+
+def names(step: Step | None) -> str:
+    match step:
+        case Repair(rung=rung):
+            return rung.repair
+        case None:
+            return "ended"
+        case _:
+            return type(step).__name__
+
+
+def path(seen: NodeSeen, failing: set[str], policy: RepairPolicy = POLICY, last: Episode | None = None) -> list[str]:
+    """Return the names of all steps of an episode in which the named ones fail."""
+    episode, taken = open_episode(seen, last, T0), []
+    while step := next_step(episode, seen, policy, T0):
+        taken.append(names(step))
+        episode = play(episode, step, seen, "it failed" if taken[-1] in failing else "")
+    return taken
+
+
+def test_a_reset_that_holds_leads_back_to_work() -> None:
+    assert path(NODE, set()) == ["Drain", "gpu-reset", "Validate", "Return"]
+
+
+def test_a_fault_that_needs_a_reboot_begins_there() -> None:
+    seen = with_faults(fault(79, Remedy.REBOOT))
+    assert path(seen, set()) == ["Drain", "reboot", "Validate", "Return"]
+
+
+def test_the_strongest_of_several_faults_decides() -> None:
+    assert path(with_faults(fault(), fault(79, Remedy.REBOOT)), set())[:2] == ["Drain", "reboot"]
+
+
+@pytest.mark.parametrize("remedy", [Remedy.CONTACT_SUPPORT, Remedy.NONE])
+def test_a_fault_that_no_rung_repairs_goes_to_a_person(remedy: Remedy) -> None:
+    assert path(with_faults(fault(), fault(64, remedy)), set()) == ["HandOver"]
+
+
+def test_failed_qa_goes_one_rung_up_and_after_the_last_to_a_person() -> None:
+    assert path(NODE, {"Validate"}) == [
+        *("Drain", "gpu-reset", "Validate"),
+        *("driver-restart", "Validate"),
+        *("Drain", "reboot", "Validate", "HandOver"),
+    ]
+
+
+def test_a_rung_that_fails_itself_is_tried_up_to_its_limit() -> None:
+    assert path(NODE, {"gpu-reset", "driver-restart", "reboot"}) == [
+        *("Drain", "gpu-reset", "driver-restart"),
+        *("Drain", "reboot", "reboot", "HandOver"),
+    ]
+
+
+def test_a_node_that_cannot_be_drained_is_not_repaired() -> None:
+    assert path(NODE, {"Drain"}) == ["Drain", "HandOver"]
+
+
+def test_the_attempts_of_an_episode_are_capped() -> None:
+    policy = RepairPolicy.model_validate({"attempts": {"per_episode": 2}})
+    assert path(NODE, {"Validate"}, policy)[-2:] == ["Validate", "HandOver"]
+    assert path(NODE, {"Validate"}, policy).count("Validate") == 2
+
+
+def proved(seen: NodeSeen = NODE) -> Episode:
+    """Return an episode whose node has passed QA."""
+    episode = open_episode(seen, None, T0)
+    for step in (next_step(episode, seen, POLICY, T0),):
+        assert isinstance(step, Drain)
+        episode = play(episode, step, seen)
+    for _ in range(2):
+        step = next_step(episode, seen, POLICY, T0)
+        assert step
+        episode = play(episode, step, seen)
+    assert next_step(episode, seen, POLICY, T0) == Return()
+    return episode
+
+
+def test_a_new_fault_after_qa_goes_one_rung_up() -> None:
+    seen = with_faults(fault(), fault(after_s=60))
+    episode = absorb(proved(), seen, T0)
+    assert names(next_step(episode, seen, POLICY, T0)) == "driver-restart"
+
+
+def test_a_new_fault_during_a_repair_makes_that_repair_worthless() -> None:
+    episode = open_episode(NODE, None, T0)
+    episode = play(episode, Drain(Scope.GPU_PODS, POLICY.ladder[0]), NODE)
+    episode = begin(episode, Repair(POLICY.ladder[0], 1), NODE, T0)
+    seen = with_faults(fault(), fault(after_s=60))
+    episode = end_attempt(absorb(episode, seen, T0), "", "", T0)
+    assert names(next_step(episode, seen, POLICY, T0)) == "driver-restart"
+
+
+def test_qa_is_a_proof_of_its_own_boot_only() -> None:
+    seen = replace(NODE, boot="b2")
+    episode = proved()
+    assert next_step(episode, seen, POLICY, T0) == Validate()
+    episode = play(episode, Validate(), seen)
+    assert next_step(episode, seen, POLICY, T0) == Return()
+    assert names(next_step(episode, replace(NODE, boot="b3"), POLICY, T0)) == "driver-restart"
+
+
+def test_an_attempt_in_progress_goes_on_and_is_no_second_one() -> None:
+    episode = play(open_episode(NODE, None, T0), Drain(Scope.GPU_PODS, POLICY.ladder[0]), NODE)
+    step = next_step(episode, NODE, POLICY, T0)
+    assert step is not None
+    begun = begin(episode, step, NODE, T0)
+    again = next_step(begun, NODE, POLICY, T0)
+    assert again == step and begin(begun, step, NODE, T0) is begun
+
+
+def test_a_person_who_removes_the_taint_ends_the_episode() -> None:
+    assert isinstance(next_step(open_episode(NODE, None, T0), replace(NODE, ours=False), POLICY, T0), Cancel)
+
+
+def test_a_person_who_uncordons_ends_the_episode() -> None:
+    episode = absorb(open_episode(NODE, None, T0), replace(NODE, cordoned=True), T0)
+    assert isinstance(next_step(episode, NODE, POLICY, T0), Cancel)
+
+
+def test_our_own_return_is_recognised_after_a_crash() -> None:
+    episode = begin(proved(), Return(), NODE, T0)
+    assert next_step(episode, replace(NODE, ours=False), POLICY, T0) == Return()
+
+
+def test_an_intended_return_is_void_once_a_new_fault_came() -> None:
+    seen = with_faults(fault(), fault(after_s=60))
+    episode = absorb(begin(proved(), Return(), NODE, T0), seen, T0)
+    assert names(next_step(episode, seen, POLICY, T0)) == "driver-restart"
+
+
+@pytest.mark.parametrize("seen", [None, replace(NODE, uid="u2")])
+def test_a_node_that_is_gone_or_replaced_ends_the_episode(seen: NodeSeen | None) -> None:
+    assert isinstance(next_step(open_episode(NODE, None, T0), seen, POLICY, T0), NodeGone)
+
+
+def returned(last: Episode | None, at: datetime, *failing: str) -> Episode:
+    episode = open_episode(NODE, last, at)
+    while step := next_step(episode, NODE, POLICY, at):
+        episode = play(episode, step, NODE, "failed" if names(step) in failing else "", at)
+    return episode
+
+
+def test_a_repeat_offender_skips_the_rung_that_did_not_last() -> None:
+    last = returned(None, T0 - timedelta(hours=1))
+    assert last.state is State.RETURNED
+    assert path(NODE, set(), last=last) == ["Drain", "driver-restart", "Validate", "Return"]
+
+
+def test_a_node_that_failed_long_ago_is_no_repeat_offender() -> None:
+    assert path(NODE, set(), last=returned(None, T0 - timedelta(days=2)))[1] == "gpu-reset"
+
+
+def test_a_node_that_came_back_too_often_stays_out() -> None:
+    last: Episode | None = None
+    for hours in (3, 2, 1):
+        last = returned(last, T0 - timedelta(hours=hours))
+    assert path(NODE, set(), last=last) == ["HandOver"]
+
+
+def test_a_node_stays_out_after_the_attempts_of_a_day() -> None:
+    policy = RepairPolicy.model_validate({"attempts": {"per_day": 3}})
+    last = returned(None, T0 - timedelta(hours=1), "gpu-reset", "driver-restart")
+    assert len(last.attempts) == 3
+    assert path(NODE, set(), policy, last) == ["HandOver"]
+    assert path(NODE, set(), policy, returned(None, T0 - timedelta(days=2), "gpu-reset"))[1] == "gpu-reset"
+
+
+def test_an_episode_begins_only_for_faults_that_none_has_ended_for() -> None:
+    assert needs_episode(NODE, None)
+    episode = open_episode(NODE, None, T0)
+    assert not needs_episode(NODE, episode)
+    over = end(episode, State.HANDED_OVER, "", T0)
+    assert not needs_episode(NODE, over)
+    assert needs_episode(with_faults(fault(after_s=5)), over)
+    assert needs_episode(replace(NODE, uid="u2"), over)
+    assert not needs_episode(replace(NODE, ours=False), None)
+    assert not needs_episode(with_faults(), None)
+
+
+def test_the_label_shows_the_state_and_goes_with_the_return() -> None:
+    episode = open_episode(NODE, None, T0)
+    assert marks_of(episode) is None
+    step = next_step(episode, NODE, POLICY, T0)
+    assert step is not None
+    assert marks_of(begin(episode, step, NODE, T0)) == "draining"
+    assert marks_of(end(episode, State.HANDED_OVER, "", T0)) == "handed-over"
+    assert marks_of(end(episode, State.RETURNED, "", T0)) is None
+
+
+def test_the_breaker_always_lets_one_through() -> None:
+    breaker = POLICY.breaker
+    assert [breaker.allowed(nodes) for nodes in (0, 1, 8, 16, 1000)] == [1, 1, 2, 4, 5]
+
+
+def test_a_ladder_names_each_repair_once_and_only_known_ones() -> None:
+    for ladder in ([{"repair": "reboot"}, {"repair": "reboot"}], [{"repair": "percussion"}], [{"repair": "none"}], []):
+        with pytest.raises(ValueError):
+            RepairPolicy.model_validate({"ladder": ladder})
