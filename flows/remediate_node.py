@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Self
 
 from prefect import flow, get_run_logger, runtime
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import State
-from prefect.states import Cancelled, Completed, Failed
+from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from gameday.cluster.profile import load_profile
 from gameday.health.episodes import DEFAULT_TAINT
@@ -25,6 +26,14 @@ from gameday.health.model import Taint
 from gameday.tasks.remediate import remediate
 
 _ASK_EVERY_S = 2.0
+
+
+def _name(state: EpisodeState) -> str:
+    return str(state).replace("-", " ").capitalize()
+
+
+END_NAMES = frozenset(_name(state) for state in EpisodeState if state.is_end)
+"""Names of the final states of a flow run whose episode has ended; any other broke off."""
 
 
 @flow(name="remediate-node", flow_run_name="{node}", persist_result=False, validate_parameters=True)
@@ -45,11 +54,13 @@ def remediate_node(
         Taint.parse(taint),
     )
     with Cancellation() as cancellation, EpisodeWork(settings, node, cancellation.why) as work:
+        # The claim is ours: whatever flow run of this episode Prefect believes to run, its process is gone.
+        cancellation.close_dead_runs(work.episode.id)
         while (step := work.next_step()) is not None:
             get_run_logger().info("%s", remediate(work, step))
         ended = work.episode
     finished = {EpisodeState.RETURNED: Completed, EpisodeState.CANCELLED: Cancelled}.get(ended.state, Failed)
-    return finished(message=ended.why, data=str(ended.state), name=str(ended.state).replace("-", " ").capitalize())
+    return finished(message=ended.why, data=str(ended.state), name=_name(ended.state))
 
 
 class Cancellation:
@@ -62,6 +73,7 @@ class Cancellation:
         self._flow_run = runtime.flow_run.id
         self._stop = threading.Event()
         self._why = ""
+        self._episode = ""
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._ask, name="cancellation", daemon=True).start()
@@ -74,9 +86,28 @@ class Cancellation:
         """Return why the repair is to stop; empty while it is not."""
         return self._why
 
+    def close_dead_runs(self, episode: str) -> None:
+        """Have earlier flow runs of the episode shown as crashed, as soon as the server answers."""
+        self._episode = episode
+
+    def _close_dead_runs(self, client: SyncPrefectClient) -> None:
+        unfinished = FlowRunFilter.model_validate(
+            {
+                "tags": {"all_": [self._episode]},
+                "state": {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING"]}},
+            }
+        )
+        for run in client.read_flow_runs(flow_run_filter=unfinished):
+            if str(run.id) != self._flow_run:
+                message = "its process is gone; another flow run goes on with the episode"
+                client.set_flow_run_state(run.id, Crashed(message=message), force=True)
+        self._episode = ""
+
     def _ask(self) -> None:
         while not self._stop.wait(_ASK_EVERY_S):
             with suppress(Exception), get_client(sync_client=True) as client:
+                if self._episode:
+                    self._close_dead_runs(client)
                 state = client.read_flow_run(self._flow_run).state
                 if state and state.is_cancelling():
                     self._why = "a person cancelled the flow run"
