@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from prefect import flow, get_run_logger, runtime
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Crashed, Failed
@@ -55,7 +55,9 @@ def remediate_node(
     )
     with Cancellation() as cancellation, EpisodeWork(settings, node, cancellation.why) as work:
         # The claim is ours: whatever flow run of this episode Prefect believes to run, its process is gone.
-        cancellation.close_dead_runs(work.episode.id)
+        # A thread, because a server that does not answer must hold nothing up.
+        own = runtime.flow_run.id
+        threading.Thread(target=_close_dead_runs, args=(work.episode.id, own), name="dead runs", daemon=True).start()
         while (step := work.next_step()) is not None:
             get_run_logger().info("%s", remediate(work, step))
         ended = work.episode
@@ -73,7 +75,6 @@ class Cancellation:
         self._flow_run = runtime.flow_run.id
         self._stop = threading.Event()
         self._why = ""
-        self._episode = ""
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._ask, name="cancellation", daemon=True).start()
@@ -86,29 +87,21 @@ class Cancellation:
         """Return why the repair is to stop; empty while it is not."""
         return self._why
 
-    def close_dead_runs(self, episode: str) -> None:
-        """Have earlier flow runs of the episode shown as crashed, as soon as the server answers."""
-        self._episode = episode
-
-    def _close_dead_runs(self, client: SyncPrefectClient) -> None:
-        unfinished = FlowRunFilter.model_validate(
-            {
-                "tags": {"all_": [self._episode]},
-                "state": {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING"]}},
-            }
-        )
-        for run in client.read_flow_runs(flow_run_filter=unfinished):
-            if str(run.id) != self._flow_run:
-                message = "its process is gone; another flow run goes on with the episode"
-                client.set_flow_run_state(run.id, Crashed(message=message), force=True)
-        self._episode = ""
-
     def _ask(self) -> None:
         while not self._stop.wait(_ASK_EVERY_S):
             with suppress(Exception), get_client(sync_client=True) as client:
-                if self._episode:
-                    self._close_dead_runs(client)
                 state = client.read_flow_run(self._flow_run).state
                 if state and state.is_cancelling():
                     self._why = "a person cancelled the flow run"
                     return
+
+
+def _close_dead_runs(episode: str, own: str | None) -> None:
+    """Have every other unfinished flow run of the episode shown as crashed."""
+    states = ["RUNNING", "PENDING", "CANCELLING"]
+    unfinished = FlowRunFilter.model_validate({"tags": {"all_": [episode]}, "state": {"type": {"any_": states}}})
+    with suppress(Exception), get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=unfinished):
+            if str(run.id) != own:
+                crashed: State[None] = Crashed(message="its process is gone; another flow run goes on with the episode")
+                client.set_flow_run_state(run.id, crashed, force=True)

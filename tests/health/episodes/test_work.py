@@ -115,11 +115,11 @@ def test_the_same_key_with_another_value_is_somebody_elses_taint(ward: Ward) -> 
     assert found
     seen = ward.settings().seen(found)
     assert not seen.ours and seen.foreign == (f"taint {OURS['key']}",) and not needs_episode(seen, None)
-    ward.world.taint(ward.node, theirs, {**OURS, "effect": "NoExecute"}, OURS)
+    ward.world.taint(ward.node, {**theirs, "effect": "NoExecute"}, OURS)
     found = ward.api.node(ward.node)
     assert found
     kept = ward.settings().seen(found).other_taints(ward.settings().taint)
-    assert [taint["effect"] for taint in kept] == ["NoSchedule", "NoExecute"]
+    assert [taint["effect"] for taint in kept] == ["NoExecute"]
 
 
 def test_a_new_fault_during_qa_goes_one_rung_up(ward: Ward, agents: Agents) -> None:
