@@ -13,8 +13,9 @@ from typing import Self
 
 from prefect import flow, get_run_logger, runtime
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import State
-from prefect.states import Cancelled, Completed, Failed
+from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from gameday.cluster.profile import load_profile
 from gameday.health.episodes import DEFAULT_TAINT
@@ -25,6 +26,14 @@ from gameday.health.model import Taint
 from gameday.tasks.remediate import remediate
 
 _ASK_EVERY_S = 2.0
+
+
+def _name(state: EpisodeState) -> str:
+    return str(state).replace("-", " ").capitalize()
+
+
+END_NAMES = frozenset(_name(state) for state in EpisodeState if state.is_end)
+"""Names of the final states of a flow run whose episode has ended; any other broke off."""
 
 
 @flow(name="remediate-node", flow_run_name="{node}", persist_result=False, validate_parameters=True)
@@ -45,11 +54,15 @@ def remediate_node(
         Taint.parse(taint),
     )
     with Cancellation() as cancellation, EpisodeWork(settings, node, cancellation.why) as work:
+        # The claim is ours: whatever flow run of this episode Prefect believes to run, its process is gone.
+        # A thread, because a server that does not answer must hold nothing up.
+        own = runtime.flow_run.id
+        threading.Thread(target=_close_dead_runs, args=(work.episode.id, own), name="dead runs", daemon=True).start()
         while (step := work.next_step()) is not None:
             get_run_logger().info("%s", remediate(work, step))
         ended = work.episode
     finished = {EpisodeState.RETURNED: Completed, EpisodeState.CANCELLED: Cancelled}.get(ended.state, Failed)
-    return finished(message=ended.why, data=str(ended.state), name=str(ended.state).replace("-", " ").capitalize())
+    return finished(message=ended.why, data=str(ended.state), name=_name(ended.state))
 
 
 class Cancellation:
@@ -81,3 +94,14 @@ class Cancellation:
                 if state and state.is_cancelling():
                     self._why = "a person cancelled the flow run"
                     return
+
+
+def _close_dead_runs(episode: str, own: str | None) -> None:
+    """Have every other unfinished flow run of the episode shown as crashed."""
+    states = ["RUNNING", "PENDING", "CANCELLING"]
+    unfinished = FlowRunFilter.model_validate({"tags": {"all_": [episode]}, "state": {"type": {"any_": states}}})
+    with suppress(Exception), get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=unfinished):
+            if str(run.id) != own:
+                crashed: State[None] = Crashed(message="its process is gone; another flow run goes on with the episode")
+                client.set_flow_run_state(run.id, crashed, force=True)

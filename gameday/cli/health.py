@@ -64,16 +64,18 @@ def repair(
     def work_off(node: str, episode: str) -> None:
         from prefect import tags  # noqa: PLC0415 - seconds, which nothing but an episode has to wait for
 
-        from gameday.flows.remediate_node import remediate_node  # noqa: PLC0415
+        from gameday.flows.remediate_node import END_NAMES, remediate_node  # noqa: PLC0415
 
         with tags("gameday-repair", episode):
-            remediate_node(
+            state = remediate_node(
                 node=node,
                 profile=str(profile) if profile else None,
                 policy=str(policy) if policy else None,
                 taint=taint,
                 return_state=True,
-            ).result(raise_on_failure=True)
+            )
+        if state.name not in END_NAMES:
+            state.result()  # raises what broke it off
 
     registry = CollectorRegistry()
     try:
@@ -81,14 +83,14 @@ def repair(
         kubernetes = Kubernetes(settings.profile)
     except (AdapterError, OSError) as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
-    # Prefect loads for seconds, which the first episode must not have to wait for.
-    threading.Thread(target=_load_flow, name="import", daemon=True).start()
     repairer = Repairer(settings, kubernetes, work_off, RepairMetrics(registry))
     for which in (signal.SIGINT, signal.SIGTERM):
         signal.signal(which, lambda *_: repairer.stop())
     ready = {"ready": True, "metrics": f"http://{metrics_address}:{server.server_port}/metrics"}
     try:
         with prefect_server(console()):
+            # Prefect loads for seconds, which the first episode must not have to wait for.
+            threading.Thread(target=_load_flow, name="import", daemon=True).start()
             repairer.run(lambda: print(json.dumps(ready), flush=True))
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None

@@ -86,7 +86,7 @@ def test_the_agent_has_no_rights_and_no_token() -> None:
 
 
 def test_nobody_may_read_secrets_or_give_rights_away() -> None:
-    for account in ("gameday-runner", "gameday-node-health", "gameday-reaper"):
+    for account in ("gameday-runner", "gameday-node-health", "gameday-reaper", "gameday-repair"):
         resources = {resource.partition("/")[0] for _, _, resource, _ in _granted(account)}
         assert not resources & {
             "secrets",
@@ -113,6 +113,13 @@ def test_the_controller_touches_nodes_their_events_and_its_own_cursor_only() -> 
     role = next(d for d in RBAC if identity(d) == ("Role", "gameday", "gameday-node-health"))
     unnamed = {verb for rule in role["rules"] if "resourceNames" not in rule for verb in rule["verbs"]}
     assert unnamed == {"create"}
+
+
+def test_the_repairer_may_write_only_nodes_and_evictions_outside_its_namespace() -> None:
+    reads = {"get", "list", "watch"}
+    granted = _granted("gameday-repair")
+    writes = {(ns, resource, verb) for ns, _, resource, verb in granted if ns != "gameday" and verb not in reads}
+    assert writes == {("", "nodes", "patch"), ("", "pods/eviction", "create"), ("default", "events", "create")}
 
 
 _CALL = re.compile(r"\.(?:core|batch|coordination)\.([a-z]+)_(namespaced_)?([a-z_]+)\b")

@@ -149,7 +149,7 @@ def test_the_guardrails_that_are_only_shown_would_hold(monkeypatch: pytest.Monke
         assert load_profile().guardrails.windows
 
 
-@pytest.mark.parametrize("name", ["gameday-worker", "gameday-reaper", "gameday-node-health"])
+@pytest.mark.parametrize("name", ["gameday-worker", "gameday-reaper", "gameday-node-health", "gameday-repair"])
 def test_who_reads_a_profile_is_given_the_clusters_settings(name: str) -> None:
     assert {"configMapRef": {"name": CLUSTER["metadata"]["name"]}} in _container(_workload(name))["envFrom"]
 
@@ -160,11 +160,12 @@ def test_the_worker_polls_the_pool_that_prefect_yaml_names() -> None:
     assert f"--pool={pool}" in _container(_workload("gameday-worker"))["command"]
 
 
-def test_the_worker_finds_the_server_and_shows_it_the_password_it_asks_for() -> None:
+@pytest.mark.parametrize("client", ["gameday-worker", "gameday-repair"])
+def test_who_needs_the_server_finds_it_and_shows_it_the_password_it_asks_for(client: str) -> None:
     def environment(name: str) -> dict[str, Any]:
         return {one["name"]: one.get("value") or one["valueFrom"] for one in _container(_workload(name))["env"]}
 
-    worker, server = environment("gameday-worker"), environment("gameday-prefect")
+    worker, server = environment(client), environment("gameday-prefect")
     (service,) = (one for one in of("Service") if one["metadata"]["name"] == "gameday-prefect")
     (port,) = service["spec"]["ports"]
     host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
@@ -172,12 +173,12 @@ def test_the_worker_finds_the_server_and_shows_it_the_password_it_asks_for() -> 
     assert worker["PREFECT_API_AUTH_STRING"] == server["PREFECT_SERVER_API_AUTH_STRING"]
 
 
-def test_only_the_worker_reaches_the_server() -> None:
+def test_only_the_worker_and_the_repairer_reach_the_server() -> None:
     (policy,) = of("NetworkPolicy")
     (rule,) = policy["spec"]["ingress"]
-    (peer,) = rule["from"]
-    labels = template_of(_workload("gameday-worker"))["metadata"]["labels"]
-    assert peer["podSelector"]["matchLabels"].items() <= labels.items()
+    for peer, name in zip(rule["from"], ["gameday-worker", "gameday-repair"], strict=True):
+        labels = template_of(_workload(name))["metadata"]["labels"]
+        assert peer["podSelector"]["matchLabels"].items() <= labels.items()
     server = template_of(_workload("gameday-prefect"))["metadata"]["labels"]
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= server.items()
 
@@ -199,6 +200,7 @@ _PYTHON = [sys.executable, "-m"]
     [
         ("gameday-node-health", [*_PYTHON, "gameday.health"], 0),
         ("gameday-reaper", [*_PYTHON, "gameday.cli"], 1),
+        ("gameday-repair", [*_PYTHON, "gameday.cli"], 2),
         ("gameday-worker", [*_PYTHON, "prefect"], 2),
         ("gameday-prefect", [*_PYTHON, "prefect"], 2),
     ],

@@ -57,7 +57,7 @@ class World:
         self.admin_kubeconfig = folder / "api" / "admin.kubeconfig"
         with seeding(self.admin_kubeconfig) as seeder:
             seeder.rights()
-            for account in ("gameday-runner", "gameday-reaper"):
+            for account in ("gameday-runner", "gameday-reaper", "gameday-repair"):
                 seeder.service_account_kubeconfig(account, self.kubeconfig(account))
         api = config.new_client_from_config(str(self.admin_kubeconfig))
         self.core = client.CoreV1Api(api)
@@ -174,6 +174,8 @@ class World:
                 self.remove_pod(pod.metadata.name)
         for name in self.ledgers():
             self.core.delete_namespaced_config_map(name, NAMESPACE)
+        for found in self.core.list_namespaced_config_map(NAMESPACE, label_selector="gameday.dev/episode=true").items:
+            self.core.delete_namespaced_config_map(found.metadata.name, NAMESPACE)
         for name in self.holders():
             self.coordination.delete_namespaced_lease(name, NAMESPACE)
         # Only those of `add_node`: a module may have a virtual node for all of its tests.

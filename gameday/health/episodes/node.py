@@ -61,8 +61,8 @@ class NodeSeen:
     """Name of the node in whose place this spare is."""
 
     def other_taints(self, taint: Taint) -> list[dict[str, str]]:
-        """Return all taints but those of our key."""
-        return [dict(one) for one in self.taints if dict(one)["key"] != taint.key]
+        """Return all taints but ours."""
+        return [dict(one) for one in self.taints if not _is(dict(one), taint)]
 
     def is_back(self, gpus: int | None) -> bool:
         """Return True where the node is Ready and offers so many GPUs."""
@@ -82,7 +82,8 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
     taints = [dict(one) for one in spec.get("taints") or []]
     conditions = {one.get("type"): one.get("status") for one in status.get("conditions") or []}
     reason = read_reason(annotations.get(REASON))
-    other = [one["key"] for one in taints if one["key"] in quarantine_keys and one["key"] != taint.key]
+    keys = {taint.key, *quarantine_keys}
+    other = [one["key"] for one in taints if one["key"] in keys and not _is(one, taint)]
     cordoned = bool(spec.get("unschedulable"))
     return NodeSeen(
         name=meta.get("name", ""),
@@ -92,7 +93,7 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
         ready=conditions.get("Ready") == "True",
         cordoned=cordoned,
         taints=tuple(tuple(sorted(one.items())) for one in taints),
-        ours=any(one["key"] == taint.key for one in taints),
+        ours=any(_is(one, taint) for one in taints),
         foreign=tuple([f"taint {key}" for key in other] + (["a cordon"] if cordoned else [])),
         faults=tuple(map(SeenFault.of, reason.faults())) if reason else (),
         gpus=_number(labels.get(GPU_COUNT_LABEL)) or _number((status.get("capacity") or {}).get(GPU_RESOURCE)),
@@ -105,6 +106,11 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
         stands_in_for=annotations.get(STANDS_IN_FOR),
         is_gpu_node=labels.get("nvidia.com/gpu.present") == "true" or GPU_RESOURCE in (status.get("capacity") or {}),
     )
+
+
+def _is(found: dict[str, str], taint: Taint) -> bool:
+    """Return True for the very taint: with another value or effect the same key is somebody else's."""
+    return (found["key"], found.get("value", ""), found["effect"]) == (taint.key, taint.value, taint.effect)
 
 
 def _number(text: object) -> int | None:

@@ -35,6 +35,7 @@ WorkOff = Callable[[str, str], None]
 """Works off the open episode of a node; takes the node's and the episode's name, and may raise anything."""
 
 _LOOK_S = 1.0
+_BETWEEN_LOOKS_S = 0.1
 _RETRY_S = (1.0, 30.0)
 # Records of nodes that are gone are kept for as long as somebody may still ask what became of them.
 _KEEP_RECORDS = timedelta(days=7)
@@ -101,6 +102,8 @@ class Repairer:
                 if leads:
                     self._look()
                 self._wake.wait(_LOOK_S)
+                # Thousands of nodes report many times a second, and a look passes through all of them.
+                self._stopping.wait(_BETWEEN_LOOKS_S)
                 self._wake.clear()
             self._leader.release()
 

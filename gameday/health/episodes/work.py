@@ -193,8 +193,9 @@ class EpisodeWork:
         return is_new
 
     def show(self) -> None:
-        """Make the node's label and annotation agree with the record."""
-        if seen := self.node():
+        """Make the node's label and annotation agree with the record, while it is out of service."""
+        seen = self.node()
+        if seen and seen.ours:
             show(self.api, self.episode, seen)
 
     def save(self, episode: Episode) -> None:

@@ -1,0 +1,110 @@
+"""No sequence of crashes, repeats and events returns a node unproved, or runs a rung more often than its limit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gameday.health.episodes import transitions
+from gameday.health.episodes.model import State
+from gameday.health.episodes.policy import RepairPolicy
+from gameday.health.episodes.transitions import Drain, HandOver, Repair, Return, Step, Validate
+from gameday.xid.catalogue import Remedy
+from tests.health.episodes.worlds import NODE, T0, fault
+
+POLICY = RepairPolicy()
+EVENTS = ("done", "done", "done", "failed", "failed", "dies before", "dies after", "fault", "boot", "untaint", "cordon")
+
+
+class Simulated:
+    """A node, the agents that really ran on it, and a process that dies whenever the test wants it to."""
+
+    def __init__(self) -> None:
+        self.node = NODE
+        self.now = T0
+        self.episode = transitions.open_episode(NODE, None, T0)
+        self.ran: Counter[str] = Counter()
+        self.sent: set[int] = set()
+        self.proof: tuple[str, frozenset[object]] | None = None
+        """Boot and faults that QA really saw when it passed, since the last repair."""
+
+    def play(self, event: str) -> None:
+        self.now += timedelta(seconds=10)
+        match event:
+            case "fault":
+                late = fault(after_s=(self.now - T0).total_seconds(), remedy=Remedy.GPU_RESET)
+                self.node = replace(self.node, faults=(*self.node.faults, late))
+            case "boot":
+                self.node = replace(self.node, boot=f"{self.node.boot}+")
+            case "cordon":
+                self.node = replace(self.node, cordoned=not self.node.cordoned)
+            case "untaint":
+                self.node = replace(self.node, ours=False)
+            case _:
+                self._step(event)
+
+    def _step(self, event: str) -> None:
+        self.episode = transitions.absorb(self.episode, self.node, self.now)
+        step = transitions.next_step(self.episode, self.node, POLICY, self.now)
+        if step is None:
+            return
+        self.episode = transitions.begin(self.episode, step, self.node, self.now)
+        why = "it failed" if event == "failed" else ""
+        if event == "dies before":
+            return
+        self._act(step, why)
+        if event != "dies after":
+            self._finish(step, why)
+
+    def _act(self, step: Step, why: str) -> None:
+        if isinstance(step, Repair) and step.number not in self.sent:  # a pod of this name cannot be made twice
+            self.sent.add(step.number)
+            self.ran[step.rung.repair] += 1
+            self.proof = None
+        if isinstance(step, Validate) and not why:
+            self.proof = (self.node.boot, frozenset(self.node.faults))
+        if isinstance(step, Return) and self.node.ours:
+            assert self.proof == (self.node.boot, frozenset(self.node.faults))
+            self.node = replace(self.node, ours=False)
+
+    def _finish(self, step: Step, why: str) -> None:
+        match step:
+            case Drain(scope=scope):
+                self.episode = transitions.end_drain(self.episode, scope, why, self.now)
+            case Repair():
+                self.episode = transitions.end_attempt(self.episode, why, "", self.now)
+            case Validate():
+                self.episode = transitions.end_qa(self.episode, why, "", self.now)
+            case Return():
+                self.episode = transitions.end(self.episode, State.RETURNED, "", self.now)
+            case HandOver(why=reason):
+                self.episode = transitions.end(self.episode, State.HANDED_OVER, reason, self.now)
+            case _:
+                self.episode = transitions.end(self.episode, State.CANCELLED, "", self.now)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(EVENTS), max_size=60))
+def test_nothing_returns_a_node_unproved_or_runs_a_rung_too_often(events: list[str]) -> None:
+    simulated = Simulated()
+    for event in events:
+        simulated.play(event)
+        for rung in POLICY.ladder:
+            assert simulated.ran[rung.repair] <= rung.limit
+    if simulated.episode.state is State.RETURNED:
+        assert simulated.episode.attempts and simulated.episode.qa[-1].outcome == "passed"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(EVENTS), max_size=30))
+def test_every_episode_ends_once_nothing_fails_any_more(events: list[str]) -> None:
+    simulated = Simulated()
+    for event in events:
+        simulated.play(event)
+    for _ in range(20):
+        simulated.play("done")
+    assert simulated.episode.state.is_end

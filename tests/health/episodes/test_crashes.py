@@ -1,0 +1,99 @@
+"""A process that dies before or after any of its requests: the next one goes on, and nothing is done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gameday.health.episodes.model import Episode, State
+from gameday.health.episodes.work import EpisodeWork
+from gameday.xid.catalogue import Remedy
+from tests.health.episodes.conftest import OURS, Agents, Ward, finish, xid
+
+
+class Died(BaseException):
+    """A crash that no `except Exception` catches, as a kill."""
+
+
+def dies_at(work: EpisodeWork, act: int, *, after: bool) -> None:
+    """Let the process die at its n-th write, before the server has it or right after."""
+    left = [act]
+
+    def mortal(call: Callable[..., Any], is_write: Callable[..., bool]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            if not is_write(*args):
+                return call(*args, **options)
+            left[0] -= 1
+            if left[0] < 0 and not after:
+                raise Died
+            answer = call(*args, **options)
+            if left[0] < 0:
+                raise Died
+            return answer
+
+        return wrapped
+
+    request = work.api.request
+    work.api.request = mortal(request, lambda method, path, *_: method != "GET" and "leases" not in path)  # type: ignore[method-assign]
+    kubernetes = work.kubernetes
+    work.kubernetes = Mortal(kubernetes, mortal(kubernetes.create_pod, lambda *_: True))  # type: ignore[assignment]
+
+
+class Mortal:
+    """The cluster's adapter, whose creation of pods may be the last thing that the process does."""
+
+    def __init__(self, kubernetes: Any, create_pod: Callable[..., Any]) -> None:
+        self._kubernetes = kubernetes
+        self.create_pod = create_pod
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kubernetes, name)
+
+
+def play(ward: Ward, agents: Agents, act: int, *, after: bool) -> tuple[Episode, bool]:
+    """Work an episode off with a crash at one write; return its record, and whether the crash came."""
+    ward.open()
+    died = False
+    with ward.work() as work:
+        dies_at(work, act, after=after)
+        try:
+            finish(work)
+        except Died:
+            died = True
+    # The claim of the dead one is given back above; that it is waited for otherwise is a test of its own.
+    return (ward.work_off() if died else ward.episode), died
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("remedy", [Remedy.GPU_RESET, Remedy.REBOOT])
+def test_a_crash_at_any_write_repairs_once_and_returns_once(
+    ward: Ward, agents: Agents, remedy: Remedy, after: bool
+) -> None:
+    died, act = True, 0
+    while died:
+        ward.quarantine(xid(95, remedy))
+        agents.made.clear()
+        episode, died = play(ward, agents, act, after=after)
+        assert episode.state is State.RETURNED, (act, episode.why)
+        assert agents.actions() == [str(remedy)], act
+        assert OURS["key"] not in ward.taint_keys() and ward.label() is None
+        act += 1
+    assert act > 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_at_any_write_never_returns_a_node_that_fails_qa(ward: Ward, agents: Agents, after: bool) -> None:
+    agents.answers["qa"] = "ecc: 3 errors"
+    died, act = True, 0
+    while died:
+        ward.quarantine()
+        agents.made.clear()
+        episode, died = play(ward, agents, act, after=after)
+        assert episode.state is State.HANDED_OVER, (act, episode.why)
+        assert agents.actions() == ["gpu-reset", "driver-restart", "reboot"], act
+        assert ward.taint_keys() == [OURS["key"]]
+        act += 6  # every write of the first rung is played above

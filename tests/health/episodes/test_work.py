@@ -1,0 +1,272 @@
+"""Whole episodes on an embedded API server, under the repairer's own rights."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from kubernetes import client
+
+from gameday.errors import LeaseLostError
+from gameday.health.episodes.model import State
+from gameday.health.episodes.node import REPAIR_ANNOTATION
+from gameday.health.episodes.transitions import needs_episode
+from gameday.xid.catalogue import Remedy
+from tests.health.episodes.conftest import OURS, Agents, Ward, boot, finish, xid
+from tests.support.world import NAMESPACE
+
+OTHER = {"key": "nvidia.com/gpu", "value": "", "effect": "NoSchedule"}
+
+
+def test_a_reset_and_a_passed_qa_return_the_node_as_it_was(ward: Ward, agents: Agents) -> None:
+    node = ward.quarantine(taints=[OTHER])
+    ward.open()
+    episode = ward.work_off()
+    assert episode.state is State.RETURNED and agents.actions() == ["gpu-reset"]
+    assert ward.taint_keys() == ["nvidia.com/gpu"] and ward.label() is None
+    assert REPAIR_ANNOTATION not in (ward.world.core.read_node(node).metadata.annotations or {})
+    assert ward.event_reasons() == [
+        *("NodeDraining", "NodeDrained", "NodeRepairBegun", "NodeRepairDone"),
+        *("NodeValidating", "NodeValidated", "NodeReturned"),
+    ]
+    assert ward.world.holders() == {f"gameday-repair-{node}": None}
+
+
+def test_the_reset_names_the_gpu_and_the_kernel_log_is_marked_before_qa(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    ward.open()
+    ward.work_off()
+    assert [role for role, _, _ in agents.made] == ["remediate", "mark", "qa"]
+
+
+def test_a_reboot_is_done_when_the_node_is_back_under_another_boot(ward: Ward, agents: Agents) -> None:
+    ward.quarantine(xid(79, Remedy.REBOOT))
+    ward.open()
+    episode = ward.work_off()
+    assert episode.state is State.RETURNED and agents.actions() == ["reboot"]
+    assert [role for role, _, _ in agents.made] == ["remediate", "qa"]
+    assert episode.qa[-1].boot != "b1"
+
+
+def test_failed_qa_goes_one_rung_up_and_after_the_last_the_node_stays_out(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    ward.open()
+    agents.answers["qa"] = "ecc: 3 errors"
+    episode = ward.work_off()
+    assert episode.state is State.HANDED_OVER
+    assert agents.actions() == ["gpu-reset", "driver-restart", "reboot"]
+    assert ward.taint_keys() == [OURS["key"]] and ward.label() == "handed-over"
+    evidence = json.loads(ward.store.evidence(ward.node))
+    assert "ecc: 3 errors" in json.dumps(evidence["episode"]["qa"]) and '"code":95' in evidence["reason"]
+    assert ward.event_reasons()[-1] == "NodeHandedOver"
+    assert "NodeReturned" not in ward.event_reasons()
+
+
+@pytest.fixture
+def webhook() -> Iterator[tuple[str, list[bytes]]]:
+    """The URL of a server that takes evidence, and what it took."""
+    taken: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            taken.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/hook", taken
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_webhook_takes_the_evidence_of_a_node_that_needs_a_person(
+    ward: Ward, agents: Agents, webhook: tuple[str, list[bytes]]
+) -> None:
+    url, taken = webhook
+    ward.quarantine(xid(64, Remedy.CONTACT_SUPPORT))
+    ward.open()
+    episode = ward.work_off(webhook={"url": url})
+    assert episode.state is State.HANDED_OVER and episode.notified and agents.made == []
+    (bundle,) = map(json.loads, taken)
+    assert bundle["episode"]["node"] == ward.node and "support" in bundle["episode"]["why"]
+
+
+def test_taint_and_cordon_of_others_stay_and_the_episode_names_them(ward: Ward, agents: Agents) -> None:
+    ward.quarantine(taints=[{"key": "example.com/broken", "effect": "NoSchedule"}], unschedulable=True)
+    ward.open()
+    episode = ward.work_off()
+    assert episode.state is State.RETURNED and "a cordon of another owner stays" in episode.why
+    assert "example.com/broken" in ward.taint_keys() and OURS["key"] not in ward.taint_keys()
+    assert ward.world.core.read_node(ward.node).spec.unschedulable
+
+
+def test_the_same_key_with_another_value_is_somebody_elses_taint(ward: Ward) -> None:
+    theirs = {**OURS, "value": "maintenance"}
+    ward.quarantine()
+    ward.world.taint(ward.node, theirs)
+    found = ward.api.node(ward.node)
+    assert found
+    seen = ward.settings().seen(found)
+    assert not seen.ours and seen.foreign == (f"taint {OURS['key']}",) and not needs_episode(seen, None)
+    ward.world.taint(ward.node, {**theirs, "effect": "NoExecute"}, OURS)
+    found = ward.api.node(ward.node)
+    assert found
+    kept = ward.settings().seen(found).other_taints(ward.settings().taint)
+    assert [taint["effect"] for taint in kept] == ["NoExecute"]
+
+
+def test_a_new_fault_during_qa_goes_one_rung_up(ward: Ward, agents: Agents) -> None:
+    first = xid()
+    ward.quarantine(first)
+    ward.open()
+    agents.answers["qa"] = [None, ""]
+    agents.before["qa"] = lambda: ward.refault(first, xid(48))
+    episode = ward.work_off()
+    assert episode.state is State.RETURNED and agents.actions() == ["gpu-reset", "driver-restart"]
+    assert [run.outcome for run in episode.qa] == ["failed", "passed"]
+
+
+def test_a_boot_that_nobody_asked_for_voids_qa(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    ward.open()
+    agents.before["qa"] = lambda: boot(ward.world, ward.node, "b2")
+    episode = ward.work_off()
+    assert episode.state is State.RETURNED and episode.qa[-1].boot == "b2" and len(episode.qa) == 2
+
+
+def test_a_person_who_removes_the_taint_is_respected(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    ward.open()
+    agents.answers["qa"] = None
+    agents.before["qa"] = lambda: ward.world.taint(ward.node)
+    episode = ward.work_off()
+    assert episode.state is State.CANCELLED and ward.label() is None and ward.taint_keys() == []
+    assert ward.event_reasons()[-1] == "NodeRepairCancelled"
+    pods = ward.world.core.list_namespaced_pod(NAMESPACE).items
+    assert all(pod.metadata.deletion_timestamp for pod in pods)
+
+
+def test_a_person_who_uncordons_is_respected_and_the_taint_stays(ward: Ward, agents: Agents) -> None:
+    ward.quarantine(unschedulable=True)
+    ward.open()
+    agents.answers["remediate"] = None
+    uncordon = {"spec": {"unschedulable": None}}
+    agents.before["remediate"] = lambda: ward.world.core.patch_node(ward.node, uncordon)
+    episode = ward.work_off()
+    assert episode.state is State.CANCELLED and "uncordoned" in episode.why
+    assert OURS["key"] in ward.taint_keys() and ward.label() is None
+
+
+def test_a_cancelled_flow_run_stops_the_repair_and_the_node_stays_out(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    ward.open()
+    asked: list[str] = []
+    agents.answers["remediate"] = None
+    agents.before["remediate"] = lambda: asked.append("a person cancelled the flow run")
+    with ward.work(cancelled=lambda: asked[0] if asked else "") as work:
+        assert finish(work) is State.CANCELLED
+    assert ward.taint_keys() == [OURS["key"]] and ward.label() is None
+
+
+def test_a_node_that_vanishes_in_mid_repair_ends_the_episode(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    ward.open()
+    agents.answers["remediate"] = None
+    agents.before["remediate"] = lambda: ward.world.core.delete_node(ward.node)
+    assert ward.work_off().state is State.NODE_GONE
+
+
+def gpu_pod(ward: Ward, name: str, *, owner: dict[str, object] | None = None) -> None:
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    metadata = {"name": name, "labels": {"app": name}, "ownerReferences": [owner] if owner else []}
+    spec = {"nodeName": ward.node, "containers": [{"name": "main", "image": "i", "resources": limits}]}
+    ward.world.core.create_namespaced_pod("default", {"metadata": metadata, "spec": spec})
+
+
+@pytest.fixture
+def pods_of_others(ward: Ward) -> Iterator[None]:
+    yield
+    for pod in ward.world.core.list_namespaced_pod("default").items:
+        ward.world.core.delete_namespaced_pod(pod.metadata.name, "default", grace_period_seconds=0)
+    for budget in ward.world.policy.list_namespaced_pod_disruption_budget("default").items:
+        ward.world.policy.delete_namespaced_pod_disruption_budget(budget.metadata.name, "default")
+
+
+@pytest.mark.usefixtures("pods_of_others")
+def test_a_budget_that_never_lets_go_hands_the_node_over_unrepaired(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    gpu_pod(ward, "kept")
+    selector = {"matchLabels": {"app": "kept"}}
+    budget = {"metadata": {"name": "kept"}, "spec": {"maxUnavailable": 0, "selector": selector}}
+    ward.world.policy.create_namespaced_pod_disruption_budget("default", budget)
+    ward.open()
+    episode = ward.work_off(drain={"within": "1s"})
+    assert episode.state is State.HANDED_OVER and "default/kept" in episode.why
+    assert agents.made == [] and ward.taint_keys() == [OURS["key"]]
+
+
+@pytest.mark.usefixtures("pods_of_others")
+def test_a_drain_that_waits_evicts_nobody(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    gpu_pod(ward, "kept")
+    ward.open()
+    assert ward.work_off(drain={"mode": "wait", "within": "1s"}).state is State.HANDED_OVER
+    (pod,) = ward.world.core.list_namespaced_pod("default").items
+    assert pod.metadata.deletion_timestamp is None
+
+
+@pytest.mark.usefixtures("pods_of_others")
+def test_pods_of_daemon_sets_stay_on_a_drained_node(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    apps = client.AppsV1Api(ward.world.core.api_client)
+    labels = {"app": "exporter"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    made = apps.create_namespaced_daemon_set("default", {"metadata": {"name": "exporter"}, "spec": spec})
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "exporter", "uid": made.metadata.uid}
+    gpu_pod(ward, "exporter", owner={**owner, "controller": True})
+    ward.open()
+    assert ward.work_off().state is State.RETURNED
+    (pod,) = ward.world.core.list_namespaced_pod("default").items
+    apps.delete_namespaced_daemon_set("exporter", "default")
+    assert pod.metadata.deletion_timestamp is None
+
+
+def test_an_agent_without_a_result_is_a_failed_attempt(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    ward.open()
+    agents.answers["remediate"] = [None, ""]
+    ladder = [{"repair": "gpu-reset", "within": "1s"}, {"repair": "driver-restart", "within": "10s"}]
+    episode = ward.work_off(ladder=ladder)
+    assert [attempt.outcome for attempt in episode.attempts] == ["failed", "passed"]
+    assert "left no result within 1 s" in episode.attempts[0].why
+
+
+def test_two_processes_never_repair_the_same_node(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    ward.open()
+    with ward.work(claim_s=1) as first:
+        with pytest.raises(LeaseLostError), ward.work(claim_s=1):
+            pytest.fail("the claim of a living process was taken over")
+        assert finish(first) is State.RETURNED
+    assert agents.actions() == ["gpu-reset"]
+
+
+def test_the_work_of_a_dead_process_is_taken_over_and_the_dead_one_can_write_no_more(
+    ward: Ward, agents: Agents
+) -> None:
+    ward.quarantine()
+    ward.open()
+    with ward.work(claim_s=1) as dead:
+        dead._claim._stop.set()  # its thread sleeps, as of a machine that is suspended
+        with ward.work(claim_s=1) as living:
+            with pytest.raises(LeaseLostError):
+                dead.save(dead.episode)
+            assert finish(living) is State.RETURNED
