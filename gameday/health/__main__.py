@@ -13,14 +13,18 @@ from types import FrameType
 from prometheus_client import CollectorRegistry, start_http_server
 from pydantic import ValidationError
 
+from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.loki import LogStore
 from gameday.cluster.profile import Endpoint
+from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError, DocumentError
 from gameday.health.api import Api
 from gameday.health.controller import Controller
 from gameday.health.metrics import Metrics
 from gameday.health.model import Taint
 from gameday.health.policy_files import DEFAULT, load_policy
+from gameday.health.sources.alerts import WebhookOptions
+from gameday.health.sources.build import Servers
 from gameday.health.worker import Options
 
 _USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
@@ -58,8 +62,15 @@ def _run(arguments: argparse.Namespace) -> int:
     registry = CollectorRegistry()
     server, _ = start_http_server(arguments.metrics_port, addr=arguments.metrics_address, registry=registry)
     ready = {"ready": True, "metrics": f"http://{arguments.metrics_address}:{server.server_port}/metrics"}
-    store = LogStore(endpoint)
-    controller = Controller(api, store, options, Metrics(registry), lambda: print(json.dumps(ready), flush=True))
+    servers = Servers(
+        logs=LogStore(endpoint),
+        prometheus=Prometheus(Endpoint(url=arguments.prometheus_url)) if arguments.prometheus_url else None,
+        alertmanager=Alertmanager(Endpoint(url=arguments.alertmanager_url)) if arguments.alertmanager_url else None,
+        webhook=_webhook(arguments),
+        node_label=arguments.node_label,
+        namespace_label=arguments.namespace_label,
+    )
+    controller = Controller(api, servers, options, Metrics(registry), lambda: print(json.dumps(ready), flush=True))
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         controller.stop()
@@ -68,6 +79,12 @@ def _run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGINT, stop)
     controller.run()
     return 0
+
+
+def _webhook(arguments: argparse.Namespace) -> WebhookOptions | None:
+    if arguments.alert_port is None:
+        return None
+    return WebhookOptions(arguments.alert_address, arguments.alert_port, arguments.alert_token_file)
 
 
 def _arguments() -> argparse.Namespace:
@@ -85,6 +102,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--taint", default="trainy.konduktor.ai/faulty=true:NoSchedule")
     parser.add_argument("--log-selector", default='{k8s_daemonset_name="dmesg"}', help="LogQL stream selector")
     parser.add_argument("--node-label", default="k8s_node_name", help="the label that names a line's node")
+    parser.add_argument("--namespace-label", default="k8s_namespace_name", help="the label of a pod line's namespace")
+    parser.add_argument("--prometheus-url", help="for the policy's metric rules")
+    parser.add_argument("--alertmanager-url", help="for the policy's alert rules: polled every 30 s")
+    parser.add_argument("--alert-port", type=int, help="receive Alertmanager's webhook here: POST /alerts")
+    parser.add_argument("--alert-address", default="127.0.0.1", help="0.0.0.0 in a pod")
+    parser.add_argument("--alert-token-file", type=Path, help="file with the bearer token that senders must show")
     parser.add_argument("--namespace", default="gameday", help="namespace of the checkpoint's ConfigMap")
     return parser.parse_args()
 

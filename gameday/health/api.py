@@ -70,6 +70,17 @@ class Api:
         query = {_wire_name(name): _wire_value(value) for name, value in options.items()}
         return send(self._client, "GET", "/api/v1/nodes", query=query, timeouts_s=_request_timeout)
 
+    def list_event(
+        self,
+        *,
+        _request_timeout: tuple[float, float] = _TIMEOUTS_S,
+        _preload_content: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Return a list or a watch of the Events of all namespaces, unread: a list call for `Follower`."""
+        query = {_wire_name(name): _wire_value(value) for name, value in options.items()}
+        return send(self._client, "GET", "/api/v1/events", query=query, timeouts_s=_request_timeout)
+
 
 def _wire_name(option: str) -> str:
     """Return `resource_version` as `resourceVersion`, and `_continue` as `continue`."""

@@ -121,13 +121,13 @@ class Checkpoint:
             self.forget(next(iter(self._nodes)))
 
     def drop_outdated(self, node: str, boot: str) -> None:
-        """Drop a node's progress under an earlier boot than `boot`, once its lines are too old to be read again."""
+        """Drop a node's progress in the log of an earlier boot than `boot`, once that is too old to be read again."""
         if node not in self._nodes:
             return
         known = self.progress(node)
         if boot and known.boot != boot and known.until_ns < time.time_ns() - LONGEST_LOOK_BACK_NS:
-            # An alert or a condition may last from before the node's return until long after it.
-            self.record(node, known.kept())
+            # An alert or a condition may last from before the node's return until long after a boot.
+            self.record(node, known.without_lines())
 
     def forget(self, node: str) -> None:
         """Drop a node's progress."""

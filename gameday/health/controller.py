@@ -1,4 +1,4 @@
-"""The controller: it passes detections and node changes, one at a time, to the worker, which owns all state."""
+"""The controller: it passes lines, signals and node changes, one at a time, to the worker, which owns all state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kube_errors import reason_of
 from gameday.cluster.list_watch import DELETED
-from gameday.cluster.loki import LogStore
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError
 from gameday.health.api import Api
@@ -25,6 +24,9 @@ from gameday.health.detect import Detection, Detector
 from gameday.health.metrics import Metrics
 from gameday.health.model import NodeView
 from gameday.health.quarantine import Failure, Result
+from gameday.health.signal import Signal, SignalKind
+from gameday.health.sources.base import Source
+from gameday.health.sources.build import Servers, build_sources, require_servers
 from gameday.health.worker import RETRY_S, Options, Worker
 
 log = logging.getLogger(__name__)
@@ -44,21 +46,40 @@ class _AllNodesKnown:
 
 
 @dataclass(frozen=True)
+class _SourceRead:
+    source: SignalKind
+    until_ns: int
+
+
+@dataclass(frozen=True)
 class _Stop:
     because: AdapterError | None = None
 
 
-_Item = NodeView | _NodeDeleted | _AllNodesKnown | Detection | Result | Failure | _Stop
+_Item = NodeView | _NodeDeleted | _AllNodesKnown | Detection | Signal | _SourceRead | Result | Failure | _Stop
 
 
 class Controller:
     """The node-health controller of one cluster."""
 
     def __init__(
-        self, api: Api, store: LogStore, options: Options, metrics: Metrics, on_ready: Callable[[], None]
+        self, api: Api, servers: Servers, options: Options, metrics: Metrics, on_ready: Callable[[], None]
     ) -> None:
+        """Prepare to run.
+
+        Args:
+            api: The API server.
+            servers: The servers that signals come from.
+            options: The settings.
+            metrics: The metrics to keep.
+            on_ready: Called once the kernel log is followed.
+
+        Raises:
+            ValueError: The policy has rules that no server feeds.
+        """
+        require_servers(options.policy, servers)
         self._api = api
-        self._store = store
+        self._servers = servers
         self._options = options
         self._metrics = metrics
         self._on_ready: Callable[[], None] | None = on_ready
@@ -66,6 +87,8 @@ class Controller:
         self._worker = Worker(api, options, metrics, self._deliver)
         self._stopping = threading.Event()
         self._detector: Detector | None = None
+        self._sources: list[Source] = []
+        self._troubles: dict[SignalKind, str | None] = {}
 
     def stop(self) -> None:
         """End `run`, from any thread or signal handler."""
@@ -77,6 +100,7 @@ class Controller:
 
         Raises:
             AdapterError: The log store cannot parse the selector.
+            OSError: The webhook's port cannot be bound.
         """
         conditions = {rule.condition.type for rule in self._options.policy.rules if rule.condition}
         watch = Follower(self._api.list_node, self._node_changed, partial(NodeView.of, conditions=conditions))
@@ -87,12 +111,18 @@ class Controller:
         since = self._load_checkpoint()
         self._inbox.put(_AllNodesKnown())
         self._detector = Detector(
-            self._store, self._options.log_selector, self._options.node_label, since, self._log_connected
+            self._servers.logs, self._options.log_selector, self._options.node_label, since, self._log_connected
         )
         threading.Thread(target=self._follow, args=(self._detector,), name="follow", daemon=True).start()
+        policy, on_read = self._options.policy, self._source_read
+        self._sources = build_sources(policy, self._servers, self._api, self._worker.since, self._deliver, on_read)
         try:
+            for source in self._sources:
+                source.start()
             self._work()
         finally:
+            for source in self._sources:
+                source.stop()
             self._detector.stop()
             self._worker.close()
 
@@ -108,12 +138,16 @@ class Controller:
     def _node_changed(self, kind: str, node: NodeView) -> None:
         self._inbox.put(_NodeDeleted(node.name) if kind == DELETED else node)
 
-    def _deliver(self, item: _Item) -> None:
+    def _deliver(self, item: _Item) -> bool:
         """Put into the inbox from another thread; wait while it is full, but not for a controller that stops."""
         while not self._stopping.is_set():
             with suppress(queue.Full):
                 self._inbox.put(item, timeout=1.0)
-                return
+                return True
+        return False
+
+    def _source_read(self, source: SignalKind, until_ns: int) -> None:
+        self._deliver(_SourceRead(source, until_ns))
 
     def _follow(self, detector: Detector) -> None:
         try:
@@ -134,19 +168,35 @@ class Controller:
                 item = self._inbox.get(timeout=min(_IDLE_S, self._worker.seconds_until_due()))
             except queue.Empty:
                 item = None
-            match item:
-                case _Stop(because=error):
-                    if error:
-                        raise error
-                    return
-                case Detection():
-                    self._worker.handle_line(item)
-                case NodeView():
-                    self._worker.handle_node(item)
-                case _NodeDeleted(name=name):
-                    self._worker.handle_deleted_node(name)
-                case Result() | Failure():
-                    self._worker.handle_written(item)
-                case _AllNodesKnown():
-                    self._worker.all_nodes_known()
+                self._show_troubles()
+            if isinstance(item, _Stop):
+                if item.because:
+                    raise item.because
+                return
+            self._handle(item)
             self._worker.write_due()
+
+    def _handle(self, item: _Item | None) -> None:
+        match item:
+            case Signal():
+                self._worker.handle_signal(item)
+            case _SourceRead(source=source, until_ns=until_ns):
+                self._worker.source_read(source, until_ns)
+            case Detection():
+                self._worker.handle_line(item)
+            case NodeView():
+                self._worker.handle_node(item)
+            case _NodeDeleted(name=name):
+                self._worker.handle_deleted_node(name)
+            case Result() | Failure():
+                self._worker.handle_written(item)
+            case _AllNodesKnown():
+                self._worker.all_nodes_known()
+
+    def _show_troubles(self) -> None:
+        for source in self._sources:
+            trouble = source.trouble()
+            self._metrics.source_up.labels(source.kind).set(not trouble)
+            if trouble and self._troubles.get(source.kind) is None:
+                log.warning("%s signals may be missing: %s", source.kind, trouble)
+            self._troubles[source.kind] = trouble or None

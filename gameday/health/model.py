@@ -102,9 +102,9 @@ class LogProgress(_Record):
         """Return the progress after the end of the node's quarantine: it begins anew."""
         return self.model_copy(update={"returned_ns": now_ns, "signals": (), "sightings": ()})
 
-    def kept(self) -> LogProgress:
-        """Return the part that outlives a boot: the end of the last quarantine."""
-        return LogProgress(returned_ns=self.returned_ns)
+    def without_lines(self) -> LogProgress:
+        """Return the part that outlives a boot: all but that of the kernel log."""
+        return LogProgress(returned_ns=self.returned_ns, signals=self.signals, sightings=self.sightings)
 
     def merged(self, other: LogProgress) -> LogProgress:
         """Return the progress of two records of one node, one of which was saved later than the other."""

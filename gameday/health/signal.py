@@ -42,3 +42,5 @@ class Signal:
     """The identity by which a repetition is recognised, also after a restart: a short digest."""
     event: KernelEvent | None = None
     """The facts in a recognised line of the kernel log."""
+    is_begin_known: bool = True
+    """False: it began before `at`, and nobody knows when."""

@@ -167,7 +167,8 @@ def _advance(state: NodeState, line: LogLine, uptime_s: float | None) -> None:
 
 def ignore_signal_reason(state: NodeState, signal: Signal) -> str | None:
     """Return why a signal that is no line of the kernel log is not to be acted upon, or None."""
-    if nanoseconds(signal.at) <= state.progress.returned_ns:
+    returned_ns = state.progress.returned_ns
+    if returned_ns and (nanoseconds(signal.at) <= returned_ns or not signal.is_begin_known):
         return "before return"
     if state.previous_boot_seen_at and signal.at < state.previous_boot_seen_at:
         return "before boot"

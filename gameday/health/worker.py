@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from gameday.cluster.back_off import pause_s
 from gameday.cluster.kube_errors import reason_of
+from gameday.cluster.loki import nanoseconds
 from gameday.documents.fields import format_duration
 from gameday.health import transitions
 from gameday.health.api import Api
@@ -38,16 +39,14 @@ log = logging.getLogger(__name__)
 RETRY_S = (0.25, 10.0)
 """The pause after a first failure, and the longest; doubled in between."""
 WRITES_AT_ONCE = 8
-"""Our choice: a storm is written fast, and the API server's priority level for service accounts (workload-low, 100 of
-600 seats by default) hardly notices."""
+"""Our choice: few beside the 200 mutating requests that an API server takes at a time by default
+(kube-apiserver's --max-mutating-requests-inflight)."""
 
 # Lines of nodes that the watch does not show yet.
 _MOST_HELD_BACK = 1000
 # A watch may be behind our own last write for this long; later, a lower resourceVersion means that the API server was
 # restored from a backup, and the watch is right.
 _STALE_S = 5.0
-# Sources that show a signal as long as it lasts show it again once its node is known.
-_SHOWN_ONCE = frozenset({SignalKind.EVENT, SignalKind.POD_LOG})
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Worker:
         api: Api,
         options: Options,
         metrics: Metrics,
-        on_written: Callable[[Result | Failure], None] | None = None,
+        on_written: Callable[[Result | Failure], object] | None = None,
     ) -> None:
         """Prepare; nothing is read or written yet.
 
@@ -259,9 +258,10 @@ class Worker:
         state = self._states.get(signal.node)
         if state is None:
             self._metrics.ignored_signals.labels(signal.kind, UNKNOWN_NODE).inc()
-            if signal.kind in _SHOWN_ONCE:
-                self._held_back.append(signal)
+            self._held_back.append(signal)
             return
+        if signal.kind is SignalKind.POD_LOG:
+            self._checkpoint.advance(signal.kind, nanoseconds(signal.at))
         decision = self._policy.decide(signal)
         if decision.rule is None or decision.response is Response.IGNORE:
             return
@@ -357,7 +357,7 @@ class Worker:
         else:
             self._pool.submit(self._attempt, write, self._on_written)
 
-    def _attempt(self, write: NodeWrite, on_written: Callable[[Result | Failure], None]) -> None:
+    def _attempt(self, write: NodeWrite, on_written: Callable[[Result | Failure], object]) -> None:
         on_written(self._quarantine.attempt(write))
 
     def handle_written(self, result: Result | Failure) -> None:

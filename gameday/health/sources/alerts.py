@@ -1,0 +1,219 @@
+"""Alerts as signals: Alertmanager's webhook brings them, and a poll finds those that an outage kept back."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from gameday.cluster.alertmanager import Alertmanager
+from gameday.health.model import digest
+from gameday.health.policy import Policy
+from gameday.health.signal import Signal, SignalKind
+from gameday.health.sources.base import OnSignal, PollingSource, Source, pci_address
+
+log = logging.getLogger(__name__)
+
+_LARGEST_BODY_BYTES = 1024 * 1024
+"""Alertmanager sends all alerts of a group in one request; 1 MiB holds about a thousand."""
+_MOST_REQUESTS = 16
+"""The most requests at a time; Alertmanager has one of each group under way."""
+_REQUEST_TIMEOUT_S = 10.0
+_LONGEST_TEXT = 400
+
+
+class _Alert(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    status: Literal["firing", "resolved"]
+    labels: dict[str, str]
+    annotations: dict[str, str] = Field(default_factory=dict)
+    starts_at: Annotated[AwareDatetime, Field(alias="startsAt")]
+
+
+class _Notification(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    alerts: tuple[_Alert, ...]
+
+
+def alert_signals(
+    policy: Policy, labels: Mapping[str, str], annotations: Mapping[str, str], starts_at: datetime
+) -> Iterator[Signal]:
+    """Yield the signal of an alert that fires; none where no rule is about it, or it names no node."""
+    name, seen = labels.get("alertname", ""), datetime.now(UTC)
+    text = (annotations.get("summary") or annotations.get("description") or "")[:_LONGEST_TEXT]
+    identity = json.dumps([sorted(labels.items()), int(starts_at.timestamp() * 1000)])
+    signal = Signal("", SignalKind.ALERT, name, starts_at, seen, text, labels=dict(labels), key=digest(identity))
+    rule = next((rule for rule in policy.rules_of(SignalKind.ALERT) if rule.matches(signal)), None)
+    if rule and rule.alert and (node := labels.get(rule.alert.node_label)):
+        gpu = pci_address(labels.get(rule.alert.gpu_label))
+        yield Signal(node, signal.kind, name, starts_at, seen, text, gpu, signal.labels, signal.key)
+
+
+class AlertPoll(PollingSource):
+    """A poll of Alertmanager: alerts that fire, without those that a silence or an inhibition mutes."""
+
+    kind = SignalKind.ALERT
+    poll_s = 30.0
+
+    def __init__(self, alertmanager: Alertmanager, policy: Policy, on_signal: OnSignal) -> None:
+        super().__init__()
+        self._alertmanager = alertmanager
+        self._policy = policy
+        self._on_signal = on_signal
+        self._brought: set[str] = set()
+
+    def poll(self) -> None:
+        firing = {
+            signal.key: signal
+            for alert in self._alertmanager.alerts()
+            if alert.status.state == "active"
+            for signal in alert_signals(self._policy, alert.labels, alert.annotations, alert.starts_at)
+        }
+        self._brought &= firing.keys()
+        for key, signal in firing.items():
+            if key not in self._brought and self._on_signal(signal):
+                self._brought.add(key)
+
+
+@dataclass(frozen=True)
+class WebhookOptions:
+    """The address of the webhook receiver, and who may send to it."""
+
+    address: str
+    port: int
+    """0: any free port."""
+    token_file: Path | None = None
+    """File with the bearer token that senders must show, read anew for every request. None: anybody may send."""
+
+
+class AlertWebhook(Source):
+    """A small HTTP server for Alertmanager's `webhook_configs`: POST /alerts.
+
+    It answers 200 once every alert in the request has been taken, so that Alertmanager sends again what was not.
+    """
+
+    kind = SignalKind.ALERT
+
+    def __init__(self, options: WebhookOptions, policy: Policy, on_signal: OnSignal) -> None:
+        """Bind the port.
+
+        Raises:
+            OSError: The port cannot be bound.
+        """
+        self._server = _Server((options.address, options.port), _Handler)
+        self._server.token_file = options.token_file
+        self._server.policy = policy
+        self._server.on_signal = on_signal
+
+    @property
+    def port(self) -> int:
+        """The port that is bound."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        threading.Thread(target=self._server.serve_forever, name="alert webhook", daemon=True).start()
+
+    def stop(self) -> None:
+        threading.Thread(target=self._server.shutdown, daemon=True).start()
+
+    def trouble(self) -> str:
+        return ""
+
+
+class _Refused(Exception):
+    """A request that is not taken."""
+
+    def __init__(self, status: HTTPStatus, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    token_file: Path | None
+    policy: Policy
+    on_signal: OnSignal
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self.slots = threading.BoundedSemaphore(_MOST_REQUESTS)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _REQUEST_TIMEOUT_S
+    server: _Server
+    server_version = "gameday-health"
+    sys_version = ""
+
+    def do_POST(self) -> None:
+        if not self.server.slots.acquire(blocking=False):
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at a time")
+            return
+        try:
+            self._take(self._notification())
+            self._answer(HTTPStatus.OK, "taken")
+        except _Refused as refusal:
+            self._answer(refusal.status, str(refusal))
+        finally:
+            self.server.slots.release()
+
+    def _notification(self) -> _Notification:
+        if self.path != "/alerts":
+            raise _Refused(HTTPStatus.NOT_FOUND, "send alerts to /alerts")
+        if not self._is_allowed():
+            raise _Refused(HTTPStatus.UNAUTHORIZED, "show the bearer token")
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            raise _Refused(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
+        if int(length) > _LARGEST_BODY_BYTES:
+            raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {_LARGEST_BODY_BYTES} bytes")
+        try:
+            return _Notification.model_validate_json(self.rfile.read(int(length)))
+        except ValidationError:
+            raise _Refused(HTTPStatus.BAD_REQUEST, "this is no notification of Alertmanager's") from None
+        except OSError:
+            raise _Refused(HTTPStatus.REQUEST_TIMEOUT, "the body did not come in time") from None
+
+    def _take(self, notification: _Notification) -> None:
+        for alert in notification.alerts:
+            if alert.status != "firing":
+                continue
+            for signal in alert_signals(self.server.policy, alert.labels, alert.annotations, alert.starts_at):
+                if not self.server.on_signal(signal):
+                    raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "busy: send it again")
+
+    def _is_allowed(self) -> bool:
+        if self.server.token_file is None:
+            return True
+        try:
+            token = self.server.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            log.warning("the webhook's token file %s cannot be read: every request is refused", self.server.token_file)
+            return False
+        shown = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        return bool(token) and hmac.compare_digest(shown.encode(), token.encode())
+
+    def _answer(self, status: HTTPStatus, text: str) -> None:
+        body = text.encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: a sender could fill the log."""

@@ -1,0 +1,85 @@
+"""The sources that a policy needs, from the servers that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gameday.cluster.alertmanager import Alertmanager
+from gameday.cluster.loki import LogStore
+from gameday.cluster.prometheus import Prometheus
+from gameday.health.api import Api
+from gameday.health.policy import Policy
+from gameday.health.signal import SignalKind
+from gameday.health.sources.alerts import AlertPoll, AlertWebhook, WebhookOptions
+from gameday.health.sources.base import OnSignal, Source
+from gameday.health.sources.kube_events import EventWatch
+from gameday.health.sources.metrics import MetricPoll
+from gameday.health.sources.pod_logs import PodLogs
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The servers that signals come from; the API server is always there."""
+
+    logs: LogStore
+    prometheus: Prometheus | None = None
+    alertmanager: Alertmanager | None = None
+    webhook: WebhookOptions | None = None
+    node_label: str = "k8s_node_name"
+    """The label that names the node of a line in the log store."""
+    namespace_label: str = "k8s_namespace_name"
+    """The index label that names the namespace of a pod's line in the log store."""
+
+
+def require_servers(policy: Policy, servers: Servers) -> None:
+    """Refuse a policy with rules that no server would feed.
+
+    Raises:
+        ValueError: The message names the rules, and the option that is missing.
+    """
+    if (metrics := policy.rules_of(SignalKind.METRIC)) and servers.prometheus is None:
+        raise ValueError(f"policy {policy.name} asks Prometheus (rule {metrics[0].name}): give --prometheus-url")
+    alerts = policy.rules_of(SignalKind.ALERT)
+    if alerts and servers.alertmanager is None and servers.webhook is None:
+        raise ValueError(
+            f"policy {policy.name} reads alerts (rule {alerts[0].name}): give --alertmanager-url, --alert-port or both"
+        )
+
+
+def build_sources(
+    policy: Policy,
+    servers: Servers,
+    api: Api,
+    since: Callable[[SignalKind], int],
+    on_signal: OnSignal,
+    on_read: Callable[[SignalKind, int], None],
+) -> list[Source]:
+    """Return the sources that the policy has rules for, not started yet.
+
+    Args:
+        policy: The policy.
+        servers: The servers, as `require_servers` accepts them.
+        api: The API server.
+        since: Returns the Unix ns from which on a kind of signal is to be read.
+        on_signal: Takes the signals.
+        on_read: Called where a source knows that its signals are complete up to a moment, Unix ns.
+
+    Raises:
+        OSError: The webhook's port cannot be bound.
+    """
+    sources: list[Source] = []
+    if policy.rules_of(SignalKind.ALERT):
+        if servers.webhook:
+            sources.append(AlertWebhook(servers.webhook, policy, on_signal))
+        if servers.alertmanager:
+            sources.append(AlertPoll(servers.alertmanager, policy, on_signal))
+    if policy.rules_of(SignalKind.EVENT):
+        sources.append(EventWatch(api, since(SignalKind.EVENT), on_signal))
+    if policy.rules_of(SignalKind.METRIC) and servers.prometheus:
+        kind = SignalKind.METRIC
+        sources.append(MetricPoll(servers.prometheus, policy, since(kind), on_signal, lambda ns: on_read(kind, ns)))
+    if policy.rules_of(SignalKind.POD_LOG):
+        labels = {"node_label": servers.node_label, "namespace_label": servers.namespace_label}
+        sources.append(PodLogs(servers.logs, policy, since(SignalKind.POD_LOG), on_signal, **labels))
+    return sources
