@@ -20,9 +20,9 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 from gameday.cluster.profile import load_profile
 from gameday.health.episodes import DEFAULT_TAINT
 from gameday.health.episodes.model import State as EpisodeState
-from gameday.health.episodes.policy import load_repair_policy
 from gameday.health.episodes.work import EpisodeWork, Settings
 from gameday.health.model import Taint
+from gameday.health.policy_files import load_policy
 from gameday.tasks.remediate import remediate
 
 _ASK_EVERY_S = 2.0
@@ -38,19 +38,19 @@ END_NAMES = frozenset(_name(state) for state in EpisodeState if state.is_end)
 
 @flow(name="remediate-node", flow_run_name="{node}", persist_result=False, validate_parameters=True)
 def remediate_node(
-    node: str, profile: str | None = None, policy: str | None = None, taint: str = DEFAULT_TAINT
+    node: str, profile: str | None = None, policy: str = "default", taint: str = DEFAULT_TAINT
 ) -> State[str]:
     """Repair a node that the node-health controller quarantined, and return it if QA passes.
 
     Args:
         node: The node; the repairer has opened its episode.
         profile: Cluster profile's path; none: GAMEDAY_* of the environment.
-        policy: Repair policy's path; none: the default one.
+        policy: Health policy's name or path; its section `repair` counts.
         taint: The node-health controller's taint.
     """
     settings = Settings(
         load_profile(Path(profile) if profile else None),
-        load_repair_policy(Path(policy) if policy else None),
+        load_policy(policy).policy.repair,
         Taint.parse(taint),
     )
     with Cancellation() as cancellation, EpisodeWork(settings, node, cancellation.why) as work:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from gameday.health.episodes.work import Settings
 
 Profile = Annotated[Path | None, typer.Option(help="Cluster profile; none: GAMEDAY_* of the environment.")]
-PolicyFile = Annotated[Path | None, typer.Option("--policy", help="Repair policy (YAML); none: the default one.")]
+PolicyName = Annotated[
+    str,
+    typer.Option("--policy", help="default, konduktor, conservative, or a policy file; its section `repair` counts."),
+]
 TaintOption = Annotated[str, typer.Option(help="The node-health controller's taint.")]
 
 
@@ -41,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 def repair(
     profile: Profile = None,
-    policy: PolicyFile = None,
+    policy: PolicyName = "default",
     taint: TaintOption = DEFAULT_TAINT,
     metrics_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /metrics; 0: any free port.")] = 0,
     metrics_address: Annotated[str, typer.Option(help="0.0.0.0 in a pod that Prometheus scrapes.")] = "127.0.0.1",
@@ -70,7 +73,7 @@ def repair(
             state = remediate_node(
                 node=node,
                 profile=str(profile) if profile else None,
-                policy=str(policy) if policy else None,
+                policy=policy,
                 taint=taint,
                 return_state=True,
             )
@@ -104,7 +107,7 @@ def _load_flow() -> None:
         import_module("gameday.flows.remediate_node")
 
 
-def status(profile: Profile = None, policy: PolicyFile = None, taint: TaintOption = DEFAULT_TAINT) -> int:
+def status(profile: Profile = None, policy: PolicyName = "default", taint: TaintOption = DEFAULT_TAINT) -> int:
     """Show every node with a repair: its state, since when, the evidence, the rung, and what comes next."""
     from rich.table import Table  # noqa: PLC0415
 
@@ -130,13 +133,13 @@ def status(profile: Profile = None, policy: PolicyFile = None, taint: TaintOptio
     return ExitCode.PASSED
 
 
-def _settings(profile: Path | None, policy: Path | None, taint: str) -> Settings:
+def _settings(profile: Path | None, policy: str, taint: str) -> Settings:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.health.episodes.policy import load_repair_policy  # noqa: PLC0415
     from gameday.health.episodes.work import Settings  # noqa: PLC0415
     from gameday.health.model import Taint  # noqa: PLC0415
+    from gameday.health.policy_files import load_policy  # noqa: PLC0415
 
     try:
-        return Settings(load_profile(profile), load_repair_policy(policy), Taint.parse(taint))
+        return Settings(load_profile(profile), load_policy(policy).policy.repair, Taint.parse(taint))
     except (ProfileError, ValueError) as error:
         raise CommandError(str(error)) from None

@@ -25,6 +25,7 @@ from gameday.documents.fields import (
     Reason,
     conflict,
 )
+from gameday.health.episodes.policy import RepairPolicy
 from gameday.health.signal import Signal, SignalKind
 from gameday.xid.catalogue import Action, Remedy, nvlink5_actions, xids
 from gameday.xid.decide import Decision, Response, decide
@@ -299,6 +300,8 @@ class Policy(DocumentModel):
     """Negative controls: lines of the kernel log. The file is refused if a rule would watch or quarantine on one."""
     rules: Annotated[tuple[Rule, ...], NotEmpty]
     """Rules in their order; the first that matches decides. A signal that none matches is ignored."""
+    repair: RepairPolicy = RepairPolicy()
+    """The repair of quarantined nodes, for the repairer; the quick part does not read it."""
 
     def decide(self, signal: Signal) -> PolicyDecision:
         """Return the answer to a signal."""

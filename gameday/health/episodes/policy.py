@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gameday.cluster.profile import Endpoint
-from gameday.documents.explain import explain
 from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration
-from gameday.documents.read import decode, read
-from gameday.documents.source import parse
-from gameday.errors import DocumentError
 from gameday.plan.qa import QaFloors
 from gameday.remediations.registry import remediation_for
 from gameday.xid.catalogue import Remedy
@@ -141,18 +136,3 @@ class RepairPolicy(DocumentModel):
     def index_of(self, repair: str) -> int:
         """Return a rung's index; of one that was taken out of the ladder, as if it had been the first."""
         return next((index for index, rung in enumerate(self.ladder) if rung.repair == repair), 0)
-
-
-def load_repair_policy(path: Path | None) -> RepairPolicy:
-    """Return the policy of a YAML file; the default one without a file.
-
-    Raises:
-        DocumentError: The file cannot be used; each problem names its line.
-    """
-    if path is None:
-        return RepairPolicy()
-    parsed = parse(decode(read(path), str(path)), str(path))
-    try:
-        return RepairPolicy.model_validate(parsed.data)
-    except ValidationError as error:
-        raise DocumentError(explain(error, parsed, str(path), RepairPolicy)) from None
