@@ -95,7 +95,10 @@ def rehearse(
     check_reports(reports)
     out = console()
     repaired = is_repaired(repair, hands_off=checked.recover.is_hands_off)
-    with embedded(out, nodes, gpus, detector, cluster, keep=keep, repair=repaired) as here:
+    from gameday.rehearsal.seed import OFFENDER_LABEL  # noqa: PLC0415
+
+    offender = OFFENDER_LABEL in checked.targets.selector
+    with embedded(out, nodes, gpus, detector, cluster, keep=keep, repair=repaired, offender=offender) as here:
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
         command += ["--cluster", cluster, "--repair", repair]
         line = shlex.join(str(word) for word in command)
@@ -123,6 +126,7 @@ def embedded(
     flow: str = "gameday.flows.game_day",
     spare: int = 0,
     repair: bool = False,
+    offender: bool = False,
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
 
@@ -133,7 +137,7 @@ def embedded(
 
     (watcher, fake_detector), control_plane = _detector(detector), _control_plane(cluster)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
-    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair))
+    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), offender=offender)
     here = Embedded(
         RehearsalCluster(folder, size, watcher, control_plane=control_plane, fake_detector=fake_detector, repair=repair)
     )

@@ -37,6 +37,8 @@ from gameday.rehearsal.seed import Seeder, seeding
 from gameday.rehearsal.startup import start_errors
 
 _PORTS = ("nodes", "health", "repair", "prometheus", "alertmanager", "prefect", "apiserver", "logstore")
+_OFFENDER = "gpu-node-2"
+"""The repeat offender: the first node without the log store."""
 
 
 class ControlPlane(StrEnum):
@@ -66,6 +68,8 @@ class Size:
     room."""
     hold_outs: int = 0
     """Number of the nodes that are spares of the hold-out pool."""
+    offender: bool = False
+    """One of the nodes was repaired and returned again and again within a day."""
 
 
 class RehearsalCluster:
@@ -203,6 +207,8 @@ class RehearsalCluster:
                 controllers.await_ready_line()
             seeder.await_schedulable(self.size.nodes)
             seeder.components(self.size.nodes)
+            if self.size.offender:
+                seeder.repeat_offender(_OFFENDER)
             seeder.training(self.size.nodes - self.size.spare - self.size.hold_outs, self.size.gpus)
         if self.detector is not Detector.OFF:
             self.child("node-health").await_ready_line()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import httpx
 from ruamel.yaml import YAML
 
 from gameday.errors import SeedError
+from gameday.health.episodes.api import MERGE_PATCH
+from gameday.health.episodes.store import record_data, record_metadata, record_name
+from gameday.rehearsal.repeat_offender import offender_record
 from gameday.shipped import shipped
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 
@@ -27,6 +31,8 @@ _NOT_READY = "node.kubernetes.io/not-ready"
 _STALLED_AFTER_S = 120
 # Five pods a node are nothing here, and 5,000 on a thousand nodes.
 _COMPONENTS_UP_TO = 32
+OFFENDER_LABEL = "gameday.dev/repeat-offender"
+"""The label by which a plan chooses the node that was repaired again and again."""
 LOG_STORE_LABEL = "virtual-node.gameday.dev/log-store"
 """The label of the node that runs the log store's pod."""
 _LOG_STORE_NODE = "gpu-node-1"
@@ -152,6 +158,20 @@ class Seeder:
         for name, share, load in (("pretrain", gpus // 2, "0.95"), ("finetune", gpus // 4, "0.7")):
             if share:
                 self._create(f"/apis/batch/v1/namespaces/{_TRAINING}/jobs", _training_job(name, nodes, share, load))
+
+    def repeat_offender(self, node: str) -> None:
+        """Give a node the record and the label of one that was repaired and returned three times within a day.
+
+        Raises SeedError.
+        """
+        found = self._http.get(f"/api/v1/nodes/{node}").json()
+        episode = offender_record(node, found["metadata"]["uid"], datetime.now(UTC))
+        body = {"metadata": record_metadata(record_name(node)), "data": record_data(episode)}
+        self._create(f"/api/v1/namespaces/{_NAMESPACE}/configmaps", body)
+        label = {"metadata": {"labels": {OFFENDER_LABEL: "true"}}}
+        answer = self._http.patch(f"/api/v1/nodes/{node}", json=label, headers={"Content-Type": MERGE_PATCH})
+        if answer.is_error:
+            raise SeedError(f"PATCH node {node}: {answer.status_code}: {answer.text[:300]}")
 
     def _create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         try:

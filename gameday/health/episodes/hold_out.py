@@ -21,7 +21,7 @@ class Move(StrEnum):
     """A change of a spare node."""
 
     HOLD = "hold"
-    """Keep work off a spare that stands in for nobody."""
+    """Keep work off a spare that is in nobody's place."""
     RELEASE = "release"
     """Let the spare take work in the place of a quarantined node."""
     TAKE_BACK = "take-back"
@@ -56,7 +56,7 @@ def swaps(nodes: Iterable[NodeSeen]) -> list[Swap]:
 
 
 def without_spare(nodes: Iterable[NodeSeen]) -> list[str]:
-    """Return the quarantined nodes in whose place no spare stands, although their pool has a hold-out node."""
+    """Return the quarantined nodes without a spare in their place, although their pool has a hold-out node."""
     known = list(nodes)
     pools = {seen.pool for seen in known if seen.is_hold_out}
     standing_in = {seen.stands_in_for for seen in known if seen.is_hold_out}

@@ -48,7 +48,7 @@ class EpisodeStore:
             version: The resourceVersion that it was made from; None makes the ConfigMap, or replaces an unreadable one.
             evidence: Written beside it; None leaves that as it is.
         """
-        data = {_RECORD: episode.model_dump_json(exclude_defaults=True)}
+        data = record_data(episode)
         if evidence is not None:
             data[_EVIDENCE] = evidence
         name = record_name(episode.node)
@@ -58,7 +58,7 @@ class EpisodeStore:
         return _readable(self._api.request("PATCH", f"{self._path}/{name}", patch))
 
     def _create(self, name: str, data: dict[str, str]) -> Stored:
-        metadata = {"name": name, "labels": {RECORD_LABEL: "true", "app.kubernetes.io/part-of": "gameday"}}
+        metadata = record_metadata(name)
         try:
             return _readable(self._api.request("POST", self._path, {"metadata": metadata, "data": data}))
         except KubernetesError as error:
@@ -89,6 +89,16 @@ def record_name(node: str) -> str:
     """Return the name of a node's record; a name too long for a prefix is shortened to a digest."""
     name = _PREFIX + node
     return name if len(name) <= _LONGEST_NAME else _PREFIX + hashlib.sha256(node.encode()).hexdigest()
+
+
+def record_data(episode: Episode) -> dict[str, str]:
+    """Return the data of a record's ConfigMap."""
+    return {_RECORD: episode.model_dump_json(exclude_defaults=True)}
+
+
+def record_metadata(name: str) -> dict[str, Any]:
+    """Return the metadata of a record's ConfigMap."""
+    return {"name": name, "labels": {RECORD_LABEL: "true", "app.kubernetes.io/part-of": "gameday"}}
 
 
 def stored(configmap: dict[str, Any]) -> Stored | None:
