@@ -216,9 +216,14 @@ class RehearsalCluster:
             fake_detector.await_ready_line()
         self._await_programs()
         self._write_profile(self.profile, runner)
-        if self._with_repair and self.detector is not Detector.OFF:
+        if self._has_repairer:
             self._start_repair(ports["repair"], repairer)
         self._write_state()
+
+    @property
+    def _has_repairer(self) -> bool:
+        """True where our own repairer runs; a stand-in repairs by itself."""
+        return self._with_repair and self.detector is not Detector.OFF
 
     def _python(self, part: str, *arguments: str, module: str | None = None) -> Child:
         module = module or f"gameday.rehearsal.{part}"
@@ -317,7 +322,10 @@ class RehearsalCluster:
 
     def _start_observability(self, ports: dict[str, int]) -> None:
         jobs = scrape_jobs(
-            self.size.nodes, dcgm_address=f"127.0.0.1:{ports['nodes']}", health_address=f"127.0.0.1:{ports['health']}"
+            self.size.nodes,
+            dcgm_address=f"127.0.0.1:{ports['nodes']}",
+            health_address=f"127.0.0.1:{ports['health']}",
+            repair_address=f"127.0.0.1:{ports['repair']}" if self._has_repairer else None,
         )
         for program in (
             prometheus_program(

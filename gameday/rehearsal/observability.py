@@ -74,13 +74,19 @@ def pace(nodes: int) -> Pace:
     return Pace(scrape_s=float(scrape_s), health_s=1.0, evaluation_s=max(1.0, scrape_s / 5))
 
 
-def scrape_jobs(nodes: int, *, dcgm_address: str, health_address: str) -> tuple[ScrapeJob, ...]:
-    """Return the scrape jobs of the alert rules, each at its pace; large rehearsals skip node_exporter."""
+def scrape_jobs(
+    nodes: int, *, dcgm_address: str, health_address: str, repair_address: str | None = None
+) -> tuple[ScrapeJob, ...]:
+    """Return the scrape jobs of the alert rules, each at its pace; large rehearsals skip node_exporter.
+
+    Without `repair_address` there is no repairer.
+    """
     at = pace(nodes)
     interfaces = ScrapeJob("node-exporter", dcgm_address, at.scrape_s, path="/node-exporter/metrics")
     return (
         ScrapeJob("dcgm-exporter", dcgm_address, at.scrape_s, _read_metrics() if nodes > _ALL_SERIES_UP_TO else ()),
         ScrapeJob("node-health", health_address, at.health_s),
+        *((ScrapeJob("node-repair", repair_address, at.health_s),) if repair_address else ()),
         *((interfaces,) if nodes <= _ALL_SERIES_UP_TO else ()),
     )
 

@@ -22,6 +22,9 @@ WITHOUT_NODE = {
     "NodeQuarantinesWithheld",
     "NodeHealthWritesFail",
     "KernelLogShipperDown",
+    "NodeRepairsWithheld",
+    "NodeHandedOver",
+    "NodeRepairsBreakOff",
 }
 PAGE_HEADINGS = ("Means", "Urgency", "Check", "Do", "Closes", "Rehearsed by", "False positives")
 

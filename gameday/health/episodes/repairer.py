@@ -133,7 +133,11 @@ class Repairer:
                 # A lost race, or an outage: the next look sees what is true then.
                 if error.status != CONFLICT:
                     log.warning("%s", error)
-        self._metrics.show(found.episode for found in records.values())
+        self._metrics.show(
+            found.episode
+            for found in records.values()
+            if found.episode.state is not State.HANDED_OVER or _is_ours(nodes.get(found.episode.node))
+        )
 
     def _open_episodes(self, nodes: dict[str, NodeSeen], records: dict[str, Stored]) -> None:
         for seen in nodes.values():
@@ -218,6 +222,11 @@ class Repairer:
         for seen in nodes.values():
             if seen.name not in records and seen.state is not None and not seen.ours:
                 clear(self._api, seen)
+
+
+def _is_ours(seen: NodeSeen | None) -> bool:
+    """Return True while the node is out of service by our taint; a person takes it off when the node is well."""
+    return seen is not None and seen.ours
 
 
 def _described(error: Exception) -> str:
