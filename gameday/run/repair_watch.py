@@ -195,7 +195,7 @@ class RepairWatch(NodeListener):
 
     @property
     def _must_stay_out(self) -> bool:
-        return self._recover.node_ends == "out-of-service"
+        return not self._recover.gives_node_back
 
     def _is_since_fault(self, at: datetime) -> bool:
         return self._fault_at is not None and at >= self._fault_at - _CLOCK_TOLERANCE

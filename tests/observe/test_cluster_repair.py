@@ -321,7 +321,10 @@ def test_a_fault_that_stays_until_its_deadline_is_put_in_again_after_a_reboot(
     ((name, hold),) = sent
     assert name.endswith("inject-2")
     assert timedelta() < hold < stage.run.plan.fault.hold
-    assert undone == ["inject"]
+    assert undone == []
+    stage.repair.watch.end("the test ends")
+    stage.repair.look()
+    assert undone == ["inject-2", "inject"]
 
 
 def test_a_custom_resource_about_the_node_is_a_sign(scene: Callable[..., Scene]) -> None:
