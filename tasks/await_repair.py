@@ -28,6 +28,12 @@ def await_cluster_repairs(run: Run, result: StepResult, faults: Sequence[Injecte
     return tuple(_await(run, result, fault.cluster_repair) for fault in faults if fault.cluster_repair)
 
 
+def is_back(run: Run, fault: InjectedFault) -> bool:
+    """Return True where the cluster took every hop and gave the node back, so that alerts and signals must end."""
+    ended = fault.cluster_repair.watch.ended if fault.cluster_repair else None
+    return run.plan.recover.gives_node_back and ended is not None and ended.stopped_at is None
+
+
 def _await(run: Run, result: StepResult, repair: ClusterRepair) -> Repair:
     watch, node = repair.watch, repair.target.node
     run.wait(f"the cluster to repair {node}: {watch.waits_for or 'done'}", watch.longest, lambda: watch.ended)

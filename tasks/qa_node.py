@@ -56,7 +56,7 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
 def _leave_out(run: Run, result: StepResult, node: str, why: str) -> None:
     """Leave out QA of a node that the cluster repairs; a plan that keeps it out of service asks for none."""
     run.note(QaLeftOut(node=node, why=why))
-    if run.plan.recover.node_ends == "in-service":
+    if run.plan.recover.gives_node_back:
         result.mark_unknown(f"QA of {node} is left out: {why}")
 
 

@@ -26,7 +26,7 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
-from gameday.tasks.await_repair import await_cluster_repairs
+from gameday.tasks.await_repair import await_cluster_repairs, is_back
 from gameday.tasks.return_to_service import intend_qa_and_return
 from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Cleanliness, Step
@@ -53,7 +53,7 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
         if recovery.is_hands_off:
             repairs = await_cluster_repairs(run, result, faults)
             _take_out_faults(run, result)
-            back = [target for target, repair in zip(targets, repairs, strict=True) if not repair.left_out_because]
+            back = [fault.target for fault in faults if is_back(run, fault)]
         else:
             _await_nodes_that_went_down(run, targets)
             _take_out_faults(run, result)

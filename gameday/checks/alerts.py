@@ -22,7 +22,9 @@ Seen = tuple[Record, AlertSeen]
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     nodes = target_nodes(history)
     fires = [_fires(alert, history, node) for alert in plan.expect.alerts for node in nodes]
-    resolves = [_resolves(alert, history, node) for alert in plan.expect.alerts for node in nodes]
+    # Nobody ends the fault of a node that is to stay out of service.
+    expected = plan.expect.alerts if plan.recover.gives_node_back else ()
+    resolves = [_resolves(alert, history, node) for alert in expected for node in nodes]
     return [*fires, *_no_others(plan, history), *resolves]
 
 

@@ -21,6 +21,8 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
         return []
     nodes = target_nodes(history)
     falls = [_falls(expected, history, node) for node in nodes]
+    if not plan.recover.gives_node_back:
+        return falls
     return [*falls, *(_returns(expected, history, node) for node in nodes if expected.returns_within)]
 
 

@@ -17,6 +17,8 @@ ORDER = 52
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     nodes = target_nodes(history)
     comes = [_comes(expected, history, node) for expected in plan.expect.conditions for node in nodes]
+    if not plan.recover.gives_node_back:
+        return comes
     clears = [_clears(one, history, node) for one in plan.expect.conditions for node in nodes if one.clears_within]
     return [*comes, *clears]
 

@@ -20,7 +20,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     if plan.recover.is_hands_off:
         # Another node has other labels, and a node that is to stay out of service is not as it was.
         nodes = tuple(node for node in nodes if in_place_of(history, node) == node)
-        nodes = nodes if plan.recover.node_ends == "in-service" else ()
+        nodes = nodes if plan.recover.gives_node_back else ()
     return [_of(plan, history, node) for node in nodes]
 
 

@@ -14,7 +14,7 @@ ORDER = 90
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    if plan.recover.is_hands_off and plan.recover.node_ends == "out-of-service":
+    if not plan.recover.gives_node_back:
         return []  # nobody gives this node back
     return [_of(history, in_place_of(history, node)) for node in target_nodes(history)]
 

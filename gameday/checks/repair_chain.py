@@ -58,7 +58,7 @@ def chain_end(history: History, node: str | None) -> tuple[Record, RepairChainEn
 
 
 def _of(plan: Plan, history: History, node: str | None, hop: RepairHop, expected: ExpectedHop) -> Verdict:
-    stays_out = hop is RepairHop.RETURNED and plan.recover.node_ends == "out-of-service"
+    stays_out = hop is RepairHop.RETURNED and not plan.recover.gives_node_back
     seen, end = hops_seen(history, node), chain_end(history, node)
     status, why = _judge(history, node, hop, expected, stays_out=stays_out)
     found = seen.get(hop)

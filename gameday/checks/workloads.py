@@ -54,7 +54,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     if misaligned := plan.expect.topology_manager_rejects:
         phrase = f"The kubelet rejects a pod of {misaligned.size}, which no NUMA node has alone"
         verdicts.append(_judge(history, "misaligned", phrase, "TopologyAffinityError"))
-    if not (plan.recover.is_hands_off and plan.recover.node_ends == "out-of-service"):
+    if plan.recover.gives_node_back:
         verdicts.append(_judge(history, "return", "After QA a GPU pod runs on the node again", "on the node"))
     return verdicts
 

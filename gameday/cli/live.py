@@ -23,12 +23,14 @@ from gameday.history.events import (
     CordonSeen,
     FaultInjected,
     FaultUndone,
+    NodeReplaced,
     NodeReturned,
     Problem,
     Record,
     RecoveryDisturbed,
     Refused,
     Remediated,
+    RepairHopSeen,
     SteadyStateChecked,
     StepEnded,
     StepStarted,
@@ -188,6 +190,11 @@ def _line(record: Record) -> Text | None:  # noqa: C901, PLR0911, PLR0912 - one 
             return Text(f"{node} {'cordoned' if cordoned else 'uncordoned'}")
         case Remediated(node=node, action=action, ok=ok, seconds=seconds):
             return Text(f"{action} of {node} {'done' if ok else 'failed'} after {seconds:.1f} s")
+        case RepairHopSeen(hop=hop, node=node, by=by, took_s=took_s, since=since, repair=repair):
+            kind = f" by {repair}" if repair else ""
+            return Text(f"{node}: {hop}{kind}, by {printable(by)}, {took_s:.1f} s after {since}", style="bold")
+        case NodeReplaced(node=node, successor=successor):
+            return Text(f"{successor} takes the place of {node}", style="bold")
         case NodeReturned(node=node):
             return Text(f"{node} passed QA and is back in service", style="bold")
         case FaultUndone(cleanliness=cleanliness, intent=intent) if cleanliness != "clean":

@@ -30,6 +30,8 @@ from gameday.remediations.registry import known_remediations
 from gameday.text import shown
 
 M = TypeVar("M", bound=BaseModel)
+_UNSTATED_DETECTOR = "gameday"
+"""The cluster profile's default, which says nothing about what runs in the cluster."""
 
 
 def load_complete_plan(path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
@@ -66,15 +68,35 @@ def _warnings(
             yield DetectorWarning(
                 watching, what, "set `detector` in the cluster profile: `gameday detectors` lists them"
             )
-    if plan.recover.is_hands_off and (unseen := plan.recover.hops.without_signs()):
-        what = f"no sign is known of the hops {' and '.join(unseen)}, so that the run may end there as failed"
-        fix = "write the hop's signs in recover.hops, or name a detector whose profile has `repairs`"
-        yield DetectorWarning(named.name if named else "of this cluster", what, fix)
+    yield from _repairers(plan, named, profiles)
     faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
     for profile in profiles:
         rules = [rule for fault in faults for rule in rules_for(profile, fault)]
         for harm in dict.fromkeys(rule.harm for rule in rules if rule.harm):
             yield DetectorWarning(profile.name, harm.what, harm.fix)
+
+
+def _repairers(
+    plan: Plan, named: DetectorProfile | None, profiles: Sequence[DetectorProfile]
+) -> Iterator[DetectorWarning]:
+    """Yield a warning where nobody is known to repair the node, and where two would."""
+    if plan.recover.is_hands_off:
+        nothing = next((profile for profile in profiles if profile.repairs_nothing), None)
+        if nothing:
+            fix = "as a negative control the run is to end as failed; else name the detector of a stack that repairs"
+            yield DetectorWarning(nothing.name, f"it repairs nothing: {nothing.repairs_nothing}", fix)
+        if unseen := plan.recover.hops.without_signs():
+            what = f"no sign is known of the hops {' and '.join(unseen)}, so that the run may end there as failed"
+            fix = "write the hop's signs in recover.hops, or name a detector whose profile has `repairs`"
+            yield DetectorWarning(named.name if named else "of this cluster", what, fix)
+        return
+    for profile in profiles:
+        repairs = profile.repairs
+        if plan.recover.repairs_node and repairs and (profile is named or profile.name != _UNSTATED_DETECTOR):
+            what = f"{repairs.by} repairs the node as well where its repair is on: two repairs would meet"
+            if repairs.cancelled_by:
+                what += f"; it reads our {' and '.join(repairs.cancelled_by)} as an order to stop"
+            yield DetectorWarning(profile.name, what, "write `recover: {by: cluster}`, or switch its repair off first")
 
 
 def _complete(loaded: LoadedPlan, path: Path, profile: DetectorProfile) -> LoadedPlan:

@@ -89,7 +89,7 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         yield PlannedChange(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
     if plan.recover.repairs_node:
         yield from _repair(run, target)
-    if plan.recover.node_ends == "out-of-service":
+    if not plan.recover.gives_node_back:
         return
     yield _agent(run, Step.QA_NODE, "qa", target, qa_task(run, target), plan.qa.within, "prove the node good")
     yield from _canary(run, Step.QA_NODE, "after", target)

@@ -170,14 +170,16 @@ class ClusterRepair:
         return [entry for entry in entries if isinstance(entry.undo, TakeOutFault) and entry.node == self.target.node]
 
     def _put_in_again(self, boot_id: str) -> None:
-        """Put the fault in again after a reboot, for the rest of its hold: a broken GPU is broken after a reboot."""
+        """Put the fault in again after a reboot, for the rest of its hold: a broken GPU is broken after a reboot.
+
+        It must be faster than the cluster's own test of the node. The entry of the fault of before stays open until
+        both are taken out, the newest first.
+        """
         run, fault = self._run, self._run.plan.fault
         left = self._fault_at + fault.hold - datetime.now(UTC)
         self._booted_with_fault = boot_id
         if left <= timedelta():
             return
-        for entry in self._faults():
-            run.undo(entry)
         self._times_put_in += 1
         again = fault.model_copy(update={"hold": left})
         name = run.record.object_name(f"inject-{self._times_put_in}", self.target.index)

@@ -124,6 +124,11 @@ class Recovery(DocumentModel):
         return self.by == "cluster"
 
     @property
+    def gives_node_back(self) -> bool:
+        """The node is to be in service at the end, whoever repairs it."""
+        return self.node_ends == "in-service"
+
+    @property
     def repair(self) -> str:
         """The repair in words: the remediation's name, or that the cluster repairs."""
         return "by the cluster" if self.is_hands_off else self.remediation

@@ -195,7 +195,7 @@ class RepairWatch(NodeListener):
 
     @property
     def _must_stay_out(self) -> bool:
-        return self._recover.node_ends == "out-of-service"
+        return not self._recover.gives_node_back
 
     def _is_since_fault(self, at: datetime) -> bool:
         return self._fault_at is not None and at >= self._fault_at - _CLOCK_TOLERANCE
@@ -290,6 +290,9 @@ class RepairWatch(NodeListener):
             since = self._since.get(hop)
             if since and hop is RepairHop.RETURNED and self._must_stay_out and since <= self._last()[0]:
                 return None  # it has not gone out of service yet: the window's end judges that
+            if since and named == UNKNOWN_ACTOR and hop is RepairHop.READY:
+                path = ("f:status", "f:conditions", 'k:{"type":"Ready"}', "f:status")
+                named = last_writer(self._now.managed_fields, *path) or UNKNOWN_ACTOR
             return Mark(since, named, "watch of the node") if since else None
         if hop is RepairHop.REPAIR_BEGUN:
             # At the latest a repair that is done has begun.

@@ -128,7 +128,35 @@ def test_an_sxid_that_nvsentinel_never_gets_past_is_a_warning(
 
 def test_a_fault_during_the_repair_is_warned_of_too(tmp_path: Path) -> None:
     recover = f"{{remediation: reboot, fault_during: {SXID}}}"
-    assert len(warnings(tmp_path, "{type: xid, xid: 79}", watching="nvsentinel", recover=recover)) == 1
+    found = warnings(tmp_path, "{type: xid, xid: 79}", watching="nvsentinel", recover=recover)
+    assert sum("never gets past" in warning.what for warning in found) == 1
+
+
+@pytest.mark.parametrize("where", [{"named": "nvsentinel"}, {"watching": "nvsentinel"}])
+def test_a_game_day_that_repairs_is_warned_of_a_stack_that_repairs_too(tmp_path: Path, where: dict[str, str]) -> None:
+    (warning,) = warnings(tmp_path, "{type: xid, xid: 79}", recover="{remediation: reboot}", **where)
+    assert warning.detector == "nvsentinel"
+    assert warning.what.startswith("NVSentinel repairs the node as well where its repair is on")
+    assert "reads our uncordon and taint-removed as an order to stop" in warning.what
+    assert "by: cluster" in warning.fix
+
+
+@pytest.mark.parametrize(
+    ("watching", "remediation"), [("gameday", "reboot"), ("konduktor", "reboot"), ("nvsentinel", "none")]
+)
+def test_there_is_no_such_warning_where_only_one_repairs(tmp_path: Path, watching: str, remediation: str) -> None:
+    recover = f"{{remediation: {remediation}}}"
+    assert warnings(tmp_path, "{type: xid, xid: 79}", watching=watching, recover=recover) == ()
+
+
+def test_a_cluster_that_repairs_nothing_is_named_before_a_hands_off_run(tmp_path: Path) -> None:
+    """As a negative control, which is allowed."""
+    text = PLAN.replace("detector: ours.yaml", "detector: konduktor")
+    hops = "{repair_begun: {within: 10s}, ready: {within: 10s}}"
+    path = written(tmp_path / "plan.yaml", f"{text}recover: {{by: cluster, hops: {hops}}}\n", "", "")
+    nothing, blind = load_complete_plan(path).detector_warnings
+    assert nothing.what.startswith("it repairs nothing: ")
+    assert blind.what == "no sign is known of the hops repair begun, so that the run may end there as failed"
 
 
 def test_one_detector_warns_once(tmp_path: Path) -> None:

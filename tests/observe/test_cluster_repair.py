@@ -53,7 +53,7 @@ class Scene:
         self.repair.begin(datetime.now(UTC))
 
     def _patch_status(self, node: str, status: dict[str, Any]) -> None:
-        self.world.core.patch_node_status(node, {"status": status})
+        self.world.core.patch_node_status(node, {"status": status}, field_manager="foreign-kubelet")
 
     @staticmethod
     def _info(boot: str, machine: str) -> dict[str, str]:
@@ -69,6 +69,9 @@ class Scene:
 
     def reboot(self, boot: str = "boot-2", machine: str = "machine-1") -> None:
         self._patch_status(self.node, {"nodeInfo": self._info(boot, machine)})
+
+    def ready(self, status: str) -> None:
+        self._patch_status(self.node, {"conditions": [{"type": "Ready", "status": status}]})
 
     def gpus(self, count: int) -> None:
         self._patch_status(self.node, {"allocatable": {GPU_RESOURCE: str(count)}})
@@ -121,13 +124,13 @@ def test_every_hop_has_its_actor_its_source_and_its_duration(scene: Callable[...
     assert stage.reach(RepairHop.WORK_MOVED).source == "watch of the pods"
     stage.label("repairing")
     assert stage.reach(RepairHop.REPAIR_BEGUN).by == "foreign-repairer"
-    stage.gpus(7)
+    stage.ready("False")
     stage.reboot()
     repaired = stage.reach(RepairHop.REPAIRED)
     assert (repaired.repair, repaired.source) == (RepairKind.REBOOT, "watch of the node: boot id boot-1 -> boot-2")
     assert RepairHop.READY not in stage.hops()
-    stage.gpus(8)
-    stage.reach(RepairHop.READY)
+    stage.ready("True")
+    assert stage.reach(RepairHop.READY).by == "foreign-kubelet"
     stage.event("NodeValidated")
     assert stage.reach(RepairHop.VALIDATED).by == "foreign-validator"
     stage.release()
@@ -318,7 +321,10 @@ def test_a_fault_that_stays_until_its_deadline_is_put_in_again_after_a_reboot(
     ((name, hold),) = sent
     assert name.endswith("inject-2")
     assert timedelta() < hold < stage.run.plan.fault.hold
-    assert undone == ["inject"]
+    assert undone == []
+    stage.repair.watch.end("the test ends")
+    stage.repair.look()
+    assert undone == ["inject-2", "inject"]
 
 
 def test_a_custom_resource_about_the_node_is_a_sign(scene: Callable[..., Scene]) -> None:
