@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from gameday.checks.facts import at_most, judge_absence, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
+from gameday.documents.fields import format_duration
 from gameday.history.events import (
     FaultInjected,
     NodeReplaced,
@@ -103,6 +104,9 @@ def _without_hop(
     history: History, end: RepairChainEnded, hop: RepairHop, expected: ExpectedHop, *, stays_out: bool
 ) -> tuple[Status, str]:
     """Judge a hop that the cluster did not take although the game-day waited to the end."""
+    if hop in end.missed:
+        stopped = f"; the cluster stopped at the hop ‘{end.stopped_at}’" if end.stopped_at else ""
+        return Status.BROKEN, f"not within {format_duration(expected.within)}{stopped}"
     if end.stopped_at is None:
         return (Status.HELD, "") if stays_out else (Status.UNKNOWN, "the chain ended without this hop")
     if end.stopped_at is not hop:

@@ -351,6 +351,7 @@ class RepairChainEnded(_Event):
     node: str
     stopped_at: RepairHop | None = Field(description="the hop that did not come in time; None where all was as planned")
     why: str = ""
+    missed: tuple[RepairHop, ...] = Field(default=(), description="hops before that which did not come in time either")
     left: tuple[str, ...] = Field(default=(), description="what the cluster left on the node: taints, cordon, labels")
     in_service: bool = Field(description="the node takes work again")
 

@@ -69,7 +69,7 @@ class Size:
     hold_outs: int = 0
     """Number of the nodes that are spares of the hold-out pool."""
     offender: bool = False
-    """One of the nodes was repaired and returned again and again within a day."""
+    """True for a cluster with a node that was repaired and returned again and again within a day."""
 
 
 class RehearsalCluster:

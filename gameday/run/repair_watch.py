@@ -68,6 +68,8 @@ class RepairWatch(NodeListener):
         self._note = note
         self._lock = threading.RLock()
         self._fault_at: datetime | None = None
+        self._early: list[KubernetesEventSeen] = []
+        """Events from before `begin`: a fast cluster is ahead of the agent's report that the fault is in."""
         self._gone_at: datetime | None = None
         self._successor: str | None = None
         self._tainted: set[str] = set()
@@ -77,6 +79,8 @@ class RepairWatch(NodeListener):
         self._marks: dict[RepairHop, list[Mark]] = {}
         self._awaited = [hop for hop, _ in recover.hops.expected()]
         self._reached: dict[RepairHop, RepairHopSeen] = {}
+        self._missed: dict[RepairHop, datetime] = {}
+        """Hops that did not come although the chain went on, with the end of their bounds."""
         self._ended: RepairChainEnded | None = None
         self._date_states(self._before, datetime.now(UTC))
 
@@ -84,6 +88,9 @@ class RepairWatch(NodeListener):
         """Count from this moment, at which the fault went in by the node's clock."""
         with self._lock:
             self._fault_at = fault_at
+            early, self._early = self._early, []
+            for seen in early:
+                self.on_event(seen)
             self._advance()
 
     @property
@@ -152,6 +159,9 @@ class RepairWatch(NodeListener):
 
     def on_event(self, seen: KubernetesEventSeen) -> None:
         with self._lock:
+            if self._fault_at is None:
+                self._early.append(seen)
+                return
             if seen.node not in (self._target, self._successor) or not self._is_since_fault(seen.at):
                 return
             self._add_signs(lambda sign: event_mark(sign, seen))
@@ -184,8 +194,16 @@ class RepairWatch(NodeListener):
             if hop is RepairHop.RETURNED and self._must_stay_out:
                 is_in_service = hop in self._since
                 self._end(hop if is_in_service else None, "the node is in service" if is_in_service else "")
+            elif hop is RepairHop.WORK_MOVED and self._awaited[1:]:
+                self._miss(hop, last_at + expected.within)
             else:
                 self._end(hop, f"not within {format_duration(expected.within)}{self._instead(hop)}")
+
+    def _miss(self, hop: RepairHop, at: datetime) -> None:
+        """Go on without a hop: work that stays on the node does not keep the cluster from repairing it."""
+        self._awaited.remove(hop)
+        self._missed[hop] = at
+        self._advance()
 
     def end(self, why: str) -> None:
         """Stop waiting because the run ends or cannot go on; do nothing where the chain has ended."""
@@ -308,11 +326,13 @@ class RepairWatch(NodeListener):
         return f"; {', '.join(sorted(others))} came, which the plan does not count" if others else ""
 
     def _last(self) -> tuple[datetime, str]:
-        """Return when the hop before the awaited one was, and its name."""
+        """Return when the hop before the awaited one was or had to be, and its name."""
+        at, name = self._fault_at or datetime.now(UTC), str(Hop.WRITTEN)
         if self._reached:
             newest = list(self._reached.values())[-1]
-            return newest.at, newest.hop
-        return self._fault_at or datetime.now(UTC), Hop.WRITTEN
+            at, name = newest.at, str(newest.hop)
+        over = max(self._missed.items(), key=lambda missed: missed[1], default=None)
+        return (over[1], f"the bound of {over[0]}") if over and over[1] > at else (at, name)
 
     def _reach(self, hop: RepairHop, mark: Mark) -> None:
         last_at, since = self._last()
@@ -335,6 +355,7 @@ class RepairWatch(NodeListener):
             node=self._target,
             stopped_at=stopped_at,
             why=why,
+            missed=tuple(self._missed),
             left=tuple(self._left()),
             in_service=in_service and RepairHop.RETURNED in self._since,
         )

@@ -8,6 +8,7 @@ import re
 import pytest
 from prometheus_client import CollectorRegistry
 
+from gameday.health.episodes.metrics import RepairMetrics
 from gameday.health.metrics import Metrics
 from gameday.rehearsal.nodes.dcgm import FIELDS
 from tests.alerts.dcgm_fields import EXPORTER_COUNTERS, FIELD_IDS, FORMER_NAMES
@@ -63,7 +64,10 @@ READ = {name for rule in ALL_RULES for name in _metrics_of(rule["expr"])}
 
 
 def _controllers_metrics() -> set[str]:
-    families = Metrics(CollectorRegistry()).registry.collect()
+    registry = CollectorRegistry()
+    Metrics(registry)
+    RepairMetrics(registry)
+    families = registry.collect()
     return {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
 
 

@@ -64,9 +64,15 @@ def hop(which: RepairHop, took_s: float = 1.0, **changes: Any) -> Timed:
     return Timed(21.1 + place, event.model_copy(update=changes))
 
 
-def ended(stopped_at: RepairHop | None = None, *, in_service: bool = True, left: tuple[str, ...] = ()) -> Timed:
+def ended(
+    stopped_at: RepairHop | None = None,
+    *,
+    in_service: bool = True,
+    left: tuple[str, ...] = (),
+    missed: tuple[RepairHop, ...] = (),
+) -> Timed:
     why = "not within 5s" if stopped_at else ""
-    event = RepairChainEnded(node=NODE, stopped_at=stopped_at, why=why, left=left, in_service=in_service)
+    event = RepairChainEnded(node=NODE, stopped_at=stopped_at, why=why, left=left, missed=missed, in_service=in_service)
     return Timed(30.0, event)
 
 
@@ -133,6 +139,22 @@ def test_the_hop_that_did_not_come_is_broken_and_the_later_ones_are_not_reached(
     said, code, why = outcome(history)
     assert (said, code) == ("failed", 1)
     assert f"(hop ‘{stopped_at}’)" in why
+
+
+def test_work_that_stays_is_broken_and_the_chain_stops_where_the_repair_does_not_begin() -> None:
+    end = ended(RepairHop.REPAIR_BEGUN, in_service=False, missed=(RepairHop.WORK_MOVED,))
+    history = hands_off(end, hops=[RepairHop.QUARANTINED], qa=False)
+    found = verdicts(history)
+    assert (found["repair-work-moved"].status, found["repair-work-moved"].why) == (
+        Status.BROKEN,
+        "not within 5s; the cluster stopped at the hop ‘repair begun’",
+    )
+    assert (found["repair-repair-begun"].status, found["repair-repair-begun"].why) == (
+        Status.BROKEN,
+        "the cluster stopped here: not within 5s",
+    )
+    assert found["repair-repaired"].status is Status.UNKNOWN
+    assert outcome(history)[:2] == ("failed", 1)
 
 
 def test_what_the_cluster_leaves_is_named_and_no_dirt_of_ours() -> None:

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from gameday.cluster.nodes import GPU_RESOURCE
-from gameday.history.events import NodeReplaced, RepairAwaited, RepairChainEnded, RepairHopSeen, SignalUnwatched
+from gameday.history.events import (
+    KubernetesEventSeen,
+    NodeReplaced,
+    RepairAwaited,
+    RepairChainEnded,
+    RepairHopSeen,
+    SignalUnwatched,
+)
 from gameday.ledger.entries import Entry, TakeOutFault
 from gameday.observe.cluster_repair import ClusterRepair
 from gameday.plan.models import Recovery
@@ -41,7 +48,9 @@ CHAIN: dict[str, Any] = {
 class Scene:
     """A target, the run that watches it, and a foreign controller's acts on it."""
 
-    def __init__(self, world: World, new_run: NewRun, hops: dict[str, Any], **recover: Any) -> None:
+    def __init__(
+        self, world: World, new_run: NewRun, hops: dict[str, Any], *, begin: bool = True, **recover: Any
+    ) -> None:
         self.world = world
         self.pool = unique("pool")
         self.node = world.add_node(labels={POOL: self.pool, STATE: "fine"})
@@ -50,7 +59,8 @@ class Scene:
         self.run = new_run(change=lambda plan: plan.model_copy(update={"recover": recovery}))
         self.target = follow_as_target(self.run, self.node)
         self.repair = ClusterRepair(self.run, self.target, [])
-        self.repair.begin(datetime.now(UTC))
+        if begin:
+            self.repair.begin(datetime.now(UTC))
 
     def _patch_status(self, node: str, status: dict[str, Any]) -> None:
         self.world.core.patch_node_status(node, {"status": status}, field_manager="foreign-kubelet")
@@ -145,13 +155,10 @@ def test_every_hop_has_its_actor_its_source_and_its_duration(scene: Callable[...
     assert stage.run.history().first(RepairAwaited) is not None
 
 
-@pytest.mark.parametrize("stops_at", list(RepairHop))
+@pytest.mark.parametrize("stops_at", [hop for hop in RepairHop if hop is not RepairHop.WORK_MOVED])
 def test_the_wait_ends_at_the_hop_that_does_not_come(scene: Callable[..., Scene], stops_at: RepairHop) -> None:
     key = stops_at.value.replace(" ", "_")
     stage = scene(CHAIN | {key: CHAIN[key] | {"within": "200ms"}})
-    if stops_at is RepairHop.WORK_MOVED:
-        stage.repair._pods = ["never leaves"]
-        stage.run.nodes.pod_states.fate = lambda uid: type("Fate", (), {"has_left": False})()  # type: ignore[assignment]
     acts = {
         RepairHop.QUARANTINED: stage.quarantine,
         RepairHop.REPAIR_BEGUN: lambda: stage.label("repairing"),
@@ -367,3 +374,27 @@ def test_an_actor_that_shows_later_is_noted_with_the_hop(scene: Callable[..., Sc
     named = stage.run.wait("the actor", PATIENCE, lambda: stage.hops()[RepairHop.REPAIRED].by != "unknown" or None)
     assert named
     assert stage.hops()[RepairHop.REPAIRED].by == "foreign-repairer"
+
+
+def test_an_event_that_is_faster_than_the_agents_report_counts(scene: Callable[..., Scene]) -> None:
+    """A cluster that acts within milliseconds is ahead of the report that the fault is in."""
+    stage = scene({"repair_begun": {"within": "20s", "signs": [{"event": {"reason": "Begun"}}]}}, begin=False)
+    fault_at = datetime.now(UTC)
+    stage.event("Begun")
+    assert stage.run.wait("the Event", PATIENCE, lambda: stage.run.history().first(KubernetesEventSeen))
+    stage.repair.begin(fault_at)
+    assert stage.reach(RepairHop.REPAIR_BEGUN).by == "foreign-validator"
+
+
+def test_work_that_stays_does_not_end_the_wait_for_the_repair(
+    scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = scene(
+        {**CHAIN, "work_moved": {"within": "200ms"}, "repair_begun": BEGUN | {"within": "300ms"}}, begin=False
+    )
+    monkeypatch.setattr(stage.repair.watch, "_work_has_moved", lambda: False)
+    stage.repair.begin(datetime.now(UTC))
+    stage.quarantine()
+    end = stage.end()
+    assert (end.missed, end.stopped_at) == ((RepairHop.WORK_MOVED,), RepairHop.REPAIR_BEGUN)
+    assert set(stage.hops()) == {RepairHop.QUARANTINED}
