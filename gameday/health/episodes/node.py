@@ -11,6 +11,10 @@ from gameday.health.model import REASON, Taint, read_reason
 
 STATE_LABEL = "gameday.dev/health-state"
 """The label that shows where a node's repair is."""
+HOLD_OUT = "gameday.dev/hold-out"
+"""The label (`true`) of a spare node, and the key of the taint that keeps work off it until it is released."""
+RELEASED_FOR = "gameday.dev/released-for"
+"""The annotation of a spare node that is released; it names the node whose place it takes."""
 REPAIR_ANNOTATION = "gameday.dev/repair"
 """The annotation that shows episode, rung and attempt."""
 
@@ -43,6 +47,12 @@ class NodeSeen:
     repair: str | None
     """Value of REPAIR_ANNOTATION."""
     is_gpu_node: bool = True
+    hold_out: bool = False
+    """True for a spare node, released or not."""
+    held_back: bool = False
+    """True while the taint keeps work off it."""
+    released_for: str | None = None
+    """The node whose place it takes."""
 
     def other_taints(self, taint: Taint) -> list[dict[str, str]]:
         """Return all taints but ours."""
@@ -84,6 +94,9 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
         offered_gpus=_number((status.get("allocatable") or {}).get(GPU_RESOURCE)),
         state=labels.get(STATE_LABEL),
         repair=annotations.get(REPAIR_ANNOTATION),
+        hold_out=labels.get(HOLD_OUT) == "true",
+        held_back=any(one["key"] == HOLD_OUT for one in taints),
+        released_for=annotations.get(RELEASED_FOR),
         is_gpu_node=labels.get("nvidia.com/gpu.present") == "true" or GPU_RESOURCE in (status.get("capacity") or {}),
     )
 

@@ -18,7 +18,7 @@ from gameday.cluster.back_off import pause_s
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, KubernetesError, LeaseLostError
-from gameday.health.episodes import transitions
+from gameday.health.episodes import hold_out, transitions
 from gameday.health.episodes.api import CONFLICT, RepairApi
 from gameday.health.episodes.claim import LEADER, Claim
 from gameday.health.episodes.marks import clear, show
@@ -124,7 +124,7 @@ class Repairer:
     def _look(self) -> None:
         nodes: dict[str, NodeSeen] = {seen.name: seen for seen in self._nodes.objects()}
         records: dict[str, Stored] = {found.episode.node: found for found in self._records.objects() if found}
-        for action in (self._open_episodes, self._begin_work, self._tidy):
+        for action in (self._open_episodes, self._begin_work, self._swap_spares, self._tidy):
             try:
                 action(nodes, records)
             except KubernetesError as error:
@@ -192,6 +192,14 @@ class Repairer:
             worker.failures = 0
         worker.retry_at = time.monotonic() + pause_s(max(1, worker.failures), *_RETRY_S)
         self._wake.set()
+
+    def _swap_spares(self, nodes: dict[str, NodeSeen], _records: dict[str, Stored]) -> None:
+        for change in hold_out.changes(nodes.values()):
+            hold_out.carry_out(self._api, change)
+        pool = [seen for seen in nodes.values() if seen.hold_out]
+        released = sum(seen.released_for is not None for seen in pool)
+        self._metrics.hold_out.labels("released").set(released)
+        self._metrics.hold_out.labels("spare").set(len(pool) - released)
 
     def _tidy(self, nodes: dict[str, NodeSeen], records: dict[str, Stored]) -> None:
         """Mend marks that a crash or a person left behind, and drop records of nodes that are long gone."""
