@@ -25,9 +25,12 @@ OTHER = {"key": "nvidia.com/gpu", "value": "", "effect": "NoSchedule"}
 
 def test_a_reset_and_a_passed_qa_return_the_node_as_it_was(ward: Ward, agents: Agents) -> None:
     node = ward.quarantine(taints=[OTHER])
+    ward.world.core.patch_node(node, {"metadata": {"annotations": {"mine": "kept"}, "labels": {"mine": "kept"}}})
     ward.open()
     episode = ward.work_off()
     assert episode.state is State.RETURNED and agents.actions() == ["gpu-reset"]
+    metadata = ward.world.core.read_node(node).metadata
+    assert metadata.annotations["mine"] == metadata.labels["mine"] == "kept"
     assert ward.taint_keys() == ["nvidia.com/gpu"] and ward.label() is None
     assert REPAIR_ANNOTATION not in (ward.world.core.read_node(node).metadata.annotations or {})
     assert ward.event_reasons() == [
