@@ -171,7 +171,9 @@ def _take_down(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str, 
         result = work.result_of(name)
         refused = result is not None and not result.ok
         seen = work.node()
-        return refused or (seen is not None and seen.boot not in ("", attempt.boot) and seen.is_back(work.episode.gpus))
+        return refused or (
+            seen is not None and seen.boot not in ("", attempt.boot) and seen.is_back(work.episode.gpu_capacity)
+        )
 
     decided = work.wait(is_decided, left_s)
     seen = work.node()

@@ -39,9 +39,11 @@ class NodeSeen:
     faults: tuple[SeenFault, ...]
     """The faults of its reason; empty where that is not readable."""
     gpus: int | None
-    """Number of GPUs it has by its label, or else by its capacity."""
+    """Number of physical GPUs by its label, or else by its capacity."""
+    gpu_capacity: int | None
+    """Capacity of the resource nvidia.com/gpu, which also counts shares of time, and no MIG slices of other names."""
     offered_gpus: int | None
-    """Number of GPUs it offers now."""
+    """The part of that capacity that it offers now."""
     state: str | None
     """Value of STATE_LABEL."""
     repair: str | None
@@ -58,9 +60,9 @@ class NodeSeen:
         """Return all taints but ours."""
         return [dict(one) for one in self.taints if not _is(dict(one), taint)]
 
-    def is_back(self, gpus: int | None) -> bool:
-        """Return True where the node is Ready and offers so many GPUs."""
-        return self.ready and (gpus is None or self.offered_gpus == gpus)
+    def is_back(self, capacity: int | None) -> bool:
+        """Return True where the node is Ready and offers a GPU capacity again, or more."""
+        return self.ready and (not capacity or (self.offered_gpus or 0) >= capacity)
 
 
 def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ...]) -> NodeSeen:
@@ -78,6 +80,7 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
     reason = read_reason(annotations.get(REASON))
     keys = {taint.key, *quarantine_keys}
     other = [one["key"] for one in taints if one["key"] in keys and not _is(one, taint)]
+    capacity = _number((status.get("capacity") or {}).get(GPU_RESOURCE))
     cordoned = bool(spec.get("unschedulable"))
     return NodeSeen(
         name=meta.get("name", ""),
@@ -90,7 +93,8 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
         ours=any(_is(one, taint) for one in taints),
         foreign=tuple([f"taint {key}" for key in other] + (["a cordon"] if cordoned else [])),
         faults=tuple(map(SeenFault.of, reason.faults())) if reason else (),
-        gpus=_number(labels.get(GPU_COUNT_LABEL)) or _number((status.get("capacity") or {}).get(GPU_RESOURCE)),
+        gpus=_number(labels.get(GPU_COUNT_LABEL)) or capacity,
+        gpu_capacity=capacity,
         offered_gpus=_number((status.get("allocatable") or {}).get(GPU_RESOURCE)),
         state=labels.get(STATE_LABEL),
         repair=annotations.get(REPAIR_ANNOTATION),
