@@ -31,6 +31,7 @@ def offender_record(node: str, uid: str, now: datetime) -> Episode:
         uid=uid,
         boot="",
         gpus=None,
+        gpu_capacity=None,
         opened=last - timedelta(minutes=6),
         cordoned=False,
         faults=(_fault(last),),

@@ -15,13 +15,15 @@ from gameday.cluster.drain import Evictions, leaving_pods
 from gameday.cluster.gpu_pods import GpuPod
 from gameday.cluster.manifests import EPISODE_LABEL, RUN_LABEL
 from gameday.cluster.watch import Follower
-from gameday.errors import KubernetesError
+from gameday.errors import AdapterError, KubernetesError
 from gameday.health.episodes import transitions
 from gameday.health.episodes.api import CONFLICT
 from gameday.health.episodes.evidence import bundle_of, post
 from gameday.health.episodes.marks import clear, give_back
 from gameday.health.episodes.model import Attempt, Episode, Scope, State
 from gameday.health.episodes.node import NodeSeen
+from gameday.health.episodes.policy import POWER_CYCLE
+from gameday.health.episodes.redfish import power_cycle
 from gameday.health.episodes.transitions import Cancel, Drain, HandOver, NodeGone, Repair, Return, Step, Validate
 from gameday.health.episodes.work import EpisodeWork, InterruptedStepError, budget_left_s
 from gameday.remediations.registry import remediation_for
@@ -29,9 +31,16 @@ from gameday.xid.catalogue import Remedy
 
 _RETURN_TRIES = 8
 _MARK_WITHIN_S = 60.0
-_DONE = {"gpu-reset": "GPUResetDone", "driver-restart": "DriverRestartDone", "reboot": "NodeRebootDone"}
+_DONE = {
+    "gpu-reset": "GPUResetDone",
+    "driver-restart": "DriverRestartDone",
+    "reboot": "NodeRebootDone",
+    POWER_CYCLE: "NodePowerCycleDone",
+}
 """Event of a repair that is done, by its name; a game-day reads the kind of the repair from it. Repairs that a package
 adds are `NodeRepairDone`."""
+_BMC = "bmc"
+"""The name of the order to a BMC, among those of the pods of an act."""
 
 
 def carry_out(work: EpisodeWork, step: Step) -> str:
@@ -163,15 +172,16 @@ def _take_down(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str, 
     name = f"gd-{work.episode.id}-r{step.number}-0"
     left_s = budget_left_s(attempt.began, step.rung.within)
     booted = _boot_of(work) not in ("", attempt.boot)
-    if not booted:
-        task = RemediateTask(run_id=work.episode.id, node=work.episode.node, action=step.rung.repair)
-        work.send(name, task, left_s)
+    if not booted and (why := _order(work, step, name, left_s)):
+        return why, ""
 
     def is_decided() -> bool:
         result = work.result_of(name)
         refused = result is not None and not result.ok
         seen = work.node()
-        return refused or (seen is not None and seen.boot not in ("", attempt.boot) and seen.is_back(work.episode.gpus))
+        return refused or (
+            seen is not None and seen.boot not in ("", attempt.boot) and seen.is_back(work.episode.gpu_capacity)
+        )
 
     decided = work.wait(is_decided, left_s)
     seen = work.node()
@@ -182,6 +192,27 @@ def _take_down(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str, 
         return result.error or "the agent failed", ""
     state = "no new boot id" if seen is None or seen.boot == attempt.boot else "not Ready with its GPUs"
     return f"{state} within {step.rung.within.total_seconds():g} s", ""
+
+
+def _order(work: EpisodeWork, step: Repair, name: str, left_s: float) -> str:
+    """Have the node go down; return why nothing takes the order, or an empty string."""
+    if step.rung.repair != POWER_CYCLE:
+        task = RemediateTask(run_id=work.episode.id, node=work.episode.node, action=step.rung.repair)
+        work.send(name, task, left_s)
+        return ""
+    act, bmc = work.episode.act, work.policy.bmc
+    assert act and bmc
+    if act.uid_of(_BMC):
+        return ""
+    # Before the order, as it has no name by which a second one could be refused: after a crash in between the attempt
+    # fails, and no machine is switched twice.
+    work.save(transitions.sent(work.episode, _BMC, "ordered"))
+    try:
+        done = power_cycle(bmc, work.episode.node)
+    except AdapterError as error:
+        return str(error)
+    work.save(work.episode.noting(_now(), done))
+    return ""
 
 
 def _boot_of(work: EpisodeWork) -> str:

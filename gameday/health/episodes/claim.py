@@ -80,6 +80,8 @@ class Claim:
 
     def keep_renewing(self) -> None:
         """Renew the claim in the background until `release`, or until it is lost."""
+        if self._thread is not None and self._thread.is_alive():
+            return  # an outage has cost the claim, and it was taken anew
         self._stop.clear()
         self._thread = threading.Thread(target=self._renew, name=f"claim {self._name}", daemon=True)
         self._thread.start()
@@ -100,7 +102,8 @@ class Claim:
         try:
             found = self._api.get(f"{self._collection}/{self._name}")
             if found and (found.get("spec") or {}).get("holderIdentity") == self._holder:
-                self._patch(found, {"holderIdentity": None})
+                body = {"preconditions": {"resourceVersion": found["metadata"]["resourceVersion"]}}
+                self._api.request("DELETE", f"{self._collection}/{self._name}", body)
         except KubernetesError:
             return
 

@@ -1,6 +1,6 @@
 """The hold-out pool: spare nodes kept free of work, of which one takes the place of each node out of service.
 
-A spare is a node with the label HOLD_OUT_LABEL. While it waits it carries HOLD_OUT_TAINT. While it is in a node's place
+A spare is a node with the label HOLD_OUT. While it waits it carries the taint HOLD_OUT. While it is in a node's place
 it has no such taint, and an annotation with that node's name. Both change in one write, so that a crash leaves either
 state, and the next look goes on from what the nodes show. Nothing else is kept anywhere.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from gameday.errors import KubernetesError
 from gameday.health.episodes.api import CONFLICT, NOT_FOUND, RepairApi, node_path
-from gameday.health.episodes.node import HOLD_OUT_TAINT, STANDS_IN_FOR, NodeSeen
+from gameday.health.episodes.node import HOLD_OUT, RELEASED_FOR, NodeSeen
 
 
 class Move(StrEnum):
@@ -40,13 +40,13 @@ class Swap:
 def swaps(nodes: Iterable[NodeSeen]) -> list[Swap]:
     """Return the moves that are due, at most one for each spare and one release for each quarantined node."""
     known = {seen.name: seen for seen in nodes}
-    spares = sorted((seen for seen in known.values() if seen.is_hold_out), key=lambda seen: seen.name)
+    spares = sorted((seen for seen in known.values() if seen.hold_out), key=lambda seen: seen.name)
     due = list(_moves_back(known, spares))
     leaving = {swap.spare.name for swap in due}
-    standing_in = {seen.stands_in_for for seen in spares if seen.stands_in_for and seen.name not in leaving}
+    standing_in = {seen.released_for for seen in spares if seen.released_for and seen.name not in leaving}
     waiting = [seen for seen in spares if _may_stand_in(seen) and seen.name not in leaving]
     for seen in sorted(known.values(), key=lambda seen: seen.name):
-        if not seen.ours or seen.is_hold_out or seen.name in standing_in:
+        if not seen.ours or seen.hold_out or seen.name in standing_in:
             continue
         spare = next((one for one in waiting if one.pool == seen.pool), None)
         if spare is not None:
@@ -58,22 +58,22 @@ def swaps(nodes: Iterable[NodeSeen]) -> list[Swap]:
 def without_spare(nodes: Iterable[NodeSeen]) -> list[str]:
     """Return the quarantined nodes without a spare in their place, although their pool has a hold-out node."""
     known = list(nodes)
-    pools = {seen.pool for seen in known if seen.is_hold_out}
-    standing_in = {seen.stands_in_for for seen in known if seen.is_hold_out}
+    pools = {seen.pool for seen in known if seen.hold_out}
+    standing_in = {seen.released_for for seen in known if seen.hold_out}
     released = {swap.place for swap in swaps(known) if swap.move is Move.RELEASE}
     return sorted(
         seen.name
         for seen in known
-        if seen.ours and not seen.is_hold_out and seen.pool in pools and seen.name not in standing_in | released
+        if seen.ours and not seen.hold_out and seen.pool in pools and seen.name not in standing_in | released
     )
 
 
 def _moves_back(known: dict[str, NodeSeen], spares: Iterable[NodeSeen]) -> Iterator[Swap]:
     """Yield the spares that are to keep work off again."""
     for spare in spares:
-        place = spare.stands_in_for
+        place = spare.released_for
         if not place:
-            if not spare.is_held_out:
+            if not spare.held_back:
                 yield Swap(Move.HOLD, spare)
         elif spare.ours:
             yield Swap(Move.TAKE_BACK, spare, place)  # it is faulty itself: another one takes the place
@@ -83,7 +83,7 @@ def _moves_back(known: dict[str, NodeSeen], spares: Iterable[NodeSeen]) -> Itera
 
 
 def _may_stand_in(spare: NodeSeen) -> bool:
-    return spare.is_held_out and not spare.stands_in_for and spare.ready and not spare.ours and not spare.foreign
+    return spare.held_back and not spare.released_for and spare.ready and not spare.ours and not spare.foreign
 
 
 class HoldOutPool:
@@ -114,12 +114,12 @@ class HoldOutPool:
     def _write(self, swap: Swap) -> bool:
         """Write taint and annotation together; return False where somebody wrote the spare since it was seen."""
         released = swap.move is Move.RELEASE
-        taints = [one for one in map(dict, swap.spare.taints) if one["key"] != HOLD_OUT_TAINT.key]
+        taints = [one for one in map(dict, swap.spare.taints) if one["key"] != HOLD_OUT]
         if not released:
-            taints.append({"key": HOLD_OUT_TAINT.key, "value": HOLD_OUT_TAINT.value, "effect": HOLD_OUT_TAINT.effect})
+            taints.append({"key": HOLD_OUT, "value": "true", "effect": "NoSchedule"})
         metadata: dict[str, Any] = {
             "resourceVersion": swap.spare.version,
-            "annotations": {STANDS_IN_FOR: swap.place if released else None},
+            "annotations": {RELEASED_FOR: swap.place if released else None},
         }
         try:
             self._api.request(

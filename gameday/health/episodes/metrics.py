@@ -24,6 +24,9 @@ class RepairMetrics:
         self.allowed = Gauge(
             f"{_PREFIX}_allowed_nodes", "Nodes that the breaker allows under repair at the same time", registry=registry
         )
+        self.hold_out = Gauge(
+            f"{_PREFIX}_hold_out_nodes", "Nodes of the hold-out pool: spare, or released", ["state"], registry=registry
+        )
         self.leads = Gauge(f"{_PREFIX}_leader", "1 while this process is the one that repairs", registry=registry)
         self.failures = Counter(
             f"{_PREFIX}_work_failures",

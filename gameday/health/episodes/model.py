@@ -172,7 +172,9 @@ class Episode(_Record):
     boot: str
     """The bootID at the beginning."""
     gpus: int | None
-    """Number of GPUs that the node must have again; None where that is unknown."""
+    """Number of physical GPUs that QA must count; None where that is unknown."""
+    gpu_capacity: int | None
+    """Capacity of nvidia.com/gpu that the node must offer after a boot; None where it had none."""
     opened: AwareDatetime
     cordoned: bool
     """The node was cordoned at the beginning, or since then: an uncordon is then a person's."""

@@ -11,16 +11,14 @@ from gameday.health.model import REASON, Taint, read_reason
 
 STATE_LABEL = "gameday.dev/health-state"
 """The label that shows where a node's repair is."""
+HOLD_OUT = "gameday.dev/hold-out"
+"""The label (`true`) of a spare node, and the key of the taint that keeps work off it until it is released."""
+RELEASED_FOR = "gameday.dev/released-for"
+"""The annotation of a spare node that is released; it names the node whose place it takes."""
+# A spare takes the place of a node with the same of these labels.
+_POOL_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", GPU_COUNT_LABEL)
 REPAIR_ANNOTATION = "gameday.dev/repair"
 """The annotation that shows episode, rung and attempt."""
-HOLD_OUT_LABEL = "gameday.dev/hold-out"
-"""The label, with the value `true`, by which people put a node into the hold-out pool."""
-HOLD_OUT_TAINT = Taint("gameday.dev/hold-out", "true", "NoSchedule")
-"""The taint that keeps work off a spare node."""
-STANDS_IN_FOR = "gameday.dev/stands-in-for"
-"""The annotation of a spare node that takes work, with the name of the node in whose place it is."""
-# A spare serves in the place of a node with the same of these labels.
-_POOL_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", "nvidia.com/gpu.count")
 
 
 @dataclass(frozen=True)
@@ -43,30 +41,32 @@ class NodeSeen:
     faults: tuple[SeenFault, ...]
     """The faults of its reason; empty where that is not readable."""
     gpus: int | None
-    """Number of GPUs it has by its label, or else by its capacity."""
+    """Number of physical GPUs by its label, or else by its capacity."""
+    gpu_capacity: int | None
+    """Capacity of the resource nvidia.com/gpu, which also counts shares of time, and no MIG slices of other names."""
     offered_gpus: int | None
-    """Number of GPUs it offers now."""
+    """The part of that capacity that it offers now."""
     state: str | None
     """Value of STATE_LABEL."""
     repair: str | None
     """Value of REPAIR_ANNOTATION."""
     is_gpu_node: bool = True
+    hold_out: bool = False
+    """True for a spare node, released or not."""
+    held_back: bool = False
+    """True while the taint keeps work off it."""
+    released_for: str | None = None
+    """The node whose place it takes."""
     pool: tuple[str, ...] = ()
     """Instance type, GPU product and number of GPUs, by its labels."""
-    is_hold_out: bool = False
-    """True for a spare node of the hold-out pool."""
-    is_held_out: bool = False
-    """True while HOLD_OUT_TAINT keeps work off it."""
-    stands_in_for: str | None = None
-    """Name of the node in whose place this spare is."""
 
     def other_taints(self, taint: Taint) -> list[dict[str, str]]:
         """Return all taints but ours."""
         return [dict(one) for one in self.taints if not _is(dict(one), taint)]
 
-    def is_back(self, gpus: int | None) -> bool:
-        """Return True where the node is Ready and offers so many GPUs."""
-        return self.ready and (gpus is None or self.offered_gpus == gpus)
+    def is_back(self, capacity: int | None) -> bool:
+        """Return True where the node is Ready and offers a GPU capacity again, or more."""
+        return self.ready and (not capacity or (self.offered_gpus or 0) >= capacity)
 
 
 def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ...]) -> NodeSeen:
@@ -84,6 +84,7 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
     reason = read_reason(annotations.get(REASON))
     keys = {taint.key, *quarantine_keys}
     other = [one["key"] for one in taints if one["key"] in keys and not _is(one, taint)]
+    capacity = _number((status.get("capacity") or {}).get(GPU_RESOURCE))
     cordoned = bool(spec.get("unschedulable"))
     return NodeSeen(
         name=meta.get("name", ""),
@@ -96,14 +97,15 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
         ours=any(_is(one, taint) for one in taints),
         foreign=tuple([f"taint {key}" for key in other] + (["a cordon"] if cordoned else [])),
         faults=tuple(map(SeenFault.of, reason.faults())) if reason else (),
-        gpus=_number(labels.get(GPU_COUNT_LABEL)) or _number((status.get("capacity") or {}).get(GPU_RESOURCE)),
+        gpus=_number(labels.get(GPU_COUNT_LABEL)) or capacity,
+        gpu_capacity=capacity,
         offered_gpus=_number((status.get("allocatable") or {}).get(GPU_RESOURCE)),
         state=labels.get(STATE_LABEL),
         repair=annotations.get(REPAIR_ANNOTATION),
+        hold_out=labels.get(HOLD_OUT) == "true",
+        held_back=any(one["key"] == HOLD_OUT for one in taints),
+        released_for=annotations.get(RELEASED_FOR),
         pool=tuple(labels.get(label, "") for label in _POOL_LABELS),
-        is_hold_out=labels.get(HOLD_OUT_LABEL) == "true",
-        is_held_out=any(one["key"] == HOLD_OUT_TAINT.key for one in taints),
-        stands_in_for=annotations.get(STANDS_IN_FOR),
         is_gpu_node=labels.get("nvidia.com/gpu.present") == "true" or GPU_RESOURCE in (status.get("capacity") or {}),
     )
 

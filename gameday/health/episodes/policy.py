@@ -13,12 +13,28 @@ from gameday.plan.qa import QaFloors
 from gameday.remediations.registry import remediation_for
 from gameday.xid.catalogue import Remedy
 
+POWER_CYCLE = "power-cycle"
+"""The rung that the repairer carries out itself, by the node's BMC over Redfish; all others are an agent's."""
+
+
+class Bmc(DocumentModel):
+    """The nodes' baseboard management controllers, which speak Redfish."""
+
+    endpoint: Endpoint
+    """A node's BMC: `{node}` in the URL is its name, like https://{node}.bmc.example."""
+    system: Annotated[str, Field(pattern=r"^/redfish/v1/[A-Za-z0-9._~/-]+$", max_length=200)] | None = None
+    """Path of the ComputerSystem; null where the BMC has only one."""
+
+    def endpoint_of(self, node: str) -> Endpoint:
+        """Return a node's own BMC."""
+        return self.endpoint.model_copy(update={"url": self.endpoint.url.replace("{node}", node)})
+
 
 class Rung(DocumentModel):
     """A rung of the ladder: one way to repair a node."""
 
     repair: Annotated[str, Field(pattern=PLAN_NAME, max_length=63)]
-    """The remediation's name: gpu-reset, driver-restart, reboot, or one that a package adds."""
+    """The remediation's name: gpu-reset, driver-restart, reboot, or one that a package adds; or power-cycle."""
     limit: int = Field(default=1, ge=1, le=10)
     """Attempts of this rung in one episode, at most."""
     within: Bound = timedelta(minutes=5)
@@ -29,13 +45,14 @@ class Rung(DocumentModel):
     def _is_a_repair(cls, value: str) -> str:
         if value == "none":
             raise ValueError("a rung repairs something; leave it out to repair nothing")
-        remediation_for(value)
+        if value != POWER_CYCLE:
+            remediation_for(value)
         return value
 
     @property
     def needs_all_pods_gone(self) -> bool:
         """True where every pod with a controller has to leave before, and not only those with GPUs."""
-        return remediation_for(self.repair).takes_node_down
+        return self.repair == POWER_CYCLE or remediation_for(self.repair).takes_node_down
 
 
 class DrainRules(DocumentModel):
@@ -116,6 +133,8 @@ class RepairPolicy(DocumentModel):
     """Nodes that come back with a fault."""
     breaker: Breaker = Breaker()
     """The limits of the cluster."""
+    bmc: Bmc | None = None
+    """The nodes' BMCs, for a rung `power-cycle`; null: none."""
     webhook: Endpoint | None = None
     """A server that is sent, by POST, the evidence of each node that is handed over to a person; null: none."""
 
@@ -124,6 +143,8 @@ class RepairPolicy(DocumentModel):
         names = [rung.repair for rung in self.ladder]
         if len(names) != len(set(names)):
             raise ValueError("the ladder names a repair twice; give its rung a higher limit")
+        if POWER_CYCLE in names and self.bmc is None:
+            raise ValueError("a rung power-cycle needs bmc.endpoint, the address of the nodes' BMCs")
         return self
 
     def first_rung(self, remedy: Remedy) -> int | None:

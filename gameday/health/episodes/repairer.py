@@ -126,7 +126,7 @@ class Repairer:
     def _look(self) -> None:
         nodes: dict[str, NodeSeen] = {seen.name: seen for seen in self._nodes.objects()}
         records: dict[str, Stored] = {found.episode.node: found for found in self._records.objects() if found}
-        for action in (self._open_episodes, self._begin_work, self._keep_hold_outs, self._tidy):
+        for action in (self._open_episodes, self._begin_work, self._swap_spares, self._tidy):
             try:
                 action(nodes, records)
             except KubernetesError as error:
@@ -148,9 +148,6 @@ class Repairer:
                 continue  # the node was replaced under its name: its open episode ends first
             episode = transitions.open_episode(seen, last.episode if last else None, _now())
             records[seen.name] = self._store.write(episode, last.version if last else None, evidence="")
-
-    def _keep_hold_outs(self, nodes: dict[str, NodeSeen], _records: dict[str, Stored]) -> None:
-        self._hold_outs.keep(nodes.values())
 
     def _begin_work(self, nodes: dict[str, NodeSeen], records: dict[str, Stored]) -> None:
         gpu_nodes = sum(seen.is_gpu_node for seen in nodes.values())
@@ -201,6 +198,13 @@ class Repairer:
             worker.failures = 0
         worker.retry_at = time.monotonic() + pause_s(max(1, worker.failures), *_RETRY_S)
         self._wake.set()
+
+    def _swap_spares(self, nodes: dict[str, NodeSeen], _records: dict[str, Stored]) -> None:
+        self._hold_outs.keep(nodes.values())
+        pool = [seen for seen in nodes.values() if seen.hold_out]
+        released = sum(seen.released_for is not None for seen in pool)
+        self._metrics.hold_out.labels("released").set(released)
+        self._metrics.hold_out.labels("spare").set(len(pool) - released)
 
     def _tidy(self, nodes: dict[str, NodeSeen], records: dict[str, Stored]) -> None:
         """Mend marks that a crash or a person left behind, and drop records of nodes that are long gone."""

@@ -105,6 +105,7 @@ def open_episode(seen: NodeSeen, last: Episode | None, now: datetime) -> Episode
         uid=seen.uid,
         boot=seen.boot,
         gpus=seen.gpus,
+        gpu_capacity=seen.gpu_capacity,
         opened=now,
         cordoned=seen.cordoned,
         faults=seen.faults,

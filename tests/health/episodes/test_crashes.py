@@ -10,7 +10,7 @@ import pytest
 from gameday.health.episodes.model import Episode, State
 from gameday.health.episodes.work import EpisodeWork
 from gameday.xid.catalogue import Remedy
-from tests.health.episodes.conftest import OURS, Agents, Ward, finish, xid
+from tests.health.episodes.conftest import OURS, Agents, Ward, boot, finish, xid
 
 
 class Died(BaseException):
@@ -52,18 +52,18 @@ class Mortal:
         return getattr(self._kubernetes, name)
 
 
-def play(ward: Ward, agents: Agents, act: int, *, after: bool) -> tuple[Episode, bool]:
+def play(ward: Ward, agents: Agents, act: int, *, after: bool, **policy: Any) -> tuple[Episode, bool]:
     """Work an episode off with a crash at one write; return its record, and whether the crash came."""
     ward.open()
     died = False
-    with ward.work() as work:
+    with ward.work(**policy) as work:
         dies_at(work, act, after=after)
         try:
             finish(work)
         except Died:
             died = True
     # The claim of the dead one is given back above; that it is waited for otherwise is a test of its own.
-    return (ward.work_off() if died else ward.episode), died
+    return (ward.work_off(**policy) if died else ward.episode), died
 
 
 @pytest.mark.slow
@@ -82,6 +82,32 @@ def test_a_crash_at_any_write_repairs_once_and_returns_once(
         assert OURS["key"] not in ward.taint_keys() and ward.label() is None
         act += 1
     assert act > 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_at_any_write_never_switches_a_machine_twice(
+    ward: Ward, agents: Agents, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordered: list[str] = []
+
+    def switch(_bmc: object, node: str) -> str:
+        ordered.append(node)
+        boot(ward.world, node, "b2")
+        return "ordered"
+
+    monkeypatch.setattr("gameday.health.episodes.acts.power_cycle", switch)
+    ladder = [{"repair": "power-cycle", "within": "1s"}]
+    policy = {"ladder": ladder, "bmc": {"endpoint": {"url": "http://127.0.0.1:9"}}}
+    died, act, ends = True, 0, set()
+    while died:
+        ward.quarantine()
+        episode, died = play(ward, agents, act, after=after, **policy)
+        ends.add(episode.state)
+        assert ordered.count(ward.node) <= 1, act
+        act += 1
+    # A crash right after the intent costs the attempt, as nobody can know whether the BMC has the order.
+    assert ends == ({State.RETURNED, State.HANDED_OVER} if after else {State.RETURNED})
 
 
 @pytest.mark.slow

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gameday.health.episodes.hold_out import Move, Swap, swaps, without_spare
-from gameday.health.episodes.node import HOLD_OUT_TAINT, NodeSeen, node_seen
+from gameday.health.episodes.node import HOLD_OUT, NodeSeen, node_seen
 from gameday.health.model import Taint
 
 OURS = Taint("trainy.konduktor.ai/faulty", "true", "NoSchedule")
-HELD = {"key": HOLD_OUT_TAINT.key, "value": "true", "effect": "NoSchedule"}
+HELD = {"key": HOLD_OUT, "value": "true", "effect": "NoSchedule"}
 FAULTY = {"key": OURS.key, "value": "true", "effect": "NoSchedule"}
 
 
@@ -26,7 +26,7 @@ def node(
     cordoned: bool = False,
 ) -> NodeSeen:
     labels = {"nvidia.com/gpu.product": product, **({"gameday.dev/hold-out": "true"} if spare else {})}
-    annotations = {"gameday.dev/stands-in-for": place} if place else {}
+    annotations = {"gameday.dev/released-for": place} if place else {}
     return node_seen(
         {
             "metadata": {"name": name, "labels": labels, "annotations": annotations},
@@ -87,7 +87,7 @@ def test_a_node_outside_the_pool_is_not_missed() -> None:
 def after(nodes: dict[str, NodeSeen], swap: Swap) -> None:
     released = swap.move is Move.RELEASE
     nodes[swap.spare.name] = replace(
-        nodes[swap.spare.name], is_held_out=not released, stands_in_for=swap.place if released else None
+        nodes[swap.spare.name], held_back=not released, released_for=swap.place if released else None
     )
 
 
@@ -111,7 +111,7 @@ def test_no_node_has_two_spares_and_no_sequence_of_events_uses_more_than_there_a
                 nodes[name] = replace(seen, ours=True)
             case "returned":
                 nodes[name] = replace(seen, ours=False)
-            case "gone" if not seen.is_hold_out:
+            case "gone" if not seen.hold_out:
                 del nodes[name]
             case "not ready":
                 nodes[name] = replace(seen, ready=False)
@@ -121,9 +121,9 @@ def test_no_node_has_two_spares_and_no_sequence_of_events_uses_more_than_there_a
         # A crash between two writes: the rest is due at the next look.
         for swap in due[: crash.randint(0, len(due))]:  # type: ignore[attr-defined]
             after(nodes, swap)
-        places = [one.stands_in_for for one in nodes.values() if one.stands_in_for]
+        places = [one.released_for for one in nodes.values() if one.released_for]
         assert len(places) == len(set(places)) <= 2
-        assert all(one.is_hold_out for one in nodes.values() if one.stands_in_for or one.is_held_out)
+        assert all(one.hold_out for one in nodes.values() if one.released_for or one.held_back)
     for swap in swaps(nodes.values()):
         after(nodes, swap)
     settled = swaps(nodes.values())

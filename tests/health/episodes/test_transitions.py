@@ -242,6 +242,13 @@ def test_the_label_shows_the_state_and_goes_with_the_return() -> None:
     assert marks_of(end(episode, State.RETURNED, "", T0)) is None
 
 
+def test_a_node_is_back_when_it_offers_what_it_had_shares_of_time_included() -> None:
+    shared = replace(NODE, gpus=8, gpu_capacity=32, offered_gpus=32)
+    assert shared.is_back(32) and not replace(shared, ready=False).is_back(32)
+    assert not replace(shared, offered_gpus=28).is_back(32) and replace(shared, offered_gpus=None).is_back(None)
+    assert replace(NODE, offered_gpus=8).is_back(7), "the plugin had already given up one of them"
+
+
 def test_the_breaker_always_lets_one_through() -> None:
     breaker = POLICY.breaker
     assert [breaker.allowed(nodes) for nodes in (0, 1, 8, 16, 1000)] == [1, 1, 2, 4, 5]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -14,6 +15,7 @@ from gameday.errors import LeaseLostError
 from gameday.health.episodes.model import State
 from gameday.health.episodes.node import REPAIR_ANNOTATION
 from gameday.health.episodes.transitions import needs_episode
+from gameday.health.episodes.work import budget_left_s
 from gameday.xid.catalogue import Remedy
 from tests.health.episodes.conftest import OURS, Agents, Ward, boot, finish, xid
 from tests.support.world import NAMESPACE
@@ -23,16 +25,19 @@ OTHER = {"key": "nvidia.com/gpu", "value": "", "effect": "NoSchedule"}
 
 def test_a_reset_and_a_passed_qa_return_the_node_as_it_was(ward: Ward, agents: Agents) -> None:
     node = ward.quarantine(taints=[OTHER])
+    ward.world.core.patch_node(node, {"metadata": {"annotations": {"mine": "kept"}, "labels": {"mine": "kept"}}})
     ward.open()
     episode = ward.work_off()
     assert episode.state is State.RETURNED and agents.actions() == ["gpu-reset"]
+    metadata = ward.world.core.read_node(node).metadata
+    assert metadata.annotations["mine"] == metadata.labels["mine"] == "kept"
     assert ward.taint_keys() == ["nvidia.com/gpu"] and ward.label() is None
     assert REPAIR_ANNOTATION not in (ward.world.core.read_node(node).metadata.annotations or {})
     assert ward.event_reasons() == [
         *("NodeDraining", "NodeDrained", "NodeRepairBegun", "NodeRepairDone"),
         *("NodeValidating", "NodeValidated", "NodeReturned"),
     ]
-    assert ward.world.holders() == {f"gameday-repair-{node}": None}
+    assert ward.world.holders() == {}
 
 
 def test_the_reset_names_the_gpu_and_the_kernel_log_is_marked_before_qa(ward: Ward, agents: Agents) -> None:
@@ -247,6 +252,13 @@ def test_an_agent_without_a_result_is_a_failed_attempt(ward: Ward, agents: Agent
     episode = ward.work_off(ladder=ladder)
     assert [attempt.outcome for attempt in episode.attempts] == ["failed", "passed"]
     assert "left no result within 1 s" in episode.attempts[0].why
+
+
+def test_a_budget_is_never_longer_than_itself_whatever_the_clock_says() -> None:
+    minute, now = timedelta(minutes=1), datetime.now(UTC)
+    assert budget_left_s(now + timedelta(hours=5), minute) == 60
+    assert budget_left_s(now - timedelta(hours=5), minute) == 0
+    assert 25 < budget_left_s(now - timedelta(seconds=30), minute) <= 30
 
 
 def test_two_processes_never_repair_the_same_node(ward: Ward, agents: Agents) -> None:

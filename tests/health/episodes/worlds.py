@@ -29,6 +29,7 @@ NODE = NodeSeen(
     foreign=(),
     faults=(fault(),),
     gpus=8,
+    gpu_capacity=8,
     offered_gpus=8,
     state=None,
     repair=None,
