@@ -88,7 +88,7 @@ class Controller:
         self._stopping = threading.Event()
         self._detector: Detector | None = None
         self._sources: list[Source] = []
-        self._troubles: dict[SignalKind, str | None] = {}
+        self._troubles: dict[SignalKind, str] = {}
 
     def stop(self) -> None:
         """End `run`, from any thread or signal handler."""
@@ -194,9 +194,9 @@ class Controller:
                 self._worker.all_nodes_known()
 
     def _show_troubles(self) -> None:
-        for source in self._sources:
-            trouble = source.trouble()
-            self._metrics.source_up.labels(source.kind).set(not trouble)
-            if trouble and self._troubles.get(source.kind) is None:
-                log.warning("%s signals may be missing: %s", source.kind, trouble)
-            self._troubles[source.kind] = trouble or None
+        for kind in {source.kind for source in self._sources}:
+            trouble = "; ".join(filter(None, (source.trouble() for source in self._sources if source.kind is kind)))
+            self._metrics.source_up.labels(kind).set(not trouble)
+            if trouble and not self._troubles.get(kind):
+                log.warning("%s signals may be missing: %s", kind, trouble)
+            self._troubles[kind] = trouble
