@@ -258,7 +258,8 @@ class Worker:
         state = self._states.get(signal.node)
         if state is None:
             self._metrics.ignored_signals.labels(signal.kind, UNKNOWN_NODE).inc()
-            self._held_back.append(signal)
+            if signal.node:
+                self._held_back.append(signal)
             return
         if signal.kind is SignalKind.POD_LOG:
             self._checkpoint.advance(signal.kind, nanoseconds(signal.at))

@@ -153,3 +153,17 @@ def test_a_node_that_is_deleted_during_its_write_is_forgotten() -> None:
     read_line(running.worker, "n2", lost(DAY_S))
     running.let_through()
     assert "n2" in running.api.tainted
+
+
+def test_an_answer_that_nobody_can_read_is_a_failure_that_is_tried_again() -> None:
+    running = Running("n1")
+    count_up = running.api.count_up
+
+    def break_once(name: str) -> None:
+        running.api.count_up = count_up  # type: ignore[method-assign]
+        raise ValueError("no JSON")
+
+    running.api.count_up = break_once  # type: ignore[method-assign]
+    read_line(running.worker, "n1", lost(DAY_S))
+    running.let_through()
+    assert running.worker.seconds_until_due() < 5, "it is tried again"
