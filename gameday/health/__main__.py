@@ -24,7 +24,7 @@ from gameday.health.metrics import Metrics
 from gameday.health.model import Taint
 from gameday.health.policy_files import DEFAULT, load_policy
 from gameday.health.sources.alerts import WebhookOptions
-from gameday.health.sources.build import Servers
+from gameday.health.sources.build import Servers, require_servers
 from gameday.health.worker import Options
 
 _USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
@@ -58,10 +58,6 @@ def _run(arguments: argparse.Namespace) -> int:
         node_label=arguments.node_label,
         namespace=arguments.namespace,
     )
-    api = Api(arguments.kubeconfig)
-    registry = CollectorRegistry()
-    server, _ = start_http_server(arguments.metrics_port, addr=arguments.metrics_address, registry=registry)
-    ready = {"ready": True, "metrics": f"http://{arguments.metrics_address}:{server.server_port}/metrics"}
     prometheus = _endpoint(arguments.prometheus_url, arguments.prometheus_token_file)
     alertmanager = _endpoint(arguments.alertmanager_url, arguments.alertmanager_token_file)
     servers = Servers(
@@ -72,6 +68,11 @@ def _run(arguments: argparse.Namespace) -> int:
         node_label=arguments.node_label,
         namespace_label=arguments.namespace_label,
     )
+    require_servers(options.policy, servers)
+    api = Api(arguments.kubeconfig)
+    registry = CollectorRegistry()
+    server, _ = start_http_server(arguments.metrics_port, addr=arguments.metrics_address, registry=registry)
+    ready = {"ready": True, "metrics": f"http://{arguments.metrics_address}:{server.server_port}/metrics"}
     controller = Controller(api, servers, options, Metrics(registry), lambda: print(json.dumps(ready), flush=True))
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

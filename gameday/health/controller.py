@@ -26,7 +26,7 @@ from gameday.health.model import NodeView
 from gameday.health.quarantine import Failure, Result
 from gameday.health.signal import Signal, SignalKind
 from gameday.health.sources.base import Source
-from gameday.health.sources.build import Servers, build_sources, require_servers
+from gameday.health.sources.build import Servers, build_sources
 from gameday.health.worker import RETRY_S, Options, Worker
 
 log = logging.getLogger(__name__)
@@ -69,15 +69,11 @@ class Controller:
 
         Args:
             api: The API server.
-            servers: The servers that signals come from.
+            servers: The servers that signals come from; `require_servers` accepts them for the policy.
             options: The settings.
             metrics: The metrics to keep.
             on_ready: Called once the kernel log is followed.
-
-        Raises:
-            ValueError: The policy has rules that no server feeds.
         """
-        require_servers(options.policy, servers)
         self._api = api
         self._servers = servers
         self._options = options
