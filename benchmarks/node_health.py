@@ -39,6 +39,7 @@ _PCI = "0000:4e:00"
 _ORDINARY = "usb 1-1: new high-speed USB device number 4 using xhci_hcd"
 _NOISE_BATCH = 500
 _TIMEOUT_S = 120.0
+_STATUS_EVERY_S = 300.0  # the kubelet's nodeStatusReportFrequency
 
 
 class Process:
@@ -229,10 +230,24 @@ def _idle(bench: Bench, count: int, seconds: float = 30.0) -> None:
     bench.add_nodes([f"node-{number}" for number in range(count)])
     bench.health.start()
     time.sleep(5)
-    before = _cpu_s(bench.health)
-    time.sleep(seconds)
-    share = (_cpu_s(bench.health) - before) / seconds
-    print(f"idle with {count} nodes: {_resident_mib(bench.health):.0f} MiB resident, {share:.1%} of a core")
+    for per_second in (0.0, count / _STATUS_EVERY_S):
+        before, end = _cpu_s(bench.health), time.monotonic() + seconds
+        sent = 0
+        while time.monotonic() < end:
+            if per_second:
+                _update_status(bench, f"node-{sent % count}", sent)
+            sent += 1
+            time.sleep(1 / per_second if per_second else seconds)
+        share = (_cpu_s(bench.health) - before) / seconds
+        used = f"{_resident_mib(bench.health):.0f} MiB resident, {share:.1%} of a core"
+        print(f"idle with {count} nodes, {per_second:.0f} status updates a second: {used}")
+
+
+def _update_status(bench: Bench, name: str, number: int) -> None:
+    """Write a node's status as a kubelet does, with fifty images."""
+    images = [{"names": [f"registry.example/image-{index}:{number}"], "sizeBytes": number} for index in range(50)]
+    path = f"/api/v1/nodes/{name}/status"
+    bench.api.request("PATCH", path, {"status": {"images": images}}, None, "application/merge-patch+json")
 
 
 def _lost() -> str:
