@@ -14,6 +14,7 @@ from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
+    from gameday.health.policy import Policy
     from gameday.plan.load import DetectorWarning
     from gameday.plan.models import FaultParameters, Plan
 
@@ -34,11 +35,15 @@ def register(app: typer.Typer) -> None:
 def validate(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="PLAN...", help="Plan files or detector profiles, or names of shipped plans."),
+        typer.Argument(
+            metavar="PLAN...", help="Plan files, detector profiles or health policies, or names of shipped plans."
+        ),
     ],
     detectors: DetectorFolders = None,
 ) -> int:
-    """Check plans and detector profiles without a cluster: one `ok` line per good one, every problem of a bad one.
+    """Check plans, detector profiles and health policies without a cluster.
+
+    A good one gets a line `ok`, a bad one a line for every problem.
 
     A plan that names a detector is warned of what its fault does to that detector.
 
@@ -116,12 +121,15 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
     return parameter_models()
 
 
-def _load(name: str, detectors: list[Path]) -> tuple[Path, Plan | DetectorProfile, tuple[DetectorWarning, ...]]:
+def _load(
+    name: str, detectors: list[Path]
+) -> tuple[Path, Plan | DetectorProfile | Policy, tuple[DetectorWarning, ...]]:
     """A detector profile says in its `kind` that it is one."""
     from gameday.detectors.load import KIND, parse_detector  # noqa: PLC0415
     from gameday.detectors.resolve import completed  # noqa: PLC0415
     from gameday.documents.read import decode, read  # noqa: PLC0415
     from gameday.documents.source import parse  # noqa: PLC0415
+    from gameday.health import policy_files  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
     from gameday.plan.load import parse_plan  # noqa: PLC0415
     from gameday.remediations.registry import known_remediations  # noqa: PLC0415
@@ -131,6 +139,8 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, Plan | DetectorProfil
     parsed = parse(decode(source, str(path)), str(path))
     if parsed.data.get("kind") == KIND:
         return path, parse_detector(parsed, str(path)), ()
+    if parsed.data.get("kind") == policy_files.KIND:
+        return path, policy_files.parse_policy(parsed, path).policy, ()
     loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
     return path, loaded.plan, loaded.detector_warnings
 

@@ -1,1 +1,1 @@
-"""The node-health controller: detect (follow, recognise) → decide (`gameday.xid.decide`) → quarantine (write)."""
+"""The node-health controller: a source brings a signal, the policy decides, the worker taints the node."""

@@ -24,7 +24,7 @@ from gameday.health.metrics import Metrics
 from gameday.health.model import Taint
 from gameday.health.policy_files import DEFAULT, load_policy
 from gameday.health.sources.alerts import WebhookOptions
-from gameday.health.sources.build import Servers
+from gameday.health.sources.build import Servers, require_servers
 from gameday.health.worker import Options
 
 _USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
@@ -58,18 +58,21 @@ def _run(arguments: argparse.Namespace) -> int:
         node_label=arguments.node_label,
         namespace=arguments.namespace,
     )
-    api = Api(arguments.kubeconfig)
-    registry = CollectorRegistry()
-    server, _ = start_http_server(arguments.metrics_port, addr=arguments.metrics_address, registry=registry)
-    ready = {"ready": True, "metrics": f"http://{arguments.metrics_address}:{server.server_port}/metrics"}
+    prometheus = _endpoint(arguments.prometheus_url, arguments.prometheus_token_file)
+    alertmanager = _endpoint(arguments.alertmanager_url, arguments.alertmanager_token_file)
     servers = Servers(
         logs=LogStore(endpoint),
-        prometheus=Prometheus(Endpoint(url=arguments.prometheus_url)) if arguments.prometheus_url else None,
-        alertmanager=Alertmanager(Endpoint(url=arguments.alertmanager_url)) if arguments.alertmanager_url else None,
+        prometheus=Prometheus(prometheus) if prometheus else None,
+        alertmanager=Alertmanager(alertmanager) if alertmanager else None,
         webhook=_webhook(arguments),
         node_label=arguments.node_label,
         namespace_label=arguments.namespace_label,
     )
+    require_servers(options.policy, servers)
+    api = Api(arguments.kubeconfig)
+    registry = CollectorRegistry()
+    server, _ = start_http_server(arguments.metrics_port, addr=arguments.metrics_address, registry=registry)
+    ready = {"ready": True, "metrics": f"http://{arguments.metrics_address}:{server.server_port}/metrics"}
     controller = Controller(api, servers, options, Metrics(registry), lambda: print(json.dumps(ready), flush=True))
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -79,6 +82,10 @@ def _run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGINT, stop)
     controller.run()
     return 0
+
+
+def _endpoint(url: str | None, token_file: Path | None) -> Endpoint | None:
+    return Endpoint(url=url, bearer_token_file=token_file) if url else None
 
 
 def _webhook(arguments: argparse.Namespace) -> WebhookOptions | None:
@@ -104,6 +111,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--node-label", default="k8s_node_name", help="the label that names a line's node")
     parser.add_argument("--namespace-label", default="k8s_namespace_name", help="the label of a pod line's namespace")
     parser.add_argument("--prometheus-url", help="for the policy's metric rules")
+    parser.add_argument("--prometheus-token-file", type=Path, help="file with a bearer token")
+    parser.add_argument("--alertmanager-token-file", type=Path, help="file with a bearer token")
     parser.add_argument("--alertmanager-url", help="for the policy's alert rules: polled every 30 s")
     parser.add_argument("--alert-port", type=int, help="receive Alertmanager's webhook here: POST /alerts")
     parser.add_argument("--alert-address", default="127.0.0.1", help="0.0.0.0 in a pod")

@@ -18,6 +18,8 @@ from gameday.cluster.kube_transport import load_configuration, send
 
 MANAGER = "gameday-health"
 MERGE_PATCH = "application/merge-patch+json"
+EVENTS = "/api/v1/namespaces/default/events"
+"""Events of objects without a namespace live here (client-go's EventSinkImpl writes them so)."""
 
 # To connect, and to wait for the next byte: a quarantine that does not get through is tried again soon.
 _TIMEOUTS_S = (3.0, 10.0)
@@ -77,9 +79,9 @@ class Api:
         _preload_content: bool = False,
         **options: Any,
     ) -> Any:
-        """Return a list or a watch of the Events of all namespaces, unread: a list call for `Follower`."""
+        """Return a list or a watch of the Events about objects without a namespace, unread: a call for `Follower`."""
         query = {_wire_name(name): _wire_value(value) for name, value in options.items()}
-        return send(self._client, "GET", "/api/v1/events", query=query, timeouts_s=_request_timeout)
+        return send(self._client, "GET", EVENTS, query=query, timeouts_s=_request_timeout)
 
 
 def _wire_name(option: str) -> str:

@@ -26,7 +26,7 @@ from gameday.health.model import NodeView
 from gameday.health.quarantine import Failure, Result
 from gameday.health.signal import Signal, SignalKind
 from gameday.health.sources.base import Source
-from gameday.health.sources.build import Servers, build_sources, require_servers
+from gameday.health.sources.build import Servers, build_sources
 from gameday.health.worker import RETRY_S, Options, Worker
 
 log = logging.getLogger(__name__)
@@ -69,15 +69,11 @@ class Controller:
 
         Args:
             api: The API server.
-            servers: The servers that signals come from.
+            servers: The servers that signals come from; `require_servers` accepts them for the policy.
             options: The settings.
             metrics: The metrics to keep.
             on_ready: Called once the kernel log is followed.
-
-        Raises:
-            ValueError: The policy has rules that no server feeds.
         """
-        require_servers(options.policy, servers)
         self._api = api
         self._servers = servers
         self._options = options
@@ -88,7 +84,7 @@ class Controller:
         self._stopping = threading.Event()
         self._detector: Detector | None = None
         self._sources: list[Source] = []
-        self._troubles: dict[SignalKind, str | None] = {}
+        self._troubles: dict[SignalKind, str] = {}
 
     def stop(self) -> None:
         """End `run`, from any thread or signal handler."""
@@ -194,9 +190,9 @@ class Controller:
                 self._worker.all_nodes_known()
 
     def _show_troubles(self) -> None:
-        for source in self._sources:
-            trouble = source.trouble()
-            self._metrics.source_up.labels(source.kind).set(not trouble)
-            if trouble and self._troubles.get(source.kind) is None:
-                log.warning("%s signals may be missing: %s", source.kind, trouble)
-            self._troubles[source.kind] = trouble or None
+        for kind in {source.kind for source in self._sources}:
+            trouble = "; ".join(filter(None, (source.trouble() for source in self._sources if source.kind is kind)))
+            self._metrics.source_up.labels(kind).set(not trouble)
+            if trouble and not self._troubles.get(kind):
+                log.warning("%s signals may be missing: %s", kind, trouble)
+            self._troubles[kind] = trouble

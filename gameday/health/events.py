@@ -15,12 +15,10 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kube_errors import reason_of
-from gameday.health.api import MANAGER, MERGE_PATCH, Api
+from gameday.health.api import EVENTS, MANAGER, MERGE_PATCH, Api
 
 log = logging.getLogger(__name__)
 
-# Events of objects without a namespace live here (client-go's EventSinkImpl does the same).
-_PATH = "/api/v1/namespaces/default/events"
 _BETWEEN_WRITES_S = 60.0
 _MOST_SERIES = 5000
 _MOST_AT_ONCE = 8
@@ -80,7 +78,7 @@ class NodeEvents:
         if series.name:
             patch = {"count": count, "lastTimestamp": _stamp(series.last), "message": series.message}
             try:
-                self._api.request("PATCH", f"{_PATH}/{series.name}", patch, {"fieldManager": MANAGER}, MERGE_PATCH)
+                self._api.request("PATCH", f"{EVENTS}/{series.name}", patch, {"fieldManager": MANAGER}, MERGE_PATCH)
             except ApiException as error:
                 if error.status != 404:  # Events expire, after an hour by default
                     raise
@@ -107,7 +105,7 @@ class NodeEvents:
             "reportingComponent": MANAGER,
             "reportingInstance": MANAGER,
         }
-        self._api.request("POST", _PATH, body, {"fieldManager": MANAGER})
+        self._api.request("POST", EVENTS, body, {"fieldManager": MANAGER})
         series.name = name
 
 

@@ -179,7 +179,8 @@ def write_reason(faults: list[Fault], progress: LogProgress, policy: str, boot: 
     """Return the annotation's JSON in at most LONGEST_ANNOTATION bytes; faults that do not fit are counted."""
     first, *others = faults
     head = first.model_dump() | {"why": first.why[:_LONGEST_WHY], "policy": policy, "boot": boot, "decided": decided}
-    head["seen"] = progress.model_copy(update={"sightings": ()})
+    # Without them a signal that is shown again after a crash is recorded twice, and has no second effect.
+    head["seen"] = progress.model_copy(update={"signals": (), "sightings": ()})
     short = [fault.model_copy(update={"why": ""}) for fault in others]
     for fitting in range(len(short), -1, -1):
         reason = Reason.model_validate(head | {"others": tuple(short[:fitting]), "more": len(short) - fitting})

@@ -23,6 +23,8 @@ from gameday.text import shown
 from gameday.xid.decide import Response
 from gameday.xid.lines import KernelEvent, clean, recognise
 
+KIND = "HealthPolicy"
+"""The `kind:` that distinguishes a policy's file from a plan's."""
 DEFAULT = "default"
 """The name of the policy that decides as NVIDIA's catalogue asks."""
 _FOLDER = Path(__file__).parent / "policies"
@@ -73,7 +75,11 @@ def load_policy(name_or_path: str = DEFAULT) -> LoadedPolicy:
         DocumentError: There is none, or it cannot be used; with the file's line for whatever is wrong.
     """
     path = find_policy(name_or_path)
-    parsed = parse(decode(read(path), str(path)), str(path))
+    return parse_policy(parse(decode(read(path), str(path)), str(path)), path)
+
+
+def parse_policy(parsed: Source, path: Path) -> LoadedPolicy:
+    """Return the policy in a document that is already parsed. Raises DocumentError."""
     try:
         policy = Policy.model_validate(parsed.data)
     except ValidationError as error:

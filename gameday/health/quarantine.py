@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,8 @@ from kubernetes.client.exceptions import ApiException
 
 from gameday.health.api import MANAGER, MERGE_PATCH, Api
 from gameday.health.model import REASON, Fault, LogProgress, NodeView, Taint, write_reason
+
+log = logging.getLogger(__name__)
 
 _CONFLICT_TRIES = 8
 
@@ -62,7 +65,7 @@ class Failure:
     """A write that did not get through."""
 
     write: NodeWrite
-    error: ApiException | urllib3.exceptions.HTTPError
+    error: Exception
 
 
 class Quarantine:
@@ -87,6 +90,9 @@ class Quarantine:
         try:
             return self._change(write)
         except (ApiException, urllib3.exceptions.HTTPError) as error:
+            return Failure(write, error)
+        except Exception as error:  # any: a write that ended without a result would be waited for without end
+            log.exception("node %s not written", write.name)
             return Failure(write, error)
 
     def _wanted(self, view: NodeView, write: NodeWrite) -> tuple[Written, dict[str, Any]]:

@@ -32,7 +32,7 @@ from gameday.health.policy_files import kernel_signal
 from gameday.health.quarantine import Failure, NodeWrite, Quarantine, Result, Written
 from gameday.health.signal import Signal, SignalKind
 from gameday.xid.decide import Response
-from gameday.xid.lines import KernelEvent, Kind
+from gameday.xid.lines import KernelEvent, Kind, clean
 
 log = logging.getLogger(__name__)
 
@@ -254,11 +254,12 @@ class Worker:
     def handle_signal(self, signal: Signal) -> None:
         """Take in a signal of any other source."""
         # A clock that is ahead must not make a signal of before a node's return one of after it.
-        signal = replace(signal, at=min(signal.at, signal.seen))
+        signal = replace(signal, at=min(signal.at, signal.seen), text=clean(signal.text))
         state = self._states.get(signal.node)
         if state is None:
             self._metrics.ignored_signals.labels(signal.kind, UNKNOWN_NODE).inc()
-            self._held_back.append(signal)
+            if signal.node:
+                self._held_back.append(signal)
             return
         if signal.kind is SignalKind.POD_LOG:
             self._checkpoint.advance(signal.kind, nanoseconds(signal.at))

@@ -20,6 +20,7 @@ WITHOUT_NODE = {
     "KernelLogNodeUnknown",
     "KernelLogLate",
     "NodeQuarantinesWithheld",
+    "NodeHealthSourceDown",
     "NodeHealthWritesFail",
     "KernelLogShipperDown",
     "NodeRepairsWithheld",

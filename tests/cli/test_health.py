@@ -86,3 +86,13 @@ def test_a_policy_file_with_a_mistake_is_refused_with_its_line(
     file.write_text("kind: HealthPolicy\nname: ours\nabout: x\nrules: []\n", encoding="utf-8")
     assert run(["health", "explain", LOST, "--policy", str(file)]) == ExitCode.USAGE
     assert f"{file}:4:" in capsys.readouterr().err
+
+
+def test_validate_takes_a_policy_for_what_its_kind_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = load_policy("default").file
+    assert run(["validate", str(good)]) == ExitCode.PASSED
+    assert "ok" in capsys.readouterr().out
+    bad = tmp_path / "default.yaml"
+    bad.write_text(good.read_text(encoding="utf-8").replace("response: event", "response: evnt"), encoding="utf-8")
+    assert run(["validate", str(bad)]) == ExitCode.USAGE
+    assert "did you mean `event`" in capsys.readouterr().err

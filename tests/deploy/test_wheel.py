@@ -101,6 +101,7 @@ def test_the_wheel_holds_nothing_else(site: Path) -> None:
         (["detectors"], "nvsentinel"),
         (["validate", *list(shipped_plans())[:1]], f"{INSIDE}/plans/"),
         (["report", "sample"], "report.html"),
+        (["health", "explain", "NVRM: Xid (PCI:0000:4e:00): 79, x", "--policy", "conservative"], "quarantine"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

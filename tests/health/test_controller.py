@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,8 @@ from tests.health.conftest import (
     eventually,
     stamped,
 )
+
+EVERY_SIGNAL = str(Path(__file__).parents[2] / "examples" / "every-signal.yaml")
 
 
 @pytest.fixture
@@ -123,7 +126,11 @@ def test_changes_from_while_it_was_away_are_seen(cluster: Cluster) -> None:
      (["--kubeconfig", __file__, "--loki-url", "http://127.0.0.1:1"], "no usable Kubernetes configuration"),
      (["--loki-url", "http://127.0.0.1:1"], "the pod's service account: no usable Kubernetes configuration"),
      (["--loki-url", "ftp://x"], "write a base URL"),
-     (["--loki-url", "http://127.0.0.1:1", "--taint", "nonsense"], "write it like trainy")],
+     (["--loki-url", "http://127.0.0.1:1", "--taint", "nonsense"], "write it like trainy"),
+     (["--loki-url", "http://127.0.0.1:1", "--policy", "nobodys.yaml"], "No such file"),
+     (["--loki-url", "http://127.0.0.1:1", "--policy", EVERY_SIGNAL], "give --prometheus-url"),
+     (["--loki-url", "http://127.0.0.1:1", "--policy", EVERY_SIGNAL, "--prometheus-url", "http://x"],
+      "give --alertmanager-url, --alert-port or both")],
 )  # fmt: skip
 def test_bad_options_are_reported_in_one_line(
     options: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""The six ways in which other detectors fail (gpu-health.md, Detection gaps), each played against ours.
+"""The six ways in which other detectors fail (docs/sources.md says which does what), each played against ours.
 
 Lost window: a line that came while nobody looked is lost. Replay re-taint: a log that is shipped again taints a
 repaired node. Any-Xid taint: an application's error takes a node out. Missed MIG form and missed SXid without link: a

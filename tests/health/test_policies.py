@@ -11,6 +11,7 @@ import pytest
 from gameday.errors import DocumentError, DocumentProblem
 from gameday.health.policy import Policy, PolicyDecision
 from gameday.health.policy_files import find_policy, kernel_signal, load_policy, shipped_policies
+from gameday.health.signal import SignalKind
 from gameday.xid.catalogue import Remedy, nvlink5_codes, sxids
 from gameday.xid.decide import Response, decide
 from gameday.xid.lines import Form, format_xid, recognise
@@ -172,3 +173,8 @@ def test_an_unknown_name_suggests_the_nearest_shipped_policy() -> None:
         find_policy("conservativ")
     assert caught.value.problems[0].suggestion == "did you mean conservative?"
     assert find_policy("some/where.yaml") == Path("some/where.yaml")
+
+
+def test_the_example_with_every_signal_is_read_and_has_a_rule_of_each_kind() -> None:
+    loaded = load_policy(str(Path(__file__).parents[2] / "examples" / "every-signal.yaml"))
+    assert {rule.kind for rule in loaded.policy.rules} == set(SignalKind)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +22,7 @@ from gameday.errors import AdapterError
 from gameday.health.metrics import Metrics
 from gameday.health.model import REASON, NodeView, Taint, read_reason
 from gameday.health.policy import Policy
+from gameday.health.policy_files import load_policy
 from gameday.health.signal import Signal, SignalKind
 from gameday.health.sources.alerts import AlertPoll, AlertWebhook, WebhookOptions
 from gameday.health.sources.base import pci_address
@@ -26,9 +30,10 @@ from gameday.health.sources.metrics import MetricPoll
 from gameday.health.sources.pod_logs import pod_log_query
 from gameday.health.worker import Options, Worker
 from gameday.xid.catalogue import Remedy
+from gameday.xid.lines import format_xid
 from tests.health.conftest import KEY
 from tests.health.signals import PCI, policy, signal
-from tests.health.test_restarts import DictApi, at_every_crash
+from tests.health.test_restarts import DictApi, at_every_crash, detection
 
 KINDS = [SignalKind.ALERT, SignalKind.EVENT, SignalKind.METRIC, SignalKind.POD_LOG]
 
@@ -441,3 +446,52 @@ def test_a_fault_of_a_signal_ends_by_its_remedy(options: Options) -> None:
     assert reason is not None
     assert reason.remedy is Remedy.REBOOT
     assert reason.remedied is not None
+
+
+def test_more_connections_than_the_webhook_serves_are_closed_and_later_ones_served(receiver: Receiver) -> None:
+    with ExitStack() as stack:
+        address = ("127.0.0.1", receiver.webhook.port)
+        silent = [stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(20)]
+        closed = [one for one in silent[16:] if one.recv(1) == b""]
+        assert len(closed) == 4
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        with suppress(httpx.TransportError):
+            if receiver.send({"alerts": [ALERT]}) == 200:
+                return
+    pytest.fail("not served again")
+
+
+def conservative(api: DictApi, *lines: tuple[float, float]) -> Worker:
+    """Start a controller with policy `conservative`, which reads Xids 119 (age in the store, stamp)."""
+    options = Options(
+        load_policy("conservative").policy, Taint.parse(f"{KEY}=true:NoSchedule"), "{}", "node", "gameday"
+    )
+    worker = start(api, options)
+    for age_s, uptime_s in lines:
+        text = f"[{uptime_s:12.6f}] {format_xid(119, PCI)}"
+        worker.handle_line(detection(time.time_ns() - int(age_s * 1e9), text))
+        worker.write_due()
+    worker.save(immediately=True)
+    return worker
+
+
+def test_a_watched_line_quarantines_at_its_second_sighting_also_after_a_restart() -> None:
+    api = DictApi()
+    conservative(api, (600, 1000))
+    assert not api.is_tainted()
+    conservative(api, (60, 1540))
+    assert api.is_tainted()
+
+
+def test_a_watched_line_that_is_shipped_again_is_no_second_sighting() -> None:
+    api = DictApi()
+    conservative(api, (600, 1000), (300, 1000))
+    conservative(api, (60, 1000))
+    assert not api.is_tainted()
+
+
+def test_the_lines_of_one_burst_are_one_sighting() -> None:
+    api = DictApi()
+    conservative(api, (600, 1000), (599, 1001), (598, 1002))
+    assert not api.is_tainted()

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _LARGEST_BODY_BYTES = 1024 * 1024
 """Alertmanager sends all alerts of a group in one request; 1 MiB holds about a thousand."""
 _MOST_REQUESTS = 16
-"""The most requests at a time; Alertmanager has one of each group under way."""
+"""The most connections at a time; Alertmanager has one request of each group under way."""
 _REQUEST_TIMEOUT_S = 10.0
 _LONGEST_TEXT = 400
 
@@ -148,7 +148,23 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
-        self.slots = threading.BoundedSemaphore(_MOST_REQUESTS)
+        self._slots = threading.BoundedSemaphore(_MOST_REQUESTS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own, or close it where too many are open."""
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of connections that broke: a sender could fill the log."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -158,16 +174,11 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_POST(self) -> None:
-        if not self.server.slots.acquire(blocking=False):
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at a time")
-            return
         try:
             self._take(self._notification())
             self._answer(HTTPStatus.OK, "taken")
         except _Refused as refusal:
             self._answer(refusal.status, str(refusal))
-        finally:
-            self.server.slots.release()
 
     def _notification(self) -> _Notification:
         if self.path != "/alerts":

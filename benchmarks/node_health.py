@@ -1,0 +1,287 @@
+"""The quick part of the node-health controller: from a line in the log store to the taint on the node.
+
+Three processes of their own: the simulated API server, the rehearsal's log store, and the controller with its default
+policy, whose brake is set aside. A taint counts when a watch in this process shows it, so that watching and all three
+servers share the machine. Rounds:
+
+* faults: one after the other, each on a node of its own;
+* storm: one line for every node, pushed in one request;
+* losses: a storm in which the controller is killed, one in which the log store is, and faults under noise;
+* idle: memory and CPU of a controller that has nothing to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gameday.cluster.watch import Follower
+from gameday.health.api import Api
+from gameday.health.policy_files import find_policy
+from gameday.rehearsal.ports import HeldPorts
+from gameday.xid.lines import format_xid
+
+_PCI = "0000:4e:00"
+_ORDINARY = "usb 1-1: new high-speed USB device number 4 using xhci_hcd"
+_NOISE_BATCH = 500
+_TIMEOUT_S = 120.0
+_STATUS_EVERY_S = 300.0  # the kubelet's nodeStatusReportFrequency
+
+
+class Process:
+    """A server that prints one JSON line when it is ready."""
+
+    def __init__(self, module: str, *arguments: object) -> None:
+        self.command = [sys.executable, "-m", module, *map(str, arguments)]
+        self.ready: dict[str, Any] = {}
+
+    def start(self) -> None:
+        self.running = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        assert self.running.stdout
+        self.ready = json.loads(self.running.stdout.readline())
+
+    def kill(self) -> None:
+        self.running.kill()
+        self.running.wait()
+        assert self.running.stdout
+        self.running.stdout.close()
+
+
+class Bench:
+    """The three processes, and a watch that dates each node's taint."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ports = HeldPorts(2)
+        api_port, log_port = self._ports.numbers
+        self.apiserver = Process("kubesim.apiserver", "--port", api_port, "--data-dir", folder / "api")
+        self.logs = Process("gameday.rehearsal.logstore", "--port", log_port, "--data-dir", folder / "logs")
+        self.loki = f"http://127.0.0.1:{log_port}"
+        self.apiserver.start()
+        self.logs.start()
+        kubeconfig = Path(self.apiserver.ready["kubeconfig"])
+        self.api = Api(kubeconfig)
+        self.http = httpx.Client(trust_env=False, timeout=60)
+        self.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "gameday"}})
+        policy = _without_brake(folder)
+        self.health = Process("gameday.health", "--kubeconfig", kubeconfig, "--loki-url", self.loki, "--policy", policy)
+        self.tainted: dict[str, float] = {}
+        self._watch = Follower(self.api.list_node, self._changed, _name_if_tainted)
+        self._watch.__enter__()
+
+    def close(self) -> None:
+        self._watch.stop()
+        for process in (self.health, self.logs, self.apiserver):
+            if process.ready:
+                process.kill()
+        self._ports.release()
+
+    def _changed(self, kind: str, name: str) -> None:
+        if name:
+            self.tainted.setdefault(name, time.monotonic())
+
+    def add_nodes(self, names: Sequence[str]) -> None:
+        def add(name: str) -> None:
+            self.api.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
+            # Admission gives a new node the not-ready taint.
+            patch = {"spec": {"taints": None}}
+            self.api.request("PATCH", f"/api/v1/nodes/{name}", patch, None, "application/merge-patch+json")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(add, names))
+
+    def push(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Push (node, line) pairs in one request."""
+        now = time.time_ns()
+        streams = [
+            {"stream": {"k8s_daemonset_name": "dmesg", "k8s_node_name": node}, "values": [[str(now + index), line]]}
+            for index, (node, line) in enumerate(lines)
+        ]
+        self.http.post(f"{self.loki}/loki/api/v1/push", json={"streams": streams}).raise_for_status()
+
+    def await_tainted(self, names: Sequence[str]) -> list[str]:
+        """Wait until all of these are tainted; return those that are not in time."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while (missing := [name for name in names if name not in self.tainted]) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return missing
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--storm", type=int, default=750)
+    parser.add_argument("--noise", type=int, default=10_000, help="lines per second")
+    parser.add_argument("--idle", type=int, default=5000, help="nodes")
+    parser.add_argument("--rounds", nargs="+", default=["faults", "storm", "losses", "idle"])
+    arguments = parser.parse_args()
+    rounds: dict[str, Callable[[Bench], None]] = {
+        "faults": lambda bench: _faults(bench, arguments.faults),
+        "storm": lambda bench: _storm(bench, arguments.storm),
+        "losses": lambda bench: _losses(bench, arguments.noise),
+        "idle": lambda bench: _idle(bench, arguments.idle),
+    }
+    for name in arguments.rounds:
+        with _bench() as bench:
+            rounds[name](bench)
+
+
+@contextmanager
+def _bench() -> Iterator[Bench]:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        bench = Bench(Path(folder))
+        stack.callback(bench.close)
+        yield bench
+
+
+def _faults(bench: Bench, count: int) -> None:
+    names = [f"node-{number}" for number in range(max(count, 50))]
+    bench.add_nodes(names)
+    bench.health.start()
+    print(f"one fault at a time: {_latency(_one_by_one(bench, names[:count]))}")
+
+
+def _one_by_one(bench: Bench, names: Sequence[str]) -> list[float]:
+    took: list[float] = []
+    for name in names:
+        began = time.monotonic()
+        bench.push([(name, _lost())])
+        if bench.await_tainted([name]):
+            print(f"  {name}: not tainted within {_TIMEOUT_S:g} s")
+        took.append(bench.tainted.get(name, time.monotonic()) - began)
+        time.sleep(0.05)
+    return took
+
+
+def _storm(bench: Bench, count: int) -> None:
+    names = [f"node-{number}" for number in range(count)]
+    bench.add_nodes(names)
+    bench.health.start()
+    before = _cpu_s(bench.health)
+    began = time.monotonic()
+    bench.push([(name, _lost()) for name in names])
+    missing = bench.await_tainted(names)
+    took = [bench.tainted[name] - began for name in names if name in bench.tainted]
+    cpu = _cpu_s(bench.health) - before
+    print(f"storm of {count}: all in {max(took):.2f} s, {len(missing)} missing; controller {cpu:.1f} s of CPU")
+    print(f"  {_latency(took)}")
+
+
+def _losses(bench: Bench, per_second: int) -> None:
+    killed, away, noisy = ([f"{kind}-{number}" for number in range(100)] for kind in ("killed", "away", "noisy"))
+    bench.add_nodes([*killed, *away, *noisy])
+    bench.health.start()
+    bench.push([(name, _lost()) for name in killed])
+    while not bench.tainted:
+        time.sleep(0.001)
+    bench.health.kill()
+    before = len(bench.tainted)
+    bench.health.start()
+    print(f"controller killed after {before} of 100 taints: {len(bench.await_tainted(killed))} lost")
+    bench.logs.kill()
+    time.sleep(2)
+    bench.logs.start()
+    bench.push([(name, _lost()) for name in away])
+    print(f"log store killed: {len(bench.await_tainted(away))} lost")
+    stop = threading.Event()
+    sent: list[int] = []
+    sender = threading.Thread(target=_make_noise, args=(bench, per_second, stop, sent))
+    began = time.monotonic()
+    sender.start()
+    time.sleep(2)
+    took = _one_by_one(bench, noisy)
+    stop.set()
+    sender.join()
+    rate = sum(sent) / (time.monotonic() - began)
+    lost = len(bench.await_tainted(noisy))
+    print(f"under {rate:.0f} lines of noise a second: {lost} of 100 lost; {_latency(took)}")
+
+
+def _make_noise(bench: Bench, per_second: int, stop: threading.Event, sent: list[int]) -> None:
+    """Push ordinary lines of the kernel, and one application's Xid in a hundred."""
+    client = httpx.Client(trust_env=False, timeout=60)
+    due = time.monotonic()
+    while not stop.is_set():
+        due += _NOISE_BATCH / per_second
+        now = time.time_ns()
+        values = [
+            [str(now + index), format_xid(13, _PCI) if index % 100 == 0 else _ORDINARY] for index in range(_NOISE_BATCH)
+        ]
+        stream = {"k8s_daemonset_name": "dmesg", "k8s_node_name": "killed-0"}
+        client.post(f"{bench.loki}/loki/api/v1/push", json={"streams": [{"stream": stream, "values": values}]})
+        sent.append(_NOISE_BATCH)
+        stop.wait(max(0.0, due - time.monotonic()))
+
+
+def _idle(bench: Bench, count: int, seconds: float = 30.0) -> None:
+    bench.add_nodes([f"node-{number}" for number in range(count)])
+    bench.health.start()
+    time.sleep(5)
+    for per_second in (0.0, count / _STATUS_EVERY_S):
+        before, end = _cpu_s(bench.health), time.monotonic() + seconds
+        sent = 0
+        while time.monotonic() < end:
+            if per_second:
+                _update_status(bench, f"node-{sent % count}", sent)
+            sent += 1
+            time.sleep(1 / per_second if per_second else seconds)
+        share = (_cpu_s(bench.health) - before) / seconds
+        used = f"{_resident_mib(bench.health):.0f} MiB resident, {share:.1%} of a core"
+        print(f"idle with {count} nodes, {per_second:.0f} status updates a second: {used}")
+
+
+def _update_status(bench: Bench, name: str, number: int) -> None:
+    """Write a node's status as a kubelet does, with fifty images."""
+    images = [{"names": [f"registry.example/image-{index}:{number}"], "sizeBytes": number} for index in range(50)]
+    path = f"/api/v1/nodes/{name}/status"
+    bench.api.request("PATCH", path, {"status": {"images": images}}, None, "application/merge-patch+json")
+
+
+def _lost() -> str:
+    return f"[{time.monotonic():12.6f}] {format_xid(79, _PCI)}"
+
+
+def _latency(took: Sequence[float]) -> str:
+    p99 = statistics.quantiles(took, n=100)[98]
+    return f"p50 {statistics.median(took):.3f} s, p99 {p99:.3f} s, worst {max(took):.3f} s"
+
+
+def _without_brake(folder: Path) -> Path:
+    text = find_policy("default").read_text(encoding="utf-8")
+    file = folder / "benchmark.yaml"
+    aside = text.replace("name: default", "name: benchmark", 1).replace("brake: {share: 0.5,", "brake: {share: 1,", 1)
+    file.write_text(aside, encoding="utf-8")
+    return file
+
+
+def _name_if_tainted(node: dict[str, Any]) -> str:
+    taints = node["spec"].get("taints") or []
+    is_ours = any(taint["key"] == "trainy.konduktor.ai/faulty" for taint in taints)
+    return str(node["metadata"]["name"]) if is_ours else ""
+
+
+def _cpu_s(process: Process) -> float:
+    fields = Path(f"/proc/{process.running.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _resident_mib(process: Process) -> float:
+    status = Path(f"/proc/{process.running.pid}/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")) / 1024
+
+
+if __name__ == "__main__":
+    main()
