@@ -41,7 +41,9 @@ CHAIN: dict[str, Any] = {
 class Scene:
     """A target, the run that watches it, and a foreign controller's acts on it."""
 
-    def __init__(self, world: World, new_run: NewRun, hops: dict[str, Any], **recover: Any) -> None:
+    def __init__(
+        self, world: World, new_run: NewRun, hops: dict[str, Any], *, begins: bool = True, **recover: Any
+    ) -> None:
         self.world = world
         self.pool = unique("pool")
         self.node = world.add_node(labels={POOL: self.pool, STATE: "fine"})
@@ -50,7 +52,8 @@ class Scene:
         self.run = new_run(change=lambda plan: plan.model_copy(update={"recover": recovery}))
         self.target = follow_as_target(self.run, self.node)
         self.repair = ClusterRepair(self.run, self.target, [])
-        self.repair.begin(datetime.now(UTC))
+        if begins:
+            self.repair.begin(datetime.now(UTC))
 
     def _patch_status(self, node: str, status: dict[str, Any]) -> None:
         self.world.core.patch_node_status(node, {"status": status}, field_manager="foreign-kubelet")
@@ -356,6 +359,18 @@ def test_a_node_that_never_was_away_is_ready_and_in_service_after_its_repair(sce
     assert stage.reach(RepairHop.REPAIRED).repair is RepairKind.GPU_RESET
     assert stage.end().in_service
     assert stage.hops()[RepairHop.READY].took_s == 0
+
+
+def test_a_cluster_that_is_faster_than_the_injectors_report_is_timed_from_the_fault(
+    scene: Callable[..., Scene],
+) -> None:
+    stage = scene({"repair_begun": {"within": "20s", "signs": [{"event": {"reason": "NodeDraining"}}]}}, begins=False)
+    fault_at = datetime.now(UTC)
+    stage.event("NodeDraining")
+    found = stage.run.wait("the Event", PATIENCE, lambda: stage.repair.watch.has_begun or None)
+    assert found
+    stage.repair.begin(fault_at)
+    assert stage.reach(RepairHop.REPAIR_BEGUN).since == "fault written"
 
 
 def test_an_actor_that_shows_later_is_noted_with_the_hop(scene: Callable[..., Scene]) -> None:
