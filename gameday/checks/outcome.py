@@ -30,7 +30,16 @@ from gameday.checks.node_diff import differences_left_by_run
 from gameday.checks.undo_proof import undo_state
 from gameday.checks.verdict import Status, Verdict
 from gameday.exit_codes import ExitCode
-from gameday.history.events import Aborted, FaultInjected, FaultUndone, IntentRecorded, Refused, RunEnded, StepEnded
+from gameday.history.events import (
+    Aborted,
+    FaultInjected,
+    FaultUndone,
+    IntentRecorded,
+    Refused,
+    RepairChainEnded,
+    RunEnded,
+    StepEnded,
+)
 from gameday.history.journal import History
 from gameday.values.results import Cleanliness, StepOutcome
 
@@ -152,6 +161,9 @@ def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness)
         return RunOutcome.UNKNOWN, "" if verdicts else "Nothing was judged"
     if step := next((ended for ended in history.of(StepEnded) if ended.outcome is StepOutcome.BROKEN), None):
         return RunOutcome.FAILED, f"An expectation of step {step.step} is broken: {step.why}"
+    if kept_out := [ended.node for ended in history.of(RepairChainEnded) if not ended.in_service]:
+        out = first_few(kept_out)
+        return RunOutcome.PASSED, f"All {len(verdicts)} expectations held, and the cluster keeps {out} out of service"
     return RunOutcome.PASSED, f"All {len(verdicts)} expectations held and the cluster was left as it was found"
 
 

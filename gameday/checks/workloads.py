@@ -65,14 +65,14 @@ def _judge(history: History, purpose: Purpose, expectation: str, bound: str) -> 
         status = worst_status(_holds(history, event) for _, event in seen)
         why = first_few([_grievance(history, e) for _, e in seen if _holds(history, e) is not True])
         measured = "; ".join(dict.fromkeys(_where(event) for _, event in seen))
+    elif purpose == "return" and (left_out := history.last(QaLeftOut)):
+        status, why, measured = Status.UNKNOWN, f"left out: {left_out.why}", ""
     else:
         status, why = judge_absence(history, step, "the pod that would prove it")
         measured = ""
         if status is Status.BROKEN:
             # No pod was ever there to prove either answer (none ran on the node, or none was sent).
-            left_out = history.last(QaLeftOut) if purpose == "return" else None
-            why = f"left out: {left_out.why}" if left_out else "no pod was watched that could prove it"
-            status = Status.UNKNOWN
+            status, why = Status.UNKNOWN, "no pod was watched that could prove it"
     return Verdict(
         check=f"workload-{purpose}",
         expectation=expectation,

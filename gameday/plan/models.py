@@ -125,7 +125,7 @@ class Recovery(DocumentModel):
 
     @property
     def gives_node_back(self) -> bool:
-        """The node is to be in service at the end, by the game-day's repair or by the cluster's."""
+        """The node is to be in service at the end."""
         return self.node_ends == "in-service"
 
     @property

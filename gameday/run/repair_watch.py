@@ -67,6 +67,8 @@ class RepairWatch(NodeListener):
         self._work_has_moved = work_has_moved
         self._note = note
         self._lock = threading.RLock()
+        self._begun_at = datetime.now(UTC)
+        """The begin of the watch, right before the fault: its first signs come before the injector reports its time."""
         self._fault_at: datetime | None = None
         self._early: list[KubernetesEventSeen] = []
         """Events from before `begin`: a fast cluster is ahead of the agent's report that the fault is in."""
@@ -216,7 +218,7 @@ class RepairWatch(NodeListener):
         return not self._recover.gives_node_back
 
     def _is_since_fault(self, at: datetime) -> bool:
-        return self._fault_at is not None and at >= self._fault_at - _CLOCK_TOLERANCE
+        return at >= (self._fault_at or self._begun_at) - _CLOCK_TOLERANCE
 
     def _is_ready(self, now: NodeState) -> bool:
         return now.ready and now.gpus == self._before.gpus

@@ -49,7 +49,7 @@ class Scene:
     """A target, the run that watches it, and a foreign controller's acts on it."""
 
     def __init__(
-        self, world: World, new_run: NewRun, hops: dict[str, Any], *, begin: bool = True, **recover: Any
+        self, world: World, new_run: NewRun, hops: dict[str, Any], *, begins: bool = True, **recover: Any
     ) -> None:
         self.world = world
         self.pool = unique("pool")
@@ -59,7 +59,7 @@ class Scene:
         self.run = new_run(change=lambda plan: plan.model_copy(update={"recover": recovery}))
         self.target = follow_as_target(self.run, self.node)
         self.repair = ClusterRepair(self.run, self.target, [])
-        if begin:
+        if begins:
             self.repair.begin(datetime.now(UTC))
 
     def _patch_status(self, node: str, status: dict[str, Any]) -> None:
@@ -365,6 +365,18 @@ def test_a_node_that_never_was_away_is_ready_and_in_service_after_its_repair(sce
     assert stage.hops()[RepairHop.READY].took_s == 0
 
 
+def test_a_cluster_that_is_faster_than_the_injectors_report_is_timed_from_the_fault(
+    scene: Callable[..., Scene],
+) -> None:
+    stage = scene({"repair_begun": {"within": "20s", "signs": [{"event": {"reason": "NodeDraining"}}]}}, begins=False)
+    fault_at = datetime.now(UTC)
+    stage.event("NodeDraining")
+    found = stage.run.wait("the Event", PATIENCE, lambda: stage.repair.watch.has_begun or None)
+    assert found
+    stage.repair.begin(fault_at)
+    assert stage.reach(RepairHop.REPAIR_BEGUN).since == "fault written"
+
+
 def test_an_actor_that_shows_later_is_noted_with_the_hop(scene: Callable[..., Scene]) -> None:
     hops = {"repaired": {"within": "20s", "signs": [{"event": {"reason": "NodeRepairDone"}, "kind": "reboot"}]}}
     stage = scene(hops | {"validated": CHAIN["validated"]})
@@ -378,7 +390,7 @@ def test_an_actor_that_shows_later_is_noted_with_the_hop(scene: Callable[..., Sc
 
 def test_an_event_that_is_faster_than_the_agents_report_counts(scene: Callable[..., Scene]) -> None:
     """A cluster that acts within milliseconds is ahead of the report that the fault is in."""
-    stage = scene({"repair_begun": {"within": "20s", "signs": [{"event": {"reason": "Begun"}}]}}, begin=False)
+    stage = scene({"repair_begun": {"within": "20s", "signs": [{"event": {"reason": "Begun"}}]}}, begins=False)
     fault_at = datetime.now(UTC)
     stage.event("Begun")
     assert stage.run.wait("the Event", PATIENCE, lambda: stage.run.history().first(KubernetesEventSeen))
@@ -390,7 +402,7 @@ def test_work_that_stays_does_not_end_the_wait_for_the_repair(
     scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = scene(
-        {**CHAIN, "work_moved": {"within": "200ms"}, "repair_begun": BEGUN | {"within": "300ms"}}, begin=False
+        {**CHAIN, "work_moved": {"within": "200ms"}, "repair_begun": BEGUN | {"within": "300ms"}}, begins=False
     )
     monkeypatch.setattr(stage.repair.watch, "_work_has_moved", lambda: False)
     stage.repair.begin(datetime.now(UTC))
