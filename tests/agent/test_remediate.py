@@ -66,6 +66,16 @@ def on_node(node: ModelHost, tmp_path: Path) -> Context:
     return Context(node, Ending(), tmp_path, tmp_path / "log")
 
 
+def test_a_gpu_is_found_by_its_address_where_its_index_is_not_known(host: FakeHost, context: Context) -> None:
+    host.programs = healing(host)
+    address = host.samples[1].pci_bus_id
+    order = {"run_id": "r", "node": "n", "action": "gpu-reset"}
+    reset = remediate(RemediateTask.model_validate({**order, "pci": address}), context)
+    assert reset.ok and any("GPU 1" in line for line in reset.evidence)
+    unknown = remediate(RemediateTask.model_validate({**order, "pci": "0000:ff:00"}), context)
+    assert (unknown.ok, unknown.error) == (False, "gpu-reset: NVML knows no GPU at 0000:ff:00")
+
+
 def test_a_gpu_in_persistence_mode_is_in_it_again_after_its_reset(node: ModelHost, on_node: Context) -> None:
     node.machine.double_bit_error(1)
     remediation = run_remediation(on_node, "gpu-reset")

@@ -7,6 +7,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -61,21 +62,17 @@ class Settings:
 class EpisodeWork:
     """The work on one node's open episode; a context manager that holds the claim."""
 
-    def __init__(
-        self, settings: Settings, node: str, cancelled: Callable[[], str] = lambda: "", kubernetes: Any = None
-    ) -> None:
+    def __init__(self, settings: Settings, node: str, cancelled: Callable[[], str] = lambda: "") -> None:
         """Prepare the work; nothing is sent before the context is entered.
 
         Args:
             settings: The cluster and its rules.
             node: The node.
             cancelled: Returns why a person stops the repair, or an empty string; called often.
-            kubernetes: The cluster's adapter, which stays open; None for one of its own.
         """
         self.settings = settings
         self.policy = settings.policy
-        self._own = kubernetes is None
-        self.kubernetes: Kubernetes = kubernetes or Kubernetes(settings.profile)
+        self.kubernetes = Kubernetes(settings.profile)
         self.api = RepairApi(self.kubernetes)
         self._node = node
         self._cancelled = cancelled
@@ -88,6 +85,7 @@ class EpisodeWork:
             self.kubernetes.core.list_node, None, settings.seen, field_selector=f"metadata.name={node}"
         )
         self.pods: PodFollower
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         """Take the claim, and read record and node.
@@ -96,32 +94,24 @@ class EpisodeWork:
             LeaseLostError: Another process works on the episode, or there is none.
             AdapterError: The API server refuses or does not answer.
         """
-        try:
+        with self._stack:
+            self._stack.callback(self.kubernetes.close)
+            self._stack.callback(self._claim.release)
             self._take_claim()
             self._stored = self._take_over_record()
             self.evidence = self._store.evidence(self._node)
-            self._follower.__enter__()
             self.pods = PodFollower(self.kubernetes, self.episode.id, label=EPISODE_LABEL)
-            self.pods.__enter__()
+            self._stack.enter_context(self._follower)
+            self._stack.enter_context(self.pods)
             self._follower.require_synced()
             self.pods.require_synced()
-        except BaseException:
-            self._close()
-            raise
+            self._stack = self._stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        if hasattr(self, "pods"):
-            self.pods.__exit__(None, None, None)
-        self._follower.stop()
-        self._claim.release()
-        if self._own:
-            self.kubernetes.close()
+        self._stack.close()
 
     def _take_claim(self) -> None:
         """Take the claim, after a dead holder's time where there is one."""
@@ -177,7 +167,8 @@ class EpisodeWork:
         return transitions.next_step(self.episode, seen, self.policy, _now())
 
     def is_to_return(self, seen: NodeSeen | None) -> bool:
-        """Return True where the node as it is seen is still to be given back, or was just now."""
+        """Return True where the node, as it is seen, is to be given back, or was just now. Raises LeaseLostError."""
+        self.check_claim()
         return isinstance(self._next(seen), transitions.Return)
 
     def begin(self, step: transitions.Step) -> bool:

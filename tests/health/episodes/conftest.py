@@ -164,7 +164,7 @@ class Ward:
         return self.store.write(episode, last.version if last else None, evidence="").episode
 
     def work(self, claim_s: float = 15, cancelled: Callable[[], str] = lambda: "", **policy: Any) -> EpisodeWork:
-        return EpisodeWork(self.settings(claim_s, **policy), self.node, cancelled, self.kubernetes)
+        return EpisodeWork(self.settings(claim_s, **policy), self.node, cancelled)
 
     def work_off(self, **policy: Any) -> Episode:
         """Work the open episode off; return its record."""

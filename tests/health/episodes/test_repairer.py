@@ -45,7 +45,7 @@ def working(ward: Ward) -> Callable[[str, str], None]:
     """Return what works an episode off without Prefect."""
 
     def work_off(node: str, _episode: str) -> None:
-        with EpisodeWork(ward.settings(1), node, kubernetes=ward.kubernetes) as work:
+        with EpisodeWork(ward.settings(1), node) as work:
             finish(work)
 
     return work_off

@@ -12,9 +12,10 @@ import pytest
 from kubernetes import client
 
 from gameday.errors import LeaseLostError
+from gameday.health.episodes.acts import carry_out
 from gameday.health.episodes.model import State
 from gameday.health.episodes.node import REPAIR_ANNOTATION
-from gameday.health.episodes.transitions import needs_episode
+from gameday.health.episodes.transitions import Return, needs_episode
 from gameday.health.episodes.work import budget_left_s
 from gameday.xid.catalogue import Remedy
 from tests.health.episodes.conftest import OURS, Agents, Ward, boot, finish, xid
@@ -282,3 +283,16 @@ def test_the_work_of_a_dead_process_is_taken_over_and_the_dead_one_can_write_no_
             with pytest.raises(LeaseLostError):
                 dead.save(dead.episode)
             assert finish(living) is State.RETURNED
+
+
+def test_a_process_that_slept_too_long_gives_no_node_back(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    ward.open()
+    with ward.work() as work:
+        while not isinstance(step := work.next_step(), Return):
+            assert step
+            carry_out(work, step)
+        work._claim._renewed_at = float("-inf")  # as after a sleep of a minute
+        with pytest.raises(LeaseLostError):
+            carry_out(work, step)
+    assert ward.taint_keys() == [OURS["key"]]
