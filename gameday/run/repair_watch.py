@@ -70,8 +70,6 @@ class RepairWatch(NodeListener):
         self._begun_at = datetime.now(UTC)
         """The begin of the watch, right before the fault: its first signs come before the injector reports its time."""
         self._fault_at: datetime | None = None
-        self._early: list[KubernetesEventSeen] = []
-        """Events from before `begin`: a fast cluster is ahead of the agent's report that the fault is in."""
         self._gone_at: datetime | None = None
         self._successor: str | None = None
         self._tainted: set[str] = set()
@@ -90,9 +88,6 @@ class RepairWatch(NodeListener):
         """Count from this moment, at which the fault went in by the node's clock."""
         with self._lock:
             self._fault_at = fault_at
-            early, self._early = self._early, []
-            for seen in early:
-                self.on_event(seen)
             self._advance()
 
     @property
@@ -161,9 +156,6 @@ class RepairWatch(NodeListener):
 
     def on_event(self, seen: KubernetesEventSeen) -> None:
         with self._lock:
-            if self._fault_at is None:
-                self._early.append(seen)
-                return
             if seen.node not in (self._target, self._successor) or not self._is_since_fault(seen.at):
                 return
             self._add_signs(lambda sign: event_mark(sign, seen))

@@ -11,7 +11,6 @@ import pytest
 
 from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.history.events import (
-    KubernetesEventSeen,
     NodeReplaced,
     RepairAwaited,
     RepairChainEnded,
@@ -386,16 +385,6 @@ def test_an_actor_that_shows_later_is_noted_with_the_hop(scene: Callable[..., Sc
     named = stage.run.wait("the actor", PATIENCE, lambda: stage.hops()[RepairHop.REPAIRED].by != "unknown" or None)
     assert named
     assert stage.hops()[RepairHop.REPAIRED].by == "foreign-repairer"
-
-
-def test_an_event_that_is_faster_than_the_agents_report_counts(scene: Callable[..., Scene]) -> None:
-    """A cluster that acts within milliseconds is ahead of the report that the fault is in."""
-    stage = scene({"repair_begun": {"within": "20s", "signs": [{"event": {"reason": "Begun"}}]}}, begins=False)
-    fault_at = datetime.now(UTC)
-    stage.event("Begun")
-    assert stage.run.wait("the Event", PATIENCE, lambda: stage.run.history().first(KubernetesEventSeen))
-    stage.repair.begin(fault_at)
-    assert stage.reach(RepairHop.REPAIR_BEGUN).by == "foreign-validator"
 
 
 def test_work_that_stays_does_not_end_the_wait_for_the_repair(
