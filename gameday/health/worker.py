@@ -6,6 +6,7 @@ loses none.
 
 from __future__ import annotations
 
+import heapq
 import logging
 import math
 import time
@@ -94,7 +95,10 @@ class Worker:
         self._policy = options.policy
         self._metrics = metrics
         self._states: dict[str, NodeState] = {}
-        self._faulty: set[str] = set()
+        self._quarantined_at: dict[str, datetime] = {}
+        """The begin of the quarantines that count for the brake, by node."""
+        self._by_begin: list[tuple[datetime, str]] = []
+        """A heap of the same, to find those that no longer count."""
         self._tainted: set[str] = set()
         self._unwritten: dict[str, None] = {}
         """Nodes with a write that is wanted or under way, in the order in which it was first wanted."""
@@ -193,7 +197,7 @@ class Worker:
         self._states.pop(name, None)
         self._under_way.pop(name, None)
         self._unwritten.pop(name, None)
-        self._faulty.discard(name)
+        self._quarantined_at.pop(name, None)
         self._tainted.discard(name)
         self._checkpoint.forget(name)
         self._metrics.forget(name)
@@ -334,9 +338,18 @@ class Worker:
 
     def _is_braked(self, now: datetime) -> bool:
         brake = self._policy.brake
-        decided = (self._states[name].quarantined_at for name in self._faulty)
-        newly = sum(at is not None and at > now - brake.window for at in decided)
-        return newly >= max(brake.least, brake.share * len(self._states))
+        while self._by_begin and self._by_begin[0][0] <= now - brake.window:
+            at, name = heapq.heappop(self._by_begin)
+            if self._quarantined_at.get(name) == at:
+                del self._quarantined_at[name]
+        return len(self._quarantined_at) >= max(brake.least, brake.share * len(self._states))
+
+    def _count_for_brake(self, name: str, state: NodeState) -> None:
+        if not state.faults or state.quarantined_at is None:
+            self._quarantined_at.pop(name, None)
+        elif self._quarantined_at.get(name) != state.quarantined_at:
+            self._quarantined_at[name] = state.quarantined_at
+            heapq.heappush(self._by_begin, (state.quarantined_at, name))
 
     def _write(self, name: str) -> None:
         state = self._states[name]
@@ -410,7 +423,7 @@ class Worker:
         """Make the metrics and the list of things to write agree with the state."""
         if state.needs_write:
             self._unwritten[name] = None
-        (self._faulty.add if state.faults else self._faulty.discard)(name)
+        self._count_for_brake(name, state)
         is_tainted = bool(state.view and state.view.taints_with(self._options.taint.key))
         (self._tainted.add if is_tainted else self._tainted.discard)(name)
         self._metrics.show_active(name, state.active())

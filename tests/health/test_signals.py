@@ -352,10 +352,12 @@ def test_the_webhook_takes_firing_alerts_about_nodes(receiver: Receiver) -> None
     resolved = ALERT | {"status": "resolved"}
     unknown = ALERT | {"labels": {"alertname": "Other", "node": "n1"}}
     nameless = ALERT | {"labels": {"alertname": "GPUHot"}}
-    assert receiver.send({"version": "4", "alerts": [ALERT, resolved, unknown, nameless]}) == 200
+    endless = ALERT | {"labels": {"alertname": "GPUHot", "node": "n" * 254}}
+    assert receiver.send({"version": "4", "alerts": [ALERT, resolved, unknown, nameless, endless]}) == 200
     (one,) = receiver.taken
     assert (one.node, one.name, one.gpu, one.text) == ("n1", "GPUHot", PCI, "hot")
     assert one.at == datetime(2026, 1, 1, tzinfo=UTC)
+    assert one.labels == {}, "labels that no rule asks for are not kept"
 
 
 def test_an_alert_that_cannot_be_taken_is_to_be_sent_again(receiver: Receiver) -> None:

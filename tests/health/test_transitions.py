@@ -255,3 +255,16 @@ def test_repeated_events_are_counted_instead_of_written(monkeypatch: pytest.Monk
     events.flush()
     assert api.sent[2:] == [("PATCH", 500)]
     assert events.seconds_until_due() == math.inf
+
+
+def test_a_reason_written_before_policies_were_files_is_still_read() -> None:
+    text = (
+        '{"kind":"xid","code":79,"pci":"0000:c3:00","at":"2026-11-22T06:05:52.689351Z","remedy":"reboot",'
+        '"why":"GPU has fallen off the bus (NVIDIA: RESTART_BM)","policy":"catalogue","boot":"b1",'
+        '"decided":"2026-11-22T06:05:52.797975Z","seen":{"boot":"b1","until_ns":5,"lines":["0123456789abcdef"]}}'
+    )
+    reason = read_reason(text)
+    assert reason is not None
+    assert (reason.kind, reason.code, reason.name, reason.remedy) == (Kind.XID, 79, "", Remedy.REBOOT)
+    state = transitions.initial_state(view(tainted=True, reason=text), LogProgress(), KEY, NOW)
+    assert [fault.code for fault in state.active()] == [79]

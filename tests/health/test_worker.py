@@ -1,6 +1,8 @@
 """The worker's handling of lines: the brake, first sights of nodes, and the metrics that show silence."""
 
 import time
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -9,6 +11,7 @@ from gameday.cluster.loki import LogLine
 from gameday.health.detect import Detection
 from gameday.health.metrics import Metrics
 from gameday.health.model import NodeView, Taint
+from gameday.health.policy import Brake
 from gameday.health.policy_files import load_policy
 from gameday.health.worker import Options, Worker
 from gameday.xid.lines import BEAT, beat_uptime_s, format_xid, recognise
@@ -51,8 +54,8 @@ class ManyNodes:
         return {name for name, node in self.nodes.items() if node["spec"].get("taints")}
 
 
-def start(api: ManyNodes, metrics: Metrics | None = None) -> Worker:
-    worker = Worker(api, OPTIONS, metrics or Metrics(CollectorRegistry()))  # type: ignore[arg-type]
+def start(api: ManyNodes, metrics: Metrics | None = None, options: Options = OPTIONS) -> Worker:
+    worker = Worker(api, options, metrics or Metrics(CollectorRegistry()))  # type: ignore[arg-type]
     worker.load()
     for node in api.nodes.values():
         worker.handle_node(NodeView.of(node))
@@ -170,3 +173,34 @@ def test_a_line_read_again_at_the_start_does_not_count_for_the_logs_lag() -> Non
     assert metrics.registry.get_sample_value("gameday_health_log_lag_seconds") == 0
     read_line(worker, "n1", beat(DAY_S))
     assert 0 < (metrics.registry.get_sample_value("gameday_health_log_lag_seconds") or 0) < 60
+
+
+def braked(api: ManyNodes, window_s: float) -> Worker:
+    """Start a controller that may quarantine two nodes within the window."""
+    brake = Brake(share=0.2, least=2, window=timedelta(seconds=window_s))
+    worker = start(api, options=replace(OPTIONS, policy=OPTIONS.policy.model_copy(update={"brake": brake})))
+    for name in ("n0", "n1", "n2"):
+        read_line(worker, name, lost(DAY_S))
+    return worker
+
+
+def test_a_quarantine_counts_for_the_brake_until_the_window_is_over() -> None:
+    api = ManyNodes(*(f"n{number}" for number in range(10)))
+    worker = braked(api, 1.0)
+    assert api.tainted == {"n0", "n1"}
+    deadline, stamp = time.monotonic() + 30, DAY_S
+    while "n3" not in api.tainted and time.monotonic() < deadline:
+        stamp += 2
+        read_line(worker, "n3", lost(stamp))
+    assert "n3" in api.tainted
+
+
+def test_a_node_that_is_back_does_not_count_for_the_brake() -> None:
+    api = ManyNodes(*(f"n{number}" for number in range(10)))
+    worker = braked(api, 3600)
+    assert api.tainted == {"n0", "n1"}
+    api.nodes["n0"]["spec"]["taints"] = []
+    worker.handle_node(NodeView.of(api.nodes["n0"]))
+    for name in ("n3", "n4"):
+        read_line(worker, name, lost(DAY_S))
+    assert api.tainted == {"n1", "n3"}

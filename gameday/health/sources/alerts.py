@@ -30,6 +30,7 @@ _MOST_REQUESTS = 16
 """The most connections at a time; Alertmanager has one request of each group under way."""
 _REQUEST_TIMEOUT_S = 10.0
 _LONGEST_TEXT = 400
+_LONGEST_NODE_NAME = 253
 
 
 class _Alert(BaseModel):
@@ -56,9 +57,13 @@ def alert_signals(
     identity = json.dumps([sorted(labels.items()), int(starts_at.timestamp() * 1000)])
     signal = Signal("", SignalKind.ALERT, name, starts_at, seen, text, labels=dict(labels), key=digest(identity))
     rule = next((rule for rule in policy.rules_of(SignalKind.ALERT) if rule.matches(signal)), None)
-    if rule and rule.alert and (node := labels.get(rule.alert.node_label)):
-        gpu = pci_address(labels.get(rule.alert.gpu_label))
-        yield Signal(node, signal.kind, name, starts_at, seen, text, gpu, signal.labels, signal.key)
+    if rule is None or rule.alert is None:
+        return
+    node, gpu = labels.get(rule.alert.node_label, ""), pci_address(labels.get(rule.alert.gpu_label))
+    if 0 < len(node) <= _LONGEST_NODE_NAME:
+        # The other labels may be large, and signals of nodes that are not known yet are kept.
+        matched = {key: labels[key] for key in rule.alert.labels}
+        yield Signal(node, signal.kind, name, starts_at, seen, text, gpu, matched, signal.key)
 
 
 class AlertPoll(PollingSource):
