@@ -38,7 +38,7 @@ def private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--detector", "foo"], ExitCode.USAGE, "no detector profile of this name"),
         (["gpu-fell-off-the-bsu"], ExitCode.USAGE, "did you mean gpu-fell-off-the-bus?"),
         (["--gpus", "0"], ExitCode.USAGE, "--gpus"),
-        (["--repair", "maybe"], ExitCode.USAGE, "choose on or off"),
+        (["--repair", "maybe"], ExitCode.USAGE, "choose one of on, off, auto"),
         (["--reports", "{file}"], ExitCode.REFUSED, "cannot be written: File exists"),
         (["--reports", "/proc/no"], ExitCode.REFUSED, "cannot be written"),
     ],

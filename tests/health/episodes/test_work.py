@@ -35,7 +35,7 @@ def test_a_reset_and_a_passed_qa_return_the_node_as_it_was(ward: Ward, agents: A
     assert ward.taint_keys() == ["nvidia.com/gpu"] and ward.label() is None
     assert REPAIR_ANNOTATION not in (ward.world.core.read_node(node).metadata.annotations or {})
     assert ward.event_reasons() == [
-        *("NodeDraining", "NodeDrained", "NodeRepairBegun", "NodeRepairDone"),
+        *("NodeDraining", "NodeDrained", "NodeRepairBegun", "GPUResetDone"),
         *("NodeValidating", "NodeValidated", "NodeReturned"),
     ]
     assert ward.world.holders() == {}
