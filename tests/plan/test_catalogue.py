@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError
 from gameday.faults.registry import parameter_models
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
 from gameday.health.policy_files import kernel_signal, load_policy
 from gameday.plan.catalogue import find_plan, load_shipped, shipped_plans
-from gameday.plan.load import load_plan
 from gameday.plan.models import Plan
 from gameday.xid.decide import Response
 from gameday.xid.lines import format_xid, recognise
 
 ROOT = Path(__file__).parents[2]
-PLANS = {name: load_plan(path, parameter_models()).plan for name, path in shipped_plans().items()}
+PLANS = {name: load_complete_plan(path, ()).plan for name, path in shipped_plans().items()}
 LOGGED = sorted(name for name, plan in PLANS.items() if isinstance(plan.fault, (XidParameters, SxidParameters)))
 CONTROLS = {
     "xid-13-application-error",
