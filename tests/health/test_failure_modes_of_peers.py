@@ -27,6 +27,8 @@ from tests.health.conftest import (
     stamped,
 )
 
+pytestmark = pytest.mark.slow  # each starts a controller and servers of its own
+
 
 @pytest.fixture
 def cluster(servers: Servers) -> Iterator[Cluster]:

@@ -15,6 +15,8 @@ from tests.cluster.servers.conftest import Answer, Observability, Stub, exporter
 from tests.health.conftest import Cluster, Servers, a_cluster, await_handled, await_taint, eventually
 from tests.health.signals import written
 
+pytestmark = pytest.mark.slow  # each starts a controller and servers of its own
+
 __all__ = ["exporter", "observability"]
 
 

@@ -238,6 +238,9 @@ def validate(work: EpisodeWork) -> str:
             why = f"the kernel log could not be marked: {marked.error if marked else 'the agent left no result'}"
     if not why:
         why, detail = _qa(work, marker, f"gd-{work.episode.id}-q{serial}", budget_left_s(run.began, within))
+    if not why:
+        # A GPU that is still broken says so again soon; a new fault interrupts the wait.
+        work.wait(lambda: False, budget_left_s(run.began, work.policy.qa.length), faults_interrupt=True)
     work.save(transitions.end_qa(work.episode, why, detail, _now()))
     work.delete_agents()
     if why:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from gameday.cluster.profile import Endpoint
-from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration
+from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration, conflict
 from gameday.plan.qa import QaFloors
 from gameday.remediations.registry import remediation_for
 from gameday.xid.catalogue import Remedy
@@ -71,8 +71,17 @@ class QaGate(DocumentModel):
 
     floors: QaFloors = QaFloors()
     """The least that the node must show."""
+    length: Duration = timedelta(seconds=10)
+    """The least time of the proof: for so long from its beginning no new fault may come. Ten seconds are enough for a
+    GPU that is still broken after its repair; a burn-in takes minutes to hours."""
     within: Bound = timedelta(minutes=10)
     """The longest time for the proof."""
+
+    @model_validator(mode="after")
+    def _length_fits(self) -> QaGate:
+        if self.length > self.within:
+            raise conflict(("length",), "the proof must last longer than it may take: raise `within`")
+        return self
 
 
 class AttemptLimits(DocumentModel):

@@ -139,6 +139,14 @@ def test_a_new_fault_during_qa_goes_one_rung_up(ward: Ward, agents: Agents) -> N
     assert [run.outcome for run in episode.qa] == ["failed", "passed"]
 
 
+def test_no_proof_is_shorter_than_the_policys_length(ward: Ward, agents: Agents) -> None:
+    ward.quarantine()
+    ward.open()
+    episode = ward.work_off(qa={"within": "10s", "length": "1s"})
+    (run,) = episode.qa
+    assert run.ended is not None and run.ended - run.began >= timedelta(seconds=1)
+
+
 def test_a_boot_that_nobody_asked_for_voids_qa(ward: Ward, agents: Agents) -> None:
     ward.quarantine()
     ward.open()
