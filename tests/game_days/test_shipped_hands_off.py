@@ -59,7 +59,6 @@ def hops(played: Played) -> dict[RepairHop, RepairHopSeen]:
     ("name", "kind", "node"),
     [
         ("hands-off-gpu-fell-off-the-bus", RepairKind.REBOOT, "gpu-node-3"),
-        ("hands-off-double-bit-ecc", RepairKind.GPU_RESET, "gpu-node-4"),
         ("hands-off-holdout-swapped-in", RepairKind.GPU_RESET, "gpu-node-5"),
     ],
 )
@@ -85,10 +84,12 @@ def test_the_breaker_lets_two_be_repaired_and_the_third_wait_and_all_come_back(r
 
 
 @pytest.mark.parametrize(
-    ("name", "node"), [("hands-off-fails-qa-stays-out", "gpu-node-3"), ("hands-off-repeat-offender", "gpu-node-2")]
+    ("name", "node", "watched"),
+    [("hands-off-fails-qa-stays-out", "gpu-node-3", "45s"), ("hands-off-repeat-offender", "gpu-node-2", "10s")],
 )
-def test_a_node_that_must_stay_out_stays_out(repaired: Arena, name: str, node: str) -> None:
-    played = repaired.play(on(shipped(name), node))
+def test_a_node_that_must_stay_out_stays_out(repaired: Arena, name: str, node: str, watched: str) -> None:
+    plan = changed(shipped(name), "recover.hops.returned", {"within": watched})
+    played = repaired.play(on(plan, node))
     assert played.exit_code == 0, played.output
     assert played.verdicts()["repair-returned"] == "held"
     assert RepairHop.RETURNED not in hops(played)
