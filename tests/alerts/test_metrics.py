@@ -6,12 +6,10 @@ import csv
 import re
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from gameday.health.episodes.metrics import RepairMetrics
-from gameday.health.metrics import Metrics
 from gameday.rehearsal.nodes.dcgm import FIELDS
 from tests.alerts.dcgm_fields import EXPORTER_COUNTERS, FIELD_IDS, FORMER_NAMES
+from tests.alerts.promql import metrics_of, own_metrics
 from tests.alerts.shipped import ALL_RULES, COUNTERS, RECORDED
 
 # kube-state-metrics: docs/metrics/cluster/node-metrics.md and workload/daemonset-metrics.md of its repository.
@@ -47,28 +45,8 @@ NODE_EXPORTER = {
     "node_network_transmit_packets_total",
     "node_network_up",
 }
-WORDS = {"and", "or", "unless", "bool", "offset", "by", "on", "group_left"}
 
-
-def _metrics_of(expression: str) -> set[str]:
-    """Every name in it that is no function, no keyword and no label."""
-    text = re.sub(r'"(?:[^"\\]|\\.)*"', "", expression)
-    text = re.sub(r"\{[^}]*\}|\[[^\]]*\]", "", text)
-    text = re.sub(r"\b(by|on|group_left)\s*\([^)]*\)", "", text)
-    text = re.sub(r"\boffset\s+\w+", "", text)
-    names = set(re.findall(r"[A-Za-z_][\w:]*(?!\w|:|\s*\()", text))
-    return {name for name in names if name not in WORDS and not re.fullmatch(r"e\d+", name)}
-
-
-READ = {name for rule in ALL_RULES for name in _metrics_of(rule["expr"])}
-
-
-def _controllers_metrics() -> set[str]:
-    registry = CollectorRegistry()
-    Metrics(registry)
-    RepairMetrics(registry)
-    families = registry.collect()
-    return {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+READ = {name for rule in ALL_RULES for name in metrics_of(rule["expr"])}
 
 
 def _lines(*, newer: bool = False) -> list[list[str]]:
@@ -84,7 +62,7 @@ NAMES = [record[0] for record in _lines(newer=True)]
 
 
 def test_every_metric_read_is_exported_by_somebody() -> None:
-    exported = {*NAMES, *FORMER_NAMES, *_controllers_metrics(), *KUBE_STATE_METRICS, *NODE_EXPORTER, *RECORDED}
+    exported = {*NAMES, *FORMER_NAMES, *own_metrics(), *KUBE_STATE_METRICS, *NODE_EXPORTER, *RECORDED}
     assert READ - exported == set()
 
 

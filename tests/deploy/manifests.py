@@ -21,6 +21,16 @@ def documents(path: Path) -> list[dict[str, Any]]:
     return list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
 
 
+def resources_of(kustomization: Path) -> list[Path]:
+    """Return the files that a kustomization applies."""
+    return [kustomization.parent / name for name in documents(kustomization)[0].get("resources", [])]
+
+
+def generated_by(kustomization: Path) -> list[str]:
+    """Return the names of the ConfigMaps that a kustomization makes from files."""
+    return [one["name"] for one in documents(kustomization)[0].get("configMapGenerator", [])]
+
+
 ALL = [(path, document) for path in FILES for document in documents(path)]
 RBAC = [document for path, document in ALL if path.parent.name == "rbac"]
 

@@ -95,7 +95,7 @@ def test_the_pages_kustomization_changes_every_image(built: list[dict[str, Any]]
 
 
 def test_the_pages_settings_are_a_profile(built: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    (settings,) = (one["data"] for one in built if one["kind"] == "ConfigMap")
+    (settings,) = (one["data"] for one in built if one["metadata"]["name"] == "gameday-cluster")
     commented = re.findall(r"^\s+# (GAMEDAY_\w+): '?([^'#\n]+?)'?(?:\s+#.*)?$", PAGE, re.MULTILINE)
     assert len(commented) == 4
     for name, value in [*settings.items(), *commented]:

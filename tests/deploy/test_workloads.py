@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from gameday.cluster.profile import ClusterProfile, load_profile
 from gameday.rehearsal.programs import search
@@ -23,9 +24,11 @@ from tests.deploy.manifests import (
     ROOT,
     WORKLOADS,
     documents,
+    generated_by,
     identity,
     named,
     of,
+    resources_of,
     template_of,
 )
 
@@ -69,14 +72,17 @@ def test_what_is_ours_runs_without_privileges(workload: dict[str, Any]) -> None:
     }
 
 
-def test_the_prometheus_operator_finds_the_controllers_metrics() -> None:
-    (monitor,) = of("PodMonitor")
-    template = template_of(_workload("gameday-node-health"))
-    assert monitor["metadata"]["namespace"] == _workload("gameday-node-health")["metadata"]["namespace"]
+@pytest.mark.parametrize(("name", "keeps_labels"), [("gameday-node-health", True), ("gameday-repair", False)])
+def test_the_prometheus_operator_finds_our_metrics(name: str, keeps_labels: bool) -> None:
+    (monitor,) = (one for one in of("PodMonitor") if one["metadata"]["name"] == name)
+    template = template_of(_workload(name))
+    assert monitor["metadata"]["namespace"] == _workload(name)["metadata"]["namespace"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     (port,) = template["spec"]["containers"][0]["ports"]
-    assert (endpoint["port"], endpoint["honorLabels"], endpoint["interval"]) == (port["name"], True, "15s")
+    assert (endpoint["port"], endpoint["interval"]) == (port["name"], "15s")
+    # Only the controller's series have a label that the scraping would give, too: `node`.
+    assert endpoint.get("honorLabels", False) is keeps_labels
 
 
 def test_the_controller_may_run_where_only_the_control_plane_has_no_gpus() -> None:
@@ -222,8 +228,7 @@ def test_commands_and_their_arguments_exist(name: str, program: list[str], subco
 
 
 def test_every_manifest_is_applied_by_one_kustomization() -> None:
-    applied = [path.parent / name for path in KUSTOMIZATIONS for name in documents(path)[0]["resources"]]
-    assert sorted(applied) == FILES
+    assert sorted(file for path in KUSTOMIZATIONS for file in resources_of(path)) == FILES
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not there; `make setup` fetches it")
@@ -232,12 +237,18 @@ def test_kubectl_builds_each_kustomization(kustomization: Any) -> None:
     done = subprocess.run([KUBECTL, "kustomize", kustomization.parent], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     made = len(re.findall(r"^kind:", done.stdout, re.MULTILINE))
-    resources = documents(kustomization)[0]["resources"]
-    assert made == sum(
-        (path.relative_to(kustomization.parent).as_posix() in resources)
-        for path, _ in ALL
-        if path.is_relative_to(kustomization.parent)
-    )
+    assert made == sum(path in resources_of(kustomization) for path, _ in ALL) + len(generated_by(kustomization))
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not there; `make setup` fetches it")
+def test_the_dashboards_config_map_is_what_grafanas_sidecar_reads() -> None:
+    built = subprocess.run([KUBECTL, "kustomize", DEPLOY / "grafana"], capture_output=True, text=True, check=True)
+    made = YAML(typ="safe", pure=True).load(built.stdout)
+    assert identity(made) == ("ConfigMap", "gameday", "gameday-node-health-dashboard")
+    # kube-prometheus-stack, values.yaml: grafana.sidecar.dashboards.label and labelValue.
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    shipped = (DEPLOY / "grafana" / "node-health.json").read_text(encoding="utf-8")
+    assert made["data"] == {"node-health.json": shipped}
 
 
 def test_the_readme_names_every_folder() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from gameday.detectors.load import find_detector, known_detectors, load_detector, read_detector
 from gameday.errors import DocumentError
+from gameday.health.episodes.acts import _DONE
 from tests.detectors.profiles import PROFILE, profile, profile_problems, written
 
 SHIPPED = {name: read_detector(path) for name, path in known_detectors().items()}
@@ -45,6 +46,14 @@ def test_no_rule_of_a_shipped_profile_is_hidden_by_one_before_it() -> None:
             assert not (spoken_for & set(rule.faults)), (name, rule)
             if not rule.when:
                 spoken_for |= set(rule.faults)
+
+
+def test_our_profile_reads_the_kind_of_a_repair_from_each_event_of_the_repairer() -> None:
+    repairs = SHIPPED["gameday"].repairs
+    assert repairs and repairs.hops.repaired
+    events = [sign.event for sign in repairs.hops.repaired.signs if sign.event]
+    assert {event.component for event in events} == {"gameday-repair"}
+    assert {event.reason for event in events} == set(_DONE.values())
 
 
 def test_a_profile_in_a_teams_folder_replaces_the_shipped_one_of_its_name(tmp_path: Path) -> None:

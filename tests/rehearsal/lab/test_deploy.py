@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.manifests import ALL, DEPLOY, KUSTOMIZATIONS, documents, identity, of
+from tests.deploy.manifests import ALL, DEPLOY, KUSTOMIZATIONS, generated_by, identity, of, resources_of
 from tests.rehearsal.lab.plane import Plane
 
 pytestmark = pytest.mark.lab
@@ -39,9 +39,11 @@ def test_every_manifest_is_taken_and_breaks_no_rule_of_pod_security(plane: Plane
     done = _dry_run(plane, "-k", folder)
     assert done.returncode == 0, done.stderr
     assert "would violate PodSecurity" not in done.stderr
-    files = {folder / name for name in documents(kustomization)[0]["resources"]}
+    files = resources_of(kustomization)
     taken = sorted(line.split()[0].partition("/")[2] for line in done.stdout.splitlines())
-    assert taken == sorted(identity(document)[2] for path, document in ALL if path in files)
+    assert taken == sorted(
+        [*(identity(document)[2] for path, document in ALL if path in files), *generated_by(kustomization)]
+    )
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
