@@ -1,4 +1,4 @@
-"""Roles mark and sample: read the host, and write at most a harmless line to its kernel log."""
+"""Roles mark, gpu-users and sample: read the host, and write at most a harmless line to its kernel log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import time
 from datetime import UTC, datetime
 
 from gameday.agent.context import Context
-from gameday.agent.task import AgentResult, GpuUserNote, MarkTask, SampledNote, SampleTask
+from gameday.agent.task import (
+    AgentResult,
+    GpuPodsNote,
+    GpuUserNote,
+    GpuUsersTask,
+    MarkTask,
+    SampledNote,
+    SampleTask,
+)
 from gameday.faults.gpu import nvidia_smi, responding_gpu
 from gameday.values.results import Cleanliness
 
@@ -41,6 +49,21 @@ def mark(task: MarkTask, context: Context) -> AgentResult:
         written_at=written_at,
         error="" if found else "the marker was written, but the kernel log does not hold it",
         evidence=(f"written: {_PRIORITY}{text}", f"read back: {'found' if found else 'not found'}"),
+    )
+
+
+def gpu_users(task: GpuUsersTask, context: Context) -> AgentResult:
+    """Print the pods that have a GPU open, GPU by GPU.
+
+    Raises:
+        HostError: NVML or a process's open files cannot be read.
+    """
+    gpus = context.host.gpus()
+    for gpu in gpus:
+        pods = dict.fromkeys(user.pod for user in context.host.gpu_users(gpu.index) if user.pod)
+        context.print_note(GpuPodsNote(pci=gpu.pci_bus_id, pods=tuple(pods)))
+    return AgentResult(
+        role=task.role, ok=bool(gpus), cleanliness=Cleanliness.CLEAN, evidence=(f"{len(gpus)} GPU(s) looked at",)
     )
 
 

@@ -14,6 +14,7 @@ from gameday.agent.task import (
     TASK,
     AgentResult,
     CanaryTask,
+    GpuUsersTask,
     InjectTask,
     MarkTask,
     QaTask,
@@ -90,6 +91,10 @@ def _carry_out(task: Task, context: Context, gpus: str) -> AgentResult:  # noqa:
             from gameday.agent.mark import mark  # noqa: PLC0415
 
             return mark(task, context)
+        case GpuUsersTask():
+            from gameday.agent.mark import gpu_users  # noqa: PLC0415
+
+            return gpu_users(task, context)
         case SampleTask():
             from gameday.agent.mark import sample  # noqa: PLC0415
 

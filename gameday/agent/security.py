@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from gameday.agent.task import CanaryTask, InjectTask, MarkTask, QaTask, RemediateTask, SampleTask, Task, UndoTask
+from gameday.agent.task import (
+    CanaryTask,
+    GpuUsersTask,
+    InjectTask,
+    MarkTask,
+    QaTask,
+    RemediateTask,
+    SampleTask,
+    Task,
+    UndoTask,
+)
 from gameday.faults.registry import fault_for, parse_parameters
 from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity
 from gameday.plan.canary import Measure
@@ -23,7 +33,7 @@ def security_of(task: Task) -> PodSecurity:
             return fault_for(parameters).security_of(parameters)
         case RemediateTask():
             return remediation_for(task.action).security
-        case QaTask():
+        case QaTask() | GpuUsersTask():
             return GPU_WORK
         case CanaryTask(measure=measure):
             return _PINGS if measure.uses_ping else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS

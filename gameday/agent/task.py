@@ -102,6 +102,14 @@ class CanaryTask(AgentMessage):
     payload: int = Field(default=1400, ge=16, le=65_000, description="bytes of a ping")
 
 
+class GpuUsersTask(AgentMessage):
+    """A task to print, for every GPU, the pods that have it open, as a `GpuPodsNote`."""
+
+    role: Literal["gpu-users"] = "gpu-users"
+    run_id: str
+    node: str
+
+
 class SampleTask(AgentMessage):
     """A task to print every GPU's NVML reading as a `SampledNote`, until SIGTERM or `duration_s`."""
 
@@ -113,7 +121,8 @@ class SampleTask(AgentMessage):
 
 
 Task = Annotated[
-    InjectTask | UndoTask | MarkTask | RemediateTask | QaTask | CanaryTask | SampleTask, Field(discriminator="role")
+    InjectTask | UndoTask | MarkTask | RemediateTask | QaTask | CanaryTask | GpuUsersTask | SampleTask,
+    Field(discriminator="role"),
 ]
 TASK: TypeAdapter[Task] = TypeAdapter(Task)
 
@@ -132,6 +141,14 @@ class GpuUserNote(AgentMessage):
 
     note: Literal["gpu-user"] = "gpu-user"
     user: GpuUser
+
+
+class GpuPodsNote(AgentMessage):
+    """The note of the pods that have a GPU open."""
+
+    note: Literal["gpu-pods"] = "gpu-pods"
+    pci: str = Field(description="address of the GPU, like 0000:4e:00")
+    pods: tuple[str, ...] = Field(description="their UIDs, each once")
 
 
 class PriorNote(AgentMessage):

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gameday.agent.context import Context, Ending
-from gameday.agent.mark import mark
+from gameday.agent.mark import gpu_users, mark
 from gameday.agent.security import security_of
-from gameday.agent.task import GpuUserNote, MarkTask
+from gameday.agent.task import GpuPodsNote, GpuUserNote, GpuUsersTask, MarkTask, notes_in
 from gameday.errors import HostError
 from gameday.host.base import GpuUser
-from gameday.host.privileges import GPU_PROGRAMS, KERNEL_LOG
+from gameday.host.privileges import GPU_PROGRAMS, GPU_WORK, KERNEL_LOG
 from gameday.run.agents import gpu_users_left
 from tests.host.fake import FakeHost, result
 
@@ -60,3 +60,20 @@ def test_pods_that_are_drained_and_the_persistence_daemon_do_not_forbid_a_reset(
     )
     log = "\n".join(["no note", *(GpuUserNote(user=user).model_dump_json() for user in users)])
     assert gpu_users_left(log, {"job"}) == ["3 nvidia-device-plugin", "4 nv-hostengine -n"]
+
+
+def test_the_pods_on_every_gpu_are_printed_each_once_and_without_the_hosts_processes(
+    host: FakeHost, tmp_path: Path, capsys: Any
+) -> None:
+    rank = GpuUser(pid=8, command="python", pod="uid-2")
+    host.users[0] = (rank, rank.model_copy(update={"pid": 9}), GpuUser(pid=1, command="nvidia-persistenced"))
+    task = GpuUsersTask(run_id="r", node="n")
+    assert gpu_users(task, Context(host, Ending(), tmp_path, tmp_path / "log")).ok
+    found = {note.pci: note.pods for note in notes_in(capsys.readouterr().out, GpuPodsNote)}
+    assert found == {"0000:1a:00": ("uid-2",), "0000:1b:00": ("uid-1",)}
+    assert host.log == [] and security_of(task) == GPU_WORK
+
+
+def test_a_node_that_shows_no_gpus_has_no_answer(host: FakeHost, tmp_path: Path) -> None:
+    host.samples = []
+    assert not gpu_users(GpuUsersTask(run_id="r", node="n"), Context(host, Ending(), tmp_path, tmp_path / "log")).ok

@@ -8,21 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-from gameday.agent.task import AgentResult, MarkTask, QaResult, QaTask, RemediateTask, notes_in
-from gameday.cluster.drain import Evictions, leaving_pods
+from gameday.agent.task import (
+    AgentResult,
+    GpuPodsNote,
+    GpuUsersTask,
+    MarkTask,
+    QaResult,
+    QaTask,
+    RemediateTask,
+    notes_in,
+)
+from gameday.cluster.drain import Evictions
 from gameday.cluster.gpu_pods import GpuPod
-from gameday.cluster.manifests import EPISODE_LABEL, RUN_LABEL
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, KubernetesError
 from gameday.health.episodes import transitions
 from gameday.health.episodes.api import CONFLICT
 from gameday.health.episodes.evidence import bundle_of, post
+from gameday.health.episodes.leaving import Leaving, of_faulty_gpus
 from gameday.health.episodes.marks import clear, give_back
 from gameday.health.episodes.model import Attempt, Episode, Scope, State
 from gameday.health.episodes.node import NodeSeen
-from gameday.health.episodes.policy import POWER_CYCLE
+from gameday.health.episodes.policy import POWER_CYCLE, RESTART_WORKLOAD
 from gameday.health.episodes.redfish import power_cycle
 from gameday.health.episodes.transitions import Cancel, Drain, HandOver, NodeGone, Repair, Return, Step, Validate
 from gameday.health.episodes.work import EpisodeWork, InterruptedStepError, budget_left_s
@@ -31,11 +39,13 @@ from gameday.xid.catalogue import Remedy
 
 _RETURN_TRIES = 8
 _MARK_WITHIN_S = 60.0
+_LOOK_WITHIN_S = 60.0
 _DONE = {
     "gpu-reset": "GPUResetDone",
     "driver-restart": "DriverRestartDone",
     "reboot": "NodeRebootDone",
     POWER_CYCLE: "NodePowerCycleDone",
+    RESTART_WORKLOAD: "WorkloadRestarted",
 }
 """Event of a repair that is done, by its name; a game-day reads the kind of the repair from it. Repairs that a package
 adds are `NodeRepairDone`."""
@@ -79,24 +89,25 @@ def drain(work: EpisodeWork, step: Drain) -> str:
     """Move pods off the node as the policy says."""
     rules = work.policy.drain
     if work.begin(step):
-        work.event("NodeDraining", f"{step.scope} leave before {step.rung.repair}")
+        work.event("NodeDraining", f"{step.scope} leave before {step.before}")
     act = work.episode.act
     assert act
     evictions = Evictions(work.kubernetes)
-    all_leave = step.scope is Scope.ALL_PODS
+    choice = _look_at_gpus(work) if step.scope is Scope.FAULTY_GPU else Leaving(step.scope)
     with Follower(
         work.kubernetes.core.list_pod_for_all_namespaces, field_selector=f"spec.nodeName={work.episode.node}"
     ) as pods:
         pods.require_synced()
 
         def is_empty() -> bool:
-            leaving = leaving_pods(filter(_is_not_ours, pods.objects()), all_leave=all_leave)
-            if leaving and rules.mode == "evict" and budget_left_s(act.began, rules.evict_after) <= 0:
-                evictions.ask(leaving)
+            leaving = choice.of(pods.objects())
+            if rules.mode == "evict":
+                is_time = budget_left_s(act.began, rules.evict_after) <= 0
+                evictions.ask(leaving if is_time else choice.at_once(leaving))
             return not leaving
 
         empty = work.wait(is_empty, budget_left_s(act.began, rules.within))
-        left = leaving_pods(filter(_is_not_ours, pods.objects()), all_leave=all_leave)
+        left = choice.of(pods.objects())
     why = "" if empty else f"after {rules.within.total_seconds():g} s still there: {_names(left)}"
     work.save(transitions.end_drain(work.episode, step.scope, why, _now()))
     if why:
@@ -105,9 +116,17 @@ def drain(work: EpisodeWork, step: Drain) -> str:
     return "drained"
 
 
-def _is_not_ours(pod: Any) -> bool:
-    labels = pod.metadata.labels or {}
-    return EPISODE_LABEL not in labels and RUN_LABEL not in labels
+def _look_at_gpus(work: EpisodeWork) -> Leaving:
+    """Have an agent find the pods on each GPU. Where it cannot, every pod with GPUs leaves."""
+    episode = work.episode
+    name = f"gd-{episode.id}-u{len(episode.attempts)}-{len(episode.drained_gpus)}"
+    result = work.run_agent(name, GpuUsersTask(run_id=episode.id, node=episode.node), _LOOK_WITHIN_S)
+    log = work.keep_log(name)
+    if result is None or not result.ok:
+        why = (result.error if result else "") or "the agent left no result"
+        work.save(work.episode.noting(_now(), f"the pods on the faulty GPU cannot be found: {why}"))
+        return Leaving(Scope.FAULTY_GPU)
+    return of_faulty_gpus(episode.faulty_gpus, notes_in(log, GpuPodsNote))
 
 
 def _names(pods: Sequence[GpuPod]) -> str:
@@ -122,7 +141,9 @@ def repair(work: EpisodeWork, step: Repair) -> str:
         work.delete_agents()
         work.event("NodeRepairBegun", f"{step.rung.repair}, attempt {step.number}, for {faults}")
     attempt = work.episode.attempts[-1]
-    if step.rung.needs_all_pods_gone:
+    if step.rung.repair == RESTART_WORKLOAD:
+        why, detail = _await_quiet(work, step, attempt)
+    elif step.rung.needs_all_pods_gone:
         why, detail = _take_down(work, step, attempt)
     else:
         why, detail = _repair_each_gpu(work, step, attempt)
@@ -135,11 +156,25 @@ def repair(work: EpisodeWork, step: Repair) -> str:
     return detail
 
 
+def _await_quiet(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str, str]:
+    """Wait out the time without a new fault that shows that the drained pods were its cause."""
+    quiet = step.rung.quiet
+    known = work.episode.faults[: attempt.faults]
+
+    def is_faulty() -> bool:
+        seen = work.node()
+        return seen is not None and any(fault not in known for fault in seen.faults)
+
+    if work.wait(is_faulty, budget_left_s(attempt.began, quiet)) or len(work.episode.faults) > attempt.faults:
+        return f"a new fault within {quiet.total_seconds():g} s", ""
+    return "", f"no new fault for {quiet.total_seconds():g} s without the pods on the faulty GPU"
+
+
 def _repair_each_gpu(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str, str]:
     """Return why the rung failed, or an empty string, and its evidence."""
     devices: list[str | None] = [None]
     if remediation_for(step.rung.repair).needs_idle_gpu:
-        devices = list(_faulty_gpus(work.episode))
+        devices = list(_faulty_gpus(work.episode, attempt))
         if not devices:
             return "no fault names the GPU that is to be reset", ""
     evidence: list[str] = []
@@ -154,11 +189,14 @@ def _repair_each_gpu(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple
     return "", "; ".join(evidence) or "done"
 
 
-def _faulty_gpus(episode: Episode) -> dict[str, None]:
-    """Return the addresses of the GPUs that need a reset, each once, in the order of their faults."""
-    return {
-        fault.device: None for fault in episode.faults if fault.device is not None and fault.remedy is Remedy.GPU_RESET
-    }
+def _faulty_gpus(episode: Episode, attempt: Attempt) -> dict[str, None]:
+    """Return the addresses of the GPUs that need a reset, each once, in the order of their faults.
+
+    A fault that came since the attempt began is none of its: pods on that GPU may still be at work.
+    """
+    resets = (Remedy.GPU_RESET, Remedy.NONE)
+    known = episode.faults[: attempt.faults]
+    return {fault.device: None for fault in known if fault.device is not None and fault.remedy in resets}
 
 
 def _failure(result: AgentResult | None, step: Repair) -> str:

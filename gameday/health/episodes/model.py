@@ -53,6 +53,8 @@ class Scope(StrEnum):
     """The pods that a drain moves away."""
 
     NOTHING = "nothing"
+    FAULTY_GPU = "faulty-gpu"
+    """All pods with GPUs but those that the agent shows to be on other GPUs."""
     GPU_PODS = "gpu-pods"
     ALL_PODS = "all-pods"
     """All pods that a controller would start elsewhere, and all that hold GPUs."""
@@ -184,6 +186,8 @@ class Episode(_Record):
     since: AwareDatetime
     """The beginning of `state`."""
     drained: Scope = Scope.NOTHING
+    drained_gpus: tuple[str, ...] = ()
+    """PCI addresses of the GPUs whose pods have left, where only these have."""
     drain_failed: str = ""
     attempts: tuple[Attempt, ...] = ()
     qa: tuple[QaRun, ...] = ()
@@ -203,6 +207,14 @@ class Episode(_Record):
     def rung(self) -> str:
         """The repair of the newest attempt; empty before the first."""
         return self.attempts[-1].repair if self.attempts else ""
+
+    @property
+    def faulty_gpus(self) -> tuple[str, ...]:
+        """The GPUs of all faults, by PCI address; empty where a fault names none, or needs more than a reset."""
+        if any(fault.remedy not in (Remedy.GPU_RESET, Remedy.NONE) for fault in self.faults):
+            return ()
+        devices = dict.fromkeys(fault.device for fault in self.faults)
+        return tuple(device for device in devices if device) if None not in devices else ()
 
     def tries_of(self, repair: str) -> int:
         """Return how many attempts of a rung were begun."""

@@ -17,6 +17,12 @@ POWER_CYCLE = "power-cycle"
 """The rung that the repairer carries out itself, by the node's BMC over Redfish; all others are an agent's."""
 
 
+GPU_RESET = "gpu-reset"
+"""The rung that resets the faulty GPUs and touches no other."""
+RESTART_WORKLOAD = "restart-workload"
+"""The rung that has the pods on the faulty GPU restart elsewhere, and does nothing to the hardware."""
+
+
 class Bmc(DocumentModel):
     """The nodes' baseboard management controllers, which speak Redfish."""
 
@@ -34,25 +40,30 @@ class Rung(DocumentModel):
     """A rung of the ladder: one way to repair a node."""
 
     repair: Annotated[str, Field(pattern=PLAN_NAME, max_length=63)]
-    """The remediation's name: gpu-reset, driver-restart, reboot, or one that a package adds; or power-cycle."""
+    """The remediation's name: gpu-reset, driver-restart, reboot, or one that a package adds; or power-cycle,
+    or restart-workload."""
     limit: int = Field(default=1, ge=1, le=10)
     """Attempts of this rung in one episode, at most."""
     within: Bound = timedelta(minutes=5)
     """The longest time for one attempt, with its verification."""
+    quiet: Bound = timedelta(minutes=1)
+    """Time without a new fault after which `restart-workload` counts as done; no other rung waits for it."""
 
     @field_validator("repair")
     @classmethod
     def _is_a_repair(cls, value: str) -> str:
         if value == "none":
             raise ValueError("a rung repairs something; leave it out to repair nothing")
-        if value != POWER_CYCLE:
+        if value not in (POWER_CYCLE, RESTART_WORKLOAD):
             remediation_for(value)
         return value
 
     @property
     def needs_all_pods_gone(self) -> bool:
         """True where every pod with a controller has to leave before, and not only those with GPUs."""
-        return self.repair == POWER_CYCLE or remediation_for(self.repair).takes_node_down
+        if self.repair in (POWER_CYCLE, RESTART_WORKLOAD):
+            return self.repair == POWER_CYCLE
+        return remediation_for(self.repair).takes_node_down
 
 
 class DrainRules(DocumentModel):
@@ -60,8 +71,11 @@ class DrainRules(DocumentModel):
 
     mode: Literal["wait", "evict"] = "evict"
     """`wait` lets pods end by themselves; `evict` asks for their eviction, within PodDisruptionBudgets."""
+    scope: Literal["node", "faulty-gpu"] = "node"
+    """The pods that leave before a GPU reset: all with GPUs, or only those that may hold the faulty GPU."""
     evict_after: Duration = timedelta()
-    """Time in which pods may end by themselves before `evict` begins."""
+    """Time in which pods may end by themselves before `evict` begins. With the scope `faulty-gpu`, pods that have the
+    faulty GPU open are evicted at once."""
     within: Bound = timedelta(minutes=10)
     """A drain that takes longer hands the node over to a person."""
 
@@ -82,6 +96,11 @@ class QaGate(DocumentModel):
         if self.length > self.within:
             raise conflict(("length",), "the proof must last longer than it may take: raise `within`")
         return self
+
+    @property
+    def needs_idle_gpus(self) -> bool:
+        """True where the proof would disturb work on the node, or be disturbed by it."""
+        return self.floors.needs_load or self.floors.memory_free_mib is not None
 
 
 class AttemptLimits(DocumentModel):
@@ -115,7 +134,7 @@ class Breaker(DocumentModel):
         return max(1, min(self.nodes, int(gpu_nodes * self.percent / 100)))
 
 
-_FIRST_RUNG = {Remedy.GPU_RESET: "gpu-reset", Remedy.REBOOT: "reboot"}
+_FIRST_RUNG = {Remedy.NONE: RESTART_WORKLOAD, Remedy.GPU_RESET: GPU_RESET, Remedy.REBOOT: "reboot"}
 
 
 class RepairPolicy(DocumentModel):
@@ -131,7 +150,7 @@ class RepairPolicy(DocumentModel):
         min_length=1,
         max_length=10,
     )
-    """The rungs, the gentlest first. A remedy that no rung bears begins with the first."""
+    """The rungs, the gentlest first. A remedy that no rung bears begins with the first that repairs hardware."""
     drain: DrainRules = DrainRules()
     """The drain before a repair."""
     qa: QaGate = QaGate()
@@ -152,6 +171,8 @@ class RepairPolicy(DocumentModel):
         names = [rung.repair for rung in self.ladder]
         if len(names) != len(set(names)):
             raise ValueError("the ladder names a repair twice; give its rung a higher limit")
+        if RESTART_WORKLOAD in names[1:] or names == [RESTART_WORKLOAD]:
+            raise ValueError("restart-workload repairs no hardware: make it the first rung, and put others after it")
         if POWER_CYCLE in names and self.bmc is None:
             raise ValueError("a rung power-cycle needs bmc.endpoint, the address of the nodes' BMCs")
         return self
@@ -159,10 +180,17 @@ class RepairPolicy(DocumentModel):
     def first_rung(self, remedy: Remedy) -> int | None:
         """Return the index of the rung that a fault's remedy begins with; None where only a person can help."""
         wanted = _FIRST_RUNG.get(remedy)
-        if wanted is None:
-            return None
-        return next((index for index, rung in enumerate(self.ladder) if rung.repair == wanted), 0)
+        names = [rung.repair for rung in self.ladder]
+        if wanted in names:
+            return names.index(wanted)
+        return None if wanted in (None, RESTART_WORKLOAD) else self._first_of_hardware
+
+    @property
+    def _first_of_hardware(self) -> int:
+        """The first rung that repairs hardware: no other may take the place of one that is missing."""
+        return int(self.ladder[0].repair == RESTART_WORKLOAD)
 
     def index_of(self, repair: str) -> int:
         """Return a rung's index; of one that was taken out of the ladder, as if it had been the first."""
-        return next((index for index, rung in enumerate(self.ladder) if rung.repair == repair), 0)
+        names = [rung.repair for rung in self.ladder]
+        return names.index(repair) if repair in names else self._first_of_hardware

@@ -78,8 +78,8 @@ def _next(episode: Episode, seen: NodeSeen | None, policy: RepairPolicy, now: da
 def describe(step: Step) -> str:
     """Return a step in a few words."""
     match step:
-        case Drain(scope=scope, rung=rung):
-            words = f"drain ({scope}) before {rung.repair}"
+        case Drain(scope=scope, before=before):
+            words = f"drain ({scope}) before {before}"
         case Repair(rung=rung, number=number):
             words = f"{rung.repair}, attempt {number}"
         case Validate():

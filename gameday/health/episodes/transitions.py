@@ -26,7 +26,7 @@ from gameday.health.episodes.model import (
     new_episode_id,
 )
 from gameday.health.episodes.node import NodeSeen
-from gameday.health.episodes.policy import RepairPolicy, Rung
+from gameday.health.episodes.policy import GPU_RESET, RESTART_WORKLOAD, RepairPolicy, Rung
 from gameday.xid.catalogue import Remedy
 
 _DAY = timedelta(days=1)
@@ -36,10 +36,11 @@ _MOST_QA_RUNS = 2
 
 @dataclass(frozen=True)
 class Drain:
-    """Move pods off the node, before the rung that needs it."""
+    """Move pods off the node, before what must not meet them."""
 
     scope: Scope
-    rung: Rung
+    before: str
+    """The repair, or QA."""
 
 
 @dataclass(frozen=True)
@@ -142,15 +143,34 @@ def next_step(episode: Episode, seen: NodeSeen | None, policy: RepairPolicy, now
     return _taken_over(episode, seen) or _in_progress(episode, seen, policy) or _climb(episode, policy, now)
 
 
+def _drain_before(episode: Episode, scope: Scope, before: str) -> Drain | None:
+    """Return the drain that is still to be done; None where these pods have left."""
+    enough = episode.drained in (scope, Scope.ALL_PODS)
+    if scope is Scope.FAULTY_GPU:
+        known = episode.drained is scope and set(episode.faulty_gpus) <= set(episode.drained_gpus)
+        enough = known or episode.drained in (Scope.GPU_PODS, Scope.ALL_PODS)
+    return None if enough else Drain(scope, before)
+
+
+def _scope_of(rung: Rung, episode: Episode, policy: RepairPolicy) -> Scope:
+    """Return the pods that have to leave before a rung."""
+    if rung.needs_all_pods_gone:
+        return Scope.ALL_PODS
+    is_of_one_gpu = rung.repair == RESTART_WORKLOAD or (rung.repair == GPU_RESET and policy.drain.scope == "faulty-gpu")
+    return Scope.FAULTY_GPU if is_of_one_gpu and episode.faulty_gpus else Scope.GPU_PODS
+
+
 def _in_progress(episode: Episode, seen: NodeSeen, policy: RepairPolicy) -> Step | None:
     """Return the step that goes on with what was begun; None where a rung is to be chosen."""
     if episode.act and episode.act.kind is ActKind.HAND_OVER:
         return HandOver(episode.why)
+    if episode.drain_failed:
+        return HandOver(f"the node could not be drained: {episode.drain_failed}")
     last = episode.attempts[-1] if episode.attempts else None
     if last and last.outcome is Outcome.RUNNING:
         return Repair(policy.ladder[policy.index_of(last.repair)], len(episode.attempts))
     if last and last.outcome is Outcome.PASSED and last.faults == len(episode.faults):
-        return _proof(episode, seen)
+        return _proof(episode, seen, policy)
     return None
 
 
@@ -165,9 +185,11 @@ def _taken_over(episode: Episode, seen: NodeSeen) -> Step | None:
     return None
 
 
-def _proof(episode: Episode, seen: NodeSeen) -> Step | None:
+def _proof(episode: Episode, seen: NodeSeen, policy: RepairPolicy) -> Step | None:
     """Return the step that the newest QA leads to; None where it failed."""
     runs = [run for run in episode.qa if run.attempt == len(episode.attempts)]
+    if not runs and policy.qa.needs_idle_gpus and (drain := _drain_before(episode, Scope.GPU_PODS, "QA")):
+        return drain
     if not runs or runs[-1].outcome is Outcome.RUNNING:
         return Validate()
     if runs[-1].outcome is Outcome.FAILED:
@@ -193,8 +215,6 @@ def is_proved(episode: Episode, seen: NodeSeen) -> bool:
 
 def _climb(episode: Episode, policy: RepairPolicy, now: datetime) -> Step:
     """Return the next attempt, after the drain that it needs; or why there is none."""
-    if episode.drain_failed:
-        return HandOver(f"the node could not be drained: {episode.drain_failed}")
     if why := _limit_reached(episode, policy, now):
         return HandOver(why)
     remedies = {fault: policy.first_rung(fault.remedy) for fault in episode.faults}
@@ -206,10 +226,8 @@ def _climb(episode: Episode, policy: RepairPolicy, now: datetime) -> Step:
     lowest = max(lowest, _skipped(episode, policy, now), _after_last(episode, policy))
     for rung in policy.ladder[lowest:]:
         if episode.tries_of(rung.repair) < rung.limit:
-            scope = Scope.ALL_PODS if rung.needs_all_pods_gone else Scope.GPU_PODS
-            if episode.drained in (scope, Scope.ALL_PODS):
-                return Repair(rung, len(episode.attempts) + 1)
-            return Drain(scope, rung)
+            drain = _drain_before(episode, _scope_of(rung, episode, policy), rung.repair)
+            return drain or Repair(rung, len(episode.attempts) + 1)
     return HandOver("every rung of the ladder was tried" if episode.attempts else "no rung of the ladder is left")
 
 
@@ -334,6 +352,7 @@ def end_drain(episode: Episode, scope: Scope, why_not: str, now: datetime) -> Ep
     update: dict[str, Any] = {"act": None, "drain_failed": why_not}
     if not why_not:
         update["drained"] = scope
+        update["drained_gpus"] = episode.faulty_gpus if scope is Scope.FAULTY_GPU else ()
     return episode.model_copy(update=update).noting(now, f"drain failed: {why_not}" if why_not else "drained")
 
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gameday.agent.security import security_of
-from gameday.agent.task import AgentResult, MarkTask, QaTask, RemediateTask
+from gameday.agent.task import AgentResult, GpuUsersTask, MarkTask, QaTask, RemediateTask
 from gameday.cluster.back_off import pause_s
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import EPISODE_LABEL, agent_pod
@@ -38,6 +38,9 @@ _POLL_S = 0.1
 _RETRY_S = (0.25, 5.0)
 # The kubelet ends the agent this long after its budget, should nobody live who could delete it.
 _DEADLINE_MARGIN = timedelta(seconds=30)
+
+
+SentTask = GpuUsersTask | MarkTask | QaTask | RemediateTask
 
 
 class InterruptedStepError(Exception):
@@ -256,7 +259,7 @@ class EpisodeWork:
             raise InterruptedStepError
 
     def run_agent(
-        self, name: str, task: MarkTask | QaTask | RemediateTask, within_s: float, *, faults_interrupt: bool = False
+        self, name: str, task: SentTask, within_s: float, *, faults_interrupt: bool = False
     ) -> AgentResult | None:
         """Send an agent, or find the one that was sent, and wait for its result; None without one in time.
 
@@ -267,7 +270,7 @@ class EpisodeWork:
         self.wait(lambda: self._has_ended(name), within_s, faults_interrupt=faults_interrupt)
         return self.result_of(name)
 
-    def send(self, name: str, task: MarkTask | QaTask | RemediateTask, within_s: float) -> bool:
+    def send(self, name: str, task: SentTask, within_s: float) -> bool:
         """Make an agent's pod unless it was made before; return False for one that is gone without a trace."""
         act = self.episode.act
         assert act

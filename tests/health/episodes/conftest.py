@@ -11,6 +11,7 @@ from typing import Any, Self
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from gameday.agent.task import GpuPodsNote
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import EPISODE_LABEL, ROLE_LABEL
 from gameday.cluster.watch import Follower
@@ -204,3 +205,52 @@ def finish(work: EpisodeWork) -> State:
 @pytest.fixture
 def ward(world: World, kubernetes: Kubernetes) -> Ward:
     return Ward(world, kubernetes)
+
+
+def gpu_pod(ward: Ward, name: str, *, owner: dict[str, object] | None = None) -> str:
+    """Add a pod with a GPU, which goes at once when it is evicted; return its uid."""
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    metadata = {"name": name, "labels": {"app": name}, "ownerReferences": [owner] if owner else []}
+    containers = [{"name": "main", "image": "i", "resources": limits}]
+    spec = {"nodeName": ward.node, "terminationGracePeriodSeconds": 0, "containers": containers}
+    uid: str = ward.world.core.create_namespaced_pod("default", {"metadata": metadata, "spec": spec}).metadata.uid
+    return uid
+
+
+def others(ward: Ward) -> list[str]:
+    return [pod.metadata.name for pod in ward.world.core.list_namespaced_pod("default").items]
+
+
+@pytest.fixture
+def pods_of_others(ward: Ward) -> Iterator[Callable[[], None]]:
+    """A call that takes others' pods and budgets away, which comes after the test in any case."""
+    yield lambda: _remove_others(ward)
+    _remove_others(ward)
+
+
+def _remove_others(ward: Ward) -> None:
+    for pod in ward.world.core.list_namespaced_pod("default").items:
+        ward.world.core.delete_namespaced_pod(pod.metadata.name, "default", grace_period_seconds=0)
+    for budget in ward.world.policy.list_namespaced_pod_disruption_budget("default").items:
+        ward.world.policy.delete_namespaced_pod_disruption_budget(budget.metadata.name, "default")
+
+
+@pytest.fixture
+def agents_log(monkeypatch: pytest.MonkeyPatch) -> list[GpuPodsNote]:
+    """The notes in every agent's log, which a test may add to."""
+    notes: list[GpuPodsNote] = []
+
+    def log(*_: object) -> str:
+        return "\n".join(note.model_dump_json() for note in notes)
+
+    monkeypatch.setattr(Kubernetes, "pod_log", log)
+    return notes
+
+
+PARTLY = {"scope": "faulty-gpu", "within": "10s"}
+
+
+def two_pods(ward: Ward, notes: list[GpuPodsNote]) -> None:
+    """Two pods at work, one of them on the faulty GPU."""
+    notes.append(GpuPodsNote(pci=PCI, pods=(gpu_pod(ward, "victim"),)))
+    notes.append(GpuPodsNote(pci="0000:8f:00", pods=(gpu_pod(ward, "other"),)))

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from gameday.agent.task import GpuPodsNote
 from gameday.health.episodes.model import Episode, State
 from gameday.health.episodes.work import EpisodeWork
 from gameday.xid.catalogue import Remedy
-from tests.health.episodes.conftest import OURS, Agents, Ward, boot, finish, xid
+from tests.health.episodes.conftest import OURS, PARTLY, Agents, Ward, boot, finish, others, two_pods, xid
 
 
 class Died(BaseException):
@@ -123,3 +124,25 @@ def test_a_crash_at_any_write_never_returns_a_node_that_fails_qa(ward: Ward, age
         assert agents.actions() == ["gpu-reset", "driver-restart", "reboot"], act
         assert ward.taint_keys() == [OURS["key"]]
         act += 6  # every write of the first rung is played above
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_at_any_write_never_disturbs_a_pod_on_another_gpu(
+    ward: Ward, agents: Agents, agents_log: list[GpuPodsNote], pods_of_others: Callable[[], None], after: bool
+) -> None:
+    ladder = [{"repair": "restart-workload", "quiet": "1s"}, {"repair": "gpu-reset", "within": "10s"}]
+    died, act = True, 0
+    while died:
+        ward.quarantine(xid(94, Remedy.NONE))
+        agents_log.clear()
+        two_pods(ward, agents_log)
+        # One that fails at once, so that the reset has its turn as well.
+        agents.answers["qa"] = ["ecc: 3 errors", "", ""]
+        agents.made.clear()
+        episode, died = play(ward, agents, act, after=after, ladder=ladder, drain=PARTLY)
+        assert episode.state is State.RETURNED, (act, episode.why)
+        assert agents.actions() == ["gpu-reset"] and others(ward) == ["other"], act
+        pods_of_others()
+        act += 4
+    assert act > 12

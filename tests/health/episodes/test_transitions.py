@@ -31,7 +31,7 @@ from gameday.health.episodes.transitions import (
     open_episode,
 )
 from gameday.xid.catalogue import Remedy
-from tests.health.episodes.worlds import NODE, T0, fault, with_faults
+from tests.health.episodes.worlds import NODE, OTHER_PCI, PCI, T0, fault, with_faults
 
 POLICY = RepairPolicy()
 
@@ -138,7 +138,7 @@ def test_a_new_fault_after_qa_goes_one_rung_up() -> None:
 
 def test_a_new_fault_during_a_repair_makes_that_repair_worthless() -> None:
     episode = open_episode(NODE, None, T0)
-    episode = play(episode, Drain(Scope.GPU_PODS, POLICY.ladder[0]), NODE)
+    episode = play(episode, Drain(Scope.GPU_PODS, "gpu-reset"), NODE)
     episode = begin(episode, Repair(POLICY.ladder[0], 1), NODE, T0)
     seen = with_faults(fault(), fault(after_s=60))
     episode = end_attempt(absorb(episode, seen, T0), "", "", T0)
@@ -155,7 +155,7 @@ def test_qa_is_a_proof_of_its_own_boot_only() -> None:
 
 
 def test_an_attempt_in_progress_goes_on_and_is_no_second_one() -> None:
-    episode = play(open_episode(NODE, None, T0), Drain(Scope.GPU_PODS, POLICY.ladder[0]), NODE)
+    episode = play(open_episode(NODE, None, T0), Drain(Scope.GPU_PODS, "gpu-reset"), NODE)
     step = next_step(episode, NODE, POLICY, T0)
     assert step is not None
     begun = begin(episode, step, NODE, T0)
@@ -258,3 +258,107 @@ def test_a_ladder_names_each_repair_once_and_only_known_ones() -> None:
     for ladder in ([{"repair": "reboot"}, {"repair": "reboot"}], [{"repair": "percussion"}], [{"repair": "none"}], []):
         with pytest.raises(ValueError):
             RepairPolicy.model_validate({"ladder": ladder})
+
+
+def with_restart(**policy: object) -> RepairPolicy:
+    names = ("restart-workload", "gpu-reset", "driver-restart")
+    return RepairPolicy.model_validate({"ladder": [{"repair": name} for name in names], **policy})
+
+
+PARTLY = RepairPolicy.model_validate({"drain": {"scope": "faulty-gpu"}})
+
+
+def scopes(seen: NodeSeen, failing: set[str], policy: RepairPolicy) -> list[tuple[str, str]]:
+    """Return scope and purpose of each drain of an episode in which the named steps fail."""
+    episode, drains = open_episode(seen, None, T0), []
+    while step := next_step(episode, seen, policy, T0):
+        if isinstance(step, Drain):
+            drains.append((str(step.scope), step.before))
+        episode = play(episode, step, seen, "it failed" if names(step) in failing else "")
+    return drains
+
+
+def test_with_the_scope_faulty_gpu_others_work_through_a_reset_and_a_qa_without_load() -> None:
+    assert path(NODE, set(), PARTLY) == ["Drain", "gpu-reset", "Validate", "Return"]
+    assert scopes(NODE, set(), PARTLY) == [("faulty-gpu", "gpu-reset")]
+
+
+@pytest.mark.parametrize("floors", [{"gemm_tflops": 300}, {"memory_bandwidth_gbs": 1000}, {"memory_free_mib": 80000}])
+def test_the_others_leave_before_a_qa_that_needs_idle_gpus(floors: dict[str, float]) -> None:
+    policy = RepairPolicy.model_validate({"drain": {"scope": "faulty-gpu"}, "qa": {"floors": floors}})
+    assert path(NODE, set(), policy) == ["Drain", "gpu-reset", "Drain", "Validate", "Return"]
+    assert scopes(NODE, set(), policy) == [("faulty-gpu", "gpu-reset"), ("gpu-pods", "QA")]
+
+
+def test_others_that_do_not_leave_before_qa_hand_the_node_over() -> None:
+    policy = RepairPolicy.model_validate({"drain": {"scope": "faulty-gpu"}, "qa": {"floors": {"gemm_tflops": 1}}})
+    episode = open_episode(NODE, None, T0)
+    for _ in range(2):
+        step = next_step(episode, NODE, policy, T0)
+        assert step
+        episode = play(episode, step, NODE)
+    step = next_step(episode, NODE, policy, T0)
+    assert step == Drain(Scope.GPU_PODS, "QA")
+    assert names(next_step(play(episode, step, NODE, "one is left"), NODE, policy, T0)) == "HandOver"
+
+
+def test_every_rung_above_the_reset_empties_the_node() -> None:
+    assert scopes(NODE, {"Validate"}, PARTLY) == [
+        *(("faulty-gpu", "gpu-reset"), ("gpu-pods", "driver-restart")),
+        ("all-pods", "reboot"),
+    ]
+
+
+def test_a_fault_that_names_no_gpu_or_needs_more_than_a_reset_empties_the_node() -> None:
+    nameless = fault(after_s=1).model_copy(update={"device": None})
+    assert scopes(with_faults(fault(), nameless), set(), PARTLY) == [("gpu-pods", "gpu-reset")]
+    assert scopes(with_faults(fault(), fault(79, Remedy.REBOOT)), set(), PARTLY) == [("all-pods", "reboot")]
+    only_reset = RepairPolicy.model_validate({"ladder": [{"repair": "gpu-reset"}], "drain": {"scope": "faulty-gpu"}})
+    assert scopes(with_faults(fault(79, Remedy.REBOOT)), set(), only_reset) == [("gpu-pods", "gpu-reset")]
+
+
+def test_a_fault_on_another_gpu_is_drained_for_before_its_reset() -> None:
+    episode = play(open_episode(NODE, None, T0), Drain(Scope.FAULTY_GPU, "gpu-reset"), NODE)
+    again = with_faults(fault(), fault(after_s=5))
+    assert names(next_step(absorb(episode, again, T0), again, PARTLY, T0)) == "gpu-reset"
+    elsewhere = with_faults(fault(), fault(after_s=5, device=OTHER_PCI))
+    episode = absorb(episode, elsewhere, T0)
+    assert next_step(episode, elsewhere, PARTLY, T0) == Drain(Scope.FAULTY_GPU, "gpu-reset")
+    episode = play(episode, Drain(Scope.FAULTY_GPU, "gpu-reset"), elsewhere)
+    assert episode.drained_gpus == (PCI, OTHER_PCI)
+    assert names(next_step(episode, elsewhere, PARTLY, T0)) == "gpu-reset"
+
+
+NEEDS_NONE = with_faults(fault(94, Remedy.NONE))
+
+
+def test_a_fault_whose_remedy_is_weaker_than_a_reset_begins_with_its_workload() -> None:
+    assert path(NEEDS_NONE, set(), with_restart()) == ["Drain", "restart-workload", "Validate", "Return"]
+    assert scopes(NEEDS_NONE, set(), with_restart()) == [("faulty-gpu", "restart-workload")]
+
+
+def test_after_a_restart_that_did_not_help_the_reset_follows() -> None:
+    taken = path(NEEDS_NONE, {"Validate"}, with_restart())
+    assert taken[:5] == ["Drain", "restart-workload", "Validate", "Drain", "gpu-reset"]
+    assert path(NEEDS_NONE, {"restart-workload"}, with_restart())[:4] == [
+        *("Drain", "restart-workload", "Drain", "gpu-reset")
+    ]
+
+
+def test_a_restart_of_the_workload_never_takes_the_place_of_a_repair() -> None:
+    assert path(NODE, set(), with_restart())[1] == "gpu-reset"
+    assert path(with_faults(fault(94, Remedy.NONE), fault()), set(), with_restart())[1] == "gpu-reset"
+    ladder = [{"repair": "restart-workload"}, {"repair": "reboot"}]
+    without_reset = RepairPolicy.model_validate({"ladder": ladder})
+    assert path(NODE, set(), without_reset)[1] == "reboot" and without_reset.index_of("gpu-reset") == 1
+    for wrong in ([ladder[0]], [ladder[1], ladder[0]]):
+        with pytest.raises(ValueError, match="repairs no hardware"):
+            RepairPolicy.model_validate({"ladder": wrong})
+
+
+def test_a_repeat_offender_skips_the_restart_of_its_workload() -> None:
+    last = open_episode(NEEDS_NONE, None, T0 - timedelta(hours=1))
+    while step := next_step(last, NEEDS_NONE, with_restart(), T0):
+        last = play(last, step, NEEDS_NONE)
+    assert last.rung == "restart-workload" and last.state is State.RETURNED
+    assert path(NEEDS_NONE, set(), with_restart(), last)[1] == "gpu-reset"

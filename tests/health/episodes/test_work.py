@@ -11,14 +11,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from kubernetes import client
 
+from gameday.agent.task import GpuPodsNote
 from gameday.errors import LeaseLostError
 from gameday.health.episodes.acts import carry_out
 from gameday.health.episodes.model import State
 from gameday.health.episodes.node import REPAIR_ANNOTATION
-from gameday.health.episodes.transitions import Return, needs_episode
+from gameday.health.episodes.transitions import Repair, Return, needs_episode
 from gameday.health.episodes.work import budget_left_s
 from gameday.xid.catalogue import Remedy
-from tests.health.episodes.conftest import OURS, Agents, Ward, boot, finish, xid
+from tests.health.episodes.conftest import OURS, PARTLY, PCI, Agents, Ward, boot, finish, gpu_pod, others, two_pods, xid
 from tests.support.world import NAMESPACE
 
 OTHER = {"key": "nvidia.com/gpu", "value": "", "effect": "NoSchedule"}
@@ -197,26 +198,12 @@ def test_a_node_that_vanishes_in_mid_repair_ends_the_episode(ward: Ward, agents:
     assert ward.work_off().state is State.NODE_GONE
 
 
-def gpu_pod(ward: Ward, name: str, *, owner: dict[str, object] | None = None) -> None:
-    limits = {"limits": {"nvidia.com/gpu": "1"}}
-    metadata = {"name": name, "labels": {"app": name}, "ownerReferences": [owner] if owner else []}
-    spec = {"nodeName": ward.node, "containers": [{"name": "main", "image": "i", "resources": limits}]}
-    ward.world.core.create_namespaced_pod("default", {"metadata": metadata, "spec": spec})
-
-
-@pytest.fixture
-def pods_of_others(ward: Ward) -> Iterator[None]:
-    yield
-    for pod in ward.world.core.list_namespaced_pod("default").items:
-        ward.world.core.delete_namespaced_pod(pod.metadata.name, "default", grace_period_seconds=0)
-    for budget in ward.world.policy.list_namespaced_pod_disruption_budget("default").items:
-        ward.world.policy.delete_namespaced_pod_disruption_budget(budget.metadata.name, "default")
-
-
 @pytest.mark.usefixtures("pods_of_others")
 def test_a_budget_that_never_lets_go_hands_the_node_over_unrepaired(ward: Ward, agents: Agents) -> None:
     ward.quarantine()
     gpu_pod(ward, "kept")
+    # A budget does not protect a pod that is still Pending.
+    ward.world.core.patch_namespaced_pod_status("kept", "default", {"status": {"phase": "Running"}})
     selector = {"matchLabels": {"app": "kept"}}
     budget = {"metadata": {"name": "kept"}, "spec": {"maxUnavailable": 0, "selector": selector}}
     ward.world.policy.create_namespaced_pod_disruption_budget("default", budget)
@@ -304,3 +291,103 @@ def test_a_process_that_slept_too_long_gives_no_node_back(ward: Ward, agents: Ag
         with pytest.raises(LeaseLostError):
             carry_out(work, step)
     assert ward.taint_keys() == [OURS["key"]]
+
+
+@pytest.mark.usefixtures("pods_of_others")
+def test_only_the_pod_on_the_faulty_gpu_leaves_and_the_taint_stays_until_the_return(
+    ward: Ward, agents: Agents, agents_log: list[GpuPodsNote]
+) -> None:
+    ward.quarantine()
+    two_pods(ward, agents_log)
+    ward.open()
+    seen: list[tuple[list[str], list[str]]] = []
+    for role in ("remediate", "qa"):
+        agents.before[role] = lambda: seen.append((others(ward), ward.taint_keys()))
+    # The time of evict_after is for pods on other GPUs only.
+    episode = ward.work_off(drain={**PARTLY, "evict_after": "1h"})
+    assert episode.state is State.RETURNED and episode.drained_gpus == (PCI,)
+    assert seen == [(["other"], [OURS["key"]])] * 2
+    assert [role for role, _, _ in agents.made] == ["gpu-users", "remediate", "mark", "qa"]
+    assert others(ward) == ["other"]
+
+
+@pytest.mark.usefixtures("pods_of_others")
+def test_the_other_pods_leave_before_a_qa_that_loads_the_gpus(
+    ward: Ward, agents: Agents, agents_log: list[GpuPodsNote]
+) -> None:
+    ward.quarantine()
+    two_pods(ward, agents_log)
+    ward.open()
+    seen: list[list[str]] = []
+    for role in ("remediate", "qa"):
+        agents.before[role] = lambda: seen.append(others(ward))
+    episode = ward.work_off(drain=PARTLY, qa={"floors": {"gemm_tflops": 1}, "within": "10s"})
+    assert episode.state is State.RETURNED and seen == [["other"], []]
+
+
+@pytest.mark.usefixtures("pods_of_others")
+@pytest.mark.parametrize("cause", ["the look fails", "no note of the faulty GPU"])
+def test_where_the_agent_cannot_tell_every_pod_with_a_gpu_leaves(
+    ward: Ward, agents: Agents, agents_log: list[GpuPodsNote], cause: str
+) -> None:
+    ward.quarantine()
+    two_pods(ward, agents_log)
+    if cause == "the look fails":
+        agents.answers["gpu-users"] = "NVML does not answer"
+    else:
+        agents_log.pop(0)
+    ward.open()
+    assert ward.work_off(drain=PARTLY).state is State.RETURNED
+    assert others(ward) == []
+
+
+RESTART = [{"repair": "restart-workload", "quiet": "1s"}, {"repair": "gpu-reset", "within": "10s"}]
+
+
+@pytest.mark.usefixtures("pods_of_others")
+def test_a_restart_of_the_workload_evicts_the_pod_on_the_faulty_gpu_and_repairs_nothing(
+    ward: Ward, agents: Agents, agents_log: list[GpuPodsNote]
+) -> None:
+    ward.quarantine(xid(94, Remedy.NONE))
+    two_pods(ward, agents_log)
+    ward.open()
+    episode = ward.work_off(ladder=RESTART)
+    assert episode.state is State.RETURNED and agents.actions() == [] and others(ward) == ["other"]
+    (attempt,) = episode.attempts
+    assert attempt.ended and attempt.ended - attempt.began >= timedelta(seconds=1)
+    assert "WorkloadRestarted" in ward.event_reasons()
+    assert [role for role, _, _ in agents.made] == ["gpu-users", "mark", "qa"]
+
+
+@pytest.mark.usefixtures("pods_of_others")
+def test_a_fault_that_comes_back_without_its_workload_is_repaired(
+    ward: Ward, agents: Agents, agents_log: list[GpuPodsNote]
+) -> None:
+    fault = xid(94, Remedy.NONE)
+    ward.quarantine(fault)
+    two_pods(ward, agents_log)
+    ward.open()
+    with ward.work(ladder=[{**RESTART[0], "quiet": "1h"}, RESTART[1]]) as work:
+        while not isinstance(step := work.next_step(), Repair):
+            assert step
+            carry_out(work, step)
+        ward.refault(fault, xid(94, Remedy.NONE))
+        assert carry_out(work, step) == "a new fault within 3600 s"
+        assert finish(work) is State.RETURNED
+    assert agents.actions() == ["gpu-reset"] and others(ward) == []
+    assert [attempt.outcome for attempt in ward.episode.attempts] == ["failed", "passed"]
+
+
+def test_a_reset_in_progress_leaves_a_gpu_alone_whose_fault_came_later(ward: Ward, agents: Agents) -> None:
+    first = xid()
+    ward.quarantine(first)
+    ward.open()
+    with ward.work(drain=PARTLY) as work:
+        while not isinstance(step := work.next_step(), Repair):
+            assert step
+            carry_out(work, step)
+        work.begin(step)
+    ward.refault(first, xid().model_copy(update={"pci": "0000:8f:00"}))
+    assert ward.work_off(drain=PARTLY).state is State.RETURNED
+    # The pods on the later one were not drained for this reset.
+    assert agents.actions() == ["gpu-reset", "driver-restart"]

@@ -11,6 +11,7 @@ from gameday.xid.catalogue import Remedy
 
 T0 = datetime(2026, 11, 23, 2, 0, tzinfo=UTC)
 PCI = "0000:4e:00"
+OTHER_PCI = "0000:8f:00"
 
 
 def fault(code: int = 95, remedy: Remedy = Remedy.GPU_RESET, after_s: float = 0, device: str = PCI) -> SeenFault:
