@@ -70,6 +70,7 @@ class RepairHop(StrEnum):
 class RepairKind(StrEnum):
     """A way in which a cluster repairs a node."""
 
+    WORKLOAD_RESTART = "workload-restart"
     GPU_RESET = "gpu-reset"
     DRIVER_RESTART = "driver-restart"
     REBOOT = "reboot"

@@ -115,7 +115,7 @@ class Simulated:
 
 
 @POLICIES
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sampled_from([Remedy.GPU_RESET, Remedy.NONE]), st.lists(st.sampled_from(EVENTS), max_size=60))
 def test_nothing_returns_a_node_unproved_or_repairs_under_work_or_runs_a_rung_too_often(
     policy: RepairPolicy, remedy: Remedy, events: list[str]
@@ -130,7 +130,7 @@ def test_nothing_returns_a_node_unproved_or_repairs_under_work_or_runs_a_rung_to
 
 
 @POLICIES
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(EVENTS), max_size=30))
 def test_every_episode_ends_once_nothing_fails_any_more(policy: RepairPolicy, events: list[str]) -> None:
     simulated = Simulated(policy)

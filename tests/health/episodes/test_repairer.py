@@ -23,6 +23,8 @@ from gameday.xid.catalogue import Remedy
 from tests.health.conftest import eventually
 from tests.health.episodes.conftest import OURS, Agents, Ward, finish, xid
 
+pytestmark = pytest.mark.slow  # each waits for a repairer of its own
+
 
 @contextmanager
 def repairing(ward: Ward, work_off: Callable[[str, str], None], **policy: Any) -> Iterator[CollectorRegistry]:
