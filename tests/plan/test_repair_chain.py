@@ -53,7 +53,7 @@ def test_only_the_signs_of_repaired_have_a_kind() -> None:
     ready = {"ready": {"within": "1m", "signs": [LABEL | {"kind": "reboot"}]}}
     assert refusal(RepairChain, ready) == "only a sign of the hop `repaired` has a kind"
     repaired = {"repaired": {"within": "1m", "signs": [LABEL]}}
-    assert refusal(RepairChain, repaired).startswith("a sign of this hop needs its kind: gpu-reset")
+    assert refusal(RepairChain, repaired).startswith("a sign of this hop needs its kind: workload-restart")
 
 
 @pytest.mark.parametrize(
