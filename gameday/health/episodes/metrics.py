@@ -51,6 +51,13 @@ class RepairMetrics:
         for state in State:
             self.episodes.labels(str(state)).set(counted[state])
 
+    def show_nothing(self) -> None:
+        """Set every gauge of the cluster's state to 0, as a process does that does not lead."""
+        self.show(())
+        self.allowed.set(0)
+        for state in ("released", "spare"):
+            self.hold_out.labels(state).set(0)
+
     def count_end(self, episode: Episode) -> None:
         """Count an episode that has just ended."""
         self.ended.labels(str(episode.state)).inc()

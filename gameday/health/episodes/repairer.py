@@ -101,6 +101,8 @@ class Repairer:
                 self._metrics.leads.set(leads)
                 if leads:
                     self._look()
+                else:
+                    self._metrics.show_nothing()  # another process reports what is true now
                 self._wake.wait(_LOOK_S)
                 # Thousands of nodes report many times a second, and a look passes through all of them.
                 self._stopping.wait(_BETWEEN_LOOKS_S)
