@@ -63,6 +63,8 @@ RARELY_USED: Mapping[str, Mapping[tuple[str, str, str], str]] = {
         ("create", "configmaps", "gameday"): "the first time it starts in a cluster",
         ("create", "events", "default"): "the first of a fault",
         ("patch", "events", "default"): "a fault that repeats counts up in the event that is there",
+        ("list", "events", "default"): "a policy with a rule about Events; the shipped ones have none",
+        ("watch", "events", "default"): "the same",
     },
     REAPER: {
         ("delete", "jobs", "gameday"): "where the run was killed while it showed that resubmitted work runs elsewhere",
