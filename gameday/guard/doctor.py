@@ -223,7 +223,7 @@ def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
 
 def _detectors(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     for warning in run.record.loaded.detector_warnings:
-        yield Prerequisite("detectors", f"{warning.detector} bears this fault", None, warning.what, warning.fix)
+        yield Prerequisite("detectors", f"{warning.detector} suits this plan", None, warning.what, warning.fix)
 
 
 def _guardrails(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:

@@ -73,7 +73,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    with RehearsalCluster(folder, Size(nodes=5, gpus=4), Detector.CATALOGUE, repair=True) as cluster:
+    with RehearsalCluster(folder, Size(nodes=5, gpus=4), Detector.DEFAULT, repair=True) as cluster:
         site = Site(cluster)
         yield site
         site.admin.close()
