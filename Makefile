@@ -23,11 +23,12 @@ FAST = -m "not slow and not browser and not conformance and not lab"
 # A file's tests share a worker, and so its servers.
 SHARED = --dist loadfile --no-loadscope-reorder --durations=25
 # `make test` plays five parts side by side, because many tests wait. A pool of workers would be shorter to write, but
-# each of its workers collects every test: a fifth of the whole time. What no other part names is in the fifth.
+# each of its workers collects every test: a fifth of the whole time. What no other part names is in the fifth, and so
+# are all the tests that import Prefect, which takes seconds.
 PART_1 = $(addprefix tests/,game_days report digest post_mortem cli guard)
-PART_2 = $(addprefix tests/,rehearsal kubesim agent)
-PART_3 = $(addprefix tests/,reaper ledger lifecycle run season)
-PART_4 = tests/health
+PART_2 = $(addprefix tests/,rehearsal kubesim agent host)
+PART_3 = $(addprefix tests/,reaper ledger lifecycle)
+PART_4 = $(addprefix tests/,health cluster)
 PART_5 = tests $(addprefix --ignore=,$(PART_1) $(PART_2) $(PART_3) $(PART_4) $(HOUSE))
 PARTS = $(addprefix test-part-,1 2 3 4 5)
 # The rules of the house: imports, docstrings, sources, tables. `make lint` holds them.

@@ -321,7 +321,7 @@ def test_the_other_pods_leave_before_a_qa_that_loads_the_gpus(
     seen: list[list[str]] = []
     for role in ("remediate", "qa"):
         agents.before[role] = lambda: seen.append(others(ward))
-    episode = ward.work_off(drain=PARTLY, qa={"floors": {"gemm_tflops": 1}, "within": "10s"})
+    episode = ward.work_off(drain=PARTLY, qa={"floors": {"gemm_tflops": 1}, "within": "10s", "length": "0s"})
     assert episode.state is State.RETURNED and seen == [["other"], []]
 
 
