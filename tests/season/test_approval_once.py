@@ -8,9 +8,12 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
-import httpx
 import pytest
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+from prefect.client.schemas.objects import StateType
 from ruamel.yaml import YAML
 
 from gameday.cluster.kubernetes import Kubernetes
@@ -114,8 +117,8 @@ def test_a_season_asks_in_prefect_once(clean_arena: Arena, tmp_path: Path, appro
         text = _question(api, asked)
         assert "2 game-days need approval" in text
         given = {"approved": approved, "name": "ada", "comment": "today"}
-        answer = httpx.post(f"{api}/flow_runs/{asked}/resume", json={"run_input": given}, timeout=10)
-        assert answer.json()["status"] == "ACCEPT"
+        with SyncPrefectClient(api) as prefect:
+            assert prefect.resume_flow_run(asked, given).status == "ACCEPT"
         said, _ = process.communicate(timeout=180)
     finally:
         process.kill()
@@ -140,18 +143,22 @@ def _written(folder: Path, name: str, *, asks: bool = True) -> str:
     return str(folder / f"{name}.yaml")
 
 
-def _paused(api: str, process: subprocess.Popen[str]) -> list[str]:
+def _paused(api: str, process: subprocess.Popen[str]) -> list[UUID]:
     """Ids of the flow runs that wait for a person."""
-    wanted = {"flow_runs": {"state": {"type": {"any_": ["PAUSED"]}}}}
+    paused = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PAUSED])))
     deadline = time.monotonic() + 100
-    while time.monotonic() < deadline and process.poll() is None:
-        if found := httpx.post(f"{api}/flow_runs/filter", json=wanted, timeout=10).json():
-            return [one["id"] for one in found]
-        time.sleep(0.2)
+    with SyncPrefectClient(api) as prefect:
+        while time.monotonic() < deadline and process.poll() is None:
+            if found := prefect.read_flow_runs(flow_run_filter=paused):
+                return [one.id for one in found]
+            time.sleep(0.2)
     process.kill()
     pytest.fail(f"nobody was asked:\n{process.communicate()[0]}")
 
 
-def _question(api: str, flow_run: str) -> str:
-    wanted = {"prefix": "paused", "limit": 20, "exclude_keys": []}
-    return httpx.post(f"{api}/flow_runs/{flow_run}/input/filter", json=wanted, timeout=10).text
+def _question(api: str, flow_run: UUID) -> str:
+    with SyncPrefectClient(api) as prefect:
+        answer = prefect.request(
+            "POST", "/flow_runs/{id}/input/filter", path_params={"id": flow_run}, json={"prefix": "paused", "limit": 20}
+        )
+    return answer.text
