@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from gameday.errors import KubernetesError
 from gameday.text import printable
 
 # The API server's longest messages list every invalid field of an object; the first dozen are enough to mend it.
@@ -37,3 +40,17 @@ def hint_of(error: ApiException) -> str:
         409: "somebody else has it; see who",
     }
     return hints.get(error.status or 0, "")
+
+
+@contextmanager
+def explained(server: str, act: str) -> Iterator[None]:
+    """Turn the client's exceptions into a KubernetesError of one line: the server, the act and the cause."""
+    try:
+        yield
+    except ApiException as error:
+        raise KubernetesError(server, f"{act}: {reason_of(error)}", hint_of(error), status=error.status) from None
+    except HTTPError as error:
+        hint = "is the API server up, and the kubeconfig its own?"
+        raise KubernetesError(server, f"{act}: {reason_of(error)}", hint) from None
+    except (ValueError, TypeError) as error:
+        raise KubernetesError(server, f"{act}: the answer could not be read: {error}") from None

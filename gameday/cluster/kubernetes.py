@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import urllib3
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from pydantic import BaseModel, ConfigDict
@@ -19,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.disruption_budgets import DisruptionBudget, disruption_budget
 from gameday.cluster.gpu_pods import GpuPod, gpu_pod
-from gameday.cluster.kube_errors import hint_of, reason_of
+from gameday.cluster.kube_errors import explained
 from gameday.cluster.kube_transport import connect, send
 from gameday.cluster.nodes import snapshot, taints_of, to_taint
 from gameday.cluster.profile import ClusterProfile
@@ -81,21 +80,9 @@ class Kubernetes:
         """Close all connections to the server."""
         self.api.rest_client.close()
 
-    @contextmanager
-    def explained(self, act: str) -> Iterator[None]:
+    def explained(self, act: str) -> AbstractContextManager[None]:
         """Turn the client's exceptions into a KubernetesError of one line: the server, the act and the cause."""
-        try:
-            yield
-        except ApiException as error:
-            raise KubernetesError(
-                self.server, f"{act}: {reason_of(error)}", hint_of(error), status=error.status
-            ) from None
-        except urllib3.exceptions.HTTPError as error:
-            raise KubernetesError(
-                self.server, f"{act}: {reason_of(error)}", "is the API server up, and the kubeconfig its own?"
-            ) from None
-        except (ValueError, TypeError) as error:
-            raise KubernetesError(self.server, f"{act}: the answer could not be read: {error}") from None
+        return explained(self.server, act)
 
     def identity(self) -> ClusterIdentity:
         """Read which cluster this is."""

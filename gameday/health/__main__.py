@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import signal
 import sys
+import threading
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 
@@ -17,10 +20,12 @@ from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.loki import LogStore
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
-from gameday.errors import AdapterError, DocumentError
-from gameday.health.api import Api
+from gameday.errors import AdapterError, DocumentError, LeaseLostError
+from gameday.health.api import MANAGER, Api, ExplainedApi, connect
+from gameday.health.claim import CLAIM_DURATION, LEADING_CONTROLLER, Claim, holder_name
 from gameday.health.controller import Controller
-from gameday.health.metrics import Metrics
+from gameday.health.leading import Lead
+from gameday.health.metrics import LeadMetrics, Metrics
 from gameday.health.model import Taint
 from gameday.health.policy_files import DEFAULT, load_policy
 from gameday.health.sources.alerts import WebhookOptions
@@ -28,6 +33,7 @@ from gameday.health.sources.build import Servers, require_servers
 from gameday.health.worker import Options
 
 _USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
+_LEAD_LOST = 75  # sysexits.h EX_TEMPFAIL: started again it stands by
 
 
 def main() -> int:
@@ -38,29 +44,85 @@ def main() -> int:
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     try:
         return _run(arguments)
+    except LeaseLostError as error:
+        _report(error)
+        return _LEAD_LOST
     except (AdapterError, DocumentError, ValueError, OSError) as error:
-        what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        print(f"gameday.health: {what}", file=sys.stderr)
+        _report(error.errors()[0]["msg"] if isinstance(error, ValidationError) else error)
         return _USAGE
 
 
+def _report(problem: object) -> None:
+    print(f"gameday.health: {problem}", file=sys.stderr, flush=True)
+
+
 def _run(arguments: argparse.Namespace) -> int:
-    endpoint = Endpoint(
-        url=arguments.loki_url,
-        bearer_token_file=arguments.loki_token_file,
-        ca_file=arguments.loki_ca_file,
-        tenant=arguments.loki_tenant,
-    )
-    options = Options(
+    options, servers = _options(arguments), _servers(arguments)
+    require_servers(options.policy, servers)
+    lead = _lead(arguments) if arguments.leader_election else None
+    api = Api(arguments.kubeconfig, before_write=lead.check) if lead else Api(arguments.kubeconfig)
+    registry = CollectorRegistry()
+    server, _ = start_http_server(arguments.metrics_port, addr=arguments.metrics_address, registry=registry)
+    lead_metrics = LeadMetrics(registry)
+    metrics_url = f"http://{arguments.metrics_address}:{server.server_port}/metrics"
+    stopping = threading.Event()
+    controller: Controller | None = None
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        stopping.set()
+        if controller:
+            controller.stop()
+
+    def show(state: str) -> None:
+        print(json.dumps({state: True, "metrics": metrics_url}), flush=True)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    if lead and not lead.wait(stopping, lambda: show("standby")):
+        return 0
+    try:
+        lead_metrics.leads.set(1)
+        controller = Controller(api, servers, options, Metrics(registry), lambda: show("ready"))
+        if not stopping.is_set():
+            controller.run()
+    finally:
+        if lead:
+            lead.release()
+    return 0
+
+
+def _lead(arguments: argparse.Namespace) -> Lead:
+    def end(error: LeaseLostError) -> None:
+        _report(error)
+        # Not by an exception: no thread may do anything more, and one may wait for the API server.
+        os._exit(_LEAD_LOST)
+
+    # A client of its own: a renewal must not wait behind the writes to nodes.
+    claims = ExplainedApi(connect(arguments.kubeconfig), arguments.namespace, MANAGER)
+    duration = timedelta(seconds=arguments.claim_seconds)
+    return Lead(Claim(claims, LEADING_CONTROLLER, holder_name(), duration), end)
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    return Options(
         policy=load_policy(arguments.policy).policy,
         taint=Taint.parse(arguments.taint),
         log_selector=arguments.log_selector,
         node_label=arguments.node_label,
         namespace=arguments.namespace,
     )
+
+
+def _servers(arguments: argparse.Namespace) -> Servers:
+    endpoint = Endpoint(
+        url=arguments.loki_url,
+        bearer_token_file=arguments.loki_token_file,
+        ca_file=arguments.loki_ca_file,
+        tenant=arguments.loki_tenant,
+    )
     prometheus = _endpoint(arguments.prometheus_url, arguments.prometheus_token_file)
     alertmanager = _endpoint(arguments.alertmanager_url, arguments.alertmanager_token_file)
-    servers = Servers(
+    return Servers(
         logs=LogStore(endpoint),
         prometheus=Prometheus(prometheus) if prometheus else None,
         alertmanager=Alertmanager(alertmanager) if alertmanager else None,
@@ -68,20 +130,6 @@ def _run(arguments: argparse.Namespace) -> int:
         node_label=arguments.node_label,
         namespace_label=arguments.namespace_label,
     )
-    require_servers(options.policy, servers)
-    api = Api(arguments.kubeconfig)
-    registry = CollectorRegistry()
-    server, _ = start_http_server(arguments.metrics_port, addr=arguments.metrics_address, registry=registry)
-    ready = {"ready": True, "metrics": f"http://{arguments.metrics_address}:{server.server_port}/metrics"}
-    controller = Controller(api, servers, options, Metrics(registry), lambda: print(json.dumps(ready), flush=True))
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        controller.stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    controller.run()
-    return 0
 
 
 def _endpoint(url: str | None, token_file: Path | None) -> Endpoint | None:
@@ -92,6 +140,13 @@ def _webhook(arguments: argparse.Namespace) -> WebhookOptions | None:
     if arguments.alert_port is None:
         return None
     return WebhookOptions(arguments.alert_address, arguments.alert_port, arguments.alert_token_file)
+
+
+def _seconds(text: str) -> int:
+    """Parse a whole number of seconds, as a Lease has it."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number of seconds of at least 1")
+    return int(text)
 
 
 def _arguments() -> argparse.Namespace:
@@ -117,7 +172,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--alert-port", type=int, help="receive Alertmanager's webhook here: POST /alerts")
     parser.add_argument("--alert-address", default="127.0.0.1", help="0.0.0.0 in a pod")
     parser.add_argument("--alert-token-file", type=Path, help="file with the bearer token that senders must show")
-    parser.add_argument("--namespace", default="gameday", help="namespace of the checkpoint's ConfigMap")
+    parser.add_argument("--namespace", default="gameday", help="namespace of checkpoint and Lease")
+    parser.add_argument(
+        "--leader-election", action="store_true", help="of several controllers one works (a Lease); the others stand by"
+    )
+    parser.add_argument(
+        "--claim-seconds",
+        type=_seconds,
+        default=CLAIM_DURATION.seconds,
+        help="a leader that does not renew its Lease for so long has lost it (default: %(default)s)",
+    )
     return parser.parse_args()
 
 

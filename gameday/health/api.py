@@ -1,4 +1,4 @@
-"""The Kubernetes API as plain JSON over the official client: node watch, node writes, Events, the checkpoint.
+"""The Kubernetes API as plain JSON over the official client: node watch, node writes, Events, checkpoint, claims.
 
 Plain JSON because a Node's typed model costs milliseconds and tens of kilobytes each, and this controller reads five
 fields of thousands of them.
@@ -7,17 +7,20 @@ fields of thousands of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import urllib3
 from kubernetes import client
 
+from gameday.cluster.kube_errors import explained
 from gameday.cluster.kube_transport import load_configuration, send
+from gameday.errors import KubernetesError
 
 MANAGER = "gameday-health"
 MERGE_PATCH = "application/merge-patch+json"
+NOT_FOUND, CONFLICT = 404, 409
 EVENTS = "/api/v1/namespaces/default/events"
 """Events of objects without a namespace live here (client-go's EventSinkImpl writes them so)."""
 
@@ -25,24 +28,38 @@ EVENTS = "/api/v1/namespaces/default/events"
 _TIMEOUTS_S = (3.0, 10.0)
 
 
+def connect(kubeconfig: Path | None) -> client.ApiClient:
+    """Return a client that tries nothing again: its user decides what is tried again, and when.
+
+    Args:
+        kubeconfig: None for the pod's own service account.
+
+    Raises:
+        AdapterError: No configuration can be loaded.
+    """
+    configuration = load_configuration(kubeconfig, None, in_cluster=kubeconfig is None)
+    configuration.retries = urllib3.Retry(0)
+    api_client = client.ApiClient(configuration)
+    api_client.user_agent = MANAGER
+    return api_client
+
+
 class Api:
     """Requests to the API server; they raise ApiException for refusals and urllib3's HTTPError without an answer."""
 
-    def __init__(self, kubeconfig: Path | None) -> None:
+    def __init__(self, kubeconfig: Path | None, before_write: Callable[[], None] = lambda: None) -> None:
         """Prepare a client.
 
         Args:
             kubeconfig: None for the pod's own service account.
+            before_write: Called before every request that changes something; raises where this process may not.
 
         Raises:
             AdapterError: No configuration can be loaded.
         """
-        configuration = load_configuration(kubeconfig, None, in_cluster=kubeconfig is None)
-        # The worker decides itself what is tried again, and when.
-        configuration.retries = urllib3.Retry(0)
-        self._client = client.ApiClient(configuration)
-        self._client.user_agent = MANAGER
-        self.server: str = configuration.host
+        self._client = connect(kubeconfig)
+        self._before_write = before_write
+        self.server: str = self._client.configuration.host
 
     def request(
         self,
@@ -53,6 +70,8 @@ class Api:
         content_type: str = "application/json",
     ) -> dict[str, Any]:
         """Send one request; return the JSON of its answer."""
+        if method != "GET":
+            self._before_write()
         headers = {"Content-Type": content_type}
         answer = send(self._client, method, path, query=query, headers=headers, body=body, timeouts_s=_TIMEOUTS_S)
         found: dict[str, Any] = json.loads(answer.data)
@@ -82,6 +101,54 @@ class Api:
         """Return a list or a watch of the Events about objects without a namespace, unread: a call for `Follower`."""
         query = {_wire_name(name): _wire_value(value) for name, value in options.items()}
         return send(self._client, "GET", EVENTS, query=query, timeouts_s=_request_timeout)
+
+
+class ExplainedApi:
+    """Requests to the API server, a PATCH as a merge patch. Methods raise KubernetesError."""
+
+    def __init__(self, api_client: client.ApiClient, namespace: str, manager: str) -> None:
+        """Prepare requests.
+
+        Args:
+            api_client: The client that sends them.
+            namespace: The namespace of what this process keeps in the cluster.
+            manager: The field manager of all writes.
+        """
+        self.namespace = namespace
+        self._client = api_client
+        self._manager = manager
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Send one request; return the JSON of its answer."""
+        write = {} if method == "GET" else {"fieldManager": self._manager}
+        kind = MERGE_PATCH if method == "PATCH" else "application/json"
+        with explained(self._client.configuration.host, f"{method} {path}"):
+            answer = send(
+                self._client,
+                method,
+                path,
+                query={**write, **(query or {})},
+                headers={"Content-Type": kind},
+                body=body,
+                timeouts_s=_TIMEOUTS_S,
+            )
+            found: dict[str, Any] = json.loads(answer.data)
+            return found
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """Read an object; return None where there is none."""
+        try:
+            return self.request("GET", path)
+        except KubernetesError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
 
 
 def _wire_name(option: str) -> str:

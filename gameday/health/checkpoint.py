@@ -7,6 +7,8 @@ cannot be written together, so the order makes a crash harmless at any point:
   Only then it comes here. In between, the node itself has what this ConfigMap does not have yet.
 * When a quarantine ends, it is written here first, and the reason is taken off the node only after that has succeeded.
 * The cursors move only while nothing waits to be written to a node.
+* A write names the version that was last read or written. A process that slept while another one took the lead cannot
+  put its old knowledge in the place of the new.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection
+from typing import Any
 
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kube_errors import reason_of
-from gameday.health.api import MANAGER, MERGE_PATCH, Api
+from gameday.health.api import CONFLICT, MANAGER, MERGE_PATCH, NOT_FOUND, Api
 from gameday.health.model import LogProgress, read_progress
 from gameday.health.signal import SignalKind
 
@@ -55,6 +58,8 @@ class Checkpoint:
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._version = ""
+        """The ConfigMap's resourceVersion as it was last read or written; empty where that is not known."""
         self._nodes: dict[str, str] = {}
         """LogProgress as JSON by node; the node recorded longest ago first."""
         self._size = 0
@@ -72,7 +77,8 @@ class Checkpoint:
             urllib3.exceptions.HTTPError: The server does not answer.
         """
         try:
-            found = self._api.request("GET", f"{self._path}/{_NAME}").get("data") or {}
+            stored = self._api.request("GET", f"{self._path}/{_NAME}")
+            self._version, found = _version_of(stored), stored.get("data") or {}
             nodes = {node: read_progress(text) for node, text in found.items() if node not in _CURSORS.values()}
             for node in sorted(nodes, key=lambda node: nodes[node].until_ns):
                 self.record(node, nodes[node])
@@ -81,9 +87,9 @@ class Checkpoint:
         except ValueError:
             log.warning("configmap %s holds a cursor that is no number; reading the last minute", _NAME)
         except ApiException as error:
-            if error.status not in (401, 403, 404):
+            if error.status not in (401, 403, NOT_FOUND):
                 raise
-            if error.status != 404:
+            if error.status != NOT_FOUND:
                 self._warn_once(error)
         return self.since(SignalKind.KERNEL_LOG)
 
@@ -171,18 +177,28 @@ class Checkpoint:
 
     def _write(self, data: dict[str, str | None]) -> None:
         query = {"fieldManager": MANAGER}
+        patch = {"metadata": {"resourceVersion": self._version}, "data": data} if self._version else {"data": data}
         try:
-            self._api.request("PATCH", f"{self._path}/{_NAME}", {"data": data}, query, MERGE_PATCH)
+            answer = self._api.request("PATCH", f"{self._path}/{_NAME}", patch, query, MERGE_PATCH)
         except ApiException as error:
-            if error.status != 404:
+            if error.status == CONFLICT and self._version:
+                self._version = ""  # a person has edited it; were it a new leader, `Api` would refuse to write again
+                self._write(data)
+                return
+            if error.status != NOT_FOUND:
                 raise
             cursors = {_CURSORS[source]: str(ns) for source, ns in self._saved_ns.items()}
             cursors |= {key: text for key, text in data.items() if text and key in _CURSORS.values()}
             body = {"metadata": {"name": _NAME}, "data": {**self._nodes, **cursors}}
-            self._api.request("POST", self._path, body, query)
+            answer = self._api.request("POST", self._path, body, query)
+        self._version = _version_of(answer)
 
     def _warn_once(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
             loss = "a restart will not know how far the log is handled, and returned nodes keep their reason until then"
             log.warning("%s/%s cannot be used: %s; %s", self._path, _NAME, reason_of(error), loss)
+
+
+def _version_of(configmap: dict[str, Any]) -> str:
+    return str(configmap.get("metadata", {}).get("resourceVersion", ""))

@@ -16,8 +16,17 @@ UNKNOWN_NODE = "unknown node"
 _DECISION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
+class LeadMetrics:
+    """The only metric of a controller that stands by."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.leads = Gauge(
+            f"{_PREFIX}_leader", "1 while this process is the one that reads and taints", registry=registry
+        )
+
+
 class Metrics:
-    """The controller's metrics in one registry."""
+    """The controller's metrics in one registry, while it leads."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry

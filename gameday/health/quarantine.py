@@ -13,6 +13,7 @@ from urllib.parse import quote
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
+from gameday.errors import LeaseLostError
 from gameday.health.api import MANAGER, MERGE_PATCH, Api
 from gameday.health.model import REASON, Fault, LogProgress, NodeView, Taint, write_reason
 
@@ -89,7 +90,7 @@ class Quarantine:
         """Write taint and reason; a refusal, or an API server that does not answer, is a `Failure`."""
         try:
             return self._change(write)
-        except (ApiException, urllib3.exceptions.HTTPError) as error:
+        except (ApiException, urllib3.exceptions.HTTPError, LeaseLostError) as error:
             return Failure(write, error)
         except Exception as error:  # any: a write that ended without a result would be waited for without end
             log.exception("node %s not written", write.name)

@@ -13,7 +13,7 @@ import httpx
 from ruamel.yaml import YAML
 
 from gameday.errors import SeedError
-from gameday.health.episodes.api import MERGE_PATCH
+from gameday.health.api import MERGE_PATCH
 from gameday.health.episodes.store import record_data, record_metadata, record_name
 from gameday.rehearsal.repeat_offender import offender_record
 from gameday.shipped import shipped

@@ -1,7 +1,7 @@
 """Episodes: a quarantined node's way to its return or to a person, by drain, repair ladder and QA gate.
 
-`policy`, `model` and `transitions` are pure. `store` keeps the record in the cluster, `claim` keeps two processes
-apart, `acts` carries out one step, and `repairer` opens episodes and has each of them worked off. No Prefect in here.
+`policy`, `model` and `transitions` are pure. `store` keeps the record in the cluster, `acts` carries out one step, and
+`repairer` opens episodes and has each of them worked off. No Prefect in here.
 """
 
 DEFAULT_TAINT = "trainy.konduktor.ai/faulty=true:NoSchedule"

@@ -23,8 +23,8 @@ from gameday.cluster.drain import Evictions
 from gameday.cluster.gpu_pods import GpuPod
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, KubernetesError
+from gameday.health.api import CONFLICT
 from gameday.health.episodes import transitions
-from gameday.health.episodes.api import CONFLICT
 from gameday.health.episodes.evidence import bundle_of, post
 from gameday.health.episodes.leaving import Leaving, of_faulty_gpus
 from gameday.health.episodes.marks import clear, give_back

@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from gameday.errors import KubernetesError
-from gameday.health.episodes.api import CONFLICT, NOT_FOUND, RepairApi, node_path
+from gameday.health.api import CONFLICT, NOT_FOUND
+from gameday.health.episodes.api import RepairApi, node_path
 from gameday.health.episodes.node import HOLD_OUT, RELEASED_FOR, NodeSeen
 
 

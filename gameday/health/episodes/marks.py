@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from gameday.errors import KubernetesError
-from gameday.health.episodes.api import NOT_FOUND, RepairApi, node_path
+from gameday.health.api import NOT_FOUND
+from gameday.health.episodes.api import RepairApi, node_path
 from gameday.health.episodes.model import Episode
 from gameday.health.episodes.node import REPAIR_ANNOTATION, STATE_LABEL, NodeSeen
 from gameday.health.episodes.transitions import marks_of

@@ -18,16 +18,17 @@ from gameday.cluster.back_off import pause_s
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, KubernetesError, LeaseLostError
+from gameday.health.api import CONFLICT
+from gameday.health.claim import LEADING_REPAIRER, Claim, holder_name
 from gameday.health.episodes import transitions
-from gameday.health.episodes.api import CONFLICT, RepairApi
-from gameday.health.episodes.claim import LEADER, Claim
+from gameday.health.episodes.api import RepairApi
 from gameday.health.episodes.hold_out import HoldOutPool
 from gameday.health.episodes.marks import clear, show
 from gameday.health.episodes.metrics import RepairMetrics
 from gameday.health.episodes.model import Episode, State
 from gameday.health.episodes.node import NodeSeen
 from gameday.health.episodes.store import RECORD_LABEL, EpisodeStore, Stored, stored
-from gameday.health.episodes.work import Settings, holder_name
+from gameday.health.episodes.work import Settings
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class Repairer:
             namespace=self._api.namespace,
             label_selector=f"{RECORD_LABEL}=true",
         )
-        self._leader = Claim(self._api, LEADER, holder_name(), settings.claim)
+        self._leader = Claim(self._api, LEADING_REPAIRER, holder_name(), settings.claim)
 
     def stop(self) -> None:
         """End `run`, from any thread or signal handler; the work in progress is left to the next repairer."""

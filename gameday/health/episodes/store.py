@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from gameday.errors import KubernetesError
-from gameday.health.episodes.api import CONFLICT, NOT_FOUND, RepairApi
+from gameday.health.api import CONFLICT, NOT_FOUND
+from gameday.health.episodes.api import RepairApi
 from gameday.health.episodes.model import Episode
 
 RECORD_LABEL = "gameday.dev/episode"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,9 +19,10 @@ from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, KubernetesError, LeaseLostError
+from gameday.health.api import CONFLICT
+from gameday.health.claim import CLAIM_DURATION, Claim, claim_of, holder_name
 from gameday.health.episodes import transitions
-from gameday.health.episodes.api import CONFLICT, RepairApi
-from gameday.health.episodes.claim import CLAIM_DURATION, Claim, claim_of
+from gameday.health.episodes.api import RepairApi
 from gameday.health.episodes.evidence import with_log
 from gameday.health.episodes.marks import show
 from gameday.health.episodes.model import Episode
@@ -320,11 +318,6 @@ class EpisodeWork:
         """Ask for the deletion of every agent's pod of this episode."""
         for pod in self.pods.present():
             self.kubernetes.delete_pod(pod.name)
-
-
-def holder_name() -> str:
-    """Return a name for a holder of claims, which no other has, and which shows where it runs."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
 
 
 def _now() -> datetime:

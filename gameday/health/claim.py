@@ -1,4 +1,4 @@
-"""Claims: one process repairs a node, and one of several repairers leads.
+"""Claims: one of several controllers leads, one of several repairers does, and one process repairs a node.
 
 A claim is a Lease. Whether its holder lives is observed, by our own clock, and not read off the holder's: it is taken
 over only after it was seen unchanged for its whole duration.
@@ -7,17 +7,22 @@ over only after it was seen unchanged for its whole duration.
 from __future__ import annotations
 
 import hashlib
+import os
+import socket
 import threading
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gameday.errors import KubernetesError
-from gameday.health.episodes.api import CONFLICT, NOT_FOUND, RepairApi
+from gameday.health.api import CONFLICT, NOT_FOUND, ExplainedApi
 from gameday.ledger.lease import boottime_s
 
 CLAIM_DURATION = timedelta(seconds=15)
 """A holder that does not renew for this long counts as dead: client-go's own default for leader election."""
-LEADER = "gameday-repair"
+LEADING_CONTROLLER = "gameday-health"
+"""The claim of the controller that leads. Names that begin with `gameday-node-` are leases of game-days."""
+LEADING_REPAIRER = "gameday-repair"
 """The claim of the repairer that leads."""
 _RENEWALS_PER_DURATION = 5
 _LONGEST_NAME = 253
@@ -25,14 +30,19 @@ _LONGEST_NAME = 253
 
 def claim_of(node: str) -> str:
     """Return the name of the claim on a node's repair."""
-    name = f"{LEADER}-{node}"
-    return name if len(name) <= _LONGEST_NAME else f"{LEADER}-{hashlib.sha256(node.encode()).hexdigest()}"
+    name = f"{LEADING_REPAIRER}-{node}"
+    return name if len(name) <= _LONGEST_NAME else f"{LEADING_REPAIRER}-{hashlib.sha256(node.encode()).hexdigest()}"
+
+
+def holder_name() -> str:
+    """Return a name for a holder of claims, which no other has, and which shows where it runs."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
 
 
 class Claim:
     """A claim that one process holds, or waits for."""
 
-    def __init__(self, api: RepairApi, name: str, holder: str, duration: timedelta = CLAIM_DURATION) -> None:
+    def __init__(self, api: ExplainedApi, name: str, holder: str, duration: timedelta = CLAIM_DURATION) -> None:
         self._api = api
         self._name = name
         self._holder = holder
@@ -89,7 +99,12 @@ class Claim:
     @property
     def is_held(self) -> bool:
         """True while no other process can have taken the claim over."""
-        return boottime_s() - self._renewed_at < self._duration_s
+        return self.seconds_left > 0
+
+    @property
+    def seconds_left(self) -> float:
+        """The seconds until another process may take the claim over, unless it is renewed; 0 if one may now."""
+        return max(0.0, self._renewed_at + self._duration_s - boottime_s())
 
     def release(self) -> None:
         """Give the claim back; one that cannot be reached expires by itself."""
