@@ -41,6 +41,7 @@ class DictApi:
             "status": {"nodeInfo": {"bootID": "b1"}},
         }
         self.data: dict[str, str] | None = None
+        self.data_version = 0
         self.writes_left: int | None = None
         self.refuses_configmap = 0
 
@@ -72,8 +73,12 @@ class DictApi:
             self.data = {}
         elif self.data is None:
             raise ApiException(status=404, reason="Not Found")
+        version = str(self.data_version)
+        if method == "PATCH" and body.get("metadata", {}).get("resourceVersion", version) != version:
+            raise ApiException(status=409, reason="Conflict")
+        self.data_version += method != "GET"
         merge(self.data, body.get("data") or {})
-        return {"data": dict(self.data)}
+        return {"metadata": {"resourceVersion": str(self.data_version)}, "data": dict(self.data)}
 
     def untaint(self) -> None:
         self.node["spec"]["taints"] = []
