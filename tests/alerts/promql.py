@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from gameday.health.episodes.metrics import RepairMetrics
-from gameday.health.metrics import Metrics
+from gameday.health.metrics import LeadMetrics, Metrics
 
 WORDS = {"and", "or", "unless", "bool", "offset", "by", "on", "group_left"}
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
@@ -40,8 +40,8 @@ def grouped_by(expression: str) -> set[str]:
 def own_metrics() -> dict[str, set[str]]:
     """Return the series' names of the node-health controller and of the repairer, each with its labels."""
     found: dict[str, set[str]] = {}
-    for owner in (Metrics(CollectorRegistry()), RepairMetrics(CollectorRegistry())):
-        for metric in vars(owner).values():
+    for kind in (LeadMetrics, Metrics, RepairMetrics):
+        for metric in vars(kind(CollectorRegistry())).values():
             if not isinstance(metric, MetricWrapperBase):
                 continue
             (family,) = metric.describe()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gameday.health.claim import LEADING_CONTROLLER
 from kubesim.apiserver.resources import RESOURCES
 from tests.deploy.manifests import ALL, RBAC, ROOT, identity, of
 
@@ -104,15 +105,18 @@ def test_the_runner_may_write_only_nodes_and_evictions_outside_its_namespace() -
     assert writes == {("nodes", "patch"), ("pods/eviction", "create"), ("selfsubjectaccessreviews", "create")}
 
 
-def test_the_controller_touches_nodes_their_events_and_its_own_cursor_only() -> None:
+def test_the_controller_touches_nodes_their_events_its_own_cursor_and_its_own_lease_only() -> None:
     assert {(ns, resource) for ns, _, resource, _ in _granted("gameday-node-health")} == {
         ("", "nodes"),
         ("default", "events"),
         ("gameday", "configmaps"),
+        ("gameday", "leases"),
     }
     role = next(d for d in RBAC if identity(d) == ("Role", "gameday", "gameday-node-health"))
     unnamed = {verb for rule in role["rules"] if "resourceNames" not in rule for verb in rule["verbs"]}
     assert unnamed == {"create"}
+    named = {rule["resources"][0]: rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule}
+    assert named == {"configmaps": ["gameday-health"], "leases": [LEADING_CONTROLLER]}
 
 
 def test_the_repairer_may_write_only_nodes_and_evictions_outside_its_namespace() -> None:
