@@ -7,6 +7,7 @@ servers share the machine. Rounds:
 * faults: one after the other, each on a node of its own;
 * storm: one line for every node, pushed in one request;
 * losses: a storm in which the controller is killed, one in which the log store is, and faults under noise;
+* leaders: two controllers, and lines at a steady rate, while the leader is killed and while it is stopped;
 * idle: memory and CPU of a controller that has nothing to do.
 """
 
@@ -24,13 +25,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from gameday.cluster.watch import Follower
-from gameday.health.api import Api
+from gameday.health.api import MERGE_PATCH, Api
+from gameday.health.claim import CLAIM_DURATION
+from gameday.health.model import REASON
 from gameday.health.policy_files import find_policy
 from gameday.rehearsal.ports import HeldPorts
 from gameday.xid.lines import format_xid
@@ -56,6 +60,13 @@ class Process:
 
     def kill(self) -> None:
         self.running.kill()
+        self._await_end()
+
+    def stop(self) -> None:
+        self.running.terminate()
+        self._await_end()
+
+    def _await_end(self) -> None:
         self.running.wait()
         assert self.running.stdout
         self.running.stdout.close()
@@ -77,14 +88,16 @@ class Bench:
         self.http = httpx.Client(trust_env=False, timeout=60)
         self.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "gameday"}})
         policy = _without_brake(folder)
-        self.health = Process("gameday.health", "--kubeconfig", kubeconfig, "--loki-url", self.loki, "--policy", policy)
+        options = ("--kubeconfig", kubeconfig, "--loki-url", self.loki, "--policy", policy)
+        self.health = Process("gameday.health", *options)
+        self.candidates = [Process("gameday.health", *options, "--leader-election") for _ in range(2)]
         self.tainted: dict[str, float] = {}
         self._watch = Follower(self.api.list_node, self._changed, _name_if_tainted)
         self._watch.__enter__()
 
     def close(self) -> None:
         self._watch.stop()
-        for process in (self.health, self.logs, self.apiserver):
+        for process in (self.health, *self.candidates, self.logs, self.apiserver):
             if process.ready:
                 process.kill()
         self._ports.release()
@@ -97,11 +110,16 @@ class Bench:
         def add(name: str) -> None:
             self.api.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
             # Admission gives a new node the not-ready taint.
-            patch = {"spec": {"taints": None}}
-            self.api.request("PATCH", f"/api/v1/nodes/{name}", patch, None, "application/merge-patch+json")
+            self.untaint(name)
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(add, names))
+
+    def untaint(self, name: str) -> None:
+        self.api.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, None, MERGE_PATCH)
+
+    def node(self, name: str) -> dict[str, Any]:
+        return self.api.request("GET", f"/api/v1/nodes/{name}")
 
     def push(self, lines: Sequence[tuple[str, str]]) -> None:
         """Push (node, line) pairs in one request."""
@@ -125,13 +143,15 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--storm", type=int, default=750)
     parser.add_argument("--noise", type=int, default=10_000, help="lines per second")
+    parser.add_argument("--lines", type=int, default=10, help="per second, while the leader changes")
     parser.add_argument("--idle", type=int, default=5000, help="nodes")
-    parser.add_argument("--rounds", nargs="+", default=["faults", "storm", "losses", "idle"])
+    parser.add_argument("--rounds", nargs="+", default=["faults", "storm", "losses", "leaders", "idle"])
     arguments = parser.parse_args()
     rounds: dict[str, Callable[[Bench], None]] = {
         "faults": lambda bench: _faults(bench, arguments.faults),
         "storm": lambda bench: _storm(bench, arguments.storm),
         "losses": lambda bench: _losses(bench, arguments.noise),
+        "leaders": lambda bench: _leaders(bench, arguments.lines),
         "idle": lambda bench: _idle(bench, arguments.idle),
     }
     for name in arguments.rounds:
@@ -208,6 +228,53 @@ def _losses(bench: Bench, per_second: int) -> None:
     rate = sum(sent) / (time.monotonic() - began)
     lost = len(bench.await_tainted(noisy))
     print(f"under {rate:.0f} lines of noise a second: {lost} of 100 lost; {_latency(took)}")
+
+
+def _leaders(bench: Bench, per_second: int) -> None:
+    leader, standby = bench.candidates
+    leader.start()
+    for how, end in (("killed", Process.kill), ("stopped", Process.stop)):
+        standby.start()
+        _change_leader(bench, how, partial(end, leader), per_second)
+        leader, standby = standby, leader
+
+
+def _change_leader(bench: Bench, how: str, end_leader: Callable[[], None], per_second: int) -> None:
+    """End the leader while lines are written, some of them of nodes that were returned before."""
+    claim_s = CLAIM_DURATION.total_seconds()
+    returned = [f"{how}-returned-{number}" for number in range(20)]
+    faulty = [f"{how}-{number}" for number in range(round(2 * claim_s * per_second))]
+    bench.add_nodes([*returned, *faulty])
+    bench.push([(name, _lost()) for name in returned])
+    missing = bench.await_tainted(returned)
+    for name in returned:
+        bench.untaint(name)
+    while any(REASON in (bench.node(name)["metadata"].get("annotations") or {}) for name in returned):
+        time.sleep(0.05)
+    pushed: dict[str, float] = {}
+    writer = threading.Thread(target=_push_steadily, args=(bench, faulty, per_second, pushed))
+    writer.start()
+    bench.await_tainted(faulty[: 5 * per_second])
+    began = time.monotonic()
+    end_leader()
+    ended = time.monotonic()
+    writer.join()
+    missing += bench.await_tainted(faulty)
+    gap = min(bench.tainted[name] for name, at in pushed.items() if at > ended and name in bench.tainted) - began
+    doubled = sum(bool(_name_if_tainted(bench.node(name))) for name in returned)
+    print(
+        f"leader {how} under {per_second} lines a second: ended within {ended - began:.1f} s; next leader's first taint"
+    )
+    print(f"  after {gap:.1f} s, {gap / claim_s:.2f} of the claim; {len(missing)} lost, {doubled} of 20 doubled")
+
+
+def _push_steadily(bench: Bench, names: Sequence[str], per_second: int, pushed: dict[str, float]) -> None:
+    due = time.monotonic()
+    for name in names:
+        bench.push([(name, _lost())])
+        pushed[name] = time.monotonic()
+        due += 1 / per_second
+        time.sleep(max(0.0, due - time.monotonic()))
 
 
 def _make_noise(bench: Bench, per_second: int, stop: threading.Event, sent: list[int]) -> None:

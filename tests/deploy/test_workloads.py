@@ -85,6 +85,21 @@ def test_the_prometheus_operator_finds_our_metrics(name: str, keeps_labels: bool
     assert endpoint.get("honorLabels", False) is keeps_labels
 
 
+@pytest.mark.parametrize("name", ["gameday-node-health", "gameday-repair"])
+def test_two_of_a_kind_run_on_two_machines_where_there_are_two(name: str) -> None:
+    workload = _workload(name)
+    assert workload["spec"]["replicas"] == 2
+    (preferred,) = template_of(workload)["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    labels = template_of(workload)["metadata"]["labels"]
+    assert preferred["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_of_two_controllers_one_leads() -> None:
+    assert "--leader-election" in _container(_workload("gameday-node-health"))["args"]
+
+
 def test_the_controller_may_run_where_only_the_control_plane_has_no_gpus() -> None:
     tolerations = template_of(_workload("gameday-node-health"))["spec"]["tolerations"]
     assert {toleration["key"] for toleration in tolerations} == {"node-role.kubernetes.io/control-plane"}

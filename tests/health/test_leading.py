@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import urllib3
 from prometheus_client import CollectorRegistry
 
 from gameday.errors import KubernetesError, LeaseLostError
+from gameday.health import __main__ as program
 from gameday.health import claim as claim_module
 from gameday.health import leading
 from gameday.health.api import CONFLICT, NOT_FOUND, Api
@@ -259,6 +261,28 @@ def test_a_checkpoint_of_before_does_not_replace_the_new_leaders() -> None:
     with pytest.raises(LeaseLostError):
         old.save(with_cursors=False, immediately=True)
     assert cluster.progress().boot == "new"
+
+
+def test_a_process_that_loses_the_lead_says_so_and_ends_as_one_to_start_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lose(_: object) -> int:
+        raise LeaseLostError("the lead is lost")
+
+    monkeypatch.setattr(program, "_run", lose)
+    monkeypatch.setattr(sys, "argv", ["gameday.health", "--loki-url", "http://127.0.0.1:1"])
+    assert program.main() == 75
+    assert capsys.readouterr().err == "gameday.health: the lead is lost\n"
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "1.5", "soon"])
+def test_a_claim_lasts_whole_seconds(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gameday.health", "--loki-url", "http://127.0.0.1:1", f"--claim-seconds={text}"])
+    with pytest.raises(SystemExit):
+        program.main()
+    assert f"{text} is no whole number of seconds" in capsys.readouterr().err
 
 
 def test_a_checkpoint_that_a_person_edited_is_saved_all_the_same() -> None:
