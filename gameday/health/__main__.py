@@ -33,7 +33,7 @@ from gameday.health.sources.build import Servers, require_servers
 from gameday.health.worker import Options
 
 _USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
-_LEAD_LOST = 75  # sysexits.h EX_TEMPFAIL: started again it stands by
+_LEAD_LOST = 75  # sysexits.h EX_TEMPFAIL: a process started again waits for the lead
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ _DECISION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class LeadMetrics:
-    """The metric of every controller; one that stands by has no other."""
+    """The metric of every controller, the leader and its standby, in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.leads = Gauge(

@@ -34,7 +34,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/gameday/leases"
 
 
 class LeaseApi:
-    """One Lease in memory; each write needs the version it was made from."""
+    """A Lease in memory; each write needs the version it was made from."""
 
     namespace = "gameday"
 

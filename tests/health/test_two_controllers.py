@@ -48,7 +48,7 @@ def leader_gauge(process: Process) -> float:
 def two_controllers(
     servers: Servers, nodes: int, *options: str, standby_options: Sequence[str] = ()
 ) -> Iterator[tuple[Cluster, Standby]]:
-    """Yield a cluster of so many nodes whose controller leads, and a second controller that stands by."""
+    """Yield a cluster with a controller that leads, and a second controller that stands by."""
     with ExitStack() as stack:
         cluster = stack.enter_context(a_cluster(servers, "--leader-election", *options))
         standby = Standby(*cluster.health.command[2:], *standby_options)
