@@ -180,7 +180,7 @@ def _arguments() -> argparse.Namespace:
         "--claim-seconds",
         type=_seconds,
         default=CLAIM_DURATION.seconds,
-        help="a leader that does not renew its Lease for so long has lost it (default: %(default)s)",
+        help="with --leader-election: a Lease that is not renewed for so long is free (default: %(default)s)",
     )
     return parser.parse_args()
 

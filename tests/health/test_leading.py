@@ -175,6 +175,7 @@ def test_a_leader_that_cannot_renew_is_ended_when_its_time_is_up(clock: Clock) -
     with pytest.raises(LeaseLostError, match="another controller may go on"):
         lead.check()
     assert lost.wait(5)
+    lead.release()
 
 
 def test_a_leader_that_gives_its_lead_back_has_not_lost_it(clock: Clock) -> None:
