@@ -10,8 +10,9 @@ from gameday.history.events import NodeSeen
 from gameday.run.run import Run
 from gameday.values.nodes import NodeSnapshot
 
-# Our controller takes its reason off a node one or two requests after the taint is gone. Our own choice of patience.
-_TIDY_TIMEOUT_S = 5.0
+# Our controller takes its reason off a node one or two requests after the taint is gone. Where the API server was away,
+# it watches again within 5 s (gameday/cluster/watch.py) and writes again within 10 s (gameday/health/worker.py).
+_TIDY_TIMEOUT_S = 20.0
 
 
 def note_nodes_during(run: Run, nodes: Collection[str]) -> None:
