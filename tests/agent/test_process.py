@@ -28,6 +28,7 @@ def test_the_fault_is_in_when_the_agent_is_ready_and_out_when_it_has_ended(start
     assert not (agent.state / "ready").exists()
 
 
+@pytest.mark.slow
 def test_further_sigterms_do_not_interrupt_the_undo(start: Start, host: FakeHost) -> None:
     agent = start(inject_task(fault={"type": "xid", "xid": 79, "repeat": 3}))
     agent.wait_ready()
@@ -37,6 +38,7 @@ def test_further_sigterms_do_not_interrupt_the_undo(start: Start, host: FakeHost
     assert (status, result.cleanliness, result.ended_by) == (0, "clean", "sigterm")
 
 
+@pytest.mark.slow
 def test_a_sigterm_while_the_fault_goes_in_takes_it_out_again(start: Start, host: FakeHost) -> None:
     writing, go_on, write = threading.Event(), threading.Event(), host.write_kernel_log
 
@@ -55,6 +57,7 @@ def test_a_sigterm_while_the_fault_goes_in_takes_it_out_again(start: Start, host
     assert len(host.log) == 1
 
 
+@pytest.mark.slow
 def test_a_hosts_refusal_is_the_results_error(start: Start, host: FakeHost) -> None:
     host.refuse["write_kernel_log"] = "/proc/sys/kernel/printk_devkmsg is `off`"
     agent = start(inject_task())
@@ -79,6 +82,7 @@ def test_a_restarted_agent_takes_the_fault_out_and_does_not_put_it_in_again(star
     assert len(host.log) == 1
 
 
+@pytest.mark.slow
 def test_the_role_sample_prints_every_gpu_until_sigterm(start: Start, host: FakeHost) -> None:
     agent = start({"role": "sample", "run_id": "r", "node": "n", "interval_s": 0.1, "duration_s": 30})
     agent.wait_ready()

@@ -135,6 +135,7 @@ def test_api_server_restarted_in_mid_run(clean_arena: Arena) -> None:
     assert played.exit_code == 0, played.output
 
 
+@pytest.mark.slow
 def test_a_second_game_day_is_refused_with_the_holders_name(arena: Arena) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": "another-run", "leaseDurationSeconds": 60, "acquireTime": now, "renewTime": now}
@@ -150,6 +151,7 @@ def test_a_second_game_day_is_refused_with_the_holders_name(arena: Arena) -> Non
     assert arena.leftovers() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
@@ -164,6 +166,7 @@ def test_targets_that_are_not_there_are_refused(clean_arena: Arena, key: str, va
     assert played.history.of(Refused)
 
 
+@pytest.mark.slow
 def test_a_taint_that_is_already_there_is_a_refusal_and_is_kept(arena: Arena) -> None:
     node = sorted(arena.nodes())[0]
     taint = {"key": "trainy.konduktor.ai/faulty", "value": "mine", "effect": "NoSchedule"}
@@ -234,6 +237,7 @@ def _start_again(arena: Arena, name: str) -> None:
     child.await_url(f"{arena.cluster.urls[name]}/-/ready")
 
 
+@pytest.mark.slow
 def test_a_dangerous_fault_is_refused_where_the_clusters_profile_does_not_allow_it(
     clean_arena: Arena, monkeypatch: pytest.MonkeyPatch
 ) -> None:

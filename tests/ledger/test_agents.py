@@ -21,6 +21,7 @@ from gameday.reaper.reap import reap
 from gameday.values.results import Cleanliness
 from tests.support.world import PATIENCE_S, Process, World, unique
 
+pytestmark = pytest.mark.slow
 FAULT = XidParameters(xid=79).model_dump(mode="json")
 
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from html.parser import HTMLParser
 
 VOID = {"meta", "br", "link", "img", "hr", "input", "col"}
 
 
-@dataclass
-class Page(HTMLParser):
-    html: str
-    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
-    unbalanced: list[str] = field(default_factory=list)
-    _open: list[str] = field(default_factory=list)
-    _section: str = ""
-    by_section: dict[str, list[str]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        HTMLParser.__init__(self, convert_charrefs=True)
-        self.feed(self.html)
+class _Parts(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.unbalanced: list[str] = []
+        self.by_section: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self._section = ""
+        self.feed(html)
         self.close()
         self.unbalanced += self._open
 
@@ -43,8 +41,31 @@ class Page(HTMLParser):
             self.words.append(data.strip())
             self.by_section.setdefault(self._section, []).append(data.strip())
 
+
+@dataclass(frozen=True)
+class Page:
+    """A page, parsed once somebody asks for its parts: the parse takes as long as the rendering."""
+
+    html: str
+
+    @cached_property
+    def _parts(self) -> _Parts:
+        return _Parts(self.html)
+
+    @property
+    def tags(self) -> list[tuple[str, dict[str, str | None]]]:
+        return self._parts.tags
+
+    @property
+    def words(self) -> list[str]:
+        return self._parts.words
+
+    @property
+    def unbalanced(self) -> list[str]:
+        return self._parts.unbalanced
+
     def text(self, section: str | None = None) -> str:
-        return " ".join(self.words if section is None else self.by_section.get(section, []))
+        return " ".join(self.words if section is None else self._parts.by_section.get(section, []))
 
     def attributes(self, tag: str) -> list[dict[str, str | None]]:
         return [attrs for name, attrs in self.tags if name == tag]

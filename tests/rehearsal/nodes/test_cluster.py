@@ -26,6 +26,7 @@ def gpu_series(cluster: Cluster, node: str, name: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
+@pytest.mark.slow
 def test_nodes_register_ready_with_gpus_and_a_lease(cluster: Cluster) -> None:
     node = cluster.node("gpu-node-1")
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4"
@@ -43,6 +44,7 @@ def test_nodes_register_ready_with_gpus_and_a_lease(cluster: Cluster) -> None:
     assert found["spec"]["holderIdentity"] == "gpu-node-1"
 
 
+@pytest.mark.slow
 def test_a_deleted_node_ships_no_more_lines_until_its_kubelet_is_started_again(cluster: Cluster) -> None:
     gone, other = VirtualHost(cluster.host("gpu-node-3")), VirtualHost(cluster.host("gpu-node-2"))
     cluster.http.delete("/api/v1/nodes/gpu-node-3").raise_for_status()
@@ -67,6 +69,7 @@ def test_a_deleted_node_ships_no_more_lines_until_its_kubelet_is_started_again(c
     assert cluster.node("gpu-node-3")["status"]["allocatable"]["nvidia.com/gpu"] == "4"
 
 
+@pytest.mark.slow
 def test_an_injection_becomes_ready_and_is_undone_by_deletion(cluster: Cluster) -> None:
     cluster.create(agent("inject", "gpu-node-1", XID))
     eventually(lambda: cluster.is_ready("inject"), "the fault in")
@@ -141,6 +144,7 @@ def test_a_reboot_by_the_agent_kills_it_with_the_node_and_both_are_reported(clus
         cluster.gone(name)
 
 
+@pytest.mark.slow
 def test_gpus_are_given_out_labelled_refused_and_given_back(cluster: Cluster) -> None:
     cluster.create(simulated("train", "gpu-node-2", gpus=3, gpu_load="1.0"))
     cluster.phase("train", "Running")
@@ -161,6 +165,7 @@ def test_gpus_are_given_out_labelled_refused_and_given_back(cluster: Cluster) ->
     assert not any("pod=" in line for line in gpu_series(cluster, "gpu-node-2", "DCGM_FI_DEV_GPU_UTIL"))
 
 
+@pytest.mark.slow
 def test_simulated_containers_end_as_their_specs_ask(cluster: Cluster) -> None:
     cluster.create(simulated("good", "gpu-node-1", run_for="300ms"))
     cluster.create(simulated("bad", "gpu-node-1", run_for="300ms", exit_code="4"))
@@ -185,6 +190,7 @@ def test_simulated_containers_end_as_their_specs_ask(cluster: Cluster) -> None:
         cluster.gone(name)
 
 
+@pytest.mark.slow
 def test_init_containers_run_first(cluster: Cluster) -> None:
     pod = simulated("init", "gpu-node-1")
     pod["spec"]["initContainers"] = [{"name": "first", "image": "x", "command": ["sleep", "0.2"]}]
@@ -195,6 +201,7 @@ def test_init_containers_run_first(cluster: Cluster) -> None:
     cluster.gone("init")
 
 
+@pytest.mark.slow
 def test_the_virtual_host_speaks_the_agents_protocol(cluster: Cluster) -> None:
     host = VirtualHost(cluster.host("gpu-node-1"))
     assert [gpu.index for gpu in host.gpus()] == [0, 1, 2, 3]
@@ -215,6 +222,7 @@ def test_the_virtual_host_speaks_the_agents_protocol(cluster: Cluster) -> None:
     assert httpx.post(f"{cluster.host('gpu-node-1')}/run", content=b"{").status_code == 400
 
 
+@pytest.mark.slow
 def test_a_lost_gpu_leaves_the_nodes_allocatable(cluster: Cluster) -> None:
     host = VirtualHost(cluster.host("gpu-node-2"))
     pci = f"/sys/bus/pci/devices/{host.gpus()[3].pci_bus_id}.0/remove"
