@@ -14,7 +14,7 @@ COMPILE = .tools/uv/bin/uv --quiet pip compile --universal --python-version 3.11
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 
-.PHONY: rehearse test test-kubesim test-slow test-lab torture lint setup browser lab lab-version alerts docs lock clean
+.PHONY: rehearse test test-kubesim test-slow test-lab torture lint lint-types lint-house setup browser lab lab-version alerts docs lock clean
 
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
@@ -69,9 +69,14 @@ torture: setup
 lint: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target lint-types lint-house
+
+lint-types:
 	.venv/bin/mypy
 	.venv/bin/mypy scripts/setup.py scripts/alert_manifest.py scripts/build_lab.py
-	.venv/bin/pytest -q -n 2 $(HOUSE)
+
+lint-house:
+	.venv/bin/pytest -q -p no:xdist -p no:cacheprovider $(HOUSE)
 
 setup:
 	@$(SETUP) venv tools
