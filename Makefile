@@ -25,7 +25,7 @@ SHARED = --dist loadfile --no-loadscope-reorder --durations=25
 # `make test` plays five parts side by side, because many tests wait. A pool of workers would be shorter to write, but
 # each of its workers collects every test: a fifth of the whole time. What no other part names is in the fifth, and so
 # are all the tests that import Prefect, which takes seconds.
-PART_1 = $(addprefix tests/,report digest post_mortem cli guard faults)
+PART_1 = $(addprefix tests/,report digest post_mortem guard faults)
 PART_2 = $(addprefix tests/,rehearsal kubesim agent host)
 PART_3 = $(addprefix tests/,reaper ledger lifecycle)
 PART_4 = $(addprefix tests/,health cluster)

@@ -15,19 +15,19 @@ import pytest
 from gameday.agent.security import security_of
 from gameday.agent.task import CanaryTask, InjectTask, MarkTask, UndoTask
 from gameday.cluster.manifests import agent_pod
-from gameday.faults.registry import known_faults, parameter_models
+from gameday.faults.registry import known_faults
 from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, UNSTATED, PodSecurity, combined
 from gameday.plan.canary import Measure
-from gameday.plan.catalogue import load_shipped
+from gameday.plan.catalogue import shipped_plans
 from tests.guard.observations import profile
+from tests.support.plans import shipped
 
 FAULTS = sorted(known_faults().items())
-SHIPPED = {one.plan.name: one.plan for one in load_shipped(parameter_models())}
 
 
 def injector(name: str) -> dict[str, Any]:
     """The injector's pod for a shipped plan's fault."""
-    fault = SHIPPED[name].fault.model_dump(mode="json")
+    fault = shipped()[name].fault.model_dump(mode="json")
     task = InjectTask(run_id="r", node="n", gpu=0, fault=fault, hold_s=1)
     return pod_of(security_of(task))
 
@@ -57,9 +57,9 @@ def test_no_fault_asks_for_capabilities_beside_all_of_them(name: str, fault: Any
     assert not (fault.security.privileged and fault.security.capabilities)
 
 
-@pytest.mark.parametrize("name", list(SHIPPED))
+@pytest.mark.parametrize("name", list(shipped_plans()))
 def test_an_injectors_pod_is_given_what_its_fault_states(name: str) -> None:
-    fault = SHIPPED[name].fault
+    fault = shipped()[name].fault
     wanted = security_of(InjectTask(run_id="r", node="n", gpu=0, fault=fault.model_dump(mode="json"), hold_s=1))
     spec = injector(name)
     context = spec["containers"][0]["securityContext"]
@@ -70,7 +70,7 @@ def test_an_injectors_pod_is_given_what_its_fault_states(name: str) -> None:
 
 def test_the_agent_is_root_whatever_its_image_says() -> None:
     """Without being root, a privileged container holds its capabilities for nobody and may not open /dev/kmsg."""
-    assert {injector(name)["containers"][0]["securityContext"]["runAsUser"] for name in SHIPPED} == {0}
+    assert {injector(name)["containers"][0]["securityContext"]["runAsUser"] for name in shipped()} == {0}
 
 
 def test_only_a_pod_that_may_open_every_gpu_asks_nvidias_runtime_for_them() -> None:
@@ -97,7 +97,7 @@ def test_the_marker_is_given_what_a_kernel_log_line_needs() -> None:
 
 
 def test_who_only_undoes_is_given_what_the_injector_was() -> None:
-    fault = SHIPPED["dcgm-pause"].fault.model_dump(mode="json")
+    fault = shipped()["dcgm-pause"].fault.model_dump(mode="json")
     assert security_of(UndoTask(run_id="r", node="n", gpu=0, fault=fault)) == DAEMONS
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.faults.registry import parameter_models
 from gameday.guard.rights import Right, rights_for, rights_for_every_plan
-from gameday.plan.catalogue import load_shipped
 from tests.guard.observations import plan
+from tests.support.plans import shipped
 
 RUNNER = Path(__file__).resolve().parents[2] / "deploy" / "rbac" / "runner.yaml"
 
@@ -32,7 +31,7 @@ def test_the_doctor_asks_for_exactly_what_the_manifest_grants() -> None:
 
 
 def test_every_shipped_plan_needs_only_what_is_granted() -> None:
-    wanted = {right for one in load_shipped(parameter_models()) for right in rights_for(one.plan, "gameday")}
+    wanted = {right for one in shipped().values() for right in rights_for(one, "gameday")}
     assert wanted <= set(granted())
 
 
@@ -45,8 +44,7 @@ def test_every_shipped_plan_needs_only_what_is_granted() -> None:
     ],
 )
 def test_a_plan_asks_for_no_right_that_it_does_not_use(name: str, needs: set[str]) -> None:
-    shipped = next(one.plan for one in load_shipped(parameter_models()) if one.plan.name == name)
-    asked = {right.resource for right in rights_for(shipped, "gameday")}
+    asked = {right.resource for right in rights_for(shipped()[name], "gameday")}
     assert asked & {"pods/eviction", "poddisruptionbudgets", "jobs"} == needs
 
 

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from gameday.errors import NotesError
-from gameday.faults.registry import parameter_models
-from gameday.plan.catalogue import load_shipped
 from gameday.plan.models import Plan
 from gameday.post_mortem import page
 from gameday.post_mortem.incident import read_incident
 from gameday.post_mortem.page import PostMortem, render_post_mortem
 from gameday.report.notes import FORM, Notes, read_notes, write_form
 from tests.post_mortem.conftest import USUAL, alert, taint, write_incident, xid
+from tests.support.plans import shipped
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 HOSTILE = "<script>alert(1)</script> | `x` [a](http://b) \x1b[31m **b**"
@@ -22,7 +21,7 @@ HOSTILE = "<script>alert(1)</script> | `x` [a](http://b) \x1b[31m **b**"
 
 @pytest.fixture(scope="module")
 def plans() -> list[Plan]:
-    return [loaded.plan for loaded in load_shipped(parameter_models())]
+    return list(shipped().values())
 
 
 def rendered(folder: Path, plans: list[Plan]) -> PostMortem:
