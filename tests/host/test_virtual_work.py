@@ -84,8 +84,8 @@ def test_work_ends_with_the_agent_that_started_it(served: Served) -> None:
     dying.start_work(1, HoldMemory(leave_bytes=1 << 30))
     assert (served.machine.samples()[1].memory_used_bytes or 0) > 1 << 33
     dying._works._works[1].end()  # closes the connection without a DELETE
-    eventually(lambda: not served.machine.works, "the work to end")
-    assert served.machine.samples()[1].memory_used_bytes == 4 << 20
+    eventually(lambda: served.machine.samples()[1].memory_used_bytes == 4 << 20, "its memory to be free")
+    assert not served.machine.works
 
 
 def test_work_that_another_agent_ends_is_reported_as_ended(served: Served, host: VirtualHost) -> None:
