@@ -21,7 +21,7 @@ from gameday.cluster.loki import LogStore
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError, DocumentError, LeaseLostError
-from gameday.health.api import MANAGER, Api, ExplainedApi, connect
+from gameday.health.api import MANAGER, Api, ExplainedApi, connect_without_retries
 from gameday.health.claim import CLAIM_DURATION, LEADING_CONTROLLER, Claim, holder_name
 from gameday.health.controller import Controller
 from gameday.health.leading import Lead
@@ -98,7 +98,7 @@ def _lead(arguments: argparse.Namespace) -> Lead:
         os._exit(_LEAD_LOST)
 
     # A client of its own: a renewal must not wait behind the writes to nodes.
-    claims = ExplainedApi(connect(arguments.kubeconfig), arguments.namespace, MANAGER)
+    claims = ExplainedApi(connect_without_retries(arguments.kubeconfig), arguments.namespace, MANAGER)
     duration = timedelta(seconds=arguments.claim_seconds)
     return Lead(Claim(claims, LEADING_CONTROLLER, holder_name(), duration), end)
 

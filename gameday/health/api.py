@@ -28,7 +28,7 @@ EVENTS = "/api/v1/namespaces/default/events"
 _TIMEOUTS_S = (3.0, 10.0)
 
 
-def connect(kubeconfig: Path | None) -> client.ApiClient:
+def connect_without_retries(kubeconfig: Path | None) -> client.ApiClient:
     """Return a client that tries nothing again: its user decides what is tried again, and when.
 
     Args:
@@ -57,7 +57,7 @@ class Api:
         Raises:
             AdapterError: No configuration can be loaded.
         """
-        self._client = connect(kubeconfig)
+        self._client = connect_without_retries(kubeconfig)
         self._before_write = before_write
         self.server: str = self._client.configuration.host
 
