@@ -50,11 +50,9 @@ test-kubesim: setup
 	.venv/bin/pytest -m "not slow and not lab" -n 2 $(SHARED) tests/kubesim $(ARGS)
 	@test -n "$(ARGS)" || .venv/bin/python scripts/kubesim_digest.py record
 
-# Whole game-days that are killed, cancelled and interrupted in every step, and the pages in Chromium: minutes. The folder
-# with the longest files comes first, so that no worker is left alone with them at the end.
-LONGEST_FIRST = tests/torture/ $(filter-out tests/torture/ %/__pycache__/,$(wildcard tests/*/ tests/test_*.py))
+# Whole game-days that are killed, cancelled and interrupted in every step, and the pages in Chromium: minutes.
 test-slow: setup browser
-	.venv/bin/pytest -m "(slow or browser) and not lab" -n 3 $(SHARED) $(or $(ARGS),$(LONGEST_FIRST))
+	.venv/bin/pytest -m "(slow or browser) and not lab" -n 3 $(SHARED) $(ARGS)
 
 # Whatever needs the real control plane; `make lab` builds it.
 test-lab: setup

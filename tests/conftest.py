@@ -1,4 +1,4 @@
-"""Fixtures for every test, and the order of files: whole game-days first, or the others wait for them at the end."""
+"""Fixtures for every test, and the order of files: the longest first, or the others wait for them at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["new_run", "reaper", "runner", "server", "world"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.get_closest_marker("gameday") is None)
+    items.sort(key=lambda item: (item.get_closest_marker("gameday") is None, "torture" not in item.path.parts))
 
 
 # Objects of imports and collection live to the end; without this every full collection walks through them.
