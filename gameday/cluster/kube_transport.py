@@ -7,21 +7,46 @@ that the report cannot forget one.
 from __future__ import annotations
 
 import re
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import urllib3
 import yaml
 from kubernetes import client, config
 from kubernetes.client import rest
 from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import ProtocolError, SSLError
+from urllib3.response import BaseHTTPResponse
 
 from gameday import __version__
 from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError
+
+
+class ApiRetry(urllib3.Retry):
+    """The library's policy, but a TLS connection that ends under a request is a lost answer.
+
+    urllib3 tries no TLS error again. That is right for a wrong certificate. It is wrong for a killed server, whose end
+    OpenSSL may report before the socket does.
+    """
+
+    def increment(
+        self,
+        method: str | None = None,
+        url: str | None = None,
+        response: BaseHTTPResponse | None = None,
+        error: Exception | None = None,
+        *where: Any,
+        **named: Any,
+    ) -> Self:
+        if isinstance(error, SSLError) and isinstance(error.args[0], ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            error = ProtocolError("Connection aborted.", error)
+        return super().increment(method, url, response, error, *where, **named)
+
 
 # Seconds to connect, with the TLS handshake that a starting server takes its time for, and to wait for the next byte.
 _TIMEOUTS_S = (5.0, 15.0)
@@ -29,7 +54,7 @@ _TIMEOUTS_S = (5.0, 15.0)
 # again where asking twice is harmless: our patches either set a value or carry the version they were made
 # from, and our deletes name what they delete. Six tries, 0.2 s doubling to 3 s, span about 6 s of a restarting
 # API server. It asks for pauses of 1 to 32 s itself; without the bound, urllib3 would sleep six hours for a proxy.
-_RETRIES = urllib3.Retry(
+_RETRIES = ApiRetry(
     connect=6,
     read=4,
     status=4,

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import urllib3
 from kubernetes import client, config
 from ruamel.yaml import YAML
 
+from gameday.cluster.kube_transport import ApiRetry
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.reaper.reap import ReapResult, reap
@@ -169,7 +169,7 @@ def _lane(stack: ExitStack, folder: Path, cluster: RehearsalCluster, number: int
     configuration = client.Configuration()
     config.load_kube_config(str(cluster.admin_kubeconfig), client_configuration=configuration)
     # A blow on another lane may restart the API server under this one.
-    configuration.retries = urllib3.Retry(connect=30, read=5, other=0, backoff_factor=0.2, backoff_max=2.0)
+    configuration.retries = ApiRetry(connect=30, read=5, other=0, backoff_factor=0.2, backoff_max=2.0)
     core = client.CoreV1Api(client.ApiClient(configuration))
     lane = Lane(name, f"gpu-node-{number}", home, cluster, proxy, prefect, profile, core)
     lane.begin()

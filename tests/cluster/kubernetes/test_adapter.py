@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,53 @@ def test_a_server_that_does_not_answer_is_named_with_a_hint(
     assert "Connection refused" in str(caught.value)
     assert "is the API server up" in caught.value.hint
     assert token_of(world) not in str(caught.value)
+
+
+class TlsEndsAtFirst(threading.Thread):
+    """A proxy that ends its first connections in the TLS handshake, as a killed server does, and passes on the next."""
+
+    def __init__(self, server: str, ends: int) -> None:
+        super().__init__()
+        url = urllib3.util.parse_url(server)
+        self._server = (url.host or "", url.port or 0)
+        self._ends = ends
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(PATIENCE_S)
+        self._passed_on = socket.socket()
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def run(self) -> None:
+        for _ in range(self._ends):
+            with self._listener.accept()[0] as ended:
+                ended.recv(65536)
+        self._passed_on, _ = self._listener.accept()
+        with self._passed_on, socket.create_connection(self._server) as far:
+            back = threading.Thread(target=self._copy, args=(far, self._passed_on))
+            back.start()
+            self._copy(self._passed_on, far)
+            back.join()
+
+    @staticmethod
+    def _copy(source: socket.socket, sink: socket.socket) -> None:
+        while chunk := source.recv(65536):
+            sink.sendall(chunk)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        for open_socket in (self._listener, self._passed_on):
+            with suppress(OSError):
+                open_socket.shutdown(socket.SHUT_RDWR)
+        self.join()
+        self._listener.close()
+
+
+def test_a_connection_that_ends_in_its_tls_handshake_is_tried_again(world: World, tmp_path: Path) -> None:
+    name = world.add_node()
+    with closing(TlsEndsAtFirst(world.url, ends=2)) as proxy:
+        proxy.start()
+        with adapter(world, changed_kubeconfig(world, tmp_path, server=proxy.url)) as patient:
+            assert patient.node(name).metadata.name == name
 
 
 def test_an_untrusted_certificate_is_reported(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
