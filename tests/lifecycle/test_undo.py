@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,14 @@ from tests.support.world import NAMESPACE, World, unique
 LATER = datetime(2030, 1, 2, tzinfo=UTC)
 pytestmark = pytest.mark.timeout(60)
 KEY = "trainy.konduktor.ai/faulty"
+
+
+@pytest.fixture(autouse=True)
+def hangup_as_in_a_terminal() -> Iterator[None]:
+    """Under nohup SIGHUP is ignored, by these tests as well."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture
@@ -75,14 +83,11 @@ def test_a_terminal_that_goes_away_asks_for_an_abort() -> None:
 
 
 def test_nohup_stays_nohup() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        abort = Abort()
-        with abort.on_signals():
-            signal.raise_signal(signal.SIGHUP)
-        abort.check()
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    abort = Abort()
+    with abort.on_signals():
+        signal.raise_signal(signal.SIGHUP)
+    abort.check()
 
 
 @pytest.mark.parametrize("by", ["operator", "guard"])
