@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,14 @@ from ruamel.yaml import YAML
 
 from gameday import cli
 from gameday.checks.outcome import RunResult
+from gameday.health.model import REASON
 from gameday.history.events import Record, StepStarted
 from gameday.history.journal import History, read_history
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from gameday.values.results import Step
 from kubesim.controllers.taints import UNSCHEDULABLE
+from tests.rehearsal.processes import until
 
 QUIET = {
     PREFECT_LOGGING_LEVEL: "CRITICAL",
@@ -196,6 +199,10 @@ class Arena:
         for node, (taints, *_) in self.nodes().items():
             if taints:
                 self.core.patch_node(node, {"spec": {"taints": None}})
+                until(partial(self._has_no_reason, node), 30, f"the health controller to forget the taint of {node}")
+
+    def _has_no_reason(self, node: str) -> bool:
+        return REASON not in (self.core.read_node(node).metadata.annotations or {})
 
 
 def _only_run(reports: Path) -> Path | None:

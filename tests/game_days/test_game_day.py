@@ -65,7 +65,7 @@ def test_nobody_watching_turns_the_report_red(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 1, done.stdout + done.stderr
     run = next((tmp_path / "reports").iterdir())

@@ -11,12 +11,13 @@ import pytest
 
 from gameday.agent.security import security_of
 from gameday.agent.task import RemediateTask
-from gameday.cluster.manifests import agent_pod
+from gameday.cluster.manifests import ROLE_LABEL, agent_pod
 from gameday.cluster.profile import load_profile
 from gameday.cluster.watch import Follower
 from gameday.history.events import FaultUndone, IntentRecorded, NodeReturned, RepairChainEnded, RepairHopSeen
 from gameday.values.results import RepairHop
 from tests.game_days.conftest import QUICK, Arena, changed
+from tests.rehearsal import processes
 from tests.support.world import until
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -39,7 +40,11 @@ def plan_for(node: str) -> dict[str, Any]:
 
 
 class ForeignLoop:
-    """A controller that reboots a tainted node, calls it validated and gives it back."""
+    """A controller that reboots a tainted node, calls it validated and gives it back.
+
+    It reboots only once the fault is out, so that a game-day that withdraws it later than at this repair's first sign
+    waits for ever.
+    """
 
     def __init__(self, arena: Arena, node: str) -> None:
         self._arena, self._node = arena, node
@@ -60,6 +65,7 @@ class ForeignLoop:
     def _repair(self) -> None:
         self._await(lambda node: bool(node.spec.taints))
         self._label("repairing")
+        processes.until(lambda: not self._injectors(), 60, "the fault to be withdrawn on the first sign of the repair")
         self._reboot()
         self._await(lambda node: node.status.node_info.boot_id != self._boot and self._is_ready(node))
         self._label("validated")
@@ -68,6 +74,11 @@ class ForeignLoop:
 
     def _await(self, condition: Callable[[Any], bool]) -> None:
         assert until(self._follower, lambda: condition(self._follower.named(self._node)))
+
+    def _injectors(self) -> list[Any]:
+        """Return the injector pods on the node; one is there from before the taint on."""
+        pods = self._arena.core.list_namespaced_pod("gameday", label_selector=f"{ROLE_LABEL}=inject").items
+        return [pod for pod in pods if pod.spec.node_name == self._node]
 
     @staticmethod
     def _is_ready(node: Any) -> bool:
