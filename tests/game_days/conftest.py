@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -196,13 +195,14 @@ class Arena:
             self.core.delete_namespaced_config_map(held.metadata.name, "gameday")
         for lease in self.coordination.list_namespaced_lease("gameday").items:
             self.coordination.delete_namespaced_lease(lease.metadata.name, "gameday")
-        for node, (taints, *_) in self.nodes().items():
-            if taints:
-                self.core.patch_node(node, {"spec": {"taints": None}})
-                until(partial(self._has_no_reason, node), 30, f"the health controller to forget the taint of {node}")
+        tainted = [node for node, (taints, *_) in self.nodes().items() if taints]
+        for node in tainted:
+            self.core.patch_node(node, {"spec": {"taints": None}})
+        if tainted:
+            until(self._has_no_reason, 30, "the health controller to take its reasons off the nodes")
 
-    def _has_no_reason(self, node: str) -> bool:
-        return REASON not in (self.core.read_node(node).metadata.annotations or {})
+    def _has_no_reason(self) -> bool:
+        return not any(REASON in annotations for _, _, _, annotations in self.nodes().values())
 
 
 def _only_run(reports: Path) -> Path | None:

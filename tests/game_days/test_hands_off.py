@@ -42,8 +42,8 @@ def plan_for(node: str) -> dict[str, Any]:
 class ForeignLoop:
     """A controller that reboots a tainted node, calls it validated and gives it back.
 
-    It reboots only once the fault is out, so that a game-day that withdraws it later than at this repair's first sign
-    waits for ever.
+    It reboots only once the fault is out: a game-day that withdraws the fault later than on this repair's first sign
+    gets no repair within the bounds of its plan.
     """
 
     def __init__(self, arena: Arena, node: str) -> None:
