@@ -16,6 +16,7 @@ from gameday.history.events import NodeSeen, SteadyStateChecked
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
 from gameday.ledger.lease import lease_refusal, node_lease
 from gameday.observe.alerts import note_active_alerts
+from gameday.observe.api_server_load import NOMINAL_SEATS
 from gameday.observe.kernel_log import lines_containing
 from gameday.observe.signals import signals_before_fault
 from gameday.reaper.reap import reap_under
@@ -33,8 +34,9 @@ from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets, choose_targets
 from gameday.tasks import step_task
+from gameday.tasks.api_canary import start_api_canary
 from gameday.tasks.canary import measure_before_fault
-from gameday.values.nodes import NodeSnapshot
+from gameday.values.nodes import NodeRole, NodeSnapshot
 from gameday.values.results import Cleanliness, Step
 
 # Two samples prove that a series is being scraped and not merely left over. Our own choice of patience: enough for
@@ -71,8 +73,11 @@ def baseline(run: Run) -> Targets:
                 )
             _refuse_early_alerts(run, targets, rules)
             for target in targets:
-                _check_log_path(run, target)
-                measure_before_fault(run, target)
+                if run.plan.fault.runs_on is NodeRole.API_CLIENT:
+                    start_api_canary(run, target)
+                else:
+                    _check_log_path(run, target)
+                    measure_before_fault(run, target)
             _await_baseline_window(run, targets[0].node)
             return targets
         except StepFailedError as error:
@@ -217,22 +222,22 @@ def _refuse_reset_with_users(target: ChosenTarget, users: list[str]) -> None:
 
 
 def _await_baseline_window(run: Run, node: str) -> None:
-    """Wait until a target is sampled and the window is over: charts need a steady state to compare with."""
-    label = run.profile.prometheus_node_label
+    """Wait until the fault's aim is sampled and the window is over: charts need a steady state to compare with."""
+    series, of, scraper = _sampled_series(run, node)
 
     def scrapes(since: str) -> float:
-        query = f'max(count_over_time(DCGM_FI_DEV_GPU_TEMP{{{label}="{node}"}}[{since}]))'
+        query = f"max(count_over_time({series}[{since}]))"
         return max((found.value for found in run.servers.prometheus.query(query)), default=0.0)
 
     def sampled() -> bool | None:
         return scrapes("5m") >= _SAMPLES or None
 
-    if run.wait(f"Prometheus to sample {node}", _SAMPLING_TIMEOUT, sampled, every_s=0.5):
-        run.note(SteadyStateChecked(name="metrics of the target", ok=True, detail="sampled by Prometheus", node=node))
+    name = f"metrics of {of}"
+    if run.wait(f"Prometheus to sample {of}", _SAMPLING_TIMEOUT, sampled, every_s=0.5):
+        run.note(SteadyStateChecked(name=name, ok=True, detail="sampled by Prometheus", node=node))
     else:
-        detail = f"Prometheus holds no DCGM_FI_DEV_GPU_TEMP of it under the label {label}"
-        run.note(SteadyStateChecked(name="metrics of the target", ok=None, detail=detail, node=node))
-        run.problem(f"no dcgm-exporter series of {node} in Prometheus", f"the node's label is expected in {label}")
+        run.note(SteadyStateChecked(name=name, ok=None, detail=f"Prometheus holds no {series}", node=node))
+        run.problem(f"Prometheus holds no {series}", f"let Prometheus scrape {scraper}")
     window = run.plan.baseline.window
     run.wait(
         f"the baseline window of {format_duration(window)}",
@@ -243,7 +248,15 @@ def _await_baseline_window(run: Run, node: str) -> None:
     held = scrapes(f"{since}s")
     if 0 < held < FEWEST_BASELINE_SCRAPES:
         run.problem(
-            f"{held:g} scrapes of {node} in the {since} s before the fault: fewer than {FEWEST_BASELINE_SCRAPES} do "
+            f"{held:g} scrapes of {of} in the {since} s before the fault: fewer than {FEWEST_BASELINE_SCRAPES} do "
             "not show what is usual, so the report may lack bands and robust z",
-            "a longer baseline.window, or more frequent scrapes of dcgm-exporter",
+            f"a longer baseline.window, or more frequent scrapes of {scraper}",
         )
+
+
+def _sampled_series(run: Run, node: str) -> tuple[str, str, str]:
+    """Return a series that shows the fault's aim in steady state, what it is of, and what Prometheus scrapes for it."""
+    if run.plan.fault.runs_on is NodeRole.API_CLIENT:
+        return NOMINAL_SEATS, "the API servers", "the API servers"
+    label = run.profile.prometheus_node_label
+    return f'DCGM_FI_DEV_GPU_TEMP{{{label}="{node}"}}', node, f"dcgm-exporter, with the node's name in the label {label}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gameday.faults.registry import fault_for
 from gameday.history.events import FaultInjected
 from gameday.ledger.entries import RestoreNode
+from gameday.observe.api_server_load import injector_pod
 from gameday.observe.cluster_repair import ClusterRepair
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.kernel_log import KernelLogTail
@@ -14,31 +15,34 @@ from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets
 from gameday.tasks import step_task
+from gameday.tasks.control_plane_settings import put_in_settings
 from gameday.tasks.running_pods import pods_before_fault
+from gameday.values.nodes import NodeRole
 from gameday.values.results import Hop, Step
 
 
 @step_task(name="inject")
 def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
-    """Inject the plan's fault into every target, one after the other.
+    """Put in the plan's settings, then inject its fault into every target, one after the other.
 
     Raises:
         StopRunError: A fault did not go in, or the run was stopped.
     """
-    with step(run, Step.INJECT, AGENT_START_TIMEOUT):
+    with step(run, Step.INJECT, AGENT_START_TIMEOUT + run.plan.fault.goes_in_within):
+        put_in_settings(run)
         return tuple(_inject(run, target) for target in targets)
 
 
 def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
     fault = run.plan.fault
     hands_off = run.plan.recover.is_hands_off
-    if not hands_off:
+    if not hands_off and fault.runs_on is NodeRole.GPU:
         _intend_return(run, target)
     tail = KernelLogTail(run, target.node)
     run.background.callback(tail.stop)
     pods_before = pods_before_fault(run, target)
     cluster_repair = ClusterRepair(run, target, pods_before) if hands_off else None
-    entry, note = inject_fault(run, target, fault, run.record.object_name("inject", target.index))
+    entry, note = inject_fault(run, target, fault, injector_pod(run, target.index))
     reach = fault_for(fault).reach(fault)
     run.note(
         FaultInjected(

@@ -18,9 +18,10 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
+from gameday.tasks.api_canary import judge_after_fault
 from gameday.tasks.canary import measure_after_fault
 from gameday.tasks.return_to_service import check_takes_work, intend_return, void_return
-from gameday.values.nodes import Taint
+from gameday.values.nodes import NodeRole, Taint
 from gameday.values.results import Cleanliness, Step
 
 # A controller that re-taints does so within its own loop; Konduktor's is 5 s (docs/sources.md, Konduktor), ours
@@ -37,6 +38,9 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
     """
     with step(run, Step.QA_NODE, run.plan.qa.within) as result:
         for repair in repairs:
+            judge_after_fault(run, result, repair.target)
+            if run.plan.fault.runs_on is NodeRole.API_CLIENT:
+                continue
             target, why = repair.target, repair.left_out_because
             if why and repair.cluster_repairs:
                 _leave_out(run, result, target.node, why)

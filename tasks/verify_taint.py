@@ -1,4 +1,4 @@
-"""Step 4: check that the detector takes the node out of service, and that the quarantine keeps work away."""
+"""Step 4: check the containment: that a bad node is out of service and work is kept away, or that a load is held."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gameday.observe.signals import await_cordon, await_signals, signal_bounds
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.tasks import step_task
+from gameday.tasks.api_canary import judge_during_fault
 from gameday.tasks.canary import measure_during_fault
 from gameday.tasks.quarantine_workloads import check_new_work_is_kept_off
 from gameday.tasks.running_pods import note_running_pods
@@ -34,6 +35,7 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
     with step(run, Step.VERIFY_TAINT, max([*bounds, *signal_bounds(run)])) as result:
         nodes = {fault.node for fault in faults}
         for fault in faults:
+            judge_during_fault(run, result, fault)
             measure_during_fault(run, result, fault.target)
             check_misaligned_pod(run, result, fault.target)
             quarantined = _await_quarantine(run, result, fault)

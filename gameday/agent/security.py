@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gameday.agent.task import (
+    ApiCanaryTask,
     CanaryTask,
     GpuUsersTask,
     InjectTask,
@@ -25,6 +26,20 @@ _PINGS = PodSecurity(
 )
 
 
+API_CANARY_ACCOUNT = "gameday-api-canary"
+"""The API canary's service account, as deploy/control-plane makes it."""
+
+
+def api_account_of(task: Task) -> str | None:
+    """Return the service account under which a task's pod talks to the API server; None where it does not."""
+    match task:
+        case InjectTask() | UndoTask():
+            return fault_for(parse_parameters(task.fault)).api_account or None
+        case ApiCanaryTask():
+            return API_CANARY_ACCOUNT
+    return None
+
+
 def security_of(task: Task) -> PodSecurity:
     """Return the rights that a task needs. Raises ValueError for a fault or remediation that nobody knows."""
     match task:
@@ -41,3 +56,5 @@ def security_of(task: Task) -> PodSecurity:
             return GPU_PROGRAMS
         case MarkTask() | SampleTask():
             return KERNEL_LOG
+        case ApiCanaryTask():
+            return UNPRIVILEGED

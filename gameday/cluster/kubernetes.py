@@ -112,7 +112,7 @@ class Kubernetes:
 
     def node_or_none(self, name: str) -> client.V1Node | None:
         """Read a node; return None where there is none of that name (any more)."""
-        with self.explained(f"read node {name}"), _absent_is_none():
+        with self.explained(f"read node {name}"), absent_is_none():
             return self.core.read_node(name)
         return None
 
@@ -165,7 +165,7 @@ class Kubernetes:
             grace_period_s: Seconds that its node gives it; None: its own, 0: do not wait for a node that is gone.
         """
         grace = {} if grace_period_s is None else {"grace_period_seconds": grace_period_s}
-        with self.explained(f"delete pod {name}"), _absent_is_none():
+        with self.explained(f"delete pod {name}"), absent_is_none():
             uid: str = self.core.delete_namespaced_pod(name, self.profile.namespace, **grace).metadata.uid
             return uid
         return None
@@ -186,14 +186,14 @@ class Kubernetes:
 
     def delete_job(self, name: str) -> None:
         """Delete a job and its pods; one that is already gone is fine."""
-        with self.explained(f"delete job {name}"), _absent_is_none():
+        with self.explained(f"delete job {name}"), absent_is_none():
             self.batch.delete_namespaced_job(name, self.profile.namespace, propagation_policy="Background")
 
     def evict(self, namespace: str, name: str) -> bool:
         """Ask for a pod's eviction; return False where a PodDisruptionBudget does not allow it now."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
         try:
-            with self.explained(f"evict pod {namespace}/{name}"), _absent_is_none():
+            with self.explained(f"evict pod {namespace}/{name}"), absent_is_none():
                 self.core.create_namespaced_pod_eviction(name, namespace, body)
         except KubernetesError as error:
             if error.status == 429:
@@ -282,7 +282,8 @@ class Kubernetes:
 
 
 @contextmanager
-def _absent_is_none() -> Iterator[None]:
+def absent_is_none() -> Iterator[None]:
+    """Leave the block where the server answers that there is no such object."""
     try:
         yield
     except ApiException as error:

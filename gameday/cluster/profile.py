@@ -25,6 +25,7 @@ from gameday.documents.fields import Bound, LabelKey, LabelValue
 from gameday.errors import ProfileError
 from gameday.plan.limits import Limits, TimeZone
 from gameday.plan.models import Approval
+from gameday.values.nodes import NodeRole
 
 _ENV_PREFIX = "GAMEDAY_"
 _ENV_DELIMITER = "__"
@@ -198,6 +199,8 @@ class ClusterProfile(BaseSettings):
     The default is kube-prometheus' own two. Alerts of other nodes are never blamed on a game-day anyway."""
     opt_in_label: str = Field(default="gameday.dev/opt-in=true", pattern=r"^[^=\s]+=[^=\s]*$")
     """key=value a node must carry before a game-day may touch it."""
+    api_client_label: str = Field(default="gameday.dev/api-clients=true", pattern=r"^[^=\s]+=[^=\s]*$")
+    """key=value a node must carry before clients that load the API server may run there."""
     detector: str = "gameday"
     """The detector profile that watches this cluster; what a fault would do to it is a warning before every run."""
     detector_profiles: tuple[Path, ...] = ()
@@ -258,6 +261,10 @@ class ClusterProfile(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the environment before the file's values, which are the keyword arguments, and nothing else."""
         return env_settings, init_settings
+
+    def required_label(self, role: NodeRole) -> str:
+        """Return the label, as key=value, by which a node's owner allows a game-day to use it in a role."""
+        return self.opt_in_label if role is NodeRole.GPU else self.api_client_label
 
     @model_validator(mode="after")
     def _one_way_to_the_cluster(self) -> ClusterProfile:

@@ -96,6 +96,8 @@ class OptionalParts(Generic[P]):
 
     security: ClassVar[PodSecurity] = UNSTATED
     """The rights over its node that the injector's pod needs, and no more. Left out: none."""
+    api_account: ClassVar[str] = ""
+    """The service account under which the injector's pod talks to the API server. Left out: it does not."""
     does_not_reach: ClassVar[str] = ""
     """The layers and readers that do not notice the fault, for people who wonder why nothing happened."""
     seen_by: ClassVar[tuple[str, ...]] = ()

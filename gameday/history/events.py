@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
+from gameday.values.api_requests import CanarySample, LoadRequest
 from gameday.values.nodes import NodeSnapshot, Taint, Target
 from gameday.values.results import Cleanliness, Hop, RepairHop, RepairKind, Step, StepOutcome
 
@@ -108,6 +109,41 @@ class FaultInjected(_Event):
     evidence: tuple[str, ...]
     does_not_reach: str = Field(default="", description="the fault's own word, so that a report needs no fault code")
     seen_by: tuple[str, ...] = Field(default=(), description="detectors that could see it; the fault's own word")
+
+
+class FlowControlSet(_Event):
+    """The priority level and the flow schema of the plan are in force."""
+
+    kind: Literal["flow_control_set"] = "flow_control_set"
+    name: str
+    seats: int = Field(description="seats of the level on each API server, as the plan wants them")
+    shares: int = Field(description="shares of the level")
+    spare_shares: int = Field(description="shares of the level beside it that takes no requests and lends all it has")
+    total_seats: int = Field(description="seats of an API server before, as computed from its metrics")
+
+
+class SeatsRead(_Event):
+    """The nominal seats of our level on each API server, read from its own metrics."""
+
+    kind: Literal["seats_read"] = "seats_read"
+    phase: Literal["before", "after"] = Field(description="before the fault goes in, or after it")
+    seats: dict[str, int] = Field(description="server -> nominal seats")
+
+
+class ApiCanarySampled(_Event):
+    """Samples of the API canary since the event before."""
+
+    kind: Literal["api_canary_sampled"] = "api_canary_sampled"
+    node: str = Field(description="where the canary runs")
+    samples: tuple[CanarySample, ...]
+
+
+class LoadLogged(_Event):
+    """The requests of a fault that loads the API server, by its clients' own log."""
+
+    kind: Literal["load_logged"] = "load_logged"
+    node: str
+    requests: tuple[LoadRequest, ...]
 
 
 class FaultUndone(_Event):
@@ -502,7 +538,7 @@ class RunEnded(_Event):
 
 Event = Annotated[
     RunStarted | StepStarted | StepEnded | WaitStarted | TargetsChosen | SteadyStateChecked | NodeSeen
-    | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
+    | IntentRecorded | FaultInjected | FaultUndone | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered

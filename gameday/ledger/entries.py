@@ -47,6 +47,14 @@ class TakeOutFault(LedgerModel):
     )
 
 
+class DeleteFlowControl(LedgerModel):
+    """Delete a flow schema of ours, and then its priority levels."""
+
+    kind: Literal["delete-flow-control"] = "delete-flow-control"
+    schema_name: str
+    levels: tuple[str, ...] = Field(description="names of the priority levels")
+
+
 class RestoreNode(LedgerModel):
     """Put back what detectors and repairs change about a node because of us, and nothing else."""
 
@@ -80,7 +88,7 @@ class RestoreNode(LedgerModel):
         return self.unschedulable in (None, node.unschedulable) and not any(map(self.removes, node.taints))
 
 
-Undo = Annotated[DeletePod | DeleteJob | TakeOutFault | RestoreNode, Field(discriminator="kind")]
+Undo = Annotated[DeletePod | DeleteJob | TakeOutFault | DeleteFlowControl | RestoreNode, Field(discriminator="kind")]
 
 
 class Entry(LedgerModel):
@@ -108,6 +116,8 @@ class Entry(LedgerModel):
             return f"pod/{self.undo.pod}"
         if isinstance(self.undo, DeleteJob):
             return f"job/{self.undo.job}"
+        if isinstance(self.undo, DeleteFlowControl):
+            return f"flowschema/{self.undo.schema_name}"
         return f"node/{self.node}"
 
 

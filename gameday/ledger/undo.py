@@ -13,14 +13,15 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
-from gameday.agent.security import security_of
+from gameday.agent.security import api_account_of, security_of
 from gameday.agent.task import InjectedNote, PriorNote, UndoTask, notes_in
+from gameday.cluster.flow_control import FlowControlApi, FlowControlKind
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.nodes import snapshot
 from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError
-from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault
+from gameday.ledger.entries import DeleteFlowControl, DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault
 from gameday.ledger.ledger import Ledger
 from gameday.ledger.termination_message import termination_message
 from gameday.values.nodes import Taint
@@ -79,6 +80,8 @@ def undo_entry(
                 return _delete_job(kubernetes, name, pods)
             case TakeOutFault() as undo:
                 return _take_out_fault(kubernetes, entry, undo, run_id, pods, ledger, after_signal=after_signal)
+            case DeleteFlowControl(schema_name=name, levels=levels):
+                return _delete_flow_control(kubernetes, name, levels, run_id)
             case RestoreNode() as restore:
                 fault = ledger.fault_on(entry.node) if ledger else Cleanliness.CLEAN
                 if fault is not Cleanliness.CLEAN:
@@ -102,6 +105,24 @@ def _delete_job(kubernetes: Kubernetes, name: str, pods: PodFollower) -> UndoRes
 
     gone = pods.wait(is_gone, _GONE_WITHIN_S)
     return _deletion(gone, f"job {name} and its pods deleted", f"pods of job {name} end for over {_GONE_WITHIN_S:g} s")
+
+
+def _delete_flow_control(kubernetes: Kubernetes, name: str, levels: tuple[str, ...], run_id: str) -> UndoResult:
+    """Delete the schema before its levels: requests of a schema without its level would be refused."""
+    flow_control = FlowControlApi(kubernetes)
+    lines = []
+    for kind, one in ((FlowControlKind.SCHEMA, name), *((FlowControlKind.LEVEL, level) for level in levels)):
+        owner = flow_control.owner(kind, one)
+        if owner is None:
+            lines.append(f"{kind} {one} is no longer there")
+        elif owner != run_id:
+            lines.append(f"{kind} {one} is left alone: it is not this run's any more ({owner or 'no run'} owns it)")
+        else:
+            flow_control.delete(kind, one)
+            if flow_control.owner(kind, one) is not None:
+                return UndoResult(Cleanliness.UNKNOWN, (*lines, f"{kind} {one} is still there"))
+            lines.append(f"{kind} {one} deleted")
+    return UndoResult(Cleanliness.CLEAN, tuple(lines))
 
 
 def _deletion(gone: bool, if_gone: str, if_not: str) -> UndoResult:
@@ -190,6 +211,7 @@ def _send_second_agent(
         profile=kubernetes.profile,
         deadline=_SECOND_AGENT_DEADLINE,
         security=security_of(task),
+        account=api_account_of(task),
     )
     # Another reaper's second agent may be at work already: its result counts as well.
     uid: str | None = None

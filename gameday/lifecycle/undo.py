@@ -11,6 +11,7 @@ from gameday.errors import AbortedError, RefusedError, StepFailedError
 from gameday.history.events import Aborted, Problem, Refused, StepEnded, StepStarted
 from gameday.ledger.entries import Entry, RestoreNode
 from gameday.lifecycle.closing import insist
+from gameday.observe.api_server_load import note_load_logs
 from gameday.reaper.histories import reconcile_with_reaper
 from gameday.reaper.late_quarantine import await_late_quarantines
 from gameday.run.quarantine import keep_out_of_service
@@ -60,6 +61,7 @@ def undo_at_the_end(run: Run, *, return_without_qa: bool = False) -> Iterator[No
 def undo_everything(run: Run, *, return_without_qa: bool = False) -> None:
     """Undo what is still open, newest first, and give nodes back last. Raises nothing for the cluster's sake."""
     reconcile_with_reaper(run)
+    note_load_logs(run)
     _undo_all(run, lambda entry: not isinstance(entry.undo, RestoreNode))
     if await_late_quarantines(run):
         # The process may have slept meanwhile.

@@ -24,6 +24,7 @@ from gameday.documents.fields import (
     conflict,
 )
 from gameday.plan.canary import ExpectedCanary
+from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment
 
 
 class ExpectedAlert(DocumentModel):
@@ -177,6 +178,10 @@ class Expectations(DocumentModel):
     """The kubelet must offer fewer GPUs on the target."""
     canary: ExpectedCanary | None = None
     """Measurement of a job of ours on the target, for faults that slow work down and break nothing."""
+    api_canary: ExpectedApiCanary | None = None
+    """Small requests of an ordinary user, sent twice a second, for faults that load the control plane."""
+    containment: ExpectedContainment | None = None
+    """Limits within which the load on the API servers must stay."""
     topology_manager_rejects: MisalignedPod | None = None
     """Pod that the target's kubelet must reject at admission with TopologyAffinityError while a `numa` fault is in, as
     topologyManagerPolicy single-numa-node does."""
@@ -209,9 +214,17 @@ class Expectations(DocumentModel):
             or self.events
             or self.allocatable_falls
             or self.canary
+            or self.api_canary
+            or self.containment
             or self.topology_manager_rejects
             or self.stays_schedulable_for
         )
+
+    def about_gpu_node(self) -> list[str]:
+        """Return the keys given here that only a GPU node can fulfil or break."""
+        keys = ("taints", "cordoned", "conditions", "labels", "labels_left", "events", "allocatable_falls", "canary")
+        others = ("topology_manager_rejects", "stays_schedulable_for", "workloads")
+        return [key for key in (*keys, *others) if getattr(self, key) != type(self).model_fields[key].default]
 
     def bounds(self) -> list[tuple[tuple[str | int, ...], timedelta]]:
         """Return every bound that counts from the fault going in, each with its path from these expectations."""

@@ -32,7 +32,9 @@ from gameday.plan.limits import Guardrails
 from gameday.plan.purpose import Purpose
 from gameday.plan.qa import Qa
 from gameday.plan.repair_chain import RepairChain, key_of
+from gameday.plan.settings import Settings
 from gameday.plan.targets import Baseline, Targets
+from gameday.values.nodes import NodeRole
 
 
 class FaultParameters(DocumentModel):
@@ -49,6 +51,15 @@ class FaultParameters(DocumentModel):
 
     needs_canary: ClassVar[bool] = False
     """True for a fault that only the canary job notices, so that a plan needs `expect.canary`."""
+
+    needs_api_canary: ClassVar[bool] = False
+    """True for a fault whose harm only an ordinary API client sees, so that a plan needs `expect.api_canary`."""
+
+    goes_in_within: ClassVar[timedelta] = timedelta()
+    """Longest time that injecting takes once the agent has started, for a fault that has much to prepare."""
+
+    runs_on: ClassVar[NodeRole] = NodeRole.GPU
+    """The nodes that the injector may run on."""
 
     type: str
     hold: Duration = timedelta(seconds=60)
@@ -195,6 +206,7 @@ class Plan(DocumentModel):
     fault: AnyFault
     """The fault; its `type` names it."""
     targets: Targets = Targets()
+    settings: Settings = Settings()
     baseline: Baseline = Baseline()
     expect: Expectations
     recover: Recovery = Recovery()
@@ -298,8 +310,41 @@ class Plan(DocumentModel):
                 ("expect",),
                 f"only the canary job notices {self.fault.type}: write in expect.canary what it must measure",
             )
+        if self.fault.needs_api_canary and self.expect.api_canary is None:
+            raise conflict(
+                ("expect",),
+                f"{self.fault.type} loads the API server: write in expect.api_canary what an ordinary client must still "
+                "get, or `api_canary: {}` for the defaults",
+            )
+        self._check_role()
         if self.expect.topology_manager_rejects and self.fault.type != "numa":
             raise conflict(
                 ("expect", "topology_manager_rejects"),
                 "only the fault numa makes sure that the target has more than one NUMA node",
+            )
+
+    def _check_role(self) -> None:
+        """Refuse what only a GPU node can show or have, where the fault runs on an API-client node; and the reverse."""
+        during = self.recover.fault_during
+        if during and during.runs_on is not self.fault.runs_on:
+            raise conflict(
+                ("recover", "fault_during", "type"),
+                f"{during.type} runs on a {during.runs_on}, and {self.fault.type} on a {self.fault.runs_on}: both "
+                "faults of a plan need the same kind of node",
+            )
+        if self.fault.runs_on is NodeRole.GPU:
+            if self.settings.flow_control is not None:
+                raise conflict(
+                    ("settings", "flow_control"),
+                    f"{self.fault.type} sends the API server no load: flow control has nothing to hold here",
+                )
+            return
+        for key in self.expect.about_gpu_node():
+            raise conflict(
+                ("expect", key),
+                f"{self.fault.type} leaves its node whole: this expectation is about a GPU node that breaks",
+            )
+        if self.recover.is_hands_off or self.recover.repairs_node:
+            raise conflict(
+                ("recover",), f"{self.fault.type} leaves its node whole, so there is no node to repair: leave this out"
             )

@@ -6,9 +6,10 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
-from gameday.agent.security import security_of
+from gameday.agent.security import api_account_of, security_of
 from gameday.agent.task import (
     AgentResult,
+    ApiCanaryTask,
     CanaryTask,
     GpuUserNote,
     InjectedNote,
@@ -45,7 +46,7 @@ PRIORITY_CLASS_HINT = (
 )
 """The hint for a cluster whose admission does not know the class of our GPU pods that go through the scheduler."""
 
-SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask
+SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask | ApiCanaryTask
 
 
 def send_agent(
@@ -126,6 +127,7 @@ def agent_manifest(run: ReadOnlyRun, name: str, task: SentTask, deadline: timede
         profile=run.profile,
         deadline=deadline,
         security=security_of(task),
+        account=api_account_of(task),
         gpus=task.gpus if isinstance(task, CanaryTask) else 0,
         # The first pod of a run carries the class, so that admission refuses it where the canaries' class is missing.
         priority_class=run.gpu_pod_template.priority_class if isinstance(task, MarkTask) else None,
@@ -176,7 +178,7 @@ def run_agent(
 
 def injector_deadline(fault: FaultParameters) -> timedelta:
     """Return the injector pod's deadline, which counts from the pod's start: pulling, injecting and holding."""
-    return AGENT_START_TIMEOUT + fault.hold + _DEADLINE_MARGIN
+    return AGENT_START_TIMEOUT + fault.goes_in_within + fault.hold + _DEADLINE_MARGIN
 
 
 def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: str) -> tuple[Entry, InjectedNote]:
@@ -190,7 +192,7 @@ def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: s
     task = InjectTask(run_id=run.id, node=target.node, gpu=gpu, fault=parameters, hold_s=fault.hold.total_seconds())
     undo = TakeOutFault(pod=name, gpu=gpu, fault=parameters, goes_with_node=run.plan.recover.is_hands_off)
     entry = send_agent(run, name, task, injector_deadline(fault), undo)
-    pod = await_pod(run, name, f"injector pod {name} Ready", AGENT_START_TIMEOUT, ready=True)
+    pod = await_pod(run, name, f"injector pod {name} Ready", AGENT_START_TIMEOUT + fault.goes_in_within, ready=True)
     if pod is None or not pod.ready:
         state = f"{pod.phase} {pod.reason} {pod.termination or ''}".strip() if pod else "never seen"
         raise StepFailedError(

@@ -13,7 +13,7 @@ from gameday.history.events import TargetsChosen
 from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.run.run import ReadOnlyRun
-from gameday.values.nodes import NodeSnapshot, Target
+from gameday.values.nodes import NodeRole, NodeSnapshot, Target
 
 _RULE = "seeded order among the first {page} nodes by name labelled {labels}; the first {count} that are fit"
 _RULE_RETURN = "; before the others those with a free GPU, which a pod needs to show that the node takes work again"
@@ -54,8 +54,13 @@ def chosen_targets(history: History) -> tuple[Target, ...]:
 
 def opt_in_labels(run: ReadOnlyRun) -> dict[str, str]:
     """Return the labels that a node must carry to be a target."""
-    key, _, value = run.profile.opt_in_label.partition("=")
+    key, _, value = required_label(run).partition("=")
     return {key: value, **run.plan.targets.selector}
+
+
+def required_label(run: ReadOnlyRun) -> str:
+    """Return the label, as key=value, by which a node's owner allows what this plan does there."""
+    return run.profile.required_label(run.plan.fault.runs_on)
 
 
 def pool_labels(run: ReadOnlyRun) -> dict[str, str]:
@@ -83,7 +88,7 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
     if not names:
         raise RefusedError(
             f"no node carries {readable}",
-            f"kubectl label node <node> {run.profile.opt_in_label} lets game-days touch it",
+            f"kubectl label node <node> {required_label(run)} lets game-days use it as a {run.plan.fault.runs_on}",
         )
     wanted = run.plan.targets
     fit, unfit = _fit_among(run, names, labels, excluded_nodes)
@@ -146,6 +151,8 @@ def judges_running_pods(plan: Plan) -> bool:
 
 def _leaves_questions_open(run: ReadOnlyRun, seen: NodeSnapshot) -> bool:
     """Return True where something could not be proved: no GPU pod to be kept, or no GPU free for one that returns."""
+    if run.plan.fault.runs_on is not NodeRole.GPU:
+        return False
     pods = run.nodes.look_at_pods(seen.node)
     taken = sum(pod.gpus for pod in pods)
     full = seen.allocatable_gpus is not None and taken >= seen.allocatable_gpus
@@ -210,7 +217,9 @@ def _counted(labels: Mapping[str, str]) -> int | None:
     return int(counted) if counted.isdecimal() else None
 
 
-def _gpu(run: ReadOnlyRun, seen: NodeSnapshot, generator: random.Random) -> int:
+def _gpu(run: ReadOnlyRun, seen: NodeSnapshot, generator: random.Random) -> int | None:
+    if run.plan.fault.runs_on is not NodeRole.GPU:
+        return None
     asked: int | None = getattr(run.plan.fault, "gpu", None)
     if asked is not None:
         return asked

@@ -10,15 +10,17 @@ from gameday.plan.models import Plan
 from gameday.run.targets import judges_running_pods, why_never_fit
 from gameday.season.plans import ChosenPlan, longest_wait
 from gameday.season.record import Assignment, LeftOut
+from gameday.values.nodes import NodeRole
 
 
 @dataclass(frozen=True)
 class FitNode:
-    """A node that a game-day may break. `busy`: work holds GPUs of it."""
+    """A node that a game-day may use as its role says. `busy`: work holds GPUs of it."""
 
     name: str
     labels: dict[str, str]
     busy: bool
+    role: NodeRole = NodeRole.GPU
 
 
 def seeded_order(names: Sequence[str], seed: int) -> list[str]:
@@ -63,7 +65,8 @@ def _usable(plan: Plan, nodes: Sequence[FitNode]) -> list[FitNode]:
     return [
         node
         for node in nodes
-        if (not wanted.names or node.name in wanted.names)
+        if node.role is plan.fault.runs_on
+        and (not wanted.names or node.name in wanted.names)
         and wanted.selector.items() <= node.labels.items()
         and not why_never_fit(plan, node.labels)
     ]

@@ -30,6 +30,7 @@ from gameday.run.targets import judges_running_pods, why_unfit
 from gameday.season.assignment import FitNode, RunQueue, seeded_order
 from gameday.season.plans import ChosenPlan
 from gameday.season.record import Assignment
+from gameday.values.nodes import NodeRole
 from gameday.values.results import Cleanliness
 
 # How soon a signal reaches the runs; also those that were just opening when it came, so it is asked again and again.
@@ -92,28 +93,29 @@ def fit_nodes(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int) -> li
     plan judges what becomes of them. Raises KubernetesError.
     """
     kubernetes = season.kubernetes
-    key, _, value = kubernetes.profile.opt_in_label.partition("=")
     ask_pods = any(judges_running_pods(one.plan) for one in chosen)
-    wanted: Counter[tuple[tuple[str, str], ...]] = Counter()
+    wanted: Counter[tuple[NodeRole, tuple[tuple[str, str], ...]]] = Counter()
     for one in chosen:
-        wanted[tuple(sorted(one.plan.targets.selector.items()))] += one.plan.targets.nodes
-    looked_at: dict[str, FitNode | None] = {}
+        selector = tuple(sorted(one.plan.targets.selector.items()))
+        wanted[one.plan.fault.runs_on, selector] += one.plan.targets.nodes
+    looked_at: dict[tuple[NodeRole, str], FitNode | None] = {}
     named = {name for one in chosen for name in one.plan.targets.names}
-    for selector, count in sorted(wanted.items()):
+    for (role, selector), count in sorted(wanted.items()):
+        key, _, value = kubernetes.profile.required_label(role).partition("=")
         listed = kubernetes.candidates({key: value, **dict(selector)})
         order = seeded_order([candidate.name for candidate in listed], seed)
         fit = turned_down = 0
         for name in dict.fromkeys([*sorted(named & set(order)), *order]):
             if (fit >= count and name not in named) or turned_down > _UNFIT_AT_MOST:
                 break
-            if name not in looked_at:
+            if (role, name) not in looked_at:
                 dirty = name in season.dirty_nodes
-                looked_at[name] = None if dirty else _fit_node(kubernetes, name, {key: value}, ask_pods=ask_pods)
-            fit, turned_down = (fit + 1, turned_down) if looked_at[name] else (fit, turned_down + 1)
+                looked_at[role, name] = None if dirty else _fit_node(kubernetes, name, role, ask_pods=ask_pods)
+            fit, turned_down = (fit + 1, turned_down) if looked_at[role, name] else (fit, turned_down + 1)
     return [node for node in looked_at.values() if node]
 
 
-def _fit_node(kubernetes: Kubernetes, name: str, opt_in: dict[str, str], *, ask_pods: bool) -> FitNode | None:
+def _fit_node(kubernetes: Kubernetes, name: str, role: NodeRole, *, ask_pods: bool) -> FitNode | None:
     """Return the node if it can be a target; None for one that is gone or unfit."""
     try:
         seen = snapshot(kubernetes.node(name))
@@ -122,9 +124,10 @@ def _fit_node(kubernetes: Kubernetes, name: str, opt_in: dict[str, str], *, ask_
             raise
         return None
     profile = kubernetes.profile
-    if why_unfit(seen, opt_in, profile.quarantine_taint_keys, profile.ordinary_taint_keys):
+    key, _, value = profile.required_label(role).partition("=")
+    if why_unfit(seen, {key: value}, profile.quarantine_taint_keys, profile.ordinary_taint_keys):
         return None
-    return FitNode(name, seen.labels, bool(ask_pods and kubernetes.gpu_pods(name)))
+    return FitNode(name, seen.labels, bool(ask_pods and kubernetes.gpu_pods(name)), role)
 
 
 def run_all(

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from pydantic import BaseModel, ConfigDict, Field
 
 GFD_TIMESTAMP_LABEL = "nvidia.com/gfd.timestamp"
 """GPU feature discovery writes the time of its own start here (NVIDIA/k8s-device-plugin, internal/lm): after a reboot,
 or a restart of its pod, another one, and nothing of the node is another for it."""
+
+
+class NodeRole(StrEnum):
+    """What a game-day uses its target for."""
+
+    GPU = "GPU node"
+    """The fault breaks this node, or a GPU of it."""
+    API_CLIENT = "API-client node"
+    """The fault's clients run here; what they load is the control plane, and the node itself stays whole."""
 
 
 class Target(BaseModel):

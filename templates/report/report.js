@@ -118,6 +118,10 @@
       }
     }
 
+    function curveName(of) {
+      return of ? (/^\d+$/.test(of) ? `GPU ${of}` : of) : "node";
+    }
+
     function values(chart) {
       const near = (view[1] - view[0]) / 40;
       const shown = [...chart.samples.series].sort((a, b) => b.target - a.target).filter((one) => !hidden.has(one.gpu));
@@ -127,7 +131,7 @@
           return place < 0 ? [] : [`${one.gpu} ${number.format(one.v[place])}`];
         }
         const place = nearest(one.t, at);
-        return Math.abs(one.t[place] - at) <= near ? [`${one.gpu ? `GPU ${one.gpu}` : "node"} ${number.format(one.v[place])}`] : [];
+        return Math.abs(one.t[place] - at) <= near ? [`${curveName(one.gpu)} ${number.format(one.v[place])}`] : [];
       });
       const more = parts.length > 9 ? ` and ${parts.length - 9} more` : "";
       return `${seconds(at)}: ${parts.length ? `${parts.slice(0, 9).join(", ")}${more} ${chart.samples.unit}` : "no sample here"}`;
@@ -143,7 +147,7 @@
       const gpus = [...new Set(series.map((one) => one.gpu))];
       gpus.sort((a, b) => a.length - b.length || (a < b ? -1 : 1));
       return gpus.map((gpu) => {
-        const button = make("button", { type: "button", "aria-pressed": "true" }, counted.has(gpu) ? gpu : gpu ? `GPU ${gpu}` : "whole node");
+        const button = make("button", { type: "button", "aria-pressed": "true" }, counted.has(gpu) ? gpu : gpu ? curveName(gpu) : "whole node");
         button.addEventListener("click", () => {
           const hide = button.getAttribute("aria-pressed") === "true";
           button.setAttribute("aria-pressed", String(!hide));

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gameday.guard.base import Guardrail, Measurement
 from gameday.guard.observation import WATCH_HINT, Observation
+from gameday.run.targets import required_label
 
 
 class OptIn(Guardrail):
@@ -15,10 +16,10 @@ class OptIn(Guardrail):
     interval_s: ClassVar[float | None] = 0.5
 
     def limit(self, observation: Observation) -> str:
-        return f"label {observation.run.profile.opt_in_label} (profile)"
+        return f"label {required_label(observation.run)} (profile)"
 
     def measure(self, observation: Observation) -> Measurement:
-        key, _, value = observation.run.profile.opt_in_label.partition("=")
+        key, _, value = required_label(observation.run).partition("=")
         seen = {target.node: observation.node_now(target.node) for target in observation.targets}
         # The opt-in still holds if the Node object is gone, as that of a node that is shut down may be.
         out = [node for node, now in seen.items() if now is not None and now.labels.get(key) != value]

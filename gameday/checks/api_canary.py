@@ -1,0 +1,216 @@
+"""An ordinary client's small requests must be answered while the fault is in, and again once it is out.
+
+A sample that was sent before the fault went in and was answered after it counts: its answer is what the fault slowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gameday.checks.facts import at_most, first_fault, judge_absence, seconds_text, stop_reason, target_nodes
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import ApiCanarySampled, FaultUndone, LoadLogged
+from gameday.history.frames import Frames
+from gameday.history.journal import History
+from gameday.plan.control_plane import ExpectedApiCanary
+from gameday.plan.models import Plan
+from gameday.values.api_requests import CanarySample
+from gameday.values.results import Step
+
+ORDER = 59
+# 20 samples are the fewest whose 99th percentile is worth a name: five rounds of four calls. Our own choice.
+_FEWEST_SAMPLES = 20
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    return [*during_fault(plan, history), *after_fault(plan, history)]
+
+
+def during_fault(plan: Plan, history: History) -> list[Verdict]:
+    """Return the verdicts on the time with the fault in: latency, errors and gaps, for each target."""
+    expected = plan.expect.api_canary
+    if expected is None:
+        return []
+    return [verdict for node in target_nodes(history) for verdict in _during(expected, history, node)]
+
+
+def after_fault(plan: Plan, history: History) -> list[Verdict]:
+    """Return the verdict on the time with the load gone, for each target."""
+    expected = plan.expect.api_canary
+    return [_after(expected, history, node) for node in target_nodes(history)] if expected else []
+
+
+def quantile(seconds: Sequence[float], share: float) -> float:
+    """Return the smallest of the values that `share` of them do not exceed (nearest rank); raises ValueError for none.
+
+    Args:
+        seconds: The values, in any order.
+        share: Between 0 and 1.
+    """
+    if not seconds:
+        raise ValueError("no values")
+    return sorted(seconds)[max(0, math.ceil(share * len(seconds)) - 1)]
+
+
+def longest_gap(samples: Sequence[CanarySample], window: Window) -> float:
+    """Return the seconds of the longest time in a window without a successful answer to one kind of call.
+
+    Args:
+        samples: The samples, in any order.
+        window: The time to look at; its begin and its end count as answers.
+    """
+    longest = 0.0
+    for call in {sample.call for sample in samples}:
+        answered = sorted(
+            sample.sent_at + timedelta(seconds=sample.seconds) for sample in samples if sample.call == call and sample.ok
+        )
+        moments = [window.begin, *(at for at in answered if window.begin < at < window.end), window.end]
+        gaps = (after - before for before, after in zip(moments, moments[1:], strict=False))
+        longest = max(longest, *(gap.total_seconds() for gap in gaps))
+    return longest
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time in which samples are judged."""
+
+    begin: datetime
+    end: datetime
+
+    def samples(self, history: History, node: str | None) -> list[CanarySample]:
+        """Return the API canary's samples that were under way in this time."""
+        everything = (s for event in history.of(ApiCanarySampled) if event.node == node for s in event.samples)
+        return [s for s in everything if s.sent_at < self.end and s.sent_at + timedelta(seconds=s.seconds) > self.begin]
+
+
+def fault_window(history: History, node: str | None) -> Window | None:
+    """Return the time from the fault going in to the end of its load; None where it did not go in or did not end.
+
+    Without the clients' log the load ends with the fault's undo.
+    """
+    found = first_fault(history, node)
+    if found is None:
+        return None
+    fault = found[1]
+    ends = [
+        request.sent_at + timedelta(seconds=request.seconds)
+        for event in history.of(LoadLogged)
+        if event.node == node
+        for request in event.requests
+    ]
+    ends = ends or [at for at in (_undone_at(history, fault.intent),) if at]
+    return Window(fault.written_at, max(ends)) if ends and max(ends) > fault.written_at else None
+
+
+def _undone_at(history: History, intent: str) -> datetime | None:
+    return next((record.at for record, event in history.with_times(FaultUndone) if event.intent == intent), None)
+
+
+def _during(expected: ExpectedApiCanary, history: History, node: str | None) -> list[Verdict]:
+    window = fault_window(history, node)
+    samples = window.samples(history, node) if window else []
+    if window is None or not samples:
+        if first_fault(history, node) is None:
+            status, why = Status.UNKNOWN, f"not reached: {stop_reason(history)}"
+        else:
+            status, why = judge_absence(history, Step.VERIFY_TAINT, "the API canary's samples")
+            status = Status.UNKNOWN if status is Status.BROKEN else status
+        return [_verdict(one, node, status, why=why) for one in _expectations(expected)]
+    return [_verdict(one, node, *_judge(one, expected, samples, window)) for one in _expectations(expected)]
+
+
+@dataclass(frozen=True)
+class _Expectation:
+    check: str
+    text: str
+    bound: str
+
+
+def _expectations(expected: ExpectedApiCanary) -> tuple[_Expectation, ...]:
+    return (
+        _Expectation(
+            "api-canary-latency",
+            "99 of 100 small requests of an ordinary client are answered in time while the fault is in",
+            at_most(expected.p99_within),
+        ),
+        _Expectation(
+            "api-canary-errors",
+            "Small requests of an ordinary client succeed while the fault is in",
+            f"≤ {expected.errors} failed",
+        ),
+        _Expectation(
+            "api-canary-gap",
+            "An ordinary client is never without an answer for long while the fault is in",
+            at_most(expected.longest_gap),
+        ),
+    )
+
+
+def _judge(
+    one: _Expectation, expected: ExpectedApiCanary, samples: Sequence[CanarySample], window: Window
+) -> tuple[Status, str, str]:
+    """Return the status, what was measured, and why."""
+    if one.check == "api-canary-errors":
+        failed = [sample for sample in samples if not sample.ok]
+        status = Status.BROKEN if len(failed) > expected.errors else Status.HELD
+        worst = f"{failed[0].call}: {failed[0].status or failed[0].error}" if failed else ""
+        return status, f"{len(failed)} of {len(samples)}", worst
+    if one.check == "api-canary-gap":
+        gap = longest_gap(samples, window)
+        return _bounded(gap, expected.longest_gap), seconds_text(gap), ""
+    if len(samples) < _FEWEST_SAMPLES:
+        return Status.UNKNOWN, "", f"{len(samples)} samples while the load was on: fewer than {_FEWEST_SAMPLES}"
+    p99 = quantile([sample.seconds for sample in samples], 0.99)
+    return _bounded(p99, expected.p99_within), seconds_text(p99), ""
+
+
+def _bounded(seconds: float, bound: timedelta) -> Status:
+    return Status.BROKEN if seconds > bound.total_seconds() else Status.HELD
+
+
+def _after(expected: ExpectedApiCanary, history: History, node: str | None) -> Verdict:
+    one = _Expectation(
+        "api-canary-after",
+        "Small requests of an ordinary client succeed in time again with the load gone",
+        f"{at_most(expected.p99_within)}, none failed",
+    )
+    found = first_fault(history, node)
+    begin = _undone_at(history, found[1].intent) if found else None
+    seen = [sample.sent_at for event in history.of(ApiCanarySampled) if event.node == node for sample in event.samples]
+    if begin is None or not seen or max(seen) <= begin:
+        status, why = judge_absence(history, Step.QA_NODE, "the API canary's samples with the load gone")
+        status = Status.UNKNOWN if status is Status.BROKEN else status
+        return _verdict(one, node, status, why=why, step=Step.QA_NODE)
+    samples = [s for s in Window(begin, max(seen) + timedelta(days=1)).samples(history, node) if s.sent_at >= begin]
+    failed = [sample for sample in samples if not sample.ok]
+    if not failed and len(samples) < _FEWEST_SAMPLES:
+        why = f"{len(samples)} samples with the load gone: fewer than {_FEWEST_SAMPLES}"
+        return _verdict(one, node, Status.UNKNOWN, why=why, step=Step.QA_NODE)
+    p99 = quantile([sample.seconds for sample in samples], 0.99)
+    status = Status.BROKEN if failed else _bounded(p99, expected.p99_within)
+    measured = f"{seconds_text(p99)}, {len(failed)} of {len(samples)} failed"
+    why = f"{failed[0].call}: {failed[0].status or failed[0].error}" if failed else ""
+    return _verdict(one, node, status, measured, why, Step.QA_NODE)
+
+
+def _verdict(
+    one: _Expectation,
+    node: str | None,
+    status: Status,
+    measured: str = "",
+    why: str = "",
+    step: Step = Step.VERIFY_TAINT,
+) -> Verdict:
+    return Verdict(
+        check=one.check,
+        expectation=one.text,
+        bound=one.bound,
+        measured=measured,
+        status=status,
+        step=step,
+        why=why,
+        node=node,
+    )

@@ -1,0 +1,199 @@
+"""The load must be held where the plan says: seats, requests that run at the same time, memory, servers that stay up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import pandas as pd
+
+from gameday.checks.api_canary import Window, fault_window
+from gameday.checks.facts import first_fault, first_few, judge_absence, stop_reason, target_nodes
+from gameday.checks.verdict import Status, Verdict
+from gameday.documents.sizes import format_size
+from gameday.history.events import FlowControlSet, LoadLogged, SeatsRead
+from gameday.history.frames import Frames
+from gameday.history.journal import History
+from gameday.plan.models import Plan
+from gameday.values.api_requests import LoadRequest
+from gameday.values.results import Step
+
+ORDER = 60
+EXECUTING = "apiserver_flowcontrol_current_executing_requests"
+MEMORY = "process_resident_memory_bytes"
+STARTED = "process_start_time_seconds"
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    return [*by_history(plan, history), *_by_frames(plan, history, frames)]
+
+
+def by_history(plan: Plan, history: History) -> list[Verdict]:
+    """Return the verdicts on the seats of the plan's level, and on the clients' own log."""
+    wanted, expected = plan.settings.flow_control, plan.expect.containment
+    verdicts = [_seats(wanted.name, wanted.seats, history)] if wanted else []
+    if expected and expected.executing_at_most:
+        verdicts += [_overlap(expected.executing_at_most, history, node) for node in target_nodes(history)]
+    return verdicts
+
+
+def most_at_once(requests: Iterable[LoadRequest]) -> int:
+    """Return the most requests that were being answered at the same time: from the first byte to the last."""
+    changes: list[tuple[datetime, int]] = []
+    for request in requests:
+        if request.first_byte_s is not None and request.ok:
+            begin = request.sent_at + timedelta(seconds=request.first_byte_s)
+            changes += [(begin, 1), (request.sent_at + timedelta(seconds=request.seconds), -1)]
+    running = most = 0
+    for _, change in sorted(changes):  # at one instant, ends come before beginnings
+        running += change
+        most = max(most, running)
+    return most
+
+
+def _seats(name: str, seats: int, history: History) -> Verdict:
+    read = {event.phase: event.seats for event in history.of(SeatsRead)}
+    wrong = [
+        f"{server} had {found} {phase} the fault"
+        for phase, by_server in read.items()
+        for server, found in sorted(by_server.items())
+        if found != seats
+    ]
+    missing = [phase for phase in ("before", "after") if not read.get(phase)]
+    if wrong:
+        status, why = Status.BROKEN, first_few(wrong)
+    elif missing:
+        status, why = judge_absence(history, Step.VERIFY_TAINT, f"the level's seats {missing[0]} the fault")
+        status = Status.UNKNOWN if history.last(FlowControlSet) is None else status
+    else:
+        status, why = Status.HELD, ""
+    measured = ", ".join(f"{server}: {found}" for server, found in sorted(read.get("after", {}).items()))
+    return _verdict(
+        "containment-seats", f"Level {name} has its seats on every API server", f"= {seats}", measured, status, why
+    )
+
+
+def _overlap(most: int, history: History, node: str | None) -> Verdict:
+    requests = [request for event in history.of(LoadLogged) if event.node == node for request in event.requests]
+    read = {event.phase: event.seats for event in history.of(SeatsRead)}
+    bound = most * max(1, len(read.get("before", {})))
+    found = most_at_once(requests)
+    measured = f"{found} of {len(requests)} requests"
+    if found == 0:
+        status, why = _not_measured(history, node, "an answered request in the clients' log")
+        measured = ""
+    else:
+        status, why = (Status.BROKEN if found > bound else Status.HELD), ""
+    text = "By the clients' log, no more of the fault's requests are answered at the same time"
+    return _verdict("containment-request-log", text, f"≤ {bound}", measured, status, why, node)
+
+
+def _by_frames(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    expected = plan.expect.containment
+    if expected is None:
+        return []
+    verdicts = []
+    for node in target_nodes(history):
+        window = fault_window(history, node)
+        if expected.executing_at_most:
+            level = plan.settings.flow_control.name if plan.settings.flow_control else ""
+            verdicts.append(_executing(expected.executing_at_most, level, history, frames, node, window))
+        if expected.memory_growth_at_most is not None:
+            verdicts.append(_memory(expected.memory_growth_at_most, history, frames, node, window))
+        if expected.servers_stay_up:
+            verdicts.append(_stay_up(history, frames, node, window))
+    return verdicts
+
+
+def _executing(
+    most: int, level: str, history: History, frames: Frames, node: str | None, window: Window | None
+) -> Verdict:
+    """Judge the requests that run in the level; without a level of ours, those of the level that runs most."""
+    rows = _rows(frames.api_server, EXECUTING, window)
+    rows = rows.assign(level=level_of(rows))
+    rows = rows[rows.level == level] if level else rows[~rows.level.isin(["exempt"])]
+    text = "In every scrape, no more of the fault's requests run at the same time on an API server"
+    if rows.empty:
+        status, why = _not_measured(history, node, f"samples of {EXECUTING}")
+        return _verdict("containment-executing", text, f"≤ {most}", "", status, why, node)
+    at_once = rows.groupby(["server", "level", "time"]).value.sum()
+    found, scrapes = int(at_once.max()), len(at_once)
+    status = Status.BROKEN if found > most else Status.HELD
+    return _verdict("containment-executing", text, f"≤ {most}", f"{found} at most in {scrapes} scrapes", status, "", node)
+
+
+def _memory(most: int, history: History, frames: Frames, node: str | None, window: Window | None) -> Verdict:
+    text = "No API server's memory grows by more"
+    growth = memory_growth(frames.api_server, window)
+    if not growth:
+        status, why = _not_measured(history, node, f"samples of {MEMORY} before and during the fault")
+        return _verdict("containment-memory", text, f"≤ {format_size(most)}", "", status, why, node)
+    server, worst = max(growth.items(), key=lambda item: item[1])
+    status = Status.BROKEN if worst > most else Status.HELD
+    return _verdict(
+        "containment-memory", text, f"≤ {format_size(most)}", f"{worst / 2**20:,.0f} MiB ({server})", status, "", node
+    )
+
+
+def memory_growth(api_server: pd.DataFrame, window: Window | None) -> dict[str, float]:
+    """Return by server: the highest memory in a window above the last before it, in bytes; servers with both only.
+
+    Args:
+        api_server: The frame of that name.
+        window: The time with the fault in.
+    """
+    if window is None:
+        return {}
+    rows = api_server[api_server.metric == MEMORY]
+    before = rows[rows.time < pd.Timestamp(window.begin)].sort_values("time").groupby("server").value.last()
+    during = _rows(api_server, MEMORY, window).groupby("server").value.max()
+    grown = (during - before).dropna()
+    return {str(server): float(value) for server, value in grown.items()}
+
+
+def level_of(rows: pd.DataFrame) -> pd.Series:
+    """Return the priority level that each row of the frame `api_server` names; NA where it names none."""
+    return rows.labels.str.extract(r"priority_level=([^,]*)", expand=False)
+
+
+def _stay_up(history: History, frames: Frames, node: str | None, window: Window | None) -> Verdict:
+    text = "No API server ends or starts again from the fault on"
+    rows = frames.api_server[frames.api_server.metric == STARTED]
+    if window is None or rows.empty:
+        status, why = _not_measured(history, node, f"samples of {STARTED}")
+        return _verdict("containment-servers-up", text, "0 restarts", "", status, why, node)
+    # Prometheus stores the seconds rounded to milliseconds in each scrape.
+    begun = rows[rows.value > window.begin.timestamp()]
+    restarts = sorted(set(zip(begun.server, begun.value.round(), strict=True)))
+    why = first_few([f"{server} started again at {pd.Timestamp(at, unit='s'):%H:%M:%S} UTC" for server, at in restarts])
+    status = Status.BROKEN if restarts else Status.HELD
+    return _verdict("containment-servers-up", text, "0 restarts", f"{len(restarts)} restarts", status, why, node)
+
+
+def _rows(api_server: pd.DataFrame, metric: str, window: Window | None) -> pd.DataFrame:
+    rows = api_server[api_server.metric == metric]
+    if window is None:
+        return rows.iloc[0:0]
+    return rows[(rows.time >= pd.Timestamp(window.begin)) & (rows.time <= pd.Timestamp(window.end))]
+
+
+def _not_measured(history: History, node: str | None, what: str) -> tuple[Status, str]:
+    """Return UNKNOWN and why: a series that nobody scraped proves nothing about the load."""
+    if first_fault(history, node) is None:
+        return Status.UNKNOWN, f"not reached: {stop_reason(history)}"
+    return Status.UNKNOWN, f"there is no {what}"
+
+
+def _verdict(
+    check: str, expectation: str, bound: str, measured: str, status: Status, why: str, node: str | None = None
+) -> Verdict:
+    return Verdict(
+        check=check,
+        expectation=expectation,
+        bound=bound,
+        measured=measured,
+        status=status,
+        step=Step.VERIFY_TAINT,
+        why=why,
+        node=node,
+    )

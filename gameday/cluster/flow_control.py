@@ -1,0 +1,161 @@
+"""Priority levels and flow schemas of the API server (API Priority and Fairness, flowcontrol.apiserver.k8s.io/v1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kubernetes import client
+
+from gameday.cluster.kubernetes import MANAGER, Kubernetes, absent_is_none
+from gameday.cluster.manifests import RUN_LABEL
+from gameday.plan.settings import FlowControl
+
+
+class FlowControlKind(StrEnum):
+    """The two kinds of objects."""
+
+    SCHEMA = "flowschema"
+    LEVEL = "prioritylevelconfiguration"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The shares that give a level exactly the wanted seats."""
+
+    own: int
+    """Shares of the level."""
+    spare: int
+    """Shares of a second level that takes no requests and lends all its seats; 0: it is not needed.
+
+    The API server rounds seats up, so that one share of a few hundred may be worth three seats, and no number of shares
+    two. Spare shares make each share worth less, and nobody loses seats by them."""
+
+
+def total_seats(nominal: dict[str, int], shares: dict[str, int]) -> int:
+    """Return the seats of an API server, from the nominal seats of its levels, each of which is rounded up.
+
+    It may be a few more than the server has, never fewer.
+
+    Args:
+        nominal: Nominal seats by level.
+        shares: Shares by level, of the limited levels only.
+
+    Raises:
+        ValueError: No level is in both.
+    """
+    everything = sum(shares.values())
+    highest = [nominal[level] * everything / own for level, own in shares.items() if own and level in nominal]
+    if not highest:
+        raise ValueError("no priority level of the API server has both shares and nominal seats")
+    return math.floor(min(highest))
+
+
+class FlowControlApi:
+    """The flow-control objects of a cluster. Methods raise KubernetesError."""
+
+    def __init__(self, kubernetes: Kubernetes) -> None:
+        self._kubernetes = kubernetes
+        self._api = client.FlowcontrolApiserverV1Api(kubernetes.api)
+
+    def shares(self) -> dict[str, int]:
+        """Return the shares of every limited priority level."""
+        with self._kubernetes.explained("list priority levels"):
+            levels = self._api.list_priority_level_configuration().items
+        return {
+            level.metadata.name: level.spec.limited.nominal_concurrency_shares
+            for level in levels
+            if level.spec.type == "Limited" and level.spec.limited.nominal_concurrency_shares is not None
+        }
+
+    def owner(self, kind: FlowControlKind, name: str) -> str | None:
+        """Return the run that an object belongs to, "" for one that no run made; None where it is not there."""
+        read = self._api.read_flow_schema if kind is FlowControlKind.SCHEMA else None
+        read = read or self._api.read_priority_level_configuration
+        with self._kubernetes.explained(f"read {kind} {name}"), absent_is_none():
+            return (read(name).metadata.labels or {}).get(RUN_LABEL, "")
+        return None
+
+    def create(self, kind: FlowControlKind, manifest: dict[str, Any]) -> None:
+        """Create an object."""
+        create = self._api.create_flow_schema if kind is FlowControlKind.SCHEMA else None
+        create = create or self._api.create_priority_level_configuration
+        with self._kubernetes.explained(f"create {kind} {manifest['metadata']['name']}"):
+            create(manifest, field_manager=MANAGER)
+
+    def delete(self, kind: FlowControlKind, name: str) -> None:
+        """Delete an object; one that is already gone is fine."""
+        delete = self._api.delete_flow_schema if kind is FlowControlKind.SCHEMA else None
+        delete = delete or self._api.delete_priority_level_configuration
+        with self._kubernetes.explained(f"delete {kind} {name}"), absent_is_none():
+            delete(name)
+
+
+def level_names(wanted: FlowControl, shares: Shares) -> tuple[str, ...]:
+    """Return the names of the priority levels that `manifests` makes."""
+    return (wanted.name, _spare_name(wanted)) if shares.spare else (wanted.name,)
+
+
+def manifests(wanted: FlowControl, shares: Shares, run_id: str) -> list[tuple[FlowControlKind, dict[str, Any]]]:
+    """Return the objects to create, in this order: the levels before the schema that needs one.
+
+    Args:
+        wanted: The plan's flow control.
+        shares: The shares that give its seats.
+        run_id: The run, as a label.
+    """
+    queuing = {"queues": 1, "handSize": 1, "queueLengthLimit": wanted.queue_length}
+    limited = {
+        "nominalConcurrencyShares": shares.own,
+        "lendablePercent": 0,
+        "borrowingLimitPercent": 0,
+        "limitResponse": {"type": "Queue", "queuing": queuing},
+    }
+    objects = [(FlowControlKind.LEVEL, _level(wanted.name, limited, run_id))]
+    if shares.spare:
+        # It lends all of its seats and takes no requests.
+        spare = {
+            "nominalConcurrencyShares": shares.spare,
+            "lendablePercent": 100,
+            "limitResponse": {"type": "Reject"},
+        }
+        objects.append((FlowControlKind.LEVEL, _level(_spare_name(wanted), spare, run_id)))
+    rule = {
+        "subjects": [{"kind": "Group", "group": {"name": group}} for group in wanted.groups],
+        "resourceRules": [
+            {
+                "verbs": list(wanted.verbs),
+                "apiGroups": [""],
+                "resources": list(wanted.resources),
+                "namespaces": ["*"],
+                "clusterScope": True,
+            }
+        ],
+    }
+    schema = {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "FlowSchema",
+        "metadata": {"name": wanted.name, "labels": {RUN_LABEL: run_id}},
+        "spec": {
+            "matchingPrecedence": wanted.precedence,
+            "priorityLevelConfiguration": {"name": wanted.name},
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": [rule],
+        },
+    }
+    return [*objects, (FlowControlKind.SCHEMA, schema)]
+
+
+def _level(name: str, limited: dict[str, Any], run_id: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": name, "labels": {RUN_LABEL: run_id}},
+        "spec": {"type": "Limited", "limited": limited},
+    }
+
+
+def _spare_name(wanted: FlowControl) -> str:
+    return f"{wanted.name}-spare"

@@ -1,0 +1,67 @@
+"""The load on the API servers as a run reads it: seats by level, the clients' own log, the API canary's samples."""
+
+from __future__ import annotations
+
+from gameday.agent.task import ApiCanaryNote, LoadNote, notes_in
+from gameday.errors import AdapterError
+from gameday.history.events import ApiCanarySampled, FaultInjected, LoadLogged
+from gameday.run.run import Run
+from gameday.run.targets import chosen_targets
+from gameday.values.nodes import NodeRole
+
+NOMINAL_SEATS = "apiserver_flowcontrol_nominal_limit_seats"
+
+
+def nominal_seats(run: Run) -> dict[str, dict[str, int]]:
+    """Return the nominal seats of every priority level by API server, as Prometheus last scraped them.
+
+    Raises:
+        AdapterError: Prometheus cannot be asked.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for sample in run.servers.prometheus.query(NOMINAL_SEATS):
+        server, level = sample.labels.get("instance", ""), sample.labels.get("priority_level", "")
+        found.setdefault(server, {})[level] = round(sample.value)
+    return found
+
+
+def api_canary_pod(run: Run, index: int) -> str:
+    """Return the name of the API canary's pod on the target with this index."""
+    return run.record.object_name("api-canary", index)
+
+
+def injector_pod(run: Run, index: int) -> str:
+    """Return the name of the injector's pod on the target with this index."""
+    return run.record.object_name("inject", index)
+
+
+def note_load_logs(run: Run) -> None:
+    """Note what the clients and the API canary logged, before their pods are deleted; one that is gone costs nothing.
+
+    The steps note it where a run goes to its end; this is for a run that was stopped before.
+    """
+    if run.plan.fault.runs_on is not NodeRole.API_CLIENT or not run.history().of(FaultInjected):
+        return
+    for index, target in enumerate(chosen_targets(run.history())):
+        try:
+            note_load(run, target.node, injector_pod(run, index))
+            note_canary_samples(run, target.node, api_canary_pod(run, index))
+        except AdapterError as error:
+            run.problem(f"the log of the load on {target.node} is lost: {error}")
+
+
+def note_canary_samples(run: Run, node: str, pod: str) -> None:
+    """Note the API canary's samples that are not noted yet. Raises KubernetesError."""
+    noted = [event.samples[-1].sent_at for event in run.history().of(ApiCanarySampled) if event.node == node]
+    samples = [sample for note in notes_in(run.kubernetes.pod_log(pod), ApiCanaryNote) for sample in note.samples]
+    fresh = tuple(sample for sample in samples if not noted or sample.sent_at > noted[-1])
+    if fresh:
+        run.note(ApiCanarySampled(node=node, samples=fresh))
+
+
+def note_load(run: Run, node: str, pod: str) -> None:
+    """Note the log of the load's clients, once. Raises KubernetesError."""
+    if any(event.node == node for event in run.history().of(LoadLogged)):
+        return
+    notes = notes_in(run.kubernetes.pod_log(pod), LoadNote)
+    run.note(LoadLogged(node=node, requests=tuple(request for note in notes for request in note.requests)))

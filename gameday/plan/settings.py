@@ -1,0 +1,45 @@
+"""Settings of the control plane that a game-day puts in before its fault and takes back at its end."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gameday.documents.fields import DocumentModel
+
+_OBJECT_NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
+"""A name of a Kubernetes object: a DNS subdomain, kept to the length of a label."""
+_GROUP = r"^[A-Za-z0-9:._/@-]{1,253}$"
+_RESOURCE = r"^[a-z][a-z0-9-]{0,62}$"
+
+
+class FlowControl(DocumentModel):
+    """A priority level of our own and the flow schema that sends requests to it (API Priority and Fairness).
+
+    The level lends no seats and borrows none, so that exactly `seats` requests run at the same time on each API server.
+    A request that lists more than one seat's worth is narrowed to the level's own width.
+    """
+
+    name: str = Field(default="gameday-heavy-list", pattern=_OBJECT_NAME)
+    """Name of both objects; the cluster must have neither."""
+    seats: int = Field(default=2, ge=1, le=50)
+    """Seats of the level on each API server (`apiserver_flowcontrol_nominal_limit_seats`)."""
+    verbs: tuple[Literal["list", "watch", "get"], ...] = Field(default=("list", "watch"), min_length=1)
+    """Verbs of the requests. `watch` belongs to it: informers since client-go 1.35 read their first list by a watch."""
+    resources: tuple[Annotated[str, Field(pattern=_RESOURCE)], ...] = Field(default=("secrets",), min_length=1)
+    """Resources of the core API group."""
+    groups: tuple[Annotated[str, Field(pattern=_GROUP)], ...] = Field(default=("system:authenticated",), min_length=1)
+    """Groups of the users whose requests are meant."""
+    precedence: int = Field(default=1000, ge=1, le=10_000)
+    """Matching precedence of the flow schema; the lowest wins. The default comes after those of the controllers (800)
+    and of kube-system's service accounts (900), and before that of all other service accounts (9000)."""
+    queue_length: int = Field(default=200, ge=1, le=10_000)
+    """Most requests that wait; the next is refused with 429."""
+
+
+class Settings(DocumentModel):
+    """Settings of the control plane, put in before the fault under the ledger, and taken back at the end."""
+
+    flow_control: FlowControl | None = None
+    """A limit on the requests that run at the same time; null: the cluster's own flow schemas only."""

@@ -1,0 +1,224 @@
+"""The control plane under load: what an ordinary client got, what the load's clients got, and the servers' own figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
+
+from gameday.checks.api_canary import Window, fault_window, quantile
+from gameday.checks.containment import EXECUTING, MEMORY, level_of, memory_growth, most_at_once
+from gameday.checks.facts import target_nodes
+from gameday.history.events import ApiCanarySampled, FlowControlSet, LoadLogged
+from gameday.report.charts import Drawing, Scene, lines
+from gameday.report.run_folder import RunFolder
+from gameday.report.sections.gpus import moments_of, scene_of
+from gameday.values.api_requests import CanarySample, LoadRequest
+
+ORDER = 71
+TITLE = "Control plane"
+
+_QUEUED = "apiserver_flowcontrol_current_inqueue_requests"
+_CPU = "process_cpu_seconds_total"
+_MOST_CURVES = 12
+_CALLS = {"readyz": "GET /readyz", "get": "GET a ConfigMap", "put": "PUT a Lease", "list": "LIST one object"}
+
+
+class Latency(BaseModel):
+    """Seconds of the requests of one phase."""
+
+    requests: int
+    failed: int
+    median: float
+    p99: float
+    worst: float
+
+
+class CallRow(BaseModel):
+    """A call of the API canary; None: no sample in that phase."""
+
+    call: str
+    before: Latency | None
+    during: Latency | None
+    after: Latency | None
+
+
+class Load(BaseModel):
+    """The load's requests, by its clients' own log."""
+
+    node: str
+    clients: int
+    requests: int
+    by_answer: tuple[tuple[str, int], ...] = Field(description="status, or why there is none -> number of requests")
+    most_at_once: int = Field(description="answered at the same time, from first byte to last")
+    bytes: int
+    answered: Latency | None
+
+
+class ServerRow(BaseModel):
+    """An API server; bytes. None: not measured."""
+
+    server: str
+    memory_before: float | None
+    memory_peak: float | None
+    growth: float | None
+
+
+class PlaneChart(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    title: str
+    unit: str
+    metric: str
+    drawing: Drawing | None = Field(exclude=True)
+    failure: str = ""
+
+
+class ControlPlane(BaseModel):
+    flow_control: FlowControlSet | None
+    calls: tuple[CallRow, ...]
+    loads: tuple[Load, ...]
+    servers: tuple[ServerRow, ...]
+    charts: tuple[PlaneChart, ...]
+
+
+def build(run: RunFolder) -> ControlPlane:
+    samples = [sample for event in run.history.of(ApiCanarySampled) for sample in event.samples]
+    node = target_nodes(run.history)[0]
+    window = fault_window(run.history, node)
+    return ControlPlane(
+        flow_control=run.history.last(FlowControlSet),
+        calls=tuple(_call(call, samples, window) for call in _CALLS if any(s.call == call for s in samples)),
+        loads=tuple(_load(event) for event in run.history.of(LoadLogged)),
+        servers=tuple(_servers(run.frames.api_server, window)),
+        charts=tuple(_charts(run, node, samples)),
+    )
+
+
+def _call(call: str, samples: Sequence[CanarySample], window: Window | None) -> CallRow:
+    mine = [sample for sample in samples if sample.call == call]
+    during = [s for s in mine if window and s.sent_at < window.end and _end(s) > window.begin]
+    before = [s for s in mine if not window or _end(s) <= window.begin]
+    after = [s for s in mine if window and s.sent_at >= window.end]
+    return CallRow(call=_CALLS[call], before=_latency(before), during=_latency(during), after=_latency(after))
+
+
+def _end(sample: CanarySample) -> pd.Timestamp:
+    return pd.Timestamp(sample.sent_at + timedelta(seconds=sample.seconds))
+
+
+def _latency(requests: Sequence[CanarySample | LoadRequest]) -> Latency | None:
+    if not requests:
+        return None
+    seconds = [request.seconds for request in requests]
+    return Latency(
+        requests=len(requests),
+        failed=sum(not request.ok for request in requests),
+        median=quantile(seconds, 0.5),
+        p99=quantile(seconds, 0.99),
+        worst=max(seconds),
+    )
+
+
+def _load(event: LoadLogged) -> Load:
+    answers = Counter(str(request.status) if request.ok else _failure(request) for request in event.requests)
+    return Load(
+        node=event.node,
+        clients=len({request.client for request in event.requests}),
+        requests=len(event.requests),
+        by_answer=tuple(answers.most_common(6)),
+        most_at_once=most_at_once(event.requests),
+        bytes=sum(request.bytes for request in event.requests),
+        answered=_latency([request for request in event.requests if request.ok]),
+    )
+
+
+def _failure(request: LoadRequest) -> str:
+    return " ".join(filter(None, (str(request.status or ""), request.error))) or "no answer"
+
+
+def _servers(api_server: pd.DataFrame, window: Window | None) -> list[ServerRow]:
+    rows = api_server[api_server.metric == MEMORY].sort_values("time")
+    begin = pd.Timestamp(window.begin) if window else None
+    before = rows[rows.time < begin] if begin is not None else rows
+    during = rows[rows.time >= begin] if begin is not None else rows.iloc[:0]
+    last, peak, growth = (
+        before.groupby("server").value.last(),
+        during.groupby("server").value.max(),
+        memory_growth(api_server, window),
+    )
+    return [
+        ServerRow(
+            server=str(server),
+            memory_before=last.get(server),
+            memory_peak=peak.get(server),
+            growth=growth.get(str(server)),
+        )
+        for server in sorted(rows.server.unique())
+    ]
+
+
+def _charts(run: RunFolder, node: str | None, samples: Sequence[CanarySample]) -> list[PlaneChart]:
+    canary = pd.DataFrame(
+        {
+            "t": [run.offset_s(sample.sent_at) for sample in samples],
+            "gpu": [_CALLS[sample.call] for sample in samples],
+            "value": [sample.seconds for sample in samples],
+        }
+    )
+    drawn = [
+        ("Small requests of an ordinary client", "s", "API canary", canary),
+        ("Memory of the API server", "MiB", MEMORY, _series(run, MEMORY, scale=2**-20)),
+        ("Requests in work, by priority level", "requests", EXECUTING, _by_level(run, EXECUTING)),
+        ("Requests that wait, by priority level", "requests", _QUEUED, _by_level(run, _QUEUED)),
+        ("Cores in use", "cores", f"rate of {_CPU}", _rate(_series(run, _CPU))),
+    ]
+    span = _span([rows for _, _, _, rows in drawn])
+    scene = scene_of(span, run.fault_window(node), moments_of(run, node), None)
+    return [_chart(title, unit, metric, rows, scene) for title, unit, metric, rows in drawn if len(rows)]
+
+
+def _span(tables: Sequence[pd.DataFrame]) -> tuple[float, float]:
+    times = [rows["t"] for rows in tables if len(rows)]
+    return (min(float(t.min()) for t in times), max(float(t.max()) for t in times)) if times else (0.0, 0.0)
+
+
+def _chart(title: str, unit: str, metric: str, rows: pd.DataFrame, scene: Scene) -> PlaneChart:
+    try:
+        return PlaneChart(title=title, unit=unit, metric=metric, drawing=lines(rows, scene, None))
+    except (ValueError, OverflowError) as error:  # numbers at the edge of floating point
+        return PlaneChart(title=title, unit=unit, metric=metric, drawing=None, failure=str(error))
+
+
+def _series(run: RunFolder, metric: str, scale: float = 1.0) -> pd.DataFrame:
+    """Return columns t (seconds since T+0), gpu (the curve's name: the server) and value."""
+    rows = run.frames.api_server[run.frames.api_server.metric == metric].sort_values("time")
+    return pd.DataFrame({"t": _offsets(run, rows), "gpu": rows.server, "value": rows.value * scale})
+
+
+def _by_level(run: RunFolder, metric: str) -> pd.DataFrame:
+    """Return the same with a curve for each server and level that ever had a request, the busiest first."""
+    rows = run.frames.api_server[run.frames.api_server.metric == metric].sort_values("time")
+    if rows.empty:
+        return pd.DataFrame({"t": [], "gpu": [], "value": []})
+    several = rows.server.nunique() > 1
+    level = level_of(rows).where(~pd.Series(several, index=rows.index), rows.server + " " + level_of(rows))
+    summed = rows.assign(curve=level).groupby(["curve", "time"], as_index=False).value.sum()
+    busiest = summed.groupby("curve").value.max().sort_values(ascending=False)
+    kept = summed[summed.curve.isin(busiest[busiest > 0].index[:_MOST_CURVES])]
+    return pd.DataFrame({"t": _offsets(run, kept), "gpu": kept.curve, "value": kept.value})
+
+
+def _offsets(run: RunFolder, rows: pd.DataFrame) -> pd.Series:
+    zero = pd.Timestamp(run.zero) if run.zero else rows.time.min()
+    return (rows.time - zero).dt.total_seconds()
+
+
+def _rate(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the growth per second of each curve from sample to sample; a counter that starts anew has none."""
+    curves = rows.groupby("gpu")
+    rate = rows.assign(value=curves.value.diff() / curves.t.diff())
+    return rate[rate.value >= 0]

@@ -1,0 +1,100 @@
+"""The API canary and the load as parts of steps 1, 4 and 6: start the canary, wait for the load's end, judge both.
+
+The plan's bounds are in gameday/plan/control_plane.py, the requests in gameday/agent/api_canary.py, the verdicts in
+gameday/checks/api_canary.py and gameday/checks/containment.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from gameday.agent.task import ApiCanaryTask
+from gameday.checks import api_canary, containment
+from gameday.checks.verdict import Status, Verdict
+from gameday.errors import RefusedError
+from gameday.history.events import ApiCanarySampled, SteadyStateChecked
+from gameday.observe.api_server_load import api_canary_pod, injector_pod, note_canary_samples, note_load
+from gameday.observe.injected_fault import InjectedFault
+from gameday.run.agents import AGENT_START_TIMEOUT, await_pod, send_agent
+from gameday.run.run import Run
+from gameday.run.steps import StepResult
+from gameday.run.targets import ChosenTarget
+from gameday.tasks.control_plane_settings import note_seats_after
+from gameday.values.nodes import NodeRole
+
+# From the end of the load's own time to the end of its pod, which deletes thousands of objects.
+_LOAD_ENDS_WITHIN = timedelta(seconds=60)
+_POLL_S = 1.0
+
+
+def start_api_canary(run: Run, target: ChosenTarget) -> None:
+    """Start the API canary on a target; it runs until the end of the run.
+
+    Raises:
+        RefusedError: It cannot send its first requests.
+        KubernetesError: Its pod cannot be created.
+    """
+    name, longest = api_canary_pod(run, target.index), run.plan.guardrails.max_duration
+    task = ApiCanaryTask(run_id=run.id, node=target.node, duration_s=longest.total_seconds())
+    send_agent(run, name, task, longest)
+    pod = await_pod(run, name, "the API canary's first answers", AGENT_START_TIMEOUT, ready=True)
+    if pod is None or not pod.ready:
+        state = f"{pod.phase} {pod.reason} {pod.termination or ''}".strip() if pod else "never seen"
+        raise RefusedError(
+            f"the API canary on {target.node} gets no answers: pod {name} is {state[:300]}",
+            "kubectl apply -k deploy/control-plane gives it its account and its objects",
+        )
+    run.note(
+        SteadyStateChecked(name="API canary answered", ok=True, detail="every call succeeded once", node=target.node)
+    )
+
+
+def judge_during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
+    """Wait until the load has ended, note what the clients and the canary saw, and judge it.
+
+    Raises:
+        AdapterError: A server that has to be asked does not answer.
+    """
+    if run.plan.fault.runs_on is not NodeRole.API_CLIENT:
+        return
+    pod = injector_pod(run, fault.target.index)
+    hold = fault.time_left(run.plan.fault.hold) + _LOAD_ENDS_WITHIN
+    if await_pod(run, pod, "the load to end", hold, ready=False) is None:
+        result.mark_unknown(f"the load on {fault.node} did not end in time")
+    note_load(run, fault.node, pod)
+    note_canary_samples(run, fault.node, api_canary_pod(run, fault.target.index))
+    note_seats_after(run)
+    _mark(result, api_canary.during_fault(run.plan, run.history()))
+    _mark(result, containment.by_history(run.plan, run.history()))
+
+
+def judge_after_fault(run: Run, result: StepResult, target: ChosenTarget) -> None:
+    """Wait until the canary has looked for as long as the plan wants with the load gone, and judge it.
+
+    Raises:
+        AdapterError: A server that has to be asked does not answer.
+    """
+    expected = run.plan.expect.api_canary
+    if expected is None:
+        return
+    until = datetime.now(UTC) + expected.after_for
+    pod = api_canary_pod(run, target.index)
+
+    def looked_for_long_enough() -> bool | None:
+        note_canary_samples(run, target.node, pod)
+        seen = [event.samples[-1].sent_at for event in run.history().of(ApiCanarySampled) if event.node == target.node]
+        return True if seen and seen[-1] >= until else None
+
+    patience = expected.after_for + expected.longest_gap + AGENT_START_TIMEOUT
+    if not run.wait("the API canary with the load gone", patience, looked_for_long_enough, every_s=_POLL_S):
+        result.mark_unknown("the API canary has no samples with the load gone")
+    _mark(result, api_canary.after_fault(run.plan, run.history()))
+
+
+def _mark(result: StepResult, verdicts: Iterable[Verdict]) -> None:
+    for verdict in verdicts:
+        if verdict.status is Status.BROKEN:
+            result.mark_broken(f"{verdict.expectation}: {verdict.measured or verdict.why}")
+        elif verdict.status is Status.UNKNOWN:
+            result.mark_unknown(f"{verdict.expectation}: {verdict.why}")
