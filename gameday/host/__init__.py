@@ -27,7 +27,7 @@ def open_host(environment: Mapping[str, str]) -> Host:
     if url:
         from gameday.host.virtual import VirtualHost  # noqa: PLC0415
 
-        return VirtualHost(url)
+        return VirtualHost(url, environment)
     from gameday.host.real import RealHost  # noqa: PLC0415
 
-    return RealHost()
+    return RealHost(environment=environment)

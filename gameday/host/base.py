@@ -8,6 +8,7 @@ is free again even when everything else has failed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -145,6 +146,14 @@ class GpuUser(HostModel):
     pod: str = Field(default="", description="UID of its pod; empty for the host's own processes")
 
 
+class ApiServer(HostModel):
+    """The API server as this pod reaches it, with the service account that the pod runs under."""
+
+    url: str = Field(description="without a path: https://10.96.0.1:443")
+    ca_file: Path | None = Field(description="who signed the server's certificate; None for plain HTTP, in a rehearsal")
+    token_file: Path = Field(description="to be read anew every minute or so: the kubelet renews the token in place")
+
+
 class Host(Protocol):
     """A machine with GPUs, as the agent reaches it.
 
@@ -203,3 +212,10 @@ class Host(Protocol):
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         """Return every process that has the GPU open, monitors and daemons included."""
+
+    def api_server(self) -> ApiServer:
+        """Return how to reach the API server with the account that this pod runs under.
+
+        Raises:
+            HostError: The pod has no account, as most agents' pods have none.
+        """

@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gameday.errors import HostError
-from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.host.kernel_log import encode_record, render_record
 from gameday.host.work import WorkByGpu
 
@@ -34,9 +34,10 @@ _NAMESPACES = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net",
 class RealHost:
     """The machine that this process runs on, or whose pod it runs in."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        """Use the machine whose file system is at `root`; tests give a folder."""
+    def __init__(self, root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> None:
+        """Use the machine whose file system is at `root`; tests give a folder. `environment`: the container's."""
         self._root = root
+        self._environment = environment
         self._works = WorkByGpu()
 
     def write_kernel_log(self, record: str) -> None:
@@ -152,6 +153,11 @@ class RealHost:
         if not pci:
             raise HostError(f"NVML shows no PCI address of a GPU {gpu}, so the GPU's users cannot be found")
         return device_users(self._root / "proc", pci)
+
+    def api_server(self) -> ApiServer:
+        from gameday.host.api_account import IN_CLUSTER_FOLDER, in_cluster  # noqa: PLC0415 - few roles use the API
+
+        return in_cluster(self._environment, self._root / IN_CLUSTER_FOLDER)
 
     def _host_prefix(self, program: str) -> tuple[str, ...]:
         """Return the arguments before a program's name that run it on the host, or in the driver's container."""

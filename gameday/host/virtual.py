@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
 from gameday.errors import HostError
-from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.host.kernel_log import encode_record
 from gameday.host.work import FIRST_REPORT_TIMEOUT_S, Work, WorkByGpu
 
@@ -59,13 +60,15 @@ class VirtualHost:
     Work is an answer that goes on. It ends with its connection, and so with the agent.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Reach the host at `url`; `environment` is the container's, which names its API account where it has one."""
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise HostError(f"GAMEDAY_VIRTUAL_HOST is {url!r}; expected a URL like http://127.0.0.1:PORT/hosts/NODE")
         self._host = parts.hostname
         self._port = parts.port
         self._path = parts.path.rstrip("/")
+        self._environment = environment
         self._works = WorkByGpu()
 
     def write_kernel_log(self, record: str) -> None:
@@ -112,6 +115,11 @@ class VirtualHost:
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         return self._read(_Users, "GET", f"/gpu-users?gpu={gpu}").users
+
+    def api_server(self) -> ApiServer:
+        from gameday.host.api_account import on_virtual_node  # noqa: PLC0415 - few roles use the API
+
+        return on_virtual_node(self._environment)
 
     def _start(self, gpu: int, order: WorkOrder) -> Work:
         """Start work on a GPU. Raises HostError."""

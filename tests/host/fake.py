@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gameday.errors import HostError
-from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 
 
 def healthy_gpu(index: int, **changes: Any) -> GpuSample:
@@ -63,6 +63,7 @@ class FakeHost:
         self.works: dict[int, WorkOrder] = {}
         self.reports: Callable[[WorkOrder], WorkReport] = lambda order: WorkReport(seconds=1.0)
         self.steered: list[float] = []
+        self.api: ApiServer | None = None
         self.users: dict[int, tuple[GpuUser, ...]] = {}
 
     def write_kernel_log(self, record: str) -> None:
@@ -130,6 +131,12 @@ class FakeHost:
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         self._maybe_refuse("gpu_users")
         return self.users.get(gpu, ())
+
+    def api_server(self) -> ApiServer:
+        self._maybe_refuse("api_server")
+        if self.api is None:
+            raise HostError("this pod has no API account")
+        return self.api
 
     def _maybe_refuse(self, method: str) -> None:
         if method in self.refuse:

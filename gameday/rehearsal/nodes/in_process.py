@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from gameday.errors import HostError
 from gameday.faults.registry import fault_for
-from gameday.host.base import GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.plan.models import FaultParameters
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.files import read_file, write_file
@@ -102,6 +102,9 @@ class ModelHost:
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         return self.machine.gpu_users(gpu)
+
+    def api_server(self) -> ApiServer:
+        raise HostError("a model of a node alone has no API server")
 
     def _work(self, gpu: int) -> ModelWork:
         work = self.machine.works[gpu]

@@ -1,0 +1,63 @@
+"""The API account of a pod: the files that its kubelet gives it to speak to the API server with."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+
+from gameday.errors import HostError
+from gameday.host.base import ApiServer
+
+IN_CLUSTER_FOLDER = "var/run/secrets/kubernetes.io/serviceaccount"
+"""Where the admission plugin ServiceAccount mounts a pod's token (kubernetes.io, Service Accounts)."""
+TOKEN, AUTHORITY, NAMESPACE = "token", "ca.crt", "namespace"
+API_SERVER_VARIABLE = "GAMEDAY_API_SERVER"
+"""The API server's URL, which a virtual kubelet gives the pods that have an API account."""
+API_ACCOUNT_VARIABLE = "GAMEDAY_API_ACCOUNT"
+"""The folder with the files of such a pod's account."""
+
+
+def in_cluster(environment: Mapping[str, str], folder: Path) -> ApiServer:
+    """Return how a pod of a real cluster reaches the API server.
+
+    Raises:
+        HostError: The pod has no account, or its environment does not name the API server.
+    """
+    host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        raise HostError(
+            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod of a cluster, and has no"
+            " way to the API server"
+        )
+    return _with_token(f"https://{_in_url(host)}:{port}", folder, folder / AUTHORITY)
+
+
+def on_virtual_node(environment: Mapping[str, str]) -> ApiServer:
+    """Return how a pod of a virtual node reaches the API server.
+
+    Raises:
+        HostError: The pod has no account.
+    """
+    url, folder = environment.get(API_SERVER_VARIABLE, ""), environment.get(API_ACCOUNT_VARIABLE, "")
+    if not url or not folder:
+        raise HostError(f"the virtual node gave this pod no API account; {_REMEDY}")
+    return _with_token(url, Path(folder), Path(folder) / AUTHORITY if url.startswith("https://") else None)
+
+
+_REMEDY = "create it with a serviceAccountName and automountServiceAccountToken: true"
+
+
+def _with_token(url: str, folder: Path, ca_file: Path | None) -> ApiServer:
+    for file in (folder / TOKEN, ca_file):
+        if file and not file.is_file():
+            raise HostError(f"this pod has no API account: {file} is missing; {_REMEDY}")
+    return ApiServer(url=url, ca_file=ca_file, token_file=folder / TOKEN)
+
+
+def _in_url(host: str) -> str:
+    """Return the host as a URL has it: an IPv6 address in brackets."""
+    try:
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
+    except ValueError:
+        return host
