@@ -10,7 +10,8 @@ from gameday.errors import HostError
 from gameday.host.base import ApiServer
 
 IN_CLUSTER_FOLDER = "var/run/secrets/kubernetes.io/serviceaccount"
-"""Where the admission plugin ServiceAccount mounts a pod's token (kubernetes.io, Service Accounts)."""
+"""The mount path of a pod's token below `/`, as the admission plugin ServiceAccount writes it into the pod
+(kubernetes.io, Managing Service Accounts)."""
 TOKEN, AUTHORITY, NAMESPACE = "token", "ca.crt", "namespace"
 API_SERVER_VARIABLE = "GAMEDAY_API_SERVER"
 """The API server's URL, which a virtual kubelet gives the pods that have an API account."""
@@ -30,7 +31,7 @@ def in_cluster(environment: Mapping[str, str], folder: Path) -> ApiServer:
             "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod of a cluster, and has no"
             " way to the API server"
         )
-    return _with_token(f"https://{_in_url(host)}:{port}", folder, folder / AUTHORITY)
+    return _with_files(f"https://{_in_url(host)}:{port}", folder)
 
 
 def on_virtual_node(environment: Mapping[str, str]) -> ApiServer:
@@ -42,17 +43,17 @@ def on_virtual_node(environment: Mapping[str, str]) -> ApiServer:
     url, folder = environment.get(API_SERVER_VARIABLE, ""), environment.get(API_ACCOUNT_VARIABLE, "")
     if not url or not folder:
         raise HostError(f"the virtual node gave this pod no API account; {_REMEDY}")
-    return _with_token(url, Path(folder), Path(folder) / AUTHORITY if url.startswith("https://") else None)
+    return _with_files(url, Path(folder))
 
 
 _REMEDY = "create it with a serviceAccountName and automountServiceAccountToken: true"
 
 
-def _with_token(url: str, folder: Path, ca_file: Path | None) -> ApiServer:
-    for file in (folder / TOKEN, ca_file):
-        if file and not file.is_file():
-            raise HostError(f"this pod has no API account: {file} is missing; {_REMEDY}")
-    return ApiServer(url=url, ca_file=ca_file, token_file=folder / TOKEN)
+def _with_files(url: str, folder: Path) -> ApiServer:
+    for name in (TOKEN, AUTHORITY):
+        if not (folder / name).is_file():
+            raise HostError(f"this pod has no API account: {folder / name} is missing; {_REMEDY}")
+    return ApiServer(url=url, ca_file=folder / AUTHORITY, token_file=folder / TOKEN)
 
 
 def _in_url(host: str) -> str:

@@ -150,7 +150,7 @@ class ApiServer(HostModel):
     """The API server as this pod reaches it, with the service account that the pod runs under."""
 
     url: str = Field(description="without a path: https://10.96.0.1:443")
-    ca_file: Path | None = Field(description="who signed the server's certificate; None for plain HTTP, in a rehearsal")
+    ca_file: Path = Field(description="certificates of those who may have signed the server's")
     token_file: Path = Field(description="to be read anew every minute or so: the kubelet renews the token in place")
 
 
