@@ -55,8 +55,9 @@ def agent_pod(
     gpus: int = 0,
     priority_class: str | None = None,
     owner_label: str = RUN_LABEL,
+    account: str | None = None,
 ) -> dict[str, Any]:
-    """Return the agent's pod for one node; it has no API token.
+    """Return the agent's pod for one node; it has an API token only with an `account`.
 
     Args:
         name: The pod's name.
@@ -70,6 +71,7 @@ def agent_pod(
         gpus: The GPUs to ask the device plugin for.
         priority_class: None for the cluster's default.
         owner_label: The label that names the pod's owner. Pods with RUN_LABEL whose run is dead are deleted.
+        account: The service account whose rights the pod has at the API server; None: none, as on every GPU node.
     """
     return {
         "apiVersion": "v1",
@@ -78,8 +80,8 @@ def agent_pod(
         "spec": {
             "nodeName": node,
             "restartPolicy": "Never",
-            "serviceAccountName": "gameday-agent",
-            "automountServiceAccountToken": False,
+            "serviceAccountName": account or "gameday-agent",
+            "automountServiceAccountToken": account is not None,
             **({"runtimeClassName": profile.agent_runtime_class} if profile.agent_runtime_class else {}),
             **({"priorityClassName": priority_class} if priority_class else {}),
             "hostPID": security.host_pid,

@@ -68,6 +68,8 @@ class Size:
     room."""
     hold_outs: int = 0
     """Number of the nodes that are spares of the hold-out pool."""
+    client_nodes: int = 0
+    """Number of nodes without GPUs besides, for API clients."""
     offender: bool = False
     """True for a cluster with a node that was repaired and returned again and again within a day."""
 
@@ -205,7 +207,7 @@ class RehearsalCluster:
             nodes.await_ready_line()
             if controllers:
                 controllers.await_ready_line()
-            seeder.await_schedulable(self.size.nodes)
+            seeder.await_schedulable(self.size.nodes + self.size.client_nodes)
             seeder.components(self.size.nodes)
             if self.size.offender:
                 seeder.repeat_offender(_OFFENDER)
@@ -255,6 +257,8 @@ class RehearsalCluster:
             str(self.size.gpus),
             "--hold-outs",
             str(self.size.hold_outs),
+            "--client-nodes",
+            str(self.size.client_nodes),
             "--loki-url",
             self.urls["loki"],
             "--log-store-pid",

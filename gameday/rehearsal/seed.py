@@ -35,6 +35,7 @@ OFFENDER_LABEL = "gameday.dev/repeat-offender"
 """The label by which a plan chooses the node that was repaired again and again."""
 LOG_STORE_LABEL = "virtual-node.gameday.dev/log-store"
 """The label of the node that runs the log store's pod."""
+GPU_PRESENT_LABEL = "nvidia.com/gpu.present"
 _LOG_STORE_NODE = "gpu-node-1"
 # Namespace, name and labels as the GPU operator, deploy/dmesg-shipper and the logging charts have them.
 _COMPONENTS = (
@@ -45,6 +46,8 @@ _COMPONENTS = (
     ("logging", "otel-collector", {"app.kubernetes.io/name": "opentelemetry-collector"}),
     ("logging", "loki", {"app.kubernetes.io/name": "loki"}),
 )
+_SELECTORS: dict[str, dict[str, str]] = {"loki": {LOG_STORE_LABEL: "true"}, "otel-collector": {}}
+"""The nodes of the components that are not for GPU nodes alone."""
 _PLURALS = {
     "Namespace": "namespaces",
     "ServiceAccount": "serviceaccounts",
@@ -132,7 +135,7 @@ class Seeder:
             self._create("/api/v1/namespaces", {"metadata": {"name": namespace}})
         self._label(_LOG_STORE_NODE, {LOG_STORE_LABEL: "true"})
         for namespace, name, labels in _COMPONENTS:
-            selector = {LOG_STORE_LABEL: "true"} if name == "loki" else {}
+            selector = _SELECTORS.get(name, {GPU_PRESENT_LABEL: "true"})
             self._create(
                 f"/apis/apps/v1/namespaces/{namespace}/daemonsets", _component(namespace, name, labels, selector)
             )

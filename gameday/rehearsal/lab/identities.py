@@ -118,12 +118,14 @@ def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> dict[st
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
 
 
-# What a kubelet does, and no Secret: its pods' volumes are not mounted.
+# What a kubelet does, and no Secret: of its pods' volumes only the service accounts' tokens are mounted.
 _NODES_RULES = [
     _rule("", ["nodes"], ["create", "list", "watch", "patch"]),
     _rule("", ["nodes/status"], ["patch"]),
     _rule("", ["pods"], ["list", "watch", "delete"]),
     _rule("", ["pods/status"], ["patch"]),
+    # The Node authorizer would grant it only for the accounts of a node's own pods.
+    _rule("", ["serviceaccounts/token"], ["create"]),
     _rule("", ["events"], ["create", "patch"]),
     _rule("coordination.k8s.io", ["leases"], ["create", "get", "update"]),
 ]

@@ -24,13 +24,17 @@ ACCOUNTS = ("gameday-runner", "gameday-node-health", "gameday-reaper")
 class Lab:
     """`start`, `supervise`, and in any case `end`."""
 
-    def __init__(self, folder: Path, nodes: int, gpus: int, say: Callable[[str], None]) -> None:
-        """`say` gets one line when a component crashed. Without nodes it is the bare control plane."""
+    def __init__(self, folder: Path, nodes: int, gpus: int, say: Callable[[str], None], client_nodes: int = 0) -> None:
+        """`say` gets one line when a component crashed. Without nodes it is the bare control plane.
+
+        `client_nodes` is the number of nodes without GPUs besides, for API clients.
+        """
         self.folder = folder.resolve()
         self.control_plane = ControlPlane(self.folder / "control-plane", say)
         self.admin_kubeconfig = self.control_plane.folder / "admin.kubeconfig"
         self._nodes = nodes
         self._gpus = gpus
+        self._client_nodes = client_nodes
         self._held: HeldFolder | None = None
 
     def start(self) -> None:
@@ -47,7 +51,7 @@ class Lab:
                 seeder.service_account_kubeconfig(account, self.folder / f"{account}.kubeconfig")
             if self._nodes:
                 self._start_nodes()
-                seeder.await_schedulable(self._nodes)
+                seeder.await_schedulable(self._nodes + self._client_nodes)
         self._write_state()
 
     def supervise(self) -> NoReturn:
@@ -68,6 +72,7 @@ class Lab:
             "tls-folder": plane.folder,
             "nodes": self._nodes,
             "gpus": self._gpus,
+            "client-nodes": self._client_nodes,
             "port": plane.ports.nodes,
             "state-dir": self.folder / "pods",
         }

@@ -9,3 +9,5 @@ MAX_NODES = 5000
 clusters)."""
 MAX_GPUS = 40
 """The most GPUs of a node: PCI buses of the model's machine (`identity`)."""
+MAX_CLIENT_NODES = 100
+"""The most nodes without GPUs. Load comes from the processes of pods, so that a machine of a few CPUs fills one."""

@@ -17,7 +17,8 @@ from pathlib import Path
 from aiohttp import web
 
 from gameday.errors import TlsFolderError
-from gameday.rehearsal.nodes import MAX_GPUS, MAX_NODES, kubelet_server, server
+from gameday.rehearsal.nodes import MAX_CLIENT_NODES, MAX_GPUS, MAX_NODES, kubelet_server, server
+from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.kubelet_server import serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
@@ -51,6 +52,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--gpus", type=int, default=8, help="per node")
     parser.add_argument("--hold-outs", type=int, default=0, help="how many of the last nodes are spares")
+    parser.add_argument(
+        "--client-nodes", type=int, default=0, help="how many nodes without GPUs there are besides, for API clients"
+    )
     parser.add_argument("--loki-url", help="where the kernel log is shipped to; without it, nowhere")
     parser.add_argument(
         "--log-store-pid", type=Path, help="file with the log store's process id, for a fault that makes it stand still"
@@ -68,6 +72,8 @@ def _arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if not 1 <= arguments.nodes <= MAX_NODES or not 1 <= arguments.gpus <= MAX_GPUS:
         parser.error(f"--nodes is 1 to {MAX_NODES}, --gpus 1 to {MAX_GPUS}")
+    if not 0 <= arguments.client_nodes <= MAX_CLIENT_NODES:
+        parser.error(f"--client-nodes is 0 to {MAX_CLIENT_NODES}")
     return arguments
 
 
@@ -84,6 +90,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             state_dir=(arguments.state_dir or Path(folder)).resolve(),
             log_store_pid=arguments.log_store_pid,
             hold_outs=arguments.hold_outs,
+            client_nodes=arguments.client_nodes,
         )
         async with LogShipper(arguments.loki_url) as shipper:
             nodes = VirtualNodes(settings, shipper)
@@ -108,7 +115,7 @@ async def _run(nodes: VirtualNodes, port: int, kubeconfig: Kubeconfig, tls: ssl.
         connections = max(_FEWEST_CONNECTIONS, len(nodes.machines) // _NODES_PER_CONNECTION)
         client = ApiClient(kubeconfig, "gameday-virtual-nodes", connections)
         api = await stack.enter_async_context(client)
-        await stack.enter_async_context(nodes.joined(api, bound, kubelet_port))
+        await stack.enter_async_context(nodes.joined(api, ApiAddress.of(kubeconfig), bound, kubelet_port))
         url = f"http://127.0.0.1:{bound}"
         ready = {"ready": True, "port": bound, "metrics": f"{url}/metrics", "hosts": f"{url}/hosts"}
         print(json.dumps({**ready, "kubelet_port": kubelet_port, "nodes": list(nodes.machines)}), flush=True)

@@ -139,7 +139,7 @@ async def start_container(
     pod: Object, container: Object, sandbox: Sandbox, restarts: int, own_environment: dict[str, str]
 ) -> ContainerProcess:
     """Start the container; raises PodConfigError, and OSError where no process can be started."""
-    if not container["image"].startswith(AGENT_IMAGE):
+    if not is_agent(container):
         return _simulated(pod, container)
     environment = sandbox.environment(
         container,
@@ -148,6 +148,11 @@ async def start_container(
     args = [sandbox.rewritten(container, arg) for arg in _agent_args(container)]
     log = PrintedLog(sandbox.log_file(container, restarts))
     return await AgentProcess.start(AGENT_MODULE, args, environment, sandbox.root, log)
+
+
+def is_agent(container: Object) -> bool:
+    """Return whether the container is a real process here, and not a simulated one."""
+    return str(container["image"]).startswith(AGENT_IMAGE)
 
 
 def _agent_args(container: Object) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gameday.faults.component_pods import Component
+from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.components import Sandbox
 from gameday.rehearsal.nodes.containers import ContainerProcess
 from gameday.rehearsal.nodes.devices import GpuDevices, GpuHolder
@@ -42,14 +43,20 @@ class Kubelet:
         events: EventRecorder,
         *,
         facts: NodeFacts,
+        api_address: ApiAddress,
         host_url: str,
         state_dir: Path,
         label: Callable[[int, GpuHolder | None], None],
         registering: asyncio.Semaphore,
     ) -> None:
-        """`host_url`: where agents reach the machine's host; `registering` bounds how many register at once."""
+        """Prepare the kubelet.
+
+        `api_address`: the API server as pods reach it; `host_url`: where agents reach the machine's host;
+        `registering` bounds how many register at once.
+        """
         self.machine = machine
         self.api = api
+        self.api_address = api_address
         self.events = events
         self.state_dir = state_dir
         self._host_url = host_url

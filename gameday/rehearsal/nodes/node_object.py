@@ -1,4 +1,4 @@
-"""The Node object of a virtual GPU node: labels, capacity, conditions, as a kubelet and the GPU operator write them."""
+"""The Node object of a virtual node: labels, capacity, conditions, as a kubelet and the GPU operator write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from kubesim.client import Object
 from kubesim.clock import now_utc, rfc3339
 
 INSTANCE_TYPE_LABEL, INSTANCE_TYPE = "node.kubernetes.io/instance-type", "virtual-hgx-h100"
+CLIENT_INSTANCE_TYPE = "virtual-api-client"
 OPT_IN_LABEL = "gameday.dev/opt-in"
+API_CLIENTS_LABEL = "gameday.dev/api-clients"
 HOLD_OUT_LABEL = "gameday.dev/hold-out"
 NODES_PER_RACK = 4
 RACKS_PER_ZONE = 8
@@ -28,7 +30,7 @@ class NodeFacts:
 
     index: int
     name: str
-    gpus: int
+    gpus: int  # 0: a node for API clients
     port: int | None  # the kubelet endpoint's
     version: str  # the kubelet's: that of the control plane it joins, as kubeadm keeps them
     hold_out: bool = False  # a spare, which registers with the taint that keeps work off
@@ -42,16 +44,22 @@ def labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
     `booted_s`, seconds since 1970: GPU feature discovery starts with the machine, and says when it did.
     """
     rack = facts.index // NODES_PER_RACK
-    return {
+    of_any = {
         "kubernetes.io/hostname": facts.name,
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
-        INSTANCE_TYPE_LABEL: INSTANCE_TYPE,
+        INSTANCE_TYPE_LABEL: INSTANCE_TYPE if facts.gpus else CLIENT_INSTANCE_TYPE,
         "topology.kubernetes.io/region": "rehearsal",
         "topology.kubernetes.io/zone": f"rehearsal-{chr(ord('a') + rack // RACKS_PER_ZONE % 26)}",
         "topology.kubernetes.io/rack": f"rack-{rack:03d}",
+    }
+    return {**of_any, **_gpu_labels(facts, booted_s)} if facts.gpus else of_any
+
+
+def _gpu_labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
+    return {
         "nvidia.com/gfd.timestamp": str(booted_s),
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": str(facts.gpus),
@@ -64,20 +72,24 @@ def labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
 
 
 def node_object(facts: NodeFacts, booted_s: int, status: Object) -> Object:
-    """Return a new Node. The opt-in or hold-out label is given only here: who takes it away keeps it away.
+    """Return a new Node. The label of its use is given only here: who takes it away keeps it away.
 
-    As a kubelet's, it comes with its whole status: one request to be there and ready.
+    Spares and nodes for API clients come with a taint of the same key, which keeps ordinary work off. As a kubelet's,
+    the Node comes with its whole status: one request to be there and ready.
     """
-    taint = {"key": HOLD_OUT_LABEL, "value": "true", "effect": "NoSchedule"}
+    use = OPT_IN_LABEL if facts.gpus else API_CLIENTS_LABEL
+    if facts.hold_out:
+        use = HOLD_OUT_LABEL
+    taints = [] if use == OPT_IN_LABEL else [{"key": use, "value": "true", "effect": "NoSchedule"}]
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": facts.name,
-            "labels": {**labels(facts, booted_s), HOLD_OUT_LABEL if facts.hold_out else OPT_IN_LABEL: "true"},
+            "labels": {**labels(facts, booted_s), use: "true"},
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
-        "spec": {"providerID": f"virtual://rehearsal/{facts.name}", **({"taints": [taint]} if facts.hold_out else {})},
+        "spec": {"providerID": f"virtual://rehearsal/{facts.name}", **({"taints": taints} if taints else {})},
         "status": status,
     }
 
@@ -89,11 +101,13 @@ def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Obj
         "memory": "2113367040Ki",
         "ephemeral-storage": "29696Gi",
         "pods": "110",
-        RESOURCE: str(facts.gpus),
     }
+    allocatable = {**capacity, "cpu": "190", "memory": "2080374784Ki"}
+    if facts.gpus:
+        capacity[RESOURCE], allocatable[RESOURCE] = str(facts.gpus), str(allocatable_gpus)
     return {
         "capacity": capacity,
-        "allocatable": {**capacity, "cpu": "190", "memory": "2080374784Ki", RESOURCE: str(allocatable_gpus)},
+        "allocatable": allocatable,
         "addresses": _addresses(facts),
         # Port 0 is how the API writes "none".
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port or 0}},

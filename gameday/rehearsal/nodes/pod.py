@@ -10,12 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
 from gameday.errors import PodConfigError, PodRejectedError
-from gameday.rehearsal.nodes.containers import ContainerProcess, start_container
+from gameday.host.api_account import API_ACCOUNT_VARIABLE, API_SERVER_VARIABLE, IN_CLUSTER_FOLDER
+from gameday.rehearsal.nodes.api_account import ApiAccount, ApiAddress, token_volume
+from gameday.rehearsal.nodes.containers import ContainerProcess, is_agent, start_container
 from gameday.rehearsal.nodes.devices import RESOURCE, GpuDevices, GpuHolder
 from gameday.rehearsal.nodes.numa import exclusive_cpus
 from gameday.rehearsal.nodes.pod_status import Container, PodState
@@ -31,6 +35,7 @@ log = logging.getLogger(__name__)
 _CREATING_S = (0.1, 0.3)
 _CRASH_BACKOFF_S = (10.0, 300.0)  # kubelet's container restart back-off, first and longest
 _WRITE_BACKOFF_S = (0.2, 5.0)
+_MOUNT_BACKOFF_S = (0.5, 122.0)  # kubelet's exponentialbackoff of volume operations, first and longest
 _DEFAULT_GRACE_S = 30.0
 _KILLED_WITHIN_S = 5.0
 _FINISHED = ("Succeeded", "Failed")
@@ -42,6 +47,10 @@ class KubeletServices(Protocol):
 
     @property
     def api(self) -> ApiClient: ...
+
+    @property
+    def api_address(self) -> ApiAddress:
+        """The API server as pods reach it."""
 
     @property
     def events(self) -> EventRecorder: ...
@@ -96,6 +105,7 @@ class PodRunner:
         if status.get("startTime"):
             self._restore(status)
         self._sandbox = Sandbox(kubelet.state_dir, pod)
+        self._account = self._api_account()
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._deleted = asyncio.Event()
@@ -269,10 +279,62 @@ class PodRunner:
     async def _work(self) -> None:
         if not any(c.started for c in self._containers):
             await self._pause(random.uniform(*_CREATING_S))  # noqa: S311 - a model's jitter
+        async with self._mounted_account():
+            await self._run_containers()
+
+    async def _run_containers(self) -> None:
         for container in self.state.init:
             if not await self._initialise(container):
                 return
         await asyncio.gather(*(self._supervise(container) for container in self.state.main))
+
+    @asynccontextmanager
+    async def _mounted_account(self) -> AsyncIterator[None]:
+        """Hold the API account's files for the length of the block; without an account there is nothing to hold."""
+        if self._account is None:
+            yield
+            return
+        try:
+            if not await self._mount(self._account):
+                yield
+                return
+            keeping = asyncio.create_task(self._account.keep())
+            try:
+                yield
+            finally:
+                keeping.cancel()
+        finally:
+            self._account.remove()
+
+    async def _mount(self, account: ApiAccount) -> bool:
+        """Write the account's files once the server grants a token; False where the pod is to stop before."""
+        pause_s = _MOUNT_BACKOFF_S[0]
+        while not self._stopping.is_set():
+            await self._kubelet.may_write()
+            try:
+                await account.provide()
+                return True
+            except (ApiError, OSError) as error:
+                why = f'MountVolume.SetUp failed for volume "{account.volume}" : failed to fetch token: {error}'
+                self._kubelet.events.record(self.pod, "Pod", "v1", "FailedMount", why, "Warning")
+            await self._pause(pause_s)
+            pause_s = min(pause_s * 2, _MOUNT_BACKOFF_S[1])
+        return False
+
+    def _api_account(self) -> ApiAccount | None:
+        """Return the account of a pod with a token volume and a process that may read it."""
+        volume = token_volume(self.pod)
+        if volume is None or not any(is_agent(container.spec) for container in self._containers):
+            return None
+        folder = self._sandbox.volume(volume["name"])
+        return ApiAccount(self.pod, folder, self._kubelet.api, self._kubelet.api_address)
+
+    def _account_environment(self, container: Object) -> dict[str, str]:
+        """Return the variables that tell a container's process of the account, where the container mounts it."""
+        mounted = self._sandbox.rewritten(container, f"/{IN_CLUSTER_FOLDER}")
+        if self._account is None or mounted == f"/{IN_CLUSTER_FOLDER}":
+            return {}
+        return {API_SERVER_VARIABLE: self._account.url, API_ACCOUNT_VARIABLE: mounted}
 
     async def _initialise(self, container: Container) -> bool:
         """Run one init container until it succeeds; False where it will not."""
@@ -308,7 +370,10 @@ class PodRunner:
                 container.spec,
                 self._sandbox,
                 container.restarts,
-                self._kubelet.environment(self.uid, container.name),
+                {
+                    **self._kubelet.environment(self.uid, container.name),
+                    **self._account_environment(container.spec),
+                },
             )
         except (PodConfigError, OSError) as error:
             container.waiting = ("CreateContainerConfigError", str(error))

@@ -1,8 +1,8 @@
-"""A pod's folder on the machine that plays its node: emptyDir volumes, termination messages, logs.
+"""A pod's folder on the machine that plays its node: volumes, termination messages, logs.
 
 A container's paths mean nothing outside a container, so every argument,
-environment value and probe path that begins with an emptyDir's mount path is
-rewritten to that volume's folder in here.
+environment value and probe path that begins with the mount path of an emptyDir
+or of the API account is rewritten to that volume's folder in here.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gameday.errors import PodConfigError
+from gameday.rehearsal.nodes.api_account import token_volume
 from kubesim.client import Object
 
 TERMINATION_MESSAGE_BYTES = 4096  # kubecontainer.MaxContainerTerminationMessageLength
@@ -26,18 +27,24 @@ class Sandbox:
         """Creates the pod's folder. Raises OSError."""
         self.root: Path = folder / pod["metadata"]["uid"]
         self._pod = pod
-        self._empty_dirs = {v["name"] for v in pod["spec"].get("volumes") or () if "emptyDir" in v}
-        for volume in self._empty_dirs:
-            (self.root / "volumes" / volume).mkdir(parents=True, exist_ok=True)
+        self._volumes = {v["name"] for v in pod["spec"].get("volumes") or () if "emptyDir" in v}
+        if account := token_volume(pod):
+            self._volumes.add(account["name"])
+        for volume in self._volumes:
+            self.volume(volume).mkdir(parents=True, exist_ok=True)
         self.root.mkdir(parents=True, exist_ok=True)
 
+    def volume(self, name: str) -> Path:
+        """Return a volume's folder."""
+        return self.root / "volumes" / name
+
     def rewritten(self, container: Object, text: str) -> str:
-        """`text` with a leading emptyDir mount path, the longest that fits, turned into the volume's folder."""
-        mounts = [m for m in container.get("volumeMounts") or () if m["name"] in self._empty_dirs]
+        """`text` with a leading volume's mount path, the longest that fits, turned into the volume's folder."""
+        mounts = [m for m in container.get("volumeMounts") or () if m["name"] in self._volumes]
         for mount in sorted(mounts, key=lambda m: len(m["mountPath"]), reverse=True):
             base = mount["mountPath"].rstrip("/")
             if text == base or text.startswith(f"{base}/"):
-                return f"{self.root / 'volumes' / mount['name']}{text.removeprefix(base)}"
+                return f"{self.volume(mount['name'])}{text.removeprefix(base)}"
         return text
 
     def holds(self, path: str) -> Path | None:

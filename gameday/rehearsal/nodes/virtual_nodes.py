@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.devices import GpuHolder
 from gameday.rehearsal.nodes.exposition import Exposition
@@ -19,7 +20,7 @@ from gameday.rehearsal.nodes.identity import gpu_identities
 from gameday.rehearsal.nodes.kubelet import Kubelet
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.machine import Machine
-from gameday.rehearsal.nodes.node_object import INSTANCE_TYPE, INSTANCE_TYPE_LABEL, NodeFacts
+from gameday.rehearsal.nodes.node_object import CLIENT_INSTANCE_TYPE, INSTANCE_TYPE, INSTANCE_TYPE_LABEL, NodeFacts
 from gameday.rehearsal.nodes.pod import PodRunner
 from kubesim.client import ApiClient, Object, Reflector
 from kubesim.controllers.events import EventRecorder
@@ -38,7 +39,7 @@ class Settings:
     """The command line's settings.
 
     `boot_s`: seconds a reboot takes; `log_store_pid`: the file with its process id; `hold_outs`: how many of the last
-    nodes are spares.
+    nodes are spares; `client_nodes`: how many nodes without GPUs there are besides, for API clients.
     """
 
     nodes: int
@@ -48,10 +49,17 @@ class Settings:
     state_dir: Path
     log_store_pid: Path | None = None
     hold_outs: int = 0
+    client_nodes: int = 0
 
     @property
     def names(self) -> list[str]:
+        """Names of the GPU nodes."""
         return [f"{self.prefix}-{number}" for number in range(1, self.nodes + 1)]
+
+    @property
+    def client_names(self) -> list[str]:
+        """Names of the nodes for API clients."""
+        return [f"client-{number}" for number in range(1, self.client_nodes + 1)]
 
 
 class VirtualNodes:
@@ -68,39 +76,46 @@ class VirtualNodes:
         }
         for machine in self.machines.values():
             machine.hold_log_store = self._hold_log_store
+        self._with_gpus = tuple(self.machines.values())
+        self.machines |= _client_machines(settings)
         self.exposition = Exposition(self.cache, names, [gpu_identities(name, settings.gpus) for name in names])
         self.kubelets: dict[str, Kubelet] = {}
 
     @asynccontextmanager
-    async def joined(self, api: ApiClient, port: int, kubelet_port: int | None) -> AsyncIterator[None]:
+    async def joined(
+        self, api: ApiClient, api_address: ApiAddress, port: int, kubelet_port: int | None
+    ) -> AsyncIterator[None]:
         """Register every node; heartbeats and pods go on inside the block.
 
-        `port` is where agents reach the hosts, `kubelet_port` the kubelet port of the Nodes, if there is one.
+        `api_address` is the API server's for pods that have an account there, `port` is where agents reach the hosts,
+        `kubelet_port` the kubelet port of the Nodes, if there is one.
         Raises ApiError where the cluster does not say its version, ExceptionGroup where a background task fails,
         which is a bug.
         """
         events = EventRecorder(api, "kubelet")
         registering = asyncio.Semaphore(_REGISTER_AT_ONCE)
         version = await _server_version(api)
-        for name, machine in self.machines.items():
+        for number, (name, machine) in enumerate(self.machines.items()):
             self.kubelets[name] = Kubelet(
                 machine,
                 api,
                 events,
                 facts=NodeFacts(
-                    machine.index,
+                    number,
                     name,
                     len(machine.gpus),
                     kubelet_port,
                     version,
-                    hold_out=machine.index >= self._settings.nodes - self._settings.hold_outs,
+                    hold_out=number in self._hold_outs,
                 ),
+                api_address=api_address,
                 host_url=f"http://127.0.0.1:{port}/hosts/{name}",
                 state_dir=self._settings.state_dir / "pods",
                 label=self._labeller(machine.index),
                 registering=registering,
             )
-        nodes = Reflector(api, "/api/v1/nodes", label_selector=f"{INSTANCE_TYPE_LABEL}={INSTANCE_TYPE}")
+        types = f"{INSTANCE_TYPE_LABEL} in ({INSTANCE_TYPE},{CLIENT_INSTANCE_TYPE})"
+        nodes = Reflector(api, "/api/v1/nodes", label_selector=types)
         nodes.on(add=self._node_seen, update=lambda _, node: self._node_seen(node), delete=self._node_deleted)
         pods = Reflector(api, "/api/v1/pods", field_selector="spec.nodeName!=")
         pods.on(add=self._seen, update=lambda _, pod: self._seen(pod), delete=self._gone)
@@ -120,10 +135,15 @@ class VirtualNodes:
 
     async def _beat(self) -> None:
         while True:
-            for machine in self.machines.values():
+            for machine in self._with_gpus:
                 if machine.powered:
                     machine.beat()
             await asyncio.sleep(_BEAT_EVERY_S)
+
+    @property
+    def _hold_outs(self) -> range:
+        """Numbers of the GPU nodes that are spares."""
+        return range(self._settings.nodes - self._settings.hold_outs, self._settings.nodes)
 
     def pod(self, namespace: str, name: str) -> PodRunner | None:
         """The newest pod of that name on any of the nodes."""
@@ -156,6 +176,16 @@ class VirtualNodes:
     def _node_deleted(self, node: Object) -> None:
         if kubelet := self.kubelets.get(node["metadata"]["name"]):
             kubelet.node_deleted(node)
+
+
+def _client_machines(settings: Settings) -> dict[str, Machine]:
+    """Return the machines without GPUs; no dmesg shipper runs on them, as its DaemonSet wants GPUs."""
+    fleet = GpuFleet(settings.client_names, 0)
+    cache = DcgmCache(fleet)
+    return {
+        name: Machine(index, name, fleet, cache, lambda *_: None, settings.boot_s)
+        for index, name in enumerate(settings.client_names)
+    }
 
 
 def _log_store(file: Path | None) -> int | None:
