@@ -259,4 +259,8 @@ def _sampled_series(run: Run, node: str) -> tuple[str, str, str]:
     if run.plan.fault.runs_on is NodeRole.API_CLIENT:
         return NOMINAL_SEATS, "the API servers", "the API servers"
     label = run.profile.prometheus_node_label
-    return f'DCGM_FI_DEV_GPU_TEMP{{{label}="{node}"}}', node, f"dcgm-exporter, with the node's name in the label {label}"
+    return (
+        f'DCGM_FI_DEV_GPU_TEMP{{{label}="{node}"}}',
+        node,
+        f"dcgm-exporter, with the node's name in the label {label}",
+    )

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from gameday.agent.task import AgentMessage, AgentResult
+from gameday.agent.task import AgentResult
 from gameday.agent.termination_message import write
 from gameday.errors import TaskError
 from gameday.host.base import Host
@@ -67,7 +67,7 @@ class Context:
     termination_log: Path
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def print_note(self, note: AgentMessage) -> None:
+    def print_note(self, note: BaseModel) -> None:
         """Print a note to the pod's log, as one line of JSON."""
         with self._lock:
             print(note.model_dump_json(), flush=True)

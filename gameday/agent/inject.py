@@ -139,7 +139,10 @@ def _inject(task: InjectTask, context: Context, injection: Injection, state_file
         _replace(state_file, InjectedState(written_at=written_at, undo_state=undo_state))
         context.print_note(InjectedNote(written_at=written_at, evidence=evidence, undo_state=undo_state))
         context.become_ready()
-        evidence += injection.fault.hold(injection.parameters, task.gpu, context.host, context.ending.event) or ()
+        held = injection.fault.hold_and_tell(
+            injection.parameters, task.gpu, context.host, context.ending.event, context.print_note
+        )
+        evidence += held or ()
     except Exception as error:  # the fault comes out, whatever went wrong
         problem = _cause(error)
     timer.cancel()

@@ -57,4 +57,4 @@ def security_of(task: Task) -> PodSecurity:
         case MarkTask() | SampleTask():
             return KERNEL_LOG
         case ApiCanaryTask():
-            return UNPRIVILEGED
+            return PodSecurity(why="it only speaks to the API server")

@@ -16,6 +16,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
 from gameday.plan.qa import QaFloors
+from gameday.values.api_requests import CanarySample
 from gameday.values.results import Cleanliness
 
 
@@ -120,8 +121,17 @@ class SampleTask(AgentMessage):
     duration_s: float = Field(gt=0, le=86_400)
 
 
+class ApiCanaryTask(AgentMessage):
+    """A task to send the API server small requests, and to print each as part of an `ApiCanaryNote`."""
+
+    role: Literal["api-canary"] = "api-canary"
+    run_id: str
+    node: str
+    duration_s: float = Field(gt=0, le=86_400)
+
+
 Task = Annotated[
-    InjectTask | UndoTask | MarkTask | RemediateTask | QaTask | CanaryTask | GpuUsersTask | SampleTask,
+    InjectTask | UndoTask | MarkTask | RemediateTask | QaTask | CanaryTask | GpuUsersTask | SampleTask | ApiCanaryTask,
     Field(discriminator="role"),
 ]
 TASK: TypeAdapter[Task] = TypeAdapter(Task)
@@ -175,6 +185,13 @@ class SampledNote(AgentMessage):
     gpu: GpuSample
 
 
+class ApiCanaryNote(AgentMessage):
+    """The note of some requests of the API canary."""
+
+    note: Literal["api-canary"] = "api-canary"
+    samples: tuple[CanarySample, ...]
+
+
 class AgentResult(AgentMessage):
     """The result of a task, which the agent writes as its pod's termination message."""
 
@@ -212,7 +229,7 @@ class QaResult(AgentMessage):
     detail: str = ""
 
 
-Note = TypeVar("Note", bound=AgentMessage)
+Note = TypeVar("Note", bound=BaseModel)
 
 
 def notes_in(log: str, model: type[Note]) -> list[Note]:

@@ -65,7 +65,9 @@ def longest_gap(samples: Sequence[CanarySample], window: Window) -> float:
     longest = 0.0
     for call in {sample.call for sample in samples}:
         answered = sorted(
-            sample.sent_at + timedelta(seconds=sample.seconds) for sample in samples if sample.call == call and sample.ok
+            sample.sent_at + timedelta(seconds=sample.seconds)
+            for sample in samples
+            if sample.call == call and sample.ok
         )
         moments = [window.begin, *(at for at in answered if window.begin < at < window.end), window.end]
         gaps = (after - before for before, after in zip(moments, moments[1:], strict=False))

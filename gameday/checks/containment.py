@@ -119,7 +119,9 @@ def _executing(
     at_once = rows.groupby(["server", "level", "time"]).value.sum()
     found, scrapes = int(at_once.max()), len(at_once)
     status = Status.BROKEN if found > most else Status.HELD
-    return _verdict("containment-executing", text, f"≤ {most}", f"{found} at most in {scrapes} scrapes", status, "", node)
+    return _verdict(
+        "containment-executing", text, f"≤ {most}", f"{found} at most in {scrapes} scrapes", status, "", node
+    )
 
 
 def _memory(most: int, history: History, frames: Frames, node: str | None, window: Window | None) -> Verdict:

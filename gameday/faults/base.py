@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Generic, TypeVar
@@ -124,6 +125,20 @@ class OptionalParts(Generic[P]):
         """
         ended.wait()
         return None
+
+    def hold_and_tell(
+        self, parameters: P, gpu: int, host: Host, ended: threading.Event, tell: Callable[[BaseModel], None]
+    ) -> tuple[str, ...] | None:
+        """Hold the fault as `hold` does, and tell meanwhile what is worth more than a line of evidence at the end.
+
+        Args:
+            parameters: The plan's.
+            gpu: The NVML index that the run chose.
+            host: The node.
+            ended: Set when the fault must come out.
+            tell: Prints a note to the pod's log, as one line of JSON.
+        """
+        return self.hold(parameters, gpu, host, ended)
 
     def claims(self, parameters: P) -> tuple[Claim, ...]:
         """Return the resources that no second fault may take. Left out: one fault of the kind at a time."""

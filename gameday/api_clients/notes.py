@@ -1,0 +1,55 @@
+"""What a storm tells while it goes on: lines of JSON in the pod's log, read by `notes_in` of gameday.agent.task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from pydantic import AwareDatetime, Field
+
+from gameday.api_clients.lists import Form, Read
+from gameday.api_clients.order import OwnCost
+from gameday.api_clients.request_log import ApiRequest, LoadModel
+
+_MOST_IN_A_NOTE = 50
+"""Requests in one line: about 20 KB of a pod's log."""
+
+
+class StormNote(LoadModel):
+    """The note that a storm begins."""
+
+    note: Literal["storm"] = "storm"
+    began_at: AwareDatetime
+    clients: int
+    rounds: int
+    resource: str
+    form: Form
+    read: Read
+    act_as: str
+    objects: int = Field(description="as the API server counted them")
+    list_bytes: int = Field(description="of one LIST of them all as JSON, as one client read it before the storm")
+
+
+class RequestsNote(LoadModel):
+    """The note of requests that are over."""
+
+    note: Literal["requests"] = "requests"
+    requests: tuple[ApiRequest, ...]
+
+
+StormEnding = Literal["rounds done", "told to end", "host short of memory"]
+
+
+class StormEndNote(LoadModel):
+    """The note that a storm is over."""
+
+    note: Literal["storm-end"] = "storm-end"
+    ended_at: AwareDatetime
+    reason: StormEnding
+    cost: OwnCost = Field(description="the load's own processes, from their start to their end")
+
+
+def request_notes(requests: Sequence[ApiRequest]) -> Iterator[RequestsNote]:
+    """Yield the notes of requests, each of a size that a log line can have."""
+    for first in range(0, len(requests), _MOST_IN_A_NOTE):
+        yield RequestsNote(requests=tuple(requests[first : first + _MOST_IN_A_NOTE]))

@@ -1,0 +1,49 @@
+"""What the agent and its client processes say to each other: an order, and lines."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from gameday.api_clients.lists import Form, Read
+from gameday.api_clients.request_log import ApiRequest, LoadModel
+from gameday.host.base import ApiServer
+
+
+class ListOrder(LoadModel):
+    """The LIST of a storm, and who asks for it how often."""
+
+    server: ApiServer
+    resource: str
+    form: Form
+    read: Read
+    resource_version: str = Field(default="", description="for Read.EXACT")
+    rounds: int = Field(ge=1, description="LISTs of each client")
+    headers: tuple[tuple[str, str], ...] = Field(default=(), description="beside the client's own")
+
+
+class ClientsOrder(LoadModel):
+    """The order for one client process."""
+
+    lists: ListOrder
+    clients: tuple[int, ...] = Field(min_length=1, description="their numbers")
+
+
+class OwnCost(LoadModel):
+    """What the load's own processes have cost."""
+
+    cpu_seconds: float = Field(description="user and system time")
+    rss_bytes: int = Field(description="the most resident memory, of all processes together")
+
+    def __add__(self, other: OwnCost) -> OwnCost:
+        return OwnCost(
+            cpu_seconds=round(self.cpu_seconds + other.cpu_seconds, 3), rss_bytes=self.rss_bytes + other.rss_bytes
+        )
+
+
+class ClientsLine(LoadModel):
+    """A line that a client process prints; one of its fields is set."""
+
+    ready: bool = Field(default=False, description="it waits for `go`")
+    sent: int | None = Field(default=None, description="a client whose request is wholly sent")
+    request: ApiRequest | None = None
+    cost: OwnCost | None = Field(default=None, description="the last line")

@@ -1,0 +1,76 @@
+"""The log of what each client sent and got, and what can be read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+ErrorWord = Literal["", "refused", "timeout", "cut", "tls", "ended", "other"]
+"""Why a request has no whole answer; empty: it has one. `ended`: the client itself was told to end."""
+
+
+class LoadModel(BaseModel):
+    """Base of what goes between the agent and its client processes, and of their notes; takes no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ApiRequest(LoadModel):
+    """One request of one client.
+
+    `start`, `first_byte` and `end` are seconds of the machine's monotonic clock, which all its processes share.
+    """
+
+    client: int = Field(description="from 0")
+    round: int = Field(description="the client's LIST, from 0; one that is asked for again keeps its number")
+    attempt: int = Field(description="from 1")
+    sent_at: AwareDatetime = Field(description="wall clock at `start`")
+    start: float
+    first_byte: float | None = Field(description="None: no answer began")
+    end: float
+    status: int = Field(description="0: no answer began")
+    bytes: int = Field(description="of the body, as they came over the wire")
+    retry_after_s: float | None = None
+    flow_schema: str = Field(default="", max_length=64, description="UID, from X-Kubernetes-PF-FlowSchema-UID")
+    priority_level: str = Field(default="", max_length=64, description="UID, from X-Kubernetes-PF-PriorityLevel-UID")
+    error: ErrorWord = ""
+
+    @property
+    def seconds(self) -> float:
+        """From the request's start to the end of its answer."""
+        return self.end - self.start
+
+    @property
+    def is_served(self) -> bool:
+        """The whole answer came, and it is a 200."""
+        return self.status == 200 and not self.error
+
+
+def max_overlap(requests: Iterable[ApiRequest]) -> int:
+    """Return the largest number of answers that were under way at one moment, from first byte to end.
+
+    A streamed answer begins when the server begins to work on it, so this is how many it worked on. An answer that is
+    encoded as a whole (YAML, Table) begins when most of the work is done: there it is the least that the server
+    worked on. Only answers of status 200 count: a refusal is no work. One that ends in the moment in which another
+    begins is not under way any more.
+    """
+    changes = []
+    for request in requests:
+        if request.first_byte is not None and request.status == 200:
+            changes += [(request.first_byte, 1), (request.end, -1)]
+    most = now = 0
+    for _, change in sorted(changes):
+        now += change
+        most = max(most, now)
+    return most
+
+
+def percentile(values: Iterable[float], share: float) -> float | None:
+    """Return the smallest value that at least `share` (0 to 1) of all values do not exceed; None for no values."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    rank = -(-len(ordered) * round(share * 100) // 100)
+    return ordered[max(0, rank - 1)]

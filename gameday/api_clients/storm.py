@@ -1,0 +1,190 @@
+"""Many clients that LIST at the same time, in processes of their own that die with the agent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from pydantic import ValidationError
+
+from gameday.api_clients.order import ClientsLine, ClientsOrder, ListOrder, OwnCost
+from gameday.api_clients.request_log import ApiRequest
+from gameday.errors import HostError
+
+CLIENTS_IN_A_PROCESS = 16
+"""One process reads about 300 MB/s on one core; sixteen clients are then held back by the server first."""
+_READY_TIMEOUT_S = 60.0
+"""Python, httpx and the TLS context take half a second alone, and some seconds beside a busy server."""
+_END_TIMEOUT_S = 10.0
+_LOOK_EVERY_S = 0.05
+
+
+class Storm:
+    """A storm that has been started, followed by one thread for each of its processes."""
+
+    def __init__(self, order: ListOrder, clients: int) -> None:
+        """Start the processes, and wait until all clients stand ready; they send nothing yet.
+
+        Raises:
+            HostError: A process cannot be started, or ends at once.
+        """
+        self.clients = clients
+        self._lock = threading.Lock()
+        self._requests: list[ApiRequest] = []
+        self._taken = 0
+        self._sent: set[int] = set()
+        self._cost = OwnCost(cpu_seconds=0, rss_bytes=0)
+        self._processes: list[_Process] = []
+        try:
+            for first in range(0, clients, CLIENTS_IN_A_PROCESS):
+                numbers = tuple(range(first, min(first + CLIENTS_IN_A_PROCESS, clients)))
+                self._processes.append(_Process(ClientsOrder(lists=order, clients=numbers), self._hear))
+            for process in self._processes:
+                process.wait_ready()
+        except BaseException:
+            self.end()
+            raise
+
+    def begin(self) -> None:
+        """Let all clients begin. Raises HostError where a process is gone."""
+        for process in self._processes:
+            process.go()
+
+    @property
+    def all_sent(self) -> bool:
+        """Every client has sent its first request, or has failed to."""
+        with self._lock:
+            return len(self._sent | {request.client for request in self._requests}) == self.clients
+
+    @property
+    def is_over(self) -> bool:
+        """Every process has ended by itself: all rounds are done."""
+        return all(process.is_over for process in self._processes)
+
+    def take(self) -> Sequence[ApiRequest]:
+        """Return the requests that have ended since the last call."""
+        with self._lock:
+            new, self._taken = self._requests[self._taken :], len(self._requests)
+        return new
+
+    @property
+    def requests(self) -> tuple[ApiRequest, ...]:
+        """All requests that have ended."""
+        with self._lock:
+            return tuple(self._requests)
+
+    @property
+    def cost(self) -> OwnCost:
+        """What the ended processes have cost; one that had to be killed is not in it."""
+        with self._lock:
+            return self._cost
+
+    @property
+    def failed(self) -> int:
+        """Number of processes that ended in another way than by their own last line."""
+        return sum(process.has_failed for process in self._processes)
+
+    def end(self) -> None:
+        """End all clients, in mid-request where they are; idempotent."""
+        for process in self._processes:
+            process.ask_to_end()
+        deadline = time.monotonic() + _END_TIMEOUT_S
+        for process in self._processes:
+            process.end(max(0.1, deadline - time.monotonic()))
+
+    def _hear(self, line: ClientsLine) -> None:
+        with self._lock:
+            if line.sent is not None:
+                self._sent.add(line.sent)
+            if line.request is not None:
+                self._requests.append(line.request)
+            if line.cost is not None:
+                self._cost += line.cost
+
+
+def wait_until_sent(storm: Storm, timeout_s: float) -> bool:
+    """Wait until every client has sent a request; return whether all have within the time."""
+    deadline = time.monotonic() + timeout_s
+    while not storm.all_sent:
+        if time.monotonic() > deadline or storm.is_over:
+            return storm.all_sent
+        time.sleep(_LOOK_EVERY_S)
+    return True
+
+
+class _Process:
+    """One client process with the thread that reads its lines."""
+
+    def __init__(self, order: ClientsOrder, hear: Callable[[ClientsLine], None]) -> None:
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "gameday.api_clients"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HostError(f"cannot start a client process: {error.strerror}") from None
+        self._hear = hear
+        self._ready = threading.Event()
+        self._is_whole = False
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+        self._send(order.model_dump_json())
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    @property
+    def has_failed(self) -> bool:
+        return self.is_over and not self._is_whole
+
+    def wait_ready(self) -> None:
+        if not self._ready.wait(_READY_TIMEOUT_S) or self.is_over:
+            raise HostError("a client process did not start; its own words are in this pod's log")
+
+    def go(self) -> None:
+        self._send("go")
+
+    def ask_to_end(self) -> None:
+        stdin = self._process.stdin
+        assert stdin
+        try:
+            stdin.close()
+        except OSError:
+            return  # it is gone already
+
+    def end(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._process.kill()
+            self._thread.join()
+        self._process.wait()
+
+    def _send(self, line: str) -> None:
+        stdin = self._process.stdin
+        assert stdin
+        try:
+            stdin.write(line.encode() + b"\n")
+            stdin.flush()
+        except OSError as error:
+            raise HostError(f"a client process is gone: {error.strerror}") from None
+
+    def _follow(self) -> None:
+        stdout = self._process.stdout
+        assert stdout
+        with stdout:
+            for raw in stdout:
+                try:
+                    line = ClientsLine.model_validate_json(raw)
+                except ValidationError:
+                    continue  # cut by the process's death
+                if line.ready:
+                    self._ready.set()
+                self._is_whole = self._is_whole or line.cost is not None
+                self._hear(line)
+        self._ready.set()

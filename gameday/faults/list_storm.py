@@ -1,0 +1,261 @@
+"""A LIST storm: many clients that ask the API server for everything at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from gameday.api_clients.lists import NAMESPACE, Form, Read
+from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
+from gameday.api_clients.notes import StormEnding, StormEndNote, StormNote, request_notes
+from gameday.api_clients.objects import LOAD_LABEL, LoadObjects
+from gameday.api_clients.order import ListOrder
+from gameday.api_clients.request_log import max_overlap, percentile
+from gameday.api_clients.storm import Storm, wait_until_sent
+from gameday.documents.fields import conflict
+from gameday.documents.sizes import Size, format_size
+from gameday.errors import HostError
+from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.host.base import Host
+from gameday.host.privileges import PodSecurity
+from gameday.plan.models import FaultParameters
+from gameday.values.nodes import NodeRole
+
+LOAD = "list-storm"
+"""The load's name: the value of its objects' label, and the start of their names."""
+_MOST_BYTES = 1_200_000_000
+"""Of all objects together: the talk's 1 GB fits in, and etcd's default quota of 2 GiB keeps its distance."""
+_MASTERS = (
+    ("Impersonate-User", "gameday-master"),
+    ("Impersonate-Group", "system:masters"),
+    ("Impersonate-Group", "system:authenticated"),
+)
+_IN_FLIGHT_WITHIN_S = 60.0
+_LOOK_EVERY_S = 0.5
+
+
+class ListStormParameters(FaultParameters):
+    dangerous: ClassVar[str] = (
+        "each LIST costs every API server it goes to memory, by the form many times its answer; a server without "
+        "enough of it is killed, and the cluster is without that server"
+    )
+    needs_api_canary: ClassVar[bool] = True
+    runs_on: ClassVar[NodeRole] = NodeRole.API_CLIENT
+    goes_in_within: ClassVar[timedelta] = timedelta(minutes=5)
+
+    type: Literal["list_storm"] = "list_storm"
+    clients: int = Field(default=30, ge=1, le=200)
+    """Clients that LIST at the same time, each over a connection of its own."""
+    objects: int = Field(default=1000, ge=1, le=20_000)
+    """Objects that are made first, and that every LIST asks for."""
+    object_size: Size = Field(default=20_000, ge=1, le=1 << 20)
+    """Random bytes in each of them; the API server takes at most 1MiB, and JSON makes a third more of them. All objects
+    together hold at most 1.2GB, as etcd takes 2GiB by default."""
+    resource: Literal["secrets"] = "secrets"
+    """Kind of the objects."""
+    form: Form = Form.JSON
+    """Encoding of the answers. `json` and `protobuf` are streamed by servers from 1.33 on and cost them little since;
+    `yaml` and `table` (with the objects in it) are made as a whole; `metadata` leaves the objects' contents out."""
+    read: Read = Read.LATEST
+    """`latest`: as fresh as etcd. `any`: whatever the server has in its cache. `exact`: as of the moment before the
+    storm, out of etcd where the server keeps no snapshot of it. `watch-list`: as the first events of a watch, ended
+    after the bookmark that closes them, as informers do from client-go 1.35 on."""
+    rounds: int = Field(default=1, ge=1, le=1000)
+    """LISTs of each client, one after the other. One that is refused with a Retry-After is asked for again after that
+    pause, up to ten times, as client-go does."""
+    act_as: Literal["account", "system-masters"] = "account"
+    """The user who LISTs. `account`: the service account gameday-api-client. `system-masters`: a user of the group
+    system:masters, whom the API server's limits do not hold; only a lab lets the account pass itself off as one."""
+
+    @model_validator(mode="after")
+    def _can_be_served(self) -> ListStormParameters:
+        total = self.objects * self.object_size
+        if total > _MOST_BYTES:
+            raise conflict(
+                ("objects",),
+                f"{self.objects} objects of {format_size(self.object_size)} are {total / 1e9:.2f} GB, and etcd takes "
+                f"{_MOST_BYTES / 1e9:g} GB at most here: fewer, or smaller ones",
+            )
+        if self.read is Read.WATCH_LIST and self.form is Form.YAML:
+            raise conflict(("form",), "the API server sends no events in YAML: json, protobuf, table or metadata")
+        return self
+
+
+class ListStormFault(Fault[ListStormParameters]):
+    """Makes objects in namespace gameday-load, and lets many clients LIST them all at the same time.
+
+    The clients are processes of the agent's pod, on an API-client node. They send each request once, read its answer to
+    the end and drop it, and keep a log: when it was sent, when its answer began and ended, its status, its bytes, the
+    pause that the server asked for, and the flow schema and priority level that the server put it under. Answers are
+    asked for uncompressed. The fault is in when every client has a request on its way, and ends when all rounds are
+    done, or the hold is.
+
+    The API server prices LISTs by counts and sizes that it reads once a minute: a storm that begins sooner after its
+    objects were made may be let in more cheaply than the next one. `hold` begins before the objects are made, at about
+    a hundred in a second.
+
+    The storm ends by itself where less than 15 % of its node's memory is free. Its objects carry the label
+    gameday.dev/load=list-storm, and are deleted by it; they and the clients are all that is to be undone.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = ListStormParameters
+    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
+    api_account: ClassVar[str] = "gameday-api-client"
+    security: ClassVar[PodSecurity] = PodSecurity(why="it only speaks to the API server")
+    summary: ClassVar[str] = "Many clients LIST large Secrets at the same time"
+    does_not_reach: ClassVar[str] = (
+        "the GPUs, their nodes and running pods; API servers that no connection of the storm was balanced to; watches "
+        "that are open already, until a server is killed"
+    )
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "the API canary, whose requests wait or fail",
+        "the API server's own metrics: memory, requests in flight, and seats, queues and rejections by priority level",
+        "every client of a server that is killed for its memory",
+    )
+
+    def __init__(self) -> None:
+        # By the parameters' identity, as two parts of one compound fault share this instance.
+        self._storms: dict[int, tuple[Storm, StormNote]] = {}
+
+    def claims(self, parameters: ListStormParameters) -> tuple[Claim, ...]:
+        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
+
+    def warnings(self, parameters: ListStormParameters) -> tuple[str, ...]:
+        total = parameters.objects * parameters.object_size
+        served = 0 if parameters.form is Form.METADATA else parameters.clients * total
+        return (
+            f"{parameters.clients} clients LIST {total / 1e6:.0f} MB of {parameters.resource} at the same time"
+            f" ({served / 1e9:.1f} GB of content in all), and etcd grows by as much",
+        )
+
+    def prior_state(self, parameters: ListStormParameters, gpu: int, host: Host) -> dict[str, str]:
+        if _objects(parameters, host).exist():
+            raise HostError(
+                f"namespace {NAMESPACE} holds objects of another storm: `gameday reap` undoes the run that left them; "
+                f"else kubectl -n {NAMESPACE} delete {parameters.resource} -l {LOAD_LABEL}={LOAD}"
+            )
+        _check_memory()
+        return {}
+
+    def inject(self, parameters: ListStormParameters, gpu: int, host: Host) -> Evidence:
+        objects = _objects(parameters, host)
+        objects.make(parameters.objects, parameters.object_size)
+        counted = objects.count()
+        if counted.objects != parameters.objects:
+            raise HostError(f"{parameters.objects} objects were made, and the API server counts {counted.objects}")
+        list_bytes = objects.list_bytes()
+        _check_memory()
+        order = ListOrder(
+            server=host.api_server(),
+            resource=parameters.resource,
+            form=parameters.form,
+            read=parameters.read,
+            resource_version=counted.resource_version,
+            rounds=parameters.rounds,
+            headers=_MASTERS if parameters.act_as == "system-masters" else (),
+        )
+        storm = Storm(order, parameters.clients)
+        began_at = datetime.now(UTC)
+        note = StormNote(
+            began_at=began_at,
+            clients=parameters.clients,
+            rounds=parameters.rounds,
+            resource=parameters.resource,
+            form=parameters.form,
+            read=parameters.read,
+            act_as=parameters.act_as,
+            objects=counted.objects,
+            list_bytes=list_bytes,
+        )
+        self._storms[id(parameters)] = (storm, note)
+        storm.begin()
+        if not wait_until_sent(storm, _IN_FLIGHT_WITHIN_S):
+            raise HostError(f"not every client could send its request within {_IN_FLIGHT_WITHIN_S:g} s")
+        lines = (
+            f"before: namespace {NAMESPACE} held no {parameters.resource} of a storm",
+            f"made: {counted.objects} of {format_size(parameters.object_size)}; one LIST of them is {list_bytes} bytes",
+            f"after: {parameters.clients} clients have sent their LIST",
+        )
+        return Evidence(lines=lines, written_at=began_at)
+
+    def hold(
+        self, parameters: ListStormParameters, gpu: int, host: Host, ended: threading.Event
+    ) -> tuple[str, ...] | None:
+        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
+
+    def hold_and_tell(
+        self,
+        parameters: ListStormParameters,
+        gpu: int,
+        host: Host,
+        ended: threading.Event,
+        tell: Callable[[BaseModel], None],
+    ) -> tuple[str, ...]:
+        storm, begun = self._storms[id(parameters)]
+        tell(begun)
+        reason = _follow(storm, ended, tell)
+        storm.end()
+        _tell_requests(storm, tell)
+        tell(StormEndNote(ended_at=datetime.now(UTC), reason=reason, cost=storm.cost))
+        lines = summary(storm)
+        if reason == "host short of memory":
+            raise HostError(f"less than {LEAST_FREE:.0%} of this node's memory is free: the storm ended; {lines[0]}")
+        if storm.failed:
+            raise HostError(f"{storm.failed} client process(es) died; {lines[0]}")
+        return lines
+
+    def undo(self, parameters: ListStormParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        storm, _ = self._storms.pop(id(parameters), (None, None))
+        if storm:
+            storm.end()
+        deleted = _objects(parameters, host).delete()
+        return Evidence(lines=(f"deleted {deleted} {parameters.resource} from namespace {NAMESPACE}",))
+
+    def verify_undone(self, parameters: ListStormParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
+        return not _objects(parameters, host).exist()
+
+
+def summary(storm: Storm) -> tuple[str, ...]:
+    """Return what a storm did, as lines of evidence."""
+    requests = storm.requests
+    served = [request for request in requests if request.is_served]
+    throttled = sum(request.status == 429 for request in requests)
+    others = len(requests) - len(served) - throttled
+    took = [percentile((request.seconds for request in served), share) for share in (0.5, 0.99)]
+    times = ", ".join(f"p{share} {value:.2f} s" for share, value in zip((50, 99), took, strict=True) if value)
+    cost = storm.cost
+    return (
+        f"{len(requests)} requests: {len(served)} answered, {throttled} told to come later (429), {others} failed",
+        f"at most {max_overlap(requests)} answers under way at the same time; {times or 'none answered'}",
+        f"own cost: {cost.cpu_seconds:.1f} s of CPU, {cost.rss_bytes / 1e6:.0f} MB of memory",
+    )
+
+
+def _objects(parameters: ListStormParameters, host: Host) -> LoadObjects:
+    return LoadObjects(host.api_server(), parameters.resource, LOAD)
+
+
+def _check_memory() -> None:
+    free = free_share(MEMINFO)
+    if free < LEAST_FREE:
+        raise HostError(f"only {free:.0%} of this node's memory is free, and a storm needs {LEAST_FREE:.0%}")
+
+
+def _follow(storm: Storm, ended: threading.Event, tell: Callable[[BaseModel], None]) -> StormEnding:
+    """Tell what comes, until the storm is over or has to end."""
+    while not storm.is_over:
+        if ended.wait(_LOOK_EVERY_S):
+            return "told to end"
+        if free_share(MEMINFO) < LEAST_FREE:
+            return "host short of memory"
+        _tell_requests(storm, tell)
+    return "rounds done"
+
+
+def _tell_requests(storm: Storm, tell: Callable[[BaseModel], None]) -> None:
+    for note in request_notes(storm.take()):
+        tell(note)
