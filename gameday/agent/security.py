@@ -52,9 +52,7 @@ def security_of(task: Task) -> PodSecurity:
             return GPU_WORK
         case CanaryTask(measure=measure):
             return _PINGS if measure.uses_ping else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
-        case MarkTask(reset_gpu=int()):
-            return GPU_PROGRAMS
         case MarkTask() | SampleTask():
-            return KERNEL_LOG
+            return GPU_PROGRAMS if isinstance(task, MarkTask) and task.reset_gpu is not None else KERNEL_LOG
         case ApiCanaryTask():
             return PodSecurity(why="it only speaks to the API server")

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from gameday.checks.facts import at_most, first_fault, judge_absence, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
@@ -64,13 +65,10 @@ def longest_gap(samples: Sequence[CanarySample], window: Window) -> float:
     """
     longest = 0.0
     for call in {sample.call for sample in samples}:
-        answered = sorted(
-            sample.sent_at + timedelta(seconds=sample.seconds)
-            for sample in samples
-            if sample.call == call and sample.ok
-        )
+        mine = (sample for sample in samples if sample.call == call and sample.ok)
+        answered = sorted(sample.sent_at + timedelta(seconds=sample.seconds) for sample in mine)
         moments = [window.begin, *(at for at in answered if window.begin < at < window.end), window.end]
-        gaps = (after - before for before, after in zip(moments, moments[1:], strict=False))
+        gaps = (after - before for before, after in pairwise(moments))
         longest = max(longest, *(gap.total_seconds() for gap in gaps))
     return longest
 

@@ -1,4 +1,4 @@
-"""The load must be held where the plan says: seats, requests that run at the same time, memory, servers that stay up."""
+"""The load must be held where the plan says: seats, requests that run at the same time, memory, servers."""
 
 from __future__ import annotations
 
@@ -119,9 +119,8 @@ def _executing(
     at_once = rows.groupby(["server", "level", "time"]).value.sum()
     found, scrapes = int(at_once.max()), len(at_once)
     status = Status.BROKEN if found > most else Status.HELD
-    return _verdict(
-        "containment-executing", text, f"≤ {most}", f"{found} at most in {scrapes} scrapes", status, "", node
-    )
+    measured = f"{found} at most in {scrapes} scrapes"
+    return _verdict("containment-executing", text, f"≤ {most}", measured, status, "", node)
 
 
 def _memory(most: int, history: History, frames: Frames, node: str | None, window: Window | None) -> Verdict:

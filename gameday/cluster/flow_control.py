@@ -15,10 +15,10 @@ from gameday.plan.settings import FlowControl
 
 
 class FlowControlKind(StrEnum):
-    """The two kinds of objects."""
+    """The two kinds of objects, as the official client's methods name them."""
 
-    SCHEMA = "flowschema"
-    LEVEL = "prioritylevelconfiguration"
+    SCHEMA = "flow_schema"
+    LEVEL = "priority_level_configuration"
 
 
 @dataclass(frozen=True)
@@ -72,25 +72,20 @@ class FlowControlApi:
 
     def owner(self, kind: FlowControlKind, name: str) -> str | None:
         """Return the run that an object belongs to, "" for one that no run made; None where it is not there."""
-        read = self._api.read_flow_schema if kind is FlowControlKind.SCHEMA else None
-        read = read or self._api.read_priority_level_configuration
         with self._kubernetes.explained(f"read {kind} {name}"), absent_is_none():
-            return (read(name).metadata.labels or {}).get(RUN_LABEL, "")
+            labels: dict[str, str] = getattr(self._api, f"read_{kind}")(name).metadata.labels or {}
+            return labels.get(RUN_LABEL, "")
         return None
 
     def create(self, kind: FlowControlKind, manifest: dict[str, Any]) -> None:
         """Create an object."""
-        create = self._api.create_flow_schema if kind is FlowControlKind.SCHEMA else None
-        create = create or self._api.create_priority_level_configuration
         with self._kubernetes.explained(f"create {kind} {manifest['metadata']['name']}"):
-            create(manifest, field_manager=MANAGER)
+            getattr(self._api, f"create_{kind}")(manifest, field_manager=MANAGER)
 
     def delete(self, kind: FlowControlKind, name: str) -> None:
         """Delete an object; one that is already gone is fine."""
-        delete = self._api.delete_flow_schema if kind is FlowControlKind.SCHEMA else None
-        delete = delete or self._api.delete_priority_level_configuration
         with self._kubernetes.explained(f"delete {kind} {name}"), absent_is_none():
-            delete(name)
+            getattr(self._api, f"delete_{kind}")(name)
 
 
 def level_names(wanted: FlowControl, shares: Shares) -> tuple[str, ...]:

@@ -538,11 +538,11 @@ class RunEnded(_Event):
 
 Event = Annotated[
     RunStarted | StepStarted | StepEnded | WaitStarted | TargetsChosen | SteadyStateChecked | NodeSeen
-    | IntentRecorded | FaultInjected | FaultUndone | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
+    | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
-    | SignalUnwatched
+    | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip

@@ -84,9 +84,7 @@ def undo_entry(
                 return _delete_flow_control(kubernetes, name, levels, run_id)
             case RestoreNode() as restore:
                 fault = ledger.fault_on(entry.node) if ledger else Cleanliness.CLEAN
-                if fault is not Cleanliness.CLEAN:
-                    return _keep_quarantined(kubernetes, entry.node or "", restore, fault)
-                return _restore_node(kubernetes, entry.node or "", restore, node_seen)
+                return _restore_unless_faulty(kubernetes, entry.node or "", restore, fault, node_seen)
     except KubernetesError as error:
         return UndoResult(Cleanliness.UNKNOWN, (str(error),))
 
@@ -231,6 +229,14 @@ def _send_second_agent(
     if outcome is None:
         return UndoResult(Cleanliness.UNKNOWN, (why, "a second agent left no message"))
     return UndoResult(outcome.cleanliness, (why, *outcome.evidence))
+
+
+def _restore_unless_faulty(
+    kubernetes: Kubernetes, node: str, restore: RestoreNode, fault: Cleanliness, node_seen: Any | None
+) -> UndoResult:
+    if fault is not Cleanliness.CLEAN:
+        return _keep_quarantined(kubernetes, node, restore, fault)
+    return _restore_node(kubernetes, node, restore, node_seen)
 
 
 def _restore_node(kubernetes: Kubernetes, node: str, restore: RestoreNode, node_seen: Any | None) -> UndoResult:

@@ -313,8 +313,8 @@ class Plan(DocumentModel):
         if self.fault.needs_api_canary and self.expect.api_canary is None:
             raise conflict(
                 ("expect",),
-                f"{self.fault.type} loads the API server: write in expect.api_canary what an ordinary client must still "
-                "get, or `api_canary: {}` for the defaults",
+                f"{self.fault.type} loads the API server: write in expect.api_canary what an ordinary client "
+                "must still get, or `api_canary: {}` for the defaults",
             )
         self._check_role()
         if self.expect.topology_manager_rejects and self.fault.type != "numa":

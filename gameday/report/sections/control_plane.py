@@ -1,4 +1,4 @@
-"""The control plane under load: what an ordinary client got, what the load's clients got, and the servers' own figures."""
+"""The control plane under load: the answers an ordinary client got, those of the load, and the servers' figures."""
 
 from __future__ import annotations
 
