@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import ssl
 import threading
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from gameday.errors import HostError
+from gameday.host import open_host
 from gameday.host.virtual import VirtualHost
 from tests.rehearsal.nodes.conftest import Cluster, Program, agent, eventually, simulated
 
@@ -232,6 +236,37 @@ def test_a_lost_gpu_leaves_the_nodes_allocatable(cluster: Cluster) -> None:
     assert cluster.node("gpu-node-2")["status"]["capacity"]["nvidia.com/gpu"] == "4"
     host.write_file("/sys/bus/pci/rescan", "1")
     eventually(lambda: cluster.node("gpu-node-2")["status"]["allocatable"]["nvidia.com/gpu"] == "4", "four again")
+
+
+@pytest.mark.slow
+def test_a_pod_speaks_to_the_api_server_with_its_own_account_until_it_ends(cluster: Cluster) -> None:
+    cluster.create(agent("caller", "gpu-node-1", XID))
+    eventually(lambda: cluster.is_ready("caller"), "the fault in")
+    pod = cluster.pod("caller")
+    folder = cluster.folder / "state" / "pods" / pod["metadata"]["uid"]
+    account = open_host(_environment_of_process_in(folder)).api_server()
+    assert account.token_file.is_relative_to(folder)
+    with httpx.Client(base_url=account.url, verify=ssl.create_default_context(cafile=account.ca_file)) as http:
+        headers = {"Authorization": f"Bearer {account.token_file.read_text()}"}
+        review = http.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json={}, headers=headers).json()
+        refused = http.get("/api/v1/namespaces/default/secrets", headers=headers)
+    user = review["status"]["userInfo"]
+    assert user["username"] == "system:serviceaccount:default:default"
+    assert user["extra"]["authentication.kubernetes.io/pod-uid"] == [pod["metadata"]["uid"]]
+    assert refused.status_code == 403
+    cluster.delete("caller")
+    cluster.gone("caller")
+    eventually(lambda: not folder.exists(), "the pod's folder gone")
+
+
+def _environment_of_process_in(folder: Path) -> dict[str, str]:
+    """Return the environment of the process that works in a pod's folder."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink() == folder:
+                variables = (process / "environ").read_bytes().decode().split("\0")
+                return dict(variable.split("=", 1) for variable in variables if variable)
+    raise AssertionError(f"no process works in {folder}")
 
 
 @pytest.mark.slow
