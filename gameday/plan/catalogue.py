@@ -13,12 +13,25 @@ from gameday.shipped import shipped
 
 
 def shipped_plans() -> dict[str, Path]:
-    """Return every shipped plan's file by the plan's name, in the order of the names.
+    """Return the file of every shipped plan of GPU faults by the plan's name, in the order of the names.
 
     Raises:
         IncompleteInstallationError: The folder of the shipped plans is missing.
     """
-    return {path.stem: path for path in sorted(shipped("plans").glob("*.yaml"), key=lambda path: path.stem)}
+    return _plans_in(shipped("plans"))
+
+
+def control_plane_plans() -> dict[str, Path]:
+    """Return the same of the control plane's, which load API servers and are in no season that names no plans.
+
+    Raises:
+        IncompleteInstallationError: The folder of the shipped plans is missing.
+    """
+    return _plans_in(shipped("plans") / "control-plane")
+
+
+def _plans_in(folder: Path) -> dict[str, Path]:
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"), key=lambda path: path.stem)}
 
 
 def find_plan(name_or_path: str) -> Path:
@@ -30,7 +43,7 @@ def find_plan(name_or_path: str) -> Path:
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1 or path.is_file():
         return path
-    plans = shipped_plans()
+    plans = shipped_plans() | control_plane_plans()
     if name_or_path in plans:
         return plans[name_or_path]
     near = difflib.get_close_matches(name_or_path[:64], plans, n=1, cutoff=0.5)
@@ -40,7 +53,7 @@ def find_plan(name_or_path: str) -> Path:
 
 
 def load_shipped(faults: Mapping[str, type[FaultParameters]]) -> list[LoadedPlan]:
-    """Return all shipped plans, in the order of their names.
+    """Return all shipped plans, those of GPU faults first, in the order of their names.
 
     Args:
         faults: The known faults' parameter models, by their `type`.
@@ -48,4 +61,4 @@ def load_shipped(faults: Mapping[str, type[FaultParameters]]) -> list[LoadedPlan
     Raises:
         DocumentError: A shipped plan is not valid.
     """
-    return [load_plan(path, faults) for path in shipped_plans().values()]
+    return [load_plan(path, faults) for path in (shipped_plans() | control_plane_plans()).values()]

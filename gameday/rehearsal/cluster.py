@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from ruamel.yaml import YAML
 
@@ -24,7 +25,16 @@ from gameday.faults.registry import parameter_models
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.programs import find_programs
-from gameday.rehearsal.observability import alertmanager_program, prometheus_program, scrape_jobs
+from gameday.rehearsal.lab.status import ready_urls
+from gameday.rehearsal.observability import (
+    ComponentJob,
+    Credentials,
+    ScrapeJob,
+    alertmanager_program,
+    component_jobs,
+    prometheus_program,
+    scrape_jobs,
+)
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from gameday.rehearsal.prefect_server import (
     begin_with_template,
@@ -190,9 +200,9 @@ class RehearsalCluster:
         api = self._start_api(ports["apiserver"])
         arguments = ("--port", str(ports["logstore"]), "--data-dir", str(self.folder / "logstore"))
         logs = self._python("logstore", *arguments)
-        self._start_observability(ports)
         self.urls["loki"] = logs.await_ready_line()["url"]
         self.urls["kubernetes"] = api.await_ready_line()["url"]
+        self._start_observability(ports)
         nodes = self._start_nodes(ports["nodes"])
         # The lab's own controllers run by now.
         controllers = self._start_controllers() if self.control_plane is ControlPlane.EMBEDDED else None
@@ -325,12 +335,15 @@ class RehearsalCluster:
         )
 
     def _start_observability(self, ports: dict[str, int]) -> None:
-        jobs = scrape_jobs(
-            self.size.nodes,
-            dcgm_address=f"127.0.0.1:{ports['nodes']}",
-            health_address=f"127.0.0.1:{ports['health']}",
-            repair_address=f"127.0.0.1:{ports['repair']}" if self._has_repairer else None,
-        )
+        jobs: list[ScrapeJob | ComponentJob] = [
+            *scrape_jobs(
+                self.size.nodes,
+                dcgm_address=f"127.0.0.1:{ports['nodes']}",
+                health_address=f"127.0.0.1:{ports['health']}",
+                repair_address=f"127.0.0.1:{ports['repair']}" if self._has_repairer else None,
+            ),
+            *(self._component_jobs() if self.control_plane is ControlPlane.LAB else ()),
+        ]
         for program in (
             prometheus_program(
                 self.folder,
@@ -343,6 +356,13 @@ class RehearsalCluster:
         ):
             self._spawn(Child(program.name, program.argv, program.log_file, says_ready=False))
             self.urls[program.name] = program.ready_url.removesuffix("/-/ready")
+
+    def _component_jobs(self) -> tuple[ComponentJob, ...]:
+        """Return the scrape jobs of the lab's components, which have their ports and certificates by now."""
+        folder = self._credentials
+        servers = {name: urlsplit(url).netloc for name, url in ready_urls(folder).items()}
+        files = (folder / "ca.crt", folder / "prometheus-client.crt", folder / "prometheus-client.key")
+        return component_jobs(servers, Credentials(*files))
 
     def _start_prefect(self, port: int) -> None:
         home = self.folder / "prefect"

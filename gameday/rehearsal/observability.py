@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from gameday.observe.api_server_metrics import (
+    API_SERVER_JOB,
+    API_SERVER_METRICS,
+    CONTROLLER_METRICS,
+    ETCD_METRICS,
+    SCHEDULER_METRICS,
+    SERVER_LABEL,
+    Metric,
+)
 from gameday.observe.dcgm import METRICS
 from gameday.rehearsal.programs import find_program
 from gameday.shipped import shipped
@@ -27,6 +36,9 @@ _SMALL = 32  # nodes up to which Prometheus keeps up at its fastest on two cores
 _ALL_SERIES_UP_TO = 100
 _LARGE = 1000
 _RETENTION = "6h"
+# A LIST storm lasts seconds. The others change slowly.
+_API_SERVER_EVERY_S = 1.0
+_COMPONENT_EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,61 @@ class ScrapeJob:
     every_s: float | None = None
     only: tuple[str, ...] = ()
     path: str = "/metrics"
+
+    def configuration(self, default_s: float) -> dict[str, object]:
+        """Return its scrape_config; `default_s` is the default pace."""
+        every = _duration(self.every_s or default_s)
+        return {
+            "job_name": self.name,
+            "metrics_path": self.path,
+            "scrape_interval": every,
+            "scrape_timeout": every,
+            # The exporters name node, namespace and pod themselves, as dcgm-exporter's own manifests have it.
+            "honor_labels": True,
+            **({"params": {"name": list(self.only)}} if self.only else {}),
+            "static_configs": [{"targets": [self.address]}],
+        }
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The authority that the scraped servers' certificates are of, and a client certificate that may read metrics."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+    def configuration(self) -> dict[str, object]:
+        """Return the part of a scrape_config that makes it HTTPS."""
+        files = {"ca_file": str(self.ca), "cert_file": str(self.certificate), "key_file": str(self.key)}
+        return {"scheme": "https", "tls_config": files}
+
+
+@dataclass(frozen=True)
+class ComponentJob:
+    """A scrape job of control-plane components; their pages are long, and only the listed metrics are kept."""
+
+    name: str
+    servers: Mapping[str, str]
+    """host:port by the server's name, which becomes the label `instance`."""
+    every_s: float
+    metrics: tuple[Metric, ...]
+    credentials: Credentials | None = None
+    """None: plain HTTP."""
+
+    def configuration(self, default_s: float) -> dict[str, object]:
+        """Return its scrape_config; it has a pace of its own."""
+        kept = "|".join(name for metric in self.metrics for name in metric.series)
+        return {
+            "job_name": self.name,
+            **(self.credentials.configuration() if self.credentials else {}),
+            "scrape_interval": _duration(self.every_s),
+            "scrape_timeout": _duration(self.every_s),
+            "metric_relabel_configs": [{"source_labels": ["__name__"], "regex": kept, "action": "keep"}],
+            "static_configs": [
+                {"targets": [address], "labels": {SERVER_LABEL: name}} for name, address in self.servers.items()
+            ],
+        }
 
 
 @dataclass(frozen=True)
@@ -91,12 +158,32 @@ def scrape_jobs(
     )
 
 
+def component_jobs(servers: Mapping[str, str], credentials: Credentials) -> tuple[ComponentJob, ...]:
+    """Return the scrape jobs of a control plane, under the names that kube-prometheus gives them.
+
+    Args:
+        servers: host:port by the component's name, such as `kube-apiserver-2`; others than API servers, scheduler,
+            controller-manager and etcd are left out.
+        credentials: The files for all but etcd, whose metrics are plain HTTP.
+    """
+    kinds: tuple[tuple[str, str, float, tuple[Metric, ...], Credentials | None], ...] = (
+        (API_SERVER_JOB, "kube-apiserver", _API_SERVER_EVERY_S, API_SERVER_METRICS, credentials),
+        ("kube-scheduler", "kube-scheduler", _COMPONENT_EVERY_S, SCHEDULER_METRICS, credentials),
+        ("kube-controller-manager", "kube-controller-manager", _COMPONENT_EVERY_S, CONTROLLER_METRICS, credentials),
+        ("etcd", "etcd", _COMPONENT_EVERY_S, ETCD_METRICS, None),
+    )
+    return tuple(
+        ComponentJob(job, {name: at for name, at in servers.items() if name.startswith(first)}, every_s, metrics, files)
+        for job, first, every_s, metrics, files in kinds
+    )
+
+
 def prometheus_program(
     folder: Path,
     *,
     port: int,
     nodes: int,
-    jobs: Sequence[ScrapeJob],
+    jobs: Sequence[ScrapeJob | ComponentJob],
     alertmanager_port: int,
     rule_files: Sequence[Path] = (RULES,),
 ) -> Program:
@@ -118,7 +205,7 @@ def prometheus_program(
             },
             "rule_files": [str(path.resolve()) for path in rule_files],
             "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager_port}"]}]}]},
-            "scrape_configs": [_scrape_config(job, at.scrape_s) for job in (*jobs, own)],
+            "scrape_configs": [job.configuration(at.scrape_s) for job in (*jobs, own)],
         },
     )
     argv = (
@@ -172,20 +259,6 @@ def alertmanager_program(folder: Path, *, port: int, webhook_url: str | None = N
 def _read_metrics() -> tuple[str, ...]:
     """The dcgm-exporter metrics that the shipped rules and the report's charts read."""
     return tuple(sorted({*re.findall(r"DCGM_[A-Z0-9_]+", RULES.read_text(encoding="utf-8")), *METRICS}))
-
-
-def _scrape_config(job: ScrapeJob, default_s: float) -> dict[str, object]:
-    every = _duration(job.every_s or default_s)
-    return {
-        "job_name": job.name,
-        "metrics_path": job.path,
-        "scrape_interval": every,
-        "scrape_timeout": every,
-        # The exporters name node, namespace and pod themselves, as dcgm-exporter's own manifests have it.
-        "honor_labels": True,
-        **({"params": {"name": list(job.only)}} if job.only else {}),
-        "static_configs": [{"targets": [job.address]}],
-    }
 
 
 def _duration(seconds: float) -> str:

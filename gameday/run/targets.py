@@ -88,7 +88,7 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
     if not names:
         raise RefusedError(
             f"no node carries {readable}",
-            f"kubectl label node <node> {required_label(run)} lets game-days use it as a {run.plan.fault.runs_on}",
+            f"kubectl label node <node> {required_label(run)} lets game-days touch it",
         )
     wanted = run.plan.targets
     fit, unfit = _fit_among(run, names, labels, excluded_nodes)

@@ -35,6 +35,8 @@ KUBECONFIGS: Mapping[str, Identity] = {
     "scheduler": Identity("system:kube-scheduler"),
     # The group puts their heartbeats into APF's node-high level, where a real fleet's are.
     "nodes": Identity(NODES_USER, ("system:nodes",)),
+    # Every cluster binds this group to the role system:monitoring: /metrics and health, and nothing of the API.
+    "prometheus": Identity("gameday:prometheus", ("system:monitoring",)),
 }
 
 

@@ -48,6 +48,15 @@ def ask(folder: Path) -> list[ComponentStatus]:
         return list(pool.map(lambda name: _ask(http, name, components[name]), components))
 
 
+def ready_urls(folder: Path) -> dict[str, str]:
+    """Return by each component's name the URL that answers 200 when it serves.
+
+    `folder` is the control plane's, which has started. Raises OSError.
+    """
+    components = json.loads((folder / COMPONENTS_FILE).read_text(encoding="utf-8"))
+    return {name: component["ready_url"] for name, component in components.items()}
+
+
 def _ask(http: httpx.Client, name: str, component: Mapping[str, Any]) -> ComponentStatus:
     return ComponentStatus(
         name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from ruamel.yaml import YAML
 
 from gameday.errors import ProgramMissingError
 from gameday.rehearsal import programs
-from gameday.rehearsal.observability import pace, prometheus_program, scrape_jobs
+from gameday.rehearsal.observability import Credentials, component_jobs, pace, prometheus_program, scrape_jobs
 from gameday.rehearsal.programs import find_program, install_hint
+from tests.alerts.shipped import run_tool
 
 
 def test_a_missing_program_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +76,28 @@ def test_each_scrape_job_has_its_own_pace(tmp_path: Path) -> None:
     assert config["alerting"]["alertmanagers"] == [{"static_configs": [{"targets": ["127.0.0.1:4"]}]}]
     assert program.ready_url == "http://127.0.0.1:3/-/ready"
     assert "--web.listen-address=127.0.0.1:3" in program.argv
+
+
+def test_each_server_of_a_control_plane_is_scraped_under_its_name(tmp_path: Path) -> None:
+    servers = {
+        "etcd": "127.0.0.1:1",
+        "kube-apiserver": "127.0.0.1:2",
+        "kube-apiserver-2": "127.0.0.1:3",
+        "kube-scheduler": "127.0.0.1:4",
+        "haproxy": "127.0.0.1:5",
+    }
+    jobs = component_jobs(servers, Credentials(Path("/ca.crt"), Path("/client.crt"), Path("/client.key")))
+    prometheus_program(tmp_path, port=3, nodes=1, jobs=jobs, alertmanager_port=4)
+    path = tmp_path / "prometheus.yml"
+    assert run_tool("promtool", "check", "config", "--syntax-only", path).returncode == 0
+    scraped = {job["job_name"]: job for job in YAML(typ="safe", pure=True).load(path.read_text())["scrape_configs"]}
+    assert scraped["apiserver"]["static_configs"] == [
+        {"targets": ["127.0.0.1:2"], "labels": {"instance": "kube-apiserver"}},
+        {"targets": ["127.0.0.1:3"], "labels": {"instance": "kube-apiserver-2"}},
+    ]
+    assert (scraped["apiserver"]["scheme"], scraped["apiserver"]["scrape_interval"]) == ("https", "1000ms")
+    assert "scheme" not in scraped["etcd"]
+    (kept,) = scraped["apiserver"]["metric_relabel_configs"]
+    assert re.fullmatch(kept["regex"], "apiserver_response_sizes_sum")
+    assert not re.fullmatch(kept["regex"], "apiserver_audit_event_total")
+    assert not any("127.0.0.1:5" in target["targets"] for job in scraped.values() for target in job["static_configs"])

@@ -6,13 +6,22 @@ import ssl
 import stat
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from prometheus_client.parser import text_string_to_metric_families
 
+from gameday.observe.api_server_metrics import (
+    API_SERVER_METRICS,
+    CONTROLLER_METRICS,
+    ETCD_METRICS,
+    SCHEDULER_METRICS,
+)
 from gameday.rehearsal.lab.identities import ADMINS, KUBECONFIGS, NODES_USER, first_bindings, make_secrets
+from gameday.rehearsal.lab.status import ready_urls
 from kubesim.certificates import Authority
 from kubesim.kubeconfig import Kubeconfig
 from tests.rehearsal.lab.plane import Plane
@@ -23,6 +32,7 @@ _STOCK = {
     "controller-manager": ("system:kube-controller-manager", set[str]()),
     "scheduler": ("system:kube-scheduler", set[str]()),
     "nodes": (NODES_USER, {"system:nodes"}),
+    "prometheus": ("gameday:prometheus", {"system:monitoring"}),
 }
 
 
@@ -154,6 +164,34 @@ def test_etcd_refuses_who_shows_no_certificate_of_its_own_authority(plane: Plane
     for tls in (stranger, other):
         with pytest.raises(httpx.TransportError):
             httpx.get(f"{url}/version", verify=tls, trust_env=False)
+
+
+_PAGES = {
+    "etcd": ETCD_METRICS,
+    "kube-apiserver": API_SERVER_METRICS,
+    "kube-controller-manager": CONTROLLER_METRICS,
+    "kube-scheduler": SCHEDULER_METRICS,
+}
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("component", _PAGES)
+def test_prometheus_reads_every_series_that_the_project_knows_and_nothing_of_the_api(
+    plane: Plane, component: str
+) -> None:
+    """What a server shows only after some use may be there or not; everything else has to be."""
+    tls = _tls(plane)
+    tls.load_cert_chain(plane.folder / "prometheus-client.crt", plane.folder / "prometheus-client.key")
+    page = urljoin(ready_urls(plane.folder)[component], "/metrics")
+    with httpx.Client(base_url=plane.url, verify=tls, trust_env=False) as http:
+        assert http.get("/api/v1/namespaces/default/configmaps").status_code == 403
+        families = {family.name: family for family in text_string_to_metric_families(http.get(page).text)}
+    for metric in _PAGES[component]:
+        found = families.get(metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name)
+        assert found or metric.after, metric.name
+        if found:
+            assert found.type == metric.kind
+            assert set(metric.labels) <= {label for sample in found.samples for label in sample.labels}
 
 
 @pytest.mark.lab
