@@ -22,6 +22,12 @@ from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 RBAC = shipped("deploy") / "rbac"
 """The manifests of a real cluster, in force here too."""
 
+CONTROL_PLANE = shipped("deploy") / "control-plane"
+"""The manifests that a game-day of the control plane needs beside them."""
+
+CONTROL_PLANE_HERE = Path(__file__).parent / "control-plane.yaml"
+"""The rights for such game-days that no real cluster should give."""
+
 FAKE_DETECTOR_RBAC = Path(__file__).parent / "fake_detector" / "rbac.yaml"
 _NAMESPACE = "gameday"
 _TRAINING = "training"
@@ -51,6 +57,7 @@ _SELECTORS: dict[str, dict[str, str]] = {"loki": {LOG_STORE_LABEL: "true"}, "ote
 _PLURALS = {
     "Namespace": "namespaces",
     "ServiceAccount": "serviceaccounts",
+    "ConfigMap": "configmaps",
     "Role": "roles",
     "RoleBinding": "rolebindings",
     "ClusterRole": "clusterroles",
@@ -74,6 +81,13 @@ class Seeder:
         for manifest in sorted(RBAC.glob("*.yaml"), key=lambda path: (path.stem != "namespace", path.stem)):
             self._apply(manifest)
         self._create("/api/v1/namespaces", {"metadata": {"name": _TRAINING}})
+
+    def control_plane_rights(self) -> None:
+        """Create what deploy/control-plane describes, and the rights that only a rehearsal gives; raises SeedError."""
+        kustomization = YAML(typ="safe", pure=True).load((CONTROL_PLANE / "kustomization.yaml").read_text("utf-8"))
+        for name in kustomization["resources"]:
+            self._apply(CONTROL_PLANE / name)
+        self._apply(CONTROL_PLANE_HERE)
 
     def fake_detector_kubeconfig(self, path: Path) -> Path:
         """Create a detector stand-in's account and rights, and write its kubeconfig; raises SeedError."""

@@ -33,6 +33,7 @@ def generated_by(kustomization: Path) -> list[str]:
 
 ALL = [(path, document) for path in FILES for document in documents(path)]
 RBAC = [document for path, document in ALL if path.parent.name == "rbac"]
+CONTROL_PLANE = [document for path, document in ALL if path.parent.name == "control-plane"]
 
 
 def of(*kinds: str) -> list[dict[str, Any]]:

@@ -37,8 +37,10 @@ def _rights(account: str, namespace: str) -> str:
     """What is bound to the account in a namespace ("" is the whole cluster), as a cell of deploy/README.md has it."""
     roles = [
         next(d for d in RBAC if identity(d) == (binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]))
-        for binding in of("RoleBinding", "ClusterRoleBinding")
-        if identity(binding)[1] == namespace and any(who["name"] == account for who in binding["subjects"])
+        for binding in RBAC
+        if binding["kind"].endswith("Binding")
+        and identity(binding)[1] == namespace
+        and any(who["name"] == account for who in binding["subjects"])
     ]
     said = []
     for rule in (rule for role in roles for rule in role["rules"]):

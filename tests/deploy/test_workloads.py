@@ -34,7 +34,7 @@ from tests.deploy.manifests import (
 
 AGENT_IMAGE = str(ClusterProfile.model_fields["agent_image"].default)
 OURS = [one for one in WORKLOADS if one["metadata"]["name"] != "dmesg"]
-(CLUSTER,) = of("ConfigMap")
+(CLUSTER,) = (one for one in of("ConfigMap") if one["metadata"]["name"] == "gameday-cluster")
 KUBECTL = search("kubectl")
 
 
