@@ -35,9 +35,11 @@ class Fleet(Part):
     def __init__(self, plane: Plane, folder: Path, *arguments: str) -> None:
         self.plane = plane
         self.log = folder / "nodes.log"
+        self.pods = folder / "pods"
+        """A folder for each pod, by its UID."""
         super().__init__(
             "gameday.rehearsal.nodes",
-            *("--kubeconfig", str(plane.folder / "nodes.kubeconfig"), "--state-dir", str(folder / "pods")),
+            *("--kubeconfig", str(plane.folder / "nodes.kubeconfig"), "--state-dir", str(folder)),
             *("--gpus", str(GPUS), "--boot-seconds", "0.5", *arguments),
             log=self.log,
         )

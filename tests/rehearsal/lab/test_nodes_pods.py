@@ -5,10 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from tests.rehearsal.lab.nodes import Fleet, Json
+from gameday.cluster.manifests import agent_pod
+from gameday.host.api_account import IN_CLUSTER_FOLDER
+from gameday.host.privileges import KERNEL_LOG
+from gameday.rehearsal.seed import seeding
+from tests.guard.observations import profile
+from tests.rehearsal.control_plane_rights import CANARY, CLIENT, answers, client_with, expected
+from tests.rehearsal.lab.nodes import Fleet, Json, eventually
 from tests.rehearsal.nodes.conftest import agent, simulated
 
 pytestmark = pytest.mark.lab
@@ -64,3 +72,44 @@ def test_readiness_follows_the_probe(fleet: Fleet) -> None:
     ready = fleet.conditions("pod", "probed")
     assert ready["ContainersReady"]["status"] == ready["PodReadyToStartContainers"]["status"] == "True"
     fleet.remove("probed")
+
+
+def test_pods_do_at_the_api_server_what_their_accounts_may_and_no_more(fleet: Fleet) -> None:
+    """In the lab, because kubesim's own admission and authorizer would only prove themselves."""
+    with seeding(fleet.plane.admin) as seeder:
+        seeder.rights()
+        seeder.control_plane_rights()
+    for account in (CLIENT, CANARY):
+        fleet.plane.kubectl("create", "-n", "gameday", "-f", "-", stdin=json.dumps(_pod_with(account)))
+    try:
+        files = {account: _account_files(fleet, account) for account in (CLIENT, CANARY)}
+        for account, folder in files.items():
+            with client_with(fleet.plane.url, folder / "ca.crt", folder / "token") as http:
+                assert answers(http, account) == expected(account)
+    finally:
+        fleet.plane.kubectl("delete", "-n", "gameday", "pod", CLIENT, CANARY, "--timeout=55s")
+        fleet.plane.kubectl("delete", "namespace", "gameday-load", "--timeout=55s")
+    eventually(lambda: not any(folder.exists() for folder in files.values()), "the tokens gone with the pods")
+
+
+def _pod_with(account: str) -> Json:
+    return agent_pod(
+        account,
+        task=json.dumps({"run_id": "r", "node": "gpu-node-4", **XID}),
+        role="inject",
+        run_id="r",
+        node="gpu-node-4",
+        profile=profile(),
+        deadline=timedelta(minutes=5),
+        security=KERNEL_LOG,
+        account=account,
+    )
+
+
+def _account_files(fleet: Fleet, account: str) -> Path:
+    """Return the folder of the account's files once its pod is Ready, by the name that admission gave the volume."""
+    fleet.plane.kubectl("wait", "-n", "gameday", f"pod/{account}", "--for=condition=Ready", "--timeout=55s")
+    pod = fleet.get("-n", "gameday", "pod", account)
+    mounts = pod["spec"]["containers"][0]["volumeMounts"]
+    (volume,) = (each["name"] for each in mounts if each["mountPath"] == f"/{IN_CLUSTER_FOLDER}")
+    return fleet.pods / pod["metadata"]["uid"] / "volumes" / volume
