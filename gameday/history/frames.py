@@ -47,6 +47,21 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "phase": "string",
         "gpus": "Int64",
     },
+    # one row per sample of an API server's own metrics; a label that the metric does not have is "", and labels holds
+    # those without a column, as "name=value,name=value"
+    "api_server": {
+        "time": "datetime64[ns, UTC]",
+        "server": "string",
+        "metric": "string",
+        "priority_level": "string",
+        "flow_schema": "string",
+        "verb": "string",
+        "group": "string",
+        "resource": "string",
+        "code": "string",
+        "labels": "string",
+        "value": "float64",
+    },
 }
 
 

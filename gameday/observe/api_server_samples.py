@@ -1,0 +1,89 @@
+"""The API servers' metrics over a run, as the rows of the frame `api_server`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import pandas as pd
+
+from gameday.cluster.prometheus import Prometheus, Series
+from gameday.history.frames import SCHEMAS, conform
+from gameday.observe.api_server_metrics import API_SERVER_JOB, API_SERVER_METRICS, SERVER_LABEL, Metric
+from gameday.observe.samples import read_samples
+
+_LABELS = ("priority_level", "flow_schema", "verb", "group", "resource", "code")
+"""The labels that have a column of their own."""
+_OF_THE_SCRAPE = {"__name__", "job", SERVER_LABEL}
+
+
+@dataclass(frozen=True)
+class ApiServerSamples:
+    """The answer of `read_api_server`."""
+
+    rows: pd.DataFrame
+    """The frame `api_server`."""
+    query: str
+    step_s: float | None
+    """The widest step between samples; None: every sample there is, with its own time."""
+
+
+def read_api_server(prometheus: Prometheus, start: datetime, end: datetime) -> ApiServerSamples:
+    """Read what API servers said of themselves in a window.
+
+    Gauges that a check looks at scrape by scrape (memory, seats, queues) are read before the many counters by request,
+    so that these cannot thin them out; each part has at most about MOST_SAMPLES rows. Histograms come without buckets.
+
+    Args:
+        prometheus: The server; a cluster that does not scrape its API servers under the job `apiserver` has no rows.
+        start: Beginning of the window.
+        end: End of the window.
+
+    Raises:
+        AdapterError: Prometheus cannot be asked.
+    """
+    wide = [metric for metric in API_SERVER_METRICS if _is_wide(metric)]
+    parts = [[metric for metric in API_SERVER_METRICS if metric not in wide], wide]
+    matchers = f'job="{API_SERVER_JOB}"'
+    found = [read_samples(prometheus, _names(part), matchers, start, end) for part in parts]
+    steps = [part.step_s for part in found if part.step_s is not None]
+    rows = api_server_frame(series for part in found for series in part.series)
+    return ApiServerSamples(rows, " and ".join(part.query for part in found), max(steps, default=None))
+
+
+def api_server_frame(series: Iterable[Series]) -> pd.DataFrame:
+    """Return the rows of the frame `api_server`, ordered by metric, server, labels and time.
+
+    NaN, which says "no value", is left out.
+    """
+    columns: dict[str, list[object]] = {name: [] for name in SCHEMAS["api_server"]}
+    for one in series:
+        points = [(at, value) for at, value in one.points if not math.isnan(value)]
+        columns["time"] += [pd.Timestamp(at) for at, _ in points]
+        columns["value"] += [value for _, value in points]
+        for column, text in _constant(one.name, one.labels).items():
+            columns[column] += [text] * len(points)
+    order = ["metric", "server", *_LABELS, "labels", "time"]
+    return conform("api_server", pd.DataFrame(columns)).sort_values(order, ignore_index=True)
+
+
+def _is_wide(metric: Metric) -> bool:
+    """Return True if the metric has a series for each kind of request or resource."""
+    return bool({"resource", "execute"} & set(metric.labels))
+
+
+def _names(metrics: Iterable[Metric]) -> tuple[str, ...]:
+    return tuple(name for metric in metrics for name in metric.series if not name.endswith("_bucket"))
+
+
+def _constant(metric: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns that are equal in all rows of a series."""
+    others = {label: text for label, text in labels.items() if label not in {*_LABELS, *_OF_THE_SCRAPE}}
+    return {
+        "server": labels.get(SERVER_LABEL, ""),
+        "metric": metric,
+        **{label: labels.get(label, "") for label in _LABELS},
+        "labels": ",".join(f"{label}={text}" for label, text in sorted(others.items())),
+    }
