@@ -56,6 +56,7 @@ test-slow: setup browser
 
 # Whatever needs the real control plane; `make lab` builds it.
 test-lab: setup
+	@$(SETUP) haproxy
 	@if why=$$($(LAB) find 2>&1 >/dev/null); then exec .venv/bin/pytest -m lab -n 3 $(SHARED) $(ARGS); \
 	else echo "skipping the lab suite; $$why"; fi
 
@@ -82,9 +83,10 @@ setup:
 browser:
 	@$(SETUP) browser
 
-# A real etcd, kube-apiserver, controller-manager and scheduler, and kwok to compare with. Needs Go.
+# A real etcd, kube-apiserver, controller-manager and scheduler, kwok to compare with, and a load balancer.
 lab:
 	@$(LAB) build
+	@$(SETUP) haproxy
 
 # Another release of Kubernetes: make lab-version VERSION=v1.38.0, then make lab
 lab-version:

@@ -33,6 +33,7 @@
         ├── ChildError              a process did not start, or died
         ├── FolderHeldError         a living cluster holds the folder
         ├── ProgramMissingError     a program is not installed
+        ├── ControlError            the lab did not do what it was asked
         ├── PodRejectedError        the virtual kubelet does not admit the pod
         ├── PodConfigError          the virtual kubelet cannot start the container
         ├── TlsFolderError          the virtual kubelet's certificates cannot be used
@@ -267,6 +268,10 @@ class FolderHeldError(RehearsalError):
 
 class ProgramMissingError(RehearsalError):
     """A program is neither on PATH nor in the tool folder; the message says how to install it here."""
+
+
+class ControlError(RehearsalError):
+    """A running lab could not be asked, or refused; the message says why and what there is to ask."""
 
 
 class PodRejectedError(RehearsalError):

@@ -44,7 +44,7 @@ class SetupError(Exception):
 
 
 def main(parts: Sequence[str]) -> int:
-    steps = {"venv": make_venv, "tools": fetch_tools, "browser": fetch_browser}
+    steps = {"venv": make_venv, "tools": fetch_tools, "browser": fetch_browser, "haproxy": fetch_haproxy}
     if unknown := [part for part in parts if part not in steps]:
         print(f"setup: unknown part {unknown[0]!r}; parts: {', '.join(steps)}", file=sys.stderr)
         return 64
@@ -160,6 +160,20 @@ def fetch_browser() -> None:
         say(f"no browser: {error}\n       the browser tests will be skipped")
 
 
+def fetch_haproxy() -> None:
+    """HAProxy for a lab of several API servers; without it a lab has one, and says what to do for more."""
+    if search("haproxy") is not None:
+        return
+    try:
+        _need_apt(["haproxy"])
+        say("fetching haproxy and the libraries this system lacks into .tools")
+        root = TOOLS / "haproxy"
+        unpack(download(["haproxy"], resolve=True), root)
+        _wrap(root / "usr/sbin/haproxy", root, "-v")
+    except SetupError as error:
+        say(f"no haproxy: {error}\n       the lab will have one API server")
+
+
 def _relocate(program: Path) -> None:
     """Debian's Alertmanager does not start without the templates of its package, which it seeks in /usr/share.
 
@@ -176,26 +190,28 @@ def _relocate(program: Path) -> None:
 
 
 def _wrap_chromium(root: Path) -> None:
-    program = root / "usr/lib/chromium/chromium"
-    if not program.exists():
-        raise SetupError(f"Debian's chromium brought no usr/lib/chromium/chromium: {install_hint('chromium')}")
     (root / "fonts.conf").write_text(
         f"<fontconfig><dir>{root}/usr/share/fonts</dir><dir>/usr/share/fonts</dir>"
         f"<cachedir>{root}/fontcache</cachedir></fontconfig>\n"
     )
+    _wrap(root / "usr/lib/chromium/chromium", root, "--version", f"export FONTCONFIG_FILE='{root}/fonts.conf'\n")
+
+
+def _wrap(program: Path, root: Path, asks_version: str, exports: str = "") -> None:
+    """Link an unpacked program into the tool folder by a script that names the libraries unpacked beside it.
+
+    Raises SetupError where the program does not start.
+    """
+    if not program.exists():
+        raise SetupError(f"Debian's {program.name} brought no {program}: {install_hint(program.name)}")
     libraries = sorted({str(path.parent) for path in root.glob("**/*.so*") if "chromium" not in path.parts})
-    wrapper = TOOLS / "bin" / "chromium"
+    wrapper = TOOLS / "bin" / program.name
     wrapper.parent.mkdir(parents=True, exist_ok=True)
-    wrapper.write_text(
-        "#!/bin/sh\n"
-        f"export LD_LIBRARY_PATH='{':'.join(libraries)}'\n"
-        f"export FONTCONFIG_FILE='{root}/fonts.conf'\n"
-        f"exec '{program}' \"$@\"\n"
-    )
+    wrapper.write_text(f"#!/bin/sh\nexport LD_LIBRARY_PATH='{':'.join(libraries)}'\n{exports}exec '{program}' \"$@\"\n")
     wrapper.chmod(0o755)
-    if not _succeeds([wrapper, "--version"]):
+    if not _succeeds([wrapper, asks_version]):
         wrapper.unlink()
-        raise SetupError(f"the unpacked chromium does not start: {install_hint('chromium')}")
+        raise SetupError(f"the unpacked {program.name} does not start: {install_hint(program.name)}")
 
 
 def download(packages: Sequence[str], *, resolve: bool) -> list[Path]:

@@ -26,6 +26,8 @@ class Wanted:
     debian: str
     others: dict[str, str]
     """Commands that install the program, by the ID of os-release."""
+    fetched_by: str = "make setup"
+    """The command that fetches the program into a checkout on Debian and Ubuntu, without root."""
 
 
 PROMETHEUS = {
@@ -66,12 +68,24 @@ PROGRAMS: dict[str, Wanted] = {
             "opensuse": "zypper install chromium",
         },
     ),
+    "haproxy": Wanted(
+        ("haproxy",),
+        "haproxy",
+        {
+            "fedora": "dnf install haproxy",
+            "arch": "pacman -S haproxy",
+            "alpine": "apk add haproxy",
+            "opensuse": "zypper install haproxy",
+        },
+        fetched_by="make lab",
+    ),
 }
 
 
 def search(name: str) -> Path | None:
     """The program's path, from PATH or the tool folder; None where it is nowhere."""
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(TOOLS / "bin")))
+    # Packages put daemons into /usr/sbin, which is not on everybody's PATH.
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(TOOLS / "bin"), "/usr/sbin"))
     found = (shutil.which(candidate, path=path) for candidate in PROGRAMS[name].names)
     return next((Path(hit) for hit in found if hit), None)
 
@@ -91,7 +105,8 @@ def install_hint(name: str, os_release: Path = Path("/etc/os-release")) -> str:
     systems = _systems(os_release)
     if systems & {"debian", "ubuntu"}:
         install = f"`sudo apt-get install {wanted.debian}`"
-        return f"run `make setup`, which fetches it without root, or {install}" if checkout() else f"run {install}"
+        fetch = f"`{wanted.fetched_by}`, which fetches it without root, or " if checkout() else ""
+        return f"run {fetch}{install}"
     for system, command in wanted.others.items():
         if system in systems:
             return f"run `sudo {command}`"

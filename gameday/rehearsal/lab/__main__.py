@@ -8,8 +8,11 @@ import logging
 import sys
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from gameday.errors import ChildError, ProgramMissingError
 from gameday.rehearsal.lab.control_plane import ControlPlane
+from gameday.rehearsal.lab.settings import LabSettings
 from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals
 from kubesim.process import die_with_parent
 
@@ -18,9 +21,11 @@ def main() -> int:
     """Serve; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m gameday.rehearsal.lab", description=__doc__)
     parser.add_argument("--data-dir", type=Path, required=True, help="certificates, kubeconfigs, etcd's data and logs")
-    folder: Path = parser.parse_args().data_dir.absolute()
+    parser.add_argument("--settings", type=_settings, default=LabSettings(), help="LabSettings as JSON")
+    arguments = parser.parse_args()
+    folder: Path = arguments.data_dir.absolute()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="lab %(levelname)s %(message)s")
-    plane = ControlPlane(folder)
+    plane = ControlPlane(folder, arguments.settings)
     with broken_off_by_signals():
         die_with_parent()
         try:
@@ -36,6 +41,13 @@ def main() -> int:
         finally:
             ignore_signals()
             plane.end()
+
+
+def _settings(text: str) -> LabSettings:
+    try:
+        return LabSettings.model_validate_json(text)
+    except ValidationError as error:
+        raise argparse.ArgumentTypeError("; ".join(one["msg"] for one in error.errors())) from None
 
 
 if __name__ == "__main__":

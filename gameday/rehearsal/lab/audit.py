@@ -23,14 +23,19 @@ _POLICY = {
 }
 
 
-def audit_flags(folder: Path) -> dict[str, object]:
-    """kube-apiserver's flags; writes the policy. The log is `audit.log` in the folder, one JSON event a line."""
+def audit_flags(folder: Path, number: int) -> dict[str, object]:
+    """kube-apiserver's flags; writes the policy.
+
+    Args:
+        folder: The log is `audit.log` here, one JSON event a line; of the second API server it is `audit-2.log`.
+        number: The API server, counted from 1.
+    """
     policy = folder / "audit-policy.yaml"
     with policy.open("w", encoding="utf-8") as file:
         YAML(typ="safe", pure=True).dump(_POLICY, file)
     return {
         "audit-policy-file": policy,
-        "audit-log-path": folder / "audit.log",
+        "audit-log-path": folder / ("audit.log" if number == 1 else f"audit-{number}.log"),
         "audit-log-maxsize": 100,  # MB, then one older file is kept
         "audit-log-maxbackup": 1,
     }

@@ -1,13 +1,16 @@
-"""The command lines of the lab's programs: stock flags, loopback only, everything in one folder."""
+"""The command lines of the lab's programs: stock flags and the settings', loopback only, everything in one folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Self
 
+from gameday.plan.rehearsal import LabComponent
 from gameday.rehearsal.lab.audit import audit_flags
 from gameday.rehearsal.lab.identities import Secrets
+from gameday.rehearsal.lab.settings import LabSettings, server_name
 
 # etcd's default of 2 GiB is too small for the scaling experiments; 8 GiB is the most it advises
 # (https://etcd.io/docs/latest/dev-guide/limit/).
@@ -31,25 +34,52 @@ class Ports:
     etcd_peer: int
     etcd_metrics: int
     apiserver: int
+    """The address of all clients: the only API server, or the load balancer."""
     controller_manager: int
     scheduler: int
     nodes: int
     """The virtual nodes' plain HTTP."""
+    balancer_metrics: int | None = field(default=None, kw_only=True)
+    """The load balancer's plain HTTP; None without one."""
+    servers: tuple[int, ...] = field(default=(), kw_only=True)
+    """The API servers behind the load balancer, in their order; empty without one."""
+
+    @classmethod
+    def among(cls, numbers: Sequence[int]) -> Self:
+        """Assign as many ports as `port_count` said."""
+        alone = cls(*numbers[:_ALONE])
+        metrics_and_servers = numbers[_ALONE:]
+        if not metrics_and_servers:
+            return alone
+        return replace(alone, balancer_metrics=metrics_and_servers[0], servers=tuple(metrics_and_servers[1:]))
+
+    def server(self, number: int) -> int:
+        """Return the port of an API server, counted from 1."""
+        return self.servers[number - 1] if self.servers else self.apiserver
 
 
-PORT_COUNT = len(fields(Ports))
+_ALONE = len([one for one in fields(Ports) if not one.kw_only])
+
+
+def port_count(settings: LabSettings) -> int:
+    """Return how many ports a lab needs."""
+    return _ALONE + (1 + settings.api_servers if settings.has_balancer else 0)
 
 
 @dataclass(frozen=True)
 class Component:
-    """A program's command line, and the URL that answers 200 when it serves."""
+    """A program's command line and environment, and the URL that answers 200 when it serves."""
 
     name: str
+    """The component's name; of several API servers each has one."""
+    program: str
     flags: tuple[str, ...]
+    environment: Mapping[str, str]
     ready_url: str
+    metrics_url: str
 
 
-def etcd(folder: Path, ports: Ports, secrets: Secrets) -> Component:
+def etcd(folder: Path, ports: Ports, secrets: Secrets, settings: LabSettings) -> Component:
     client, peer = f"https://127.0.0.1:{ports.etcd}", f"https://127.0.0.1:{ports.etcd_peer}"
     metrics = f"http://127.0.0.1:{ports.etcd_metrics}"
     flags = {
@@ -75,11 +105,13 @@ def etcd(folder: Path, ports: Ports, secrets: Secrets) -> Component:
         "unsafe-no-fsync": "true",
         "log-level": "warn",
     }
-    return Component("etcd", _flags(flags), f"{metrics}/health")
+    return _component(LabComponent.ETCD, flags, settings, f"{metrics}/health", f"{metrics}/metrics")
 
 
-def apiserver(folder: Path, ports: Ports, secrets: Secrets) -> Component:
-    url = f"https://127.0.0.1:{ports.apiserver}"
+def apiserver(folder: Path, ports: Ports, secrets: Secrets, settings: LabSettings, number: int) -> Component:
+    """Return the API server of this number, counted from 1."""
+    port = ports.server(number)
+    url = f"https://127.0.0.1:{port}"
     flags = {
         "etcd-servers": f"https://127.0.0.1:{ports.etcd}",
         "etcd-cafile": secrets.etcd_ca.certificate,
@@ -87,7 +119,7 @@ def apiserver(folder: Path, ports: Ports, secrets: Secrets) -> Component:
         "etcd-keyfile": secrets.etcd_client.key,
         "bind-address": "127.0.0.1",
         "advertise-address": "127.0.0.1",
-        "secure-port": ports.apiserver,
+        "secure-port": port,
         # An Endpoints object may not name a loopback address, so the `kubernetes` service has none.
         "endpoint-reconciler-type": "none",
         "service-cluster-ip-range": "10.96.0.0/16",
@@ -111,12 +143,13 @@ def apiserver(folder: Path, ports: Ports, secrets: Secrets) -> Component:
         "service-account-signing-key-file": secrets.service_accounts.key,
         # The agent's pod is privileged.
         "allow-privileged": "true",
-        **audit_flags(folder),
+        **audit_flags(folder, number),
     }
-    return Component("kube-apiserver", _flags(flags), f"{url}/readyz")
+    name = server_name(number)
+    return _component(LabComponent.API_SERVER, flags, settings, f"{url}/readyz", f"{url}/metrics", name)
 
 
-def controller_manager(folder: Path, ports: Ports, secrets: Secrets) -> Component:
+def controller_manager(folder: Path, ports: Ports, secrets: Secrets, settings: LabSettings) -> Component:
     flags = {
         **_delegating(folder / "controller-manager.kubeconfig", ports.controller_manager),
         "tls-cert-file": secrets.controller_manager.certificate,
@@ -126,17 +159,18 @@ def controller_manager(folder: Path, ports: Ports, secrets: Secrets) -> Componen
         "use-service-account-credentials": "true",
         "controllers": ",".join(("*", *(f"-{name}" for name in _CONTROLLERS_OFF))),
     }
-    url = f"https://127.0.0.1:{ports.controller_manager}/healthz"
-    return Component("kube-controller-manager", _flags(flags), url)
+    url = f"https://127.0.0.1:{ports.controller_manager}"
+    return _component(LabComponent.CONTROLLER_MANAGER, flags, settings, f"{url}/healthz", f"{url}/metrics")
 
 
-def scheduler(folder: Path, ports: Ports, secrets: Secrets) -> Component:
+def scheduler(folder: Path, ports: Ports, secrets: Secrets, settings: LabSettings) -> Component:
     flags = {
         **_delegating(folder / "scheduler.kubeconfig", ports.scheduler),
         "tls-cert-file": secrets.scheduler.certificate,
         "tls-private-key-file": secrets.scheduler.key,
     }
-    return Component("kube-scheduler", _flags(flags), f"https://127.0.0.1:{ports.scheduler}/healthz")
+    url = f"https://127.0.0.1:{ports.scheduler}"
+    return _component(LabComponent.SCHEDULER, flags, settings, f"{url}/healthz", f"{url}/metrics")
 
 
 def _delegating(kubeconfig: Path, port: int) -> dict[str, object]:
@@ -151,5 +185,15 @@ def _delegating(kubeconfig: Path, port: int) -> dict[str, object]:
     }
 
 
-def _flags(values: Mapping[str, object]) -> tuple[str, ...]:
-    return tuple(f"--{name}={value}" for name, value in values.items())
+def _component(
+    program: LabComponent,
+    flags: Mapping[str, object],
+    settings: LabSettings,
+    ready_url: str,
+    metrics_url: str,
+    name: str | None = None,
+) -> Component:
+    """Return the component as the settings change it; of a flag that both name, the settings' value counts."""
+    overrides = settings.of(program)
+    words = tuple(f"--{flag}={value}" for flag, value in {**flags, **overrides.flags}.items())
+    return Component(name or program, program, words, overrides.environment, ready_url, metrics_url)

@@ -1,4 +1,7 @@
-"""Start the lab's programs in order and keep them: etcd, kube-apiserver, then the two that are its clients."""
+"""Start the lab's programs in order and keep them: etcd, kube-apiserver, then its clients and its fellows.
+
+With several API servers, HAProxy has the address that every kubeconfig names.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,23 @@ from typing import NoReturn, Self
 import httpx
 
 from gameday.errors import ChildError
+from gameday.plan.rehearsal import LabComponent
 from gameday.rehearsal.children import Child
+from gameday.rehearsal.lab.balancer import balancer
 from gameday.rehearsal.lab.components import (
-    PORT_COUNT,
     Component,
     Ports,
     apiserver,
     controller_manager,
     etcd,
+    port_count,
     scheduler,
 )
+from gameday.rehearsal.lab.control import Control
 from gameday.rehearsal.lab.identities import Secrets, first_bindings, make_secrets, write_kubeconfigs
-from gameday.rehearsal.lab.programs import Program, find_programs
-from gameday.rehearsal.lab.supervisor import Supervisor, log
+from gameday.rehearsal.lab.programs import BALANCER, Program, find_balancer, find_programs
+from gameday.rehearsal.lab.settings import STOCK, LabSettings
+from gameday.rehearsal.lab.supervisor import Supervision, Supervisor, log
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from kubesim.kubeconfig import Kubeconfig
 
@@ -35,12 +42,14 @@ _DISK_FULL = "no space left on device"
 class ControlPlane:
     """A control plane for the length of a block; `supervise` keeps it whole until asked to stop."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None] = log.warning) -> None:
+    def __init__(self, folder: Path, settings: LabSettings = STOCK, say: Callable[[str], None] = log.warning) -> None:
         """`say` gets one line when a component crashed."""
         self.folder = folder
         self.url = ""
         self.ports: Ports | None = None
+        self._settings = settings
         self._held_ports: HeldPorts | None = None
+        self._control: Control | None = None
         self.supervisor = Supervisor(folder, say)
 
     def __enter__(self) -> Self:
@@ -57,11 +66,13 @@ class ControlPlane:
         Raises ChildError, ProgramMissingError and OSError.
         """
         programs = find_programs()
+        if self._settings.has_balancer:
+            programs[BALANCER] = find_balancer()
         secrets = make_secrets(self.folder)
 
         def start() -> None:
-            self._held_ports = HeldPorts(PORT_COUNT)
-            self.ports = Ports(*self._held_ports.numbers)
+            self._held_ports = HeldPorts(port_count(self._settings))
+            self.ports = Ports.among(self._held_ports.numbers)
             self._start(self.ports, secrets, programs)
 
         try:
@@ -70,38 +81,66 @@ class ControlPlane:
             if self.supervisor.wrote(_DISK_FULL):
                 raise ChildError(f"no space is left where {self.folder} lies: {error}") from None
             raise
+        self._control = Control(self.folder)
 
     def _start(self, ports: Ports, secrets: Secrets, programs: Mapping[str, Program]) -> None:
         self.url = f"https://127.0.0.1:{ports.apiserver}"
         write_kubeconfigs(self.folder, secrets, self.url)
         tls = ssl.create_default_context(cafile=str(secrets.ca.certificate))
-
-        def spawn(component: Component) -> Child:
-            program = programs[component.name]
-            argv = [str(program.path), *component.flags]
-            log_file = self.folder / f"{component.name}.log"
-            # After SIGTERM, an API server whose etcd is gone goes on for a minute.
-            child = Child(component.name, argv, log_file, says_ready=False, dies_by=signal.SIGKILL)
-            return self.supervisor.spawn(child, component.ready_url, program.release)
-
-        for component in (etcd(self.folder, ports, secrets), apiserver(self.folder, ports, secrets)):
-            spawn(component).await_url(component.ready_url, tls)
+        settings = self._settings
+        front = balancer(self.folder, ports, settings, secrets.ca.certificate) if settings.has_balancer else None
+        # It takes servers for well until it has checked them, so it begins while none of them listens.
+        front_child = self._spawn(front, programs) if front else None
+        for component in (
+            etcd(self.folder, ports, secrets, settings),
+            apiserver(self.folder, ports, secrets, settings, 1),
+        ):
+            self._spawn(component, programs).await_url(component.ready_url, tls)
+        if front and front_child:
+            front_child.await_url(front.ready_url)
         bind_first_rights(self.url, secrets)
-        last = (controller_manager(self.folder, ports, secrets), scheduler(self.folder, ports, secrets))
-        children = [spawn(component) for component in last]
-        for component, child in zip(last, children, strict=True):
-            child.await_url(component.ready_url, tls)
+        last = [apiserver(self.folder, ports, secrets, settings, one) for one in range(2, settings.api_servers + 1)]
+        manager = controller_manager(self.folder, ports, secrets, settings)
+        last += [manager, scheduler(self.folder, ports, secrets, settings)]
+        children = {component.name: self._spawn(component, programs) for component in last}
+        for component in last:
+            if component.name not in settings.hold:
+                children[component.name].await_url(component.ready_url, tls)
         # Without the account that a controller makes here, the API server refuses every pod of the namespace.
         admin = Kubeconfig.load(self.folder / "admin.kubeconfig")
-        children[0].await_url(f"{self.url}/api/v1/namespaces/default/serviceaccounts/default", admin.tls)
+        children[manager.name].await_url(f"{self.url}/api/v1/namespaces/default/serviceaccounts/default", admin.tls)
+
+    def _spawn(self, component: Component, programs: Mapping[str, Program]) -> Child:
+        program = programs[component.program]
+        # After SIGTERM, an API server whose etcd is gone goes on for a minute.
+        child = Child(
+            component.name,
+            [str(program.path), *component.flags],
+            self.folder / f"{component.name}.log",
+            component.environment,
+            says_ready=False,
+            dies_by=signal.SIGKILL,
+        )
+        is_server = component.program == LabComponent.API_SERVER
+        facts = Supervision(
+            program.release,
+            component.ready_url,
+            component.metrics_url,
+            self._settings.api_server_memory if is_server else None,
+            component.name in self._settings.hold,
+        )
+        return self.supervisor.spawn(child, facts)
 
     def supervise(self) -> NoReturn:
-        """Start again whatever ends, for ever: a signal's handler has to raise."""
-        self.supervisor.supervise()
+        """Start again whatever ends and do what is asked, for ever: a signal's handler has to raise."""
+        self.supervisor.supervise(self._control)
 
     def end(self) -> None:
         """The API server's clients before it, etcd last."""
         self.supervisor.end()
+        if self._control:
+            self._control.close()
+            self._control = None
         if self._held_ports:
             self._held_ports.release()
 

@@ -13,6 +13,8 @@ from gameday import __version__
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.control_plane import ControlPlane
+from gameday.rehearsal.lab.settings import STOCK, LabSettings
+from gameday.rehearsal.lab.supervisor import Supervision
 from gameday.rehearsal.ports import start_on_free_ports
 from gameday.rehearsal.seed import seeding
 from gameday.rehearsal.startup import start_errors
@@ -24,13 +26,21 @@ ACCOUNTS = ("gameday-runner", "gameday-node-health", "gameday-reaper")
 class Lab:
     """`start`, `supervise`, and in any case `end`."""
 
-    def __init__(self, folder: Path, nodes: int, gpus: int, say: Callable[[str], None], client_nodes: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        gpus: int,
+        say: Callable[[str], None],
+        settings: LabSettings = STOCK,
+        client_nodes: int = 0,
+    ) -> None:
         """`say` gets one line when a component crashed. Without nodes it is the bare control plane.
 
         `client_nodes` is the number of nodes without GPUs besides, for API clients.
         """
         self.folder = folder.resolve()
-        self.control_plane = ControlPlane(self.folder / "control-plane", say)
+        self.control_plane = ControlPlane(self.folder / "control-plane", settings, say)
         self.admin_kubeconfig = self.control_plane.folder / "admin.kubeconfig"
         self._nodes = nodes
         self._gpus = gpus
@@ -79,7 +89,8 @@ class Lab:
         words = [f"--{name}={value}" for name, value in arguments.items()]
         argv = [sys.executable, "-m", "gameday.rehearsal.nodes", *words]
         child = Child("nodes", argv, plane.folder / "nodes.log")
-        plane.supervisor.spawn(child, f"http://127.0.0.1:{plane.ports.nodes}/metrics", f"v{__version__}")
+        metrics_url = f"http://127.0.0.1:{plane.ports.nodes}/metrics"
+        plane.supervisor.spawn(child, Supervision(f"v{__version__}", metrics_url, metrics_url))
         child.await_ready_line()
 
     def _write_state(self) -> None:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from gameday.errors import ProgramMissingError
-from gameday.rehearsal.programs import TOOLS
+from gameday.rehearsal.programs import TOOLS, find_program, install_hint
 from gameday.shipped import checkout
 
 MODULES: Mapping[str, tuple[str, ...]] = {
@@ -25,13 +25,16 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }
 """The programs that each Go module below `lab/` builds. kwok is for comparison; the lab runs without it."""
 
+BALANCER = "haproxy"
+"""The program in front of several API servers, which comes from the system and not from `lab/`."""
+
 # The oldest releases that the lab is meant for. etcd 3.4 and 3.5 answer Kubernetes' consistent reads differently, and
-# of kwok only 0.8 was tried.
-_OLDEST = {"etcd": (3, 6), "kwok": (0, 8), **dict.fromkeys(MODULES["kubernetes"], (1, 35))}
+# of kwok only 0.8 was tried, of HAProxy 2.6.
+_OLDEST = {"etcd": (3, 6), "kwok": (0, 8), BALANCER: (2, 6), **dict.fromkeys(MODULES["kubernetes"], (1, 35))}
 # Kubernetes' version skew policy: not newer than the API server, and at most one minor release older.
 _SKEW = 1
 _VERSION_WITHIN_S = 20.0
-_SAID = re.compile(r"(?:Kubernetes v|etcd Version: |kwok version v)(\d+)\.(\d+)\.(\S+)")
+_SAID = re.compile(r"(?:Kubernetes v|etcd Version: |kwok version v|HAProxy version )(\d+)\.(\d+)\.(\S+)")
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,16 @@ def find_programs() -> dict[str, Program]:
     """
     folders = [*users_folders(), TOOLS / "bin"]
     return {**find_module("etcd", folders), **find_module("kubernetes", folders)}
+
+
+def find_balancer() -> Program:
+    """Find HAProxy; raises ProgramMissingError with what to do, also for one that is too old."""
+    path = find_program(BALANCER)
+    program = _ask_version(path)
+    why = _unfit(BALANCER, program, None) if program else "does not say its version"
+    if program is None or why:
+        raise ProgramMissingError(f"{program or path} {why}: {install_hint(BALANCER)}")
+    return program
 
 
 def users_folders() -> list[Path]:
@@ -114,7 +127,7 @@ def _fitting(
 def _ask_version(path: Path) -> Program | None:
     try:
         said = subprocess.run(
-            [path, "--version"],
+            [path, "-v" if path.name == BALANCER else "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,4 +1,8 @@
-"""Restart crashed components, as kubelet does with a control plane's static pods, and publish which of them run."""
+"""Restart crashed components, as kubelet does with a control plane's static pods, and publish which of them run.
+
+A component may be stopped, killed, restarted and held back from outside (`control.py`), and one with a memory limit is
+killed above it, as the kernel kills a container.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,18 @@ import json
 import logging
 import os
 import select
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from gameday.errors import ControlError
 from gameday.rehearsal.children import Child
+from gameday.rehearsal.lab.control import Control, Request, Verb
 
 log = logging.getLogger(__name__)
 
@@ -23,18 +32,54 @@ _STEADY_AFTER_S = 60.0
 # kube-apiserver waits a minute for clients that keep their watches open. Together the processes have to end before
 # the supervisor of this process kills it, which is after 5 s.
 _ENDS_WITHIN_S = 2.0
+# A server that answers large LISTs grows by up to 400 MiB a second; what it takes between two looks is above its limit.
+_WEIGHED_EVERY_S = 0.2
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """The facts about a component that its supervisor publishes or acts on."""
+
+    version: str
+    ready_url: str
+    """Answers 200 when the component serves."""
+    metrics_url: str
+    memory_limit_bytes: int | None = None
+    held: bool = False
+    """True for one that is started only when asked for."""
+
+
+@dataclass(frozen=True)
+class MemoryKill:
+    """A component killed for its memory."""
+
+    at: datetime
+    rss_bytes: int
 
 
 @dataclass
 class _Supervised:
     child: Child
-    ready_url: str
-    version: str
+    facts: Supervision
+    held: bool
+    paused: bool = False
     restarts: int = 0
     crashes: int = 0
     """Crashes in a row; a steady minute sets them back to zero."""
     started: float = field(default_factory=time.monotonic)
     start_again_at: float | None = None
+    killed_for_memory: list[MemoryKill] = field(default_factory=list)
+
+    @property
+    def pid(self) -> int | None:
+        return self.child.process.pid if self.child.process and self.child.alive else None
+
+    def send(self, which: signal.Signals) -> None:
+        if self.child.alive and self.child.process:
+            self.child.process.send_signal(which)
+            if which is signal.SIGKILL:
+                self.child.process.wait()
 
 
 class Supervisor:
@@ -44,47 +89,69 @@ class Supervisor:
         """`say` gets one line when a process ended."""
         self._file = folder / COMPONENTS_FILE
         self._say = say
-        self._supervised: list[_Supervised] = []
+        self._supervised: dict[str, _Supervised] = {}
 
-    def spawn(self, child: Child, ready_url: str, version: str) -> Child:
-        """`ready_url` answers 200 when it serves. Raises OSError."""
-        self._supervised.append(_Supervised(child, ready_url, version))
-        child.start()
+    def spawn(self, child: Child, facts: Supervision) -> Child:
+        """Start a component, if it is not to be held. Raises OSError."""
+        self._supervised[child.name] = _Supervised(child, facts, facts.held)
+        if not facts.held:
+            child.start()
         self._tell()
         return child
 
     def wrote(self, words: str) -> bool:
         """Return whether any of these processes wrote the words into its log, in whatever case."""
-        return any(one.child.wrote(words) for one in self._supervised)
+        return any(one.child.wrote(words) for one in self._supervised.values())
 
-    def supervise(self) -> NoReturn:
-        """Start again whatever ends, for ever: a signal's handler has to raise."""
+    def supervise(self, control: Control | None = None) -> NoReturn:
+        """Start again whatever ends and do what `control` is asked, for ever: a signal's handler has to raise."""
         while True:
-            pidfds, wait_s = [], None
-            for one in self._supervised:
-                if one.child.alive:
-                    pidfds.append(_pidfd(one.child))
-                else:  # the soonest decides; one that ended since the last look is due now
-                    due = 0.0 if one.start_again_at is None else max(0.0, one.start_again_at - time.monotonic())
-                    wait_s = due if wait_s is None else min(wait_s, due)
-            try:
-                select.select(pidfds, [], [], wait_s)
-            finally:
-                for pidfd in pidfds:
-                    os.close(pidfd)
+            with self._pidfds() as pidfds:
+                listeners = [control.fileno()] if control else []
+                asked, _, _ = select.select([*pidfds, *listeners], [], [], self._wait_s())
+            if control and control.fileno() in asked:
+                control.answer(self._obey)
+            self._weigh()
             self._mend()
 
     def end(self) -> None:
         """The last started first: each may still write what it has to to those before it."""
-        for one in self._supervised[::-1]:
+        for one in list(self._supervised.values())[::-1]:
+            one.send(signal.SIGCONT)
             one.child.end(_ENDS_WITHIN_S)
         if self._supervised:
             self._supervised.clear()
             self._file.unlink(missing_ok=True)
 
+    @contextmanager
+    def _pidfds(self) -> Iterator[list[int]]:
+        pidfds = [os.pidfd_open(pid) for one in self._supervised.values() if (pid := one.pid)]
+        try:
+            yield pidfds
+        finally:
+            for pidfd in pidfds:
+                os.close(pidfd)
+
+    def _wait_s(self) -> float | None:
+        """Return the time until something is due, None where nothing is: the soonest decides."""
+        waits = [_WEIGHED_EVERY_S for one in self._supervised.values() if one.facts.memory_limit_bytes and one.pid]
+        for one in self._supervised.values():
+            if not one.held and not one.child.alive:  # one that ended since the last look is due now
+                waits.append(0.0 if one.start_again_at is None else max(0.0, one.start_again_at - time.monotonic()))
+        return min(waits, default=None)
+
+    def _weigh(self) -> None:
+        for one in self._supervised.values():
+            limit, pid = one.facts.memory_limit_bytes, one.pid
+            if limit is None or pid is None or (rss := rss_bytes(pid)) <= limit:
+                continue
+            one.send(signal.SIGKILL)
+            one.killed_for_memory.append(MemoryKill(datetime.now(UTC), rss))
+            self._say(f"{one.child.name} held {rss / 2**20:.0f} MiB, its limit is {limit / 2**20:.0f} MiB: killed")
+
     def _mend(self) -> None:
-        for one in self._supervised:
-            if one.child.alive:
+        for one in self._supervised.values():
+            if one.held or one.child.alive:
                 continue
             if one.start_again_at is None:
                 self._plan_start(one, str(one.child.error("ended")))
@@ -102,25 +169,48 @@ class Supervisor:
 
     def _start_again(self, one: _Supervised) -> None:
         one.child.end()
-        one.restarts, one.started, one.start_again_at = one.restarts + 1, time.monotonic(), None
+        one.restarts, one.started, one.start_again_at, one.paused = one.restarts + 1, time.monotonic(), None, False
         try:
             one.child.start()
         except OSError as error:
             self._plan_start(one, f"{one.child.name} cannot be started: {error.filename}: {error.strerror}")
 
+    def _obey(self, request: Request) -> int | None:
+        """Do what is asked and return the component's process id, None for one that does not run.
+
+        Raises ControlError.
+        """
+        one = self._supervised.get(request.component)
+        if one is None:
+            raise ControlError(f"no component is named {request.component!r}: choose {', '.join(self._supervised)}")
+        if request.verb is Verb.START:
+            if one.child.alive:
+                raise ControlError(f"{request.component} runs already")
+        elif not one.child.alive and request.verb is not Verb.HOLD:
+            raise ControlError(f"{request.component} does not run just now")
+        self._say(f"{request.component}: {request.verb}, as asked")
+        self._act(one, request.verb)
+        self._tell()
+        return one.pid
+
+    def _act(self, one: _Supervised, verb: Verb) -> None:
+        if verb is Verb.KILL:  # `_mend` finds it, as any crash
+            one.send(signal.SIGKILL)
+        elif verb is Verb.PAUSE:
+            one.send(signal.SIGSTOP)
+            one.paused = True
+        elif verb is Verb.RESUME:
+            one.send(signal.SIGCONT)
+            one.paused = False
+        else:
+            one.send(signal.SIGCONT)
+            one.child.end(_ENDS_WITHIN_S)
+            one.held = verb is Verb.HOLD
+            if not one.held:
+                self._start_again(one)
+
     def _tell(self) -> None:
-        document = {
-            one.child.name: {
-                "pid": one.child.process.pid if one.child.process and one.child.alive else None,
-                "program": one.child.argv[0],
-                "version": one.version,
-                "restarts": one.restarts,
-                "started_at": time.time() - (time.monotonic() - one.started),
-                "log": str(one.child.log),
-                "ready_url": one.ready_url,
-            }
-            for one in self._supervised
-        }
+        document = {name: _published(one) for name, one in self._supervised.items()}
         part = self._file.with_suffix(".part")
         try:
             part.write_text(json.dumps(document, indent=1), encoding="utf-8")
@@ -129,6 +219,28 @@ class Supervisor:
             log.warning("%s is out of date: %s", self._file, error.strerror)
 
 
-def _pidfd(child: Child) -> int:
-    assert child.process is not None
-    return os.pidfd_open(child.process.pid)
+def rss_bytes(pid: int) -> int:
+    """Return a process' resident memory, 0 for one that is gone (proc(5): the second field of statm, in pages)."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
+    except OSError:
+        return 0
+
+
+def _published(one: _Supervised) -> dict[str, Any]:
+    return {
+        "pid": one.pid,
+        "program": one.child.argv[0],
+        "version": one.facts.version,
+        "restarts": one.restarts,
+        "started_at": time.time() - (time.monotonic() - one.started),
+        "log": str(one.child.log),
+        "ready_url": one.facts.ready_url,
+        "metrics_url": one.facts.metrics_url,
+        "held": one.held,
+        "paused": one.paused,
+        "memory_limit_bytes": one.facts.memory_limit_bytes,
+        "killed_for_memory": [
+            {"at": kill.at.isoformat(), "rss_bytes": kill.rss_bytes} for kill in one.killed_for_memory
+        ],
+    }

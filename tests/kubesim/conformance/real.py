@@ -15,10 +15,11 @@ from pathlib import Path
 import httpx
 
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.lab.components import PORT_COUNT, Component, Ports, apiserver, controller_manager, etcd
+from gameday.rehearsal.lab.components import Component, Ports, apiserver, controller_manager, etcd, port_count
 from gameday.rehearsal.lab.control_plane import bind_first_rights
 from gameday.rehearsal.lab.identities import Secrets, make_secrets, write_kubeconfigs
 from gameday.rehearsal.lab.programs import find_programs
+from gameday.rehearsal.lab.settings import STOCK
 from gameday.rehearsal.ports import HeldPorts
 from tests.kubesim.conformance.exchange import Server
 
@@ -35,8 +36,8 @@ _CONTROLLERS = (
 def real_server(folder: Path) -> Iterator[Server]:
     """etcd, kube-apiserver and a few controllers. Raises ChildError, ProgramMissingError."""
     programs, secrets = find_programs(), make_secrets(folder)
-    held = HeldPorts(PORT_COUNT)
-    ports = Ports(*held.numbers)
+    held = HeldPorts(port_count(STOCK))
+    ports = Ports.among(held.numbers)
     url = f"https://127.0.0.1:{ports.apiserver}"
     write_kubeconfigs(folder, secrets, url)
     tls = ssl.create_default_context(cafile=str(secrets.ca.certificate))
@@ -58,10 +59,10 @@ def real_server(folder: Path) -> Iterator[Server]:
             serving.start()
             serving.await_url(f"{url}/readyz", tls)
 
-        start(etcd(folder, ports, secrets))
-        serving = start(apiserver(folder, ports, secrets))
+        start(etcd(folder, ports, secrets, STOCK))
+        serving = start(apiserver(folder, ports, secrets, STOCK, 1))
         bind_first_rights(url, secrets)
-        manager = controller_manager(folder, ports, secrets)
+        manager = controller_manager(folder, ports, secrets, STOCK)
         flags = [flag for flag in manager.flags if not flag.startswith("--controllers=")]
         start(replace(manager, flags=(*flags, f"--controllers={','.join(_CONTROLLERS)}")))
         yield Server(url, folder / "admin.kubeconfig", forget)

@@ -19,13 +19,16 @@ from gameday.rehearsal.lab.components import Ports
 from gameday.rehearsal.lab.control_plane import ControlPlane
 from gameday.rehearsal.lab.programs import Program
 from gameday.rehearsal.lab.status import ask
-from gameday.rehearsal.lab.supervisor import Supervisor
+from gameday.rehearsal.lab.supervisor import Supervision, Supervisor
 from tests.rehearsal.lab.plane import Plane, need_programs, running
 from tests.rehearsal.processes import RobbedPorts, naming, until
 
 _COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _LISTENS = "0A"  # proc(5): TCP_LISTEN
 _LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
+
+
+FACTS = Supervision("v1", "http://127.0.0.1:1", "http://127.0.0.1:1")
 
 
 class Enough(Exception):
@@ -57,7 +60,7 @@ def test_one_that_keeps_crashing_is_started_ever_more_slowly(tmp_path: Path) -> 
             raise Enough
 
     supervisor = Supervisor(tmp_path, say)
-    supervisor.spawn(Child("part", ["/bin/false"], tmp_path / "part.log", says_ready=False), "http://127.0.0.1:1", "v1")
+    supervisor.spawn(Child("part", ["/bin/false"], tmp_path / "part.log", says_ready=False), FACTS)
     with pytest.raises(Enough):
         supervisor.supervise()
     pauses = [line.partition("; starting it again")[2] for line in said]
@@ -79,7 +82,7 @@ def test_a_program_that_is_gone_does_not_end_the_others(tmp_path: Path) -> None:
             raise Enough
 
     supervisor = Supervisor(tmp_path, say)
-    supervisor.spawn(Child("part", [str(program)], tmp_path / "part.log", says_ready=False), "http://127.0.0.1:1", "v1")
+    supervisor.spawn(Child("part", [str(program)], tmp_path / "part.log", says_ready=False), FACTS)
     with pytest.raises(Enough):
         supervisor.supervise()
     assert said[1].startswith(f"part cannot be started: {program}: No such file")

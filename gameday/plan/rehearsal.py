@@ -1,0 +1,168 @@
+"""The cluster that a plan wants for its rehearsal: the lab's API servers, and how its programs differ from stock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from gameday.documents.fields import DocumentModel, conflict
+
+
+class LabComponent(StrEnum):
+    """A program of the lab's control plane, by the name it has everywhere."""
+
+    ETCD = "etcd"
+    API_SERVER = "kube-apiserver"
+    CONTROLLER_MANAGER = "kube-controller-manager"
+    SCHEDULER = "kube-scheduler"
+
+
+class Balance(StrEnum):
+    """The way in which the load balancer chooses a server for a new connection, in HAProxy's words."""
+
+    ROUND_ROBIN = "roundrobin"
+    LEAST_CONNECTIONS = "leastconn"
+
+
+_FLAG = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
+# A plan comes from anywhere. What it sets may change how a program works, not which files it reads, where it listens
+# or what it starts.
+_OF_FILES_AND_ADDRESSES = re.compile(
+    r"(?:^|-)(?:(?:ca|cert|key)?file|files|dir|path|kubeconfig|config|urls?|outputs|address|addresses|port|certificate"
+    r"|servers|overrides|proxy|srv|master)$"
+)
+_NO_FILES = ("runtime-config",)
+"""Flags that are named as if they took a file, and take values."""
+# Flags that the lab, its rights or its readiness rest on, beside those of files and addresses.
+_THE_LABS_OWN: Mapping[LabComponent, tuple[str, ...]] = {
+    LabComponent.ETCD: (
+        "name",
+        "initial-cluster",
+        "client-cert-auth",
+        "peer-client-cert-auth",
+    ),
+    LabComponent.API_SERVER: (
+        "anonymous-auth",
+        "authorization-mode",
+        "allow-privileged",
+        "endpoint-reconciler-type",
+        "service-account-issuer",
+        "service-cluster-ip-range",
+        "kubelet-certificate-authority",
+        "kubelet-client-certificate",
+        "kubelet-client-key",
+        "kubelet-preferred-address-types",
+        "requestheader-allowed-names",
+        "requestheader-username-headers",
+        "requestheader-group-headers",
+        "requestheader-extra-headers-prefix",
+        "audit-log-maxsize",
+        "audit-log-maxbackup",
+    ),
+    LabComponent.CONTROLLER_MANAGER: (
+        "authorization-always-allow-paths",
+        "use-service-account-credentials",
+        "leader-elect",
+        "kube-api-qps",
+        "kube-api-burst",
+    ),
+    LabComponent.SCHEDULER: (
+        "authorization-always-allow-paths",
+        "leader-elect",
+        "kube-api-qps",
+        "kube-api-burst",
+    ),
+}
+
+
+def why_refused(component: LabComponent, flag: str) -> str:
+    """Return why the lab takes no such flag of the component; empty where it takes it."""
+    if not _FLAG.fullmatch(flag):
+        return "a flag is written without its dashes: lower-case letters, digits and `-`, like goaway-chance"
+    if flag in _THE_LABS_OWN[component]:
+        own = {"kube-api-qps", "kube-api-burst"}
+        instead = ": set controller_manager_qps or scheduler_qps" if flag in own else ""
+        return f"--{flag} of {component} is the lab's own{instead or ', which would not work with another value'}"
+    if flag not in _NO_FILES and _OF_FILES_AND_ADDRESSES.search(flag):
+        return f"--{flag} of {component} is about files or addresses, which are the lab's own"
+    return ""
+
+
+def _without_own_flags(
+    flags: dict[LabComponent, dict[str, str]],
+) -> dict[LabComponent, dict[str, str]]:
+    for component, values in flags.items():
+        for flag in values:
+            if why := why_refused(component, flag):
+                raise conflict((component.value, flag), why)
+    return flags
+
+
+def _flag_text(value: object) -> object:
+    """Return a YAML scalar as a program's flag has it: `true`, `0.02`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+FlagValue = Annotated[
+    str,
+    BeforeValidator(_flag_text),
+    Field(max_length=1024, pattern=r"^[^\x00-\x1f]*$"),
+    WithJsonSchema({"type": ["string", "number", "boolean"], "maxLength": 1024}),
+]
+Flags = Annotated[dict[LabComponent, dict[str, FlagValue]], AfterValidator(_without_own_flags)]
+"""Flags by component and name, the name without dashes."""
+
+_VARIABLE = re.compile(r"GO[A-Z]{1,30}|KUBE_FEATURE_\w{1,100}", re.ASCII)
+"""The variables of Go's runtime (GOGC, GOMEMLIMIT, GOMAXPROCS, GODEBUG) and client-go's feature gates.
+
+Others could name files or libraries, or shadow a flag as those of etcd do."""
+
+
+def _known_variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise PydanticCustomError(
+            "variable", "the lab takes variables of Go's runtime, like GOGC and GOMEMLIMIT, and KUBE_FEATURE_NAME"
+        )
+    return name
+
+
+VariableName = Annotated[str, AfterValidator(_known_variable)]
+Environment = Annotated[
+    dict[LabComponent, dict[VariableName, FlagValue]],
+    Field(json_schema_extra={"examples": [{"kube-apiserver": {"GOGC": "50"}}]}),
+]
+"""Environment variables by component and name."""
+
+ApiServers = Annotated[int, Field(ge=1, le=5)]
+# rest.Config.QPS is a float32; a hundred thousand a second is more than any server answers.
+ClientQps = Annotated[int, Field(ge=1, le=100_000)]
+MemoryLimit = Annotated[ByteSize, Field(gt=0)]
+
+
+class RehearsalSettings(DocumentModel):
+    """The cluster that `gameday rehearse` starts for the plan; an option of the command line wins over a key here."""
+
+    cluster: Literal["embedded", "lab"] | None = None
+    """Control plane of the rehearsal: `embedded`, the stand-in, or `lab`, Kubernetes' own programs (docs/lab.md). All
+    other keys need `lab`."""
+    api_servers: ApiServers | None = None
+    """Number of kube-apiservers; several are behind a load balancer."""
+    balance: Balance | None = None
+    """The load balancer's choice of a server for a new connection."""
+    flags: Flags = Field(default_factory=dict)
+    """Flags of the lab's programs, by component and by name without dashes."""
+    environment: Environment = Field(default_factory=dict)
+    """Environment variables of the lab's programs, by component: those of Go's runtime, such as GOGC."""
+    controller_manager_qps: ClientQps | None = None
+    """Requests per second that each of kube-controller-manager's clients may send; stock is 20."""
+    scheduler_qps: ClientQps | None = None
+    """Requests per second that kube-scheduler's client may send; stock is 50."""
+    api_server_memory: MemoryLimit | None = None
+    """Resident memory, such as `1GiB`, above which an API server is killed, as the kernel kills a container."""

@@ -1,0 +1,83 @@
+"""The settings of a lab: how many API servers there are, and how its programs differ from stock."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from gameday.documents.fields import DocumentModel, conflict
+from gameday.plan.rehearsal import (
+    ApiServers,
+    Balance,
+    ClientQps,
+    Environment,
+    Flags,
+    LabComponent,
+    MemoryLimit,
+)
+
+
+def server_name(number: int) -> str:
+    """Return the name of an API server, counted from 1: kube-apiserver, kube-apiserver-2 and so on."""
+    return LabComponent.API_SERVER if number == 1 else f"{LabComponent.API_SERVER}-{number}"
+
+
+class Overrides(DocumentModel):
+    """The differences of one component from stock."""
+
+    flags: dict[str, str]
+    """Values by the flags' names without dashes."""
+    environment: dict[str, str]
+
+
+class LabSettings(DocumentModel):
+    """A lab with these settings; those left out are stock."""
+
+    api_servers: ApiServers = 1
+    balance: Balance = Balance.ROUND_ROBIN
+    flags: Flags = Field(default_factory=dict)
+    environment: Environment = Field(default_factory=dict)
+    controller_manager_qps: ClientQps | None = None
+    """Requests per second; the burst is twice that."""
+    scheduler_qps: ClientQps | None = None
+    """Requests per second; the burst is twice that, as in the stock 50 and 100."""
+    api_server_memory: MemoryLimit | None = None
+    """Bytes of resident memory above which an API server is killed."""
+    hold: tuple[Annotated[str, Field(max_length=63)], ...] = ()
+    """Names of the API servers that are started only when asked for."""
+
+    @model_validator(mode="after")
+    def _held_servers_exist(self) -> LabSettings:
+        may = self.server_names[1:]
+        for place, name in enumerate(self.hold):
+            if name not in may:
+                instead = f"choose among {', '.join(may)}" if may else "that needs more API servers than one"
+                raise conflict(
+                    ("hold", place), f"{name} cannot be held, the first server is needed for the start: {instead}"
+                )
+        return self
+
+    @property
+    def server_names(self) -> tuple[str, ...]:
+        """The API servers' names, the first first."""
+        return tuple(map(server_name, range(1, self.api_servers + 1)))
+
+    @property
+    def has_balancer(self) -> bool:
+        return self.api_servers > 1
+
+    def of(self, component: LabComponent) -> Overrides:
+        """Return what is asked for one component, its client's limits included."""
+        qps = {
+            LabComponent.CONTROLLER_MANAGER: self.controller_manager_qps,
+            LabComponent.SCHEDULER: self.scheduler_qps,
+        }.get(component)
+        limits = {"kube-api-qps": str(qps), "kube-api-burst": str(2 * qps)} if qps else {}
+        return Overrides(
+            flags={**self.flags.get(component, {}), **limits}, environment=self.environment.get(component, {})
+        )
+
+
+STOCK = LabSettings()
+"""The settings of a lab with one API server and every program as it comes."""
