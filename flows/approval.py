@@ -91,21 +91,22 @@ def approve_season(
         AbortedError: The season is stopped meanwhile.
         OSError: The folder cannot be written.
     """
-    plans = {one.plan.name: one.plan for one in chosen}
-    timeouts = {name: _time_to_answer(plan, cluster) for name, plan in plans.items()}
-    asking = [run for run in assigned if timeouts[run.plan] is not None]
+    loaded = {one.plan.name: one.loaded for one in chosen}
+    plans = {run.run_id: loaded[run.plan].of_arm(run.arm.arm if run.arm else None).plan for run in assigned}
+    timeouts = {run_id: _time_to_answer(plan, cluster) for run_id, plan in plans.items()}
+    asking = [run for run in assigned if timeouts[run.run_id] is not None]
     if not asking:
         return SeasonApproval(None, tuple(assigned), ())
     if approved_by:
         return SeasonApproval(Approval(by=approved_by, at=datetime.now(UTC), via="command line"), tuple(assigned), ())
-    timeout = min(filter(None, (timeouts[run.plan] for run in asking)))
+    timeout = min(filter(None, (timeouts[run.run_id] for run in asking)))
     try:
         answer = _ask_for_season(season, _season_question(season.id, cluster, asking, plans), timeout, folder)
         why = "" if answer.approved else _refusal(answer)
     except RefusedError as error:
         why = f"it needs approval, and {error.why}"
     if why:
-        left_out = (LeftOut(plan=run.plan, title=plans[run.plan].title, why=why) for run in asking)
+        left_out = (LeftOut(plan=run.plan, title=plans[run.run_id].title, why=why) for run in asking)
         return SeasonApproval(None, tuple(run for run in assigned if run not in asking), tuple(left_out))
     given = Approval(by=answer.name, at=datetime.now(UTC), via="Prefect", comment=answer.comment)
     return SeasonApproval(given, tuple(assigned), ())
@@ -168,7 +169,7 @@ def _season_question(
         f"{', '.join(map(escape_markdown, run.targets))}, in for {format_duration(plan.fault.hold)} at most; "
         f"repair: {plan.recover.repair}"
         for run in runs
-        for plan in (plans[run.plan],)
+        for plan in (plans[run.run_id],)
     ]
     return "\n".join(
         [f"{head} need approval", "", *rows, "", "Without it these are left out; the season's other game-days run."]

@@ -54,6 +54,7 @@ def game_day(
     run_id: str | None = None,
     command: str | None = None,
     approved_by: str | None = None,
+    arm: str | None = None,
     member: SeasonMember | None = None,
 ) -> State[RunResult]:
     """Break one GPU on purpose, and measure whether anything notices and whether the node comes back by itself.
@@ -66,10 +67,11 @@ def game_day(
         run_id: Name of the run; none: from the time.
         command: Shell line that runs the same again, for the report.
         approved_by: The person who approved, where the plan needs it; none: asked in this UI.
+        arm: The arm to play of a plan that has arms; the flow `comparison` plays all of them.
         member: Set by a season for its own runs; leave it empty.
     """
     cluster = load_profile(Path(profile) if profile else None)
-    loaded = load_complete_plan(find_plan(plan), cluster.detector_profiles, cluster.detector)
+    loaded = load_complete_plan(find_plan(plan), cluster.detector_profiles, cluster.detector).of_arm(arm)
     record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
     with (
         suppress(StopRunError),  # the history holds the reason, and the report shows it

@@ -89,9 +89,11 @@ def season(
                 places=approved.runs,
                 left_out=(*left_out, *unassigned, *approved.left_out),
             )
+            record.save(Path(reports) / id)
             died = SeasonRuns(record, chosen, approved.approval, profile, Path(reports)).play(opened)
+            record.as_ended(opened.stopped).save(Path(reports) / id)
     except RefusedError as error:
-        return _refused(error)
+        return refused_state(error)
     return season_state(coverage(Path(reports) / id, died))
 
 
@@ -101,6 +103,7 @@ def season_state(result: SeasonResult) -> State[SeasonResult]:
     return finished(message=result.why, data=result, name=ExitCode(result.exit_code).name.capitalize())
 
 
-def _refused(error: RefusedError) -> State[SeasonResult]:
+def refused_state(error: RefusedError) -> State[SeasonResult]:
+    """Return the state in Prefect of a season, or a comparison, that was refused before anything was changed."""
     why = f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else "")
     return Failed(message=why, data=SeasonResult(exit_code=EXIT_CODES[RunOutcome.REFUSED], why=why), name="Refused")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gameday.arms.record import comparisons
 from gameday.checks.outcome import RunResult
 from gameday.flows.game_day import game_day
 from gameday.report.run_folder import load_run_folder
@@ -32,17 +34,23 @@ class SeasonRuns:
     """Folder that the runs' own folders are made in."""
 
     def play(self, season: OpenSeason) -> list[Path]:
-        """Play all runs, as many at the same time as may, and keep season.json up to date.
+        """Play all runs, as many at the same time as may, and keep the records of their comparisons up to date.
 
         Returns:
             The folders of the runs that did not end by themselves; their reports have to be rendered again.
         """
-        folder, record = self.reports / self.record.id, self.record
-        record.save(folder)
+        record, compared = self.record, comparisons(self.record, self.chosen)
+        for one in compared:
+            one.save(self.reports / one.id)
         queue = RunQueue(record.places, record.at_once, plans_that_run_alone(self.chosen))
         run_all(season, queue, record.at_once, self._play_one, self.reports)
-        record.model_copy(update={"ended": datetime.now(UTC), "stopped": season.stopped}).save(folder)
-        return [self.reports / run_id for run_id in sorted(season.died)]
+        for one in compared:
+            ended = {"ended": datetime.now(UTC), "stopped": season.stopped}
+            one.model_copy(update=ended).save(self.reports / one.id)
+        return [self._folder(place) for place in record.places if place.run_id in season.died]
+
+    def _folder(self, place: Assignment) -> Path:
+        return place.reports(self.reports) / place.run_id
 
     def _play_one(self, place: Assignment) -> RunResult:
         """Play one run in this thread.
@@ -55,9 +63,11 @@ class SeasonRuns:
             state = game_day(
                 plan=place.asked_as,
                 profile=self.profile,
-                reports=str(self.reports),
+                reports=str(place.reports(self.reports)),
                 trigger=self.record.trigger,
                 run_id=place.run_id,
+                command=self._command(place),
+                arm=place.arm.arm if place.arm else None,
                 member=self._member(place),
                 return_state=True,
             )
@@ -66,14 +76,21 @@ class SeasonRuns:
             result = error
         if isinstance(result, RunResult):
             return result
-        folder = self.reports / place.run_id
+        folder = self._folder(place)
         if isinstance(result, BaseException) and not (folder / HISTORY_FILE).is_file():
             raise result
         return load_run_folder(folder).result
 
+    def _command(self, place: Assignment) -> str | None:
+        """Return the shell line that plays the run's arm again by itself; None where the flow's own line does."""
+        if place.arm is None:
+            return None
+        profile = ["--profile", self.profile] if self.profile else []
+        return shlex.join(["gameday", "run", place.asked_as, "--arm", place.arm.arm, *profile])
+
     def _member(self, place: Assignment) -> SeasonMember:
         siblings = [other for other in self.record.places if other.run_id != place.run_id]
-        sibling_plans = [other.plan for other in self.chosen if other.plan.name != place.plan]
+        sibling_plans = [plan for other in self.chosen if other.plan.name != place.plan for plan in other.played]
         return SeasonMember(
             season=self.record.id,
             seed=self.record.seed,

@@ -37,6 +37,7 @@ class Group(StrEnum):
     GUARDRAILS = "gameday.guardrails"
     REPORT_SECTIONS = "gameday.report_sections"
     DETECTORS = "gameday.detectors"
+    FIGURES = "gameday.figures"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ proof of one; 2 promises nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
@@ -68,10 +68,21 @@ class RunResult(BaseModel):
     why: str
 
 
-def fold_outcome(history: History, verdicts: Sequence[Verdict]) -> RunResult:
+def fold_outcome(history: History, verdicts: Sequence[Verdict], may_break: Collection[str] = ()) -> RunResult:
+    """Fold a run's history and its verdicts into its result.
+
+    Args:
+        history: The run's history.
+        verdicts: Every verdict on it.
+        may_break: Checks, such as `alert-fires`, whose broken expectations do not fail the run: an arm's of a
+            comparison. What they leave of the others still has to hold, and so has the proof of a clean cluster.
+    """
     state, doubt = cleanliness(history)
     asked = [verdict for verdict in verdicts if verdict.status is not Status.NOT_ASKED]
-    outcome, why = _outcome(history, asked, state)
+    excused = [verdict for verdict in asked if verdict.status is Status.BROKEN and verdict.check in may_break]
+    outcome, why = _outcome(history, [verdict for verdict in asked if verdict not in excused], state, excused)
+    if excused and outcome is RunOutcome.PASSED:
+        why = f"{why}; {len(excused)} more broke, as they may: {_named(excused)}"
     if state is not Cleanliness.CLEAN:
         why = f"{why}; the cluster is {state}: {doubt}" if why else f"The cluster is {state}: {doubt}"
     return RunResult(outcome=outcome, cleanliness=state, exit_code=exit_code(outcome, state), why=f"{why.rstrip('.')}.")
@@ -135,7 +146,9 @@ def _intents(history: History, state: Cleanliness) -> list[IntentRecorded]:
     return [intent for intent in history.of(IntentRecorded) if undo_state(history, intent.intent) is state]
 
 
-def _outcome(history: History, verdicts: Sequence[Verdict], state: Cleanliness) -> tuple[RunOutcome, str]:
+def _outcome(
+    history: History, verdicts: Sequence[Verdict], state: Cleanliness, excused: Sequence[Verdict]
+) -> tuple[RunOutcome, str]:
     refused, aborted = history.last(Refused), history.last(Aborted)
     if refused and not history.of(FaultInjected):
         return RunOutcome.REFUSED, f"Refused before anything was broken: {refused.why}"
@@ -145,10 +158,12 @@ def _outcome(history: History, verdicts: Sequence[Verdict], state: Cleanliness) 
         return RunOutcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}{by_whom}"
     if broken := [verdict for verdict in verdicts if verdict.status is Status.BROKEN]:
         return RunOutcome.FAILED, f"{len(broken)} of {len(verdicts)} expectations did not hold: {_named(broken)}"
-    return (RunOutcome.FAILED, "") if state is Cleanliness.DIRTY else _unbroken(history, verdicts, state)
+    return (RunOutcome.FAILED, "") if state is Cleanliness.DIRTY else _unbroken(history, verdicts, state, excused)
 
 
-def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness) -> tuple[RunOutcome, str]:
+def _unbroken(
+    history: History, verdicts: Sequence[Verdict], state: Cleanliness, excused: Sequence[Verdict]
+) -> tuple[RunOutcome, str]:
     unknown = [verdict for verdict in verdicts if verdict.status is Status.UNKNOWN]
     if history.last(RunEnded) is None:
         return RunOutcome.UNKNOWN, "The run's history stops before its end: it was killed or it crashed"
@@ -159,7 +174,8 @@ def _unbroken(history: History, verdicts: Sequence[Verdict], state: Cleanliness)
         )
     if not verdicts or state is Cleanliness.UNKNOWN:
         return RunOutcome.UNKNOWN, "" if verdicts else "Nothing was judged"
-    if step := next((ended for ended in history.of(StepEnded) if ended.outcome is StepOutcome.BROKEN), None):
+    broken = [ended for ended in history.of(StepEnded) if ended.outcome is StepOutcome.BROKEN]
+    if step := next((ended for ended in broken if ended.step not in {verdict.step for verdict in excused}), None):
         return RunOutcome.FAILED, f"An expectation of step {step.step} is broken: {step.why}"
     if kept_out := [ended.node for ended in history.of(RepairChainEnded) if not ended.in_service]:
         out = first_few(kept_out)

@@ -68,8 +68,12 @@ def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Prerequisi
     try:
         cluster = load_profile(profile)
         loaded = checked_plan(plan, cluster.detector_profiles, cluster.detector)
-        with read_only_run(f"{new_run_id()}-doctor", loaded, cluster) as run:
-            return list(check_prerequisites(run, send_pod=send_pod))
+        found: list[Prerequisite] = []
+        for one in loaded.played:
+            with read_only_run(f"{new_run_id()}-doctor", one, cluster) as run:
+                checks = check_prerequisites(run, send_pod=send_pod)
+                found += [check for check in checks if check not in found]
+        return found
     except ProfileError as error:
         raise CommandError(str(error)) from None
     except AdapterError as error:

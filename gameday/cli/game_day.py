@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DEFAULT_PLAN = "gpu-fell-off-the-bus"
 
 Profile = Annotated[Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")]
+Arm = Annotated[str | None, typer.Option(help="Play only this arm of a plan that has arms, as one game-day.")]
 Reports = Annotated[Path, typer.Option(help="Folder the run's own folder is made in.")]
 
 
@@ -47,11 +48,12 @@ def run(
     approved_by: Annotated[
         str | None, typer.Option(help="Your name: says yes to a plan or cluster that needs somebody's approval.")
     ] = None,
+    arm: Arm = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what the run would do, as YAML; changes nothing.")
     ] = False,
 ) -> int:
-    """Run a game-day on a real cluster (or on a running rehearsal), by its profile."""
+    """Run a game-day on a real cluster (or on a running rehearsal), by its profile; of a plan with arms all of them."""
     from gameday.cli.dry_run import dry_run as print_dry_run  # noqa: PLC0415
     from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
@@ -62,15 +64,18 @@ def run(
         loaded = checked_plan(plan, cluster.detector_profiles, cluster.detector)
     except ProfileError as error:
         raise CommandError(str(error)) from None
+    if arm:
+        loaded = loaded.of_arm(arm)
     if dry_run:
-        return print_dry_run(loaded, cluster)
+        return max(print_dry_run(one, cluster) for one in loaded.played)
     check_reports(reports)
     set_defaults()
     _check_approval(loaded.plan.approval.required or cluster.approval.required, approved_by)
-    command = ["gameday", "run", plan, *(["--profile", str(profile)] if profile else [])]
+    command = ["gameday", "run", plan, *(["--arm", arm] if arm else [])]
+    command += ["--profile", str(profile)] if profile else []
     out = console()
     with prefect_server(out):
-        return play(out, plan, profile, reports, "manual", shlex.join(command), approved_by)
+        return play(out, loaded, plan, profile, reports, "manual", shlex.join(command), approved_by)
 
 
 def _check_approval(needed: bool, approved_by: str | None) -> None:
@@ -93,7 +98,9 @@ def report(
         bool, typer.Option("--redact", help="Write report-redacted.html: nodes, addresses and the cluster renamed.")
     ] = False,
 ) -> int:
-    """Render a run's report again, from its folder alone, with what people wrote into its notes.yaml.
+    """Render a run's report, or a comparison's page, again from its folder alone.
+
+    A run's has what people wrote into its notes.yaml.
 
     Exit code: the run's own.
     """
@@ -103,8 +110,14 @@ def report(
     from gameday.report.notes import write_form  # noqa: PLC0415
     from gameday.report.render import render  # noqa: PLC0415
 
+    if (folder / "arms.json").is_file():
+        from gameday.cli.arms import draw, print_comparison  # noqa: PLC0415
+
+        if redact:
+            raise CommandError("--redact is for a run's report: give the folder of one of the comparison's game-days")
+        return print_comparison(console(), draw(folder))
     if not (folder / "history.jsonl").is_file():
-        raise CommandError(f"{folder} holds no history.jsonl; give the folder of a run")
+        raise CommandError(f"{folder} holds no history.jsonl; give the folder of a run or of a comparison")
     try:
         now = datetime.now(UTC)
         rendered = render(folder, now, redact=True) if redact else render_run(folder, now)
@@ -144,6 +157,7 @@ def reap(
 
 def play(
     out: Console,
+    loaded: LoadedPlan,
     plan: str,
     profile: Path | None,
     reports: Path,
@@ -151,7 +165,10 @@ def play(
     command: str,
     approved_by: str | None = None,
 ) -> int:
-    """Run the flow in this thread with the live view beside it; print verdicts and the report's path."""
+    """Run the flow in this thread with the live view beside it; print verdicts and the report's path.
+
+    `loaded` is the plan, or the one arm of it, to play; a plan that has arms is played as a comparison.
+    """
     from gameday.checks.outcome import RunResult  # noqa: PLC0415
     from gameday.cli.live import LiveView  # noqa: PLC0415
     from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
@@ -159,6 +176,10 @@ def play(
     from gameday.flows.game_day import game_day  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
 
+    if loaded.arms:
+        from gameday.cli.arms import play_arms  # noqa: PLC0415
+
+        return play_arms(out, loaded, plan, profile, reports, trigger, command, approved_by)
     run_id = new_run_id()
     folder = reports / run_id
     result: object
@@ -174,6 +195,7 @@ def play(
                     run_id=run_id,
                     command=command,
                     approved_by=approved_by,
+                    arm=loaded.arm.name if loaded.arm else None,
                     return_state=True,
                 )
                 result = state.result(raise_on_failure=False)
@@ -286,8 +308,12 @@ def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: st
     """
     from gameday.detectors.resolve import load_complete_plan  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
+    from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
 
-    return load_complete_plan(find_plan(plan), detector_profiles, watching)
+    loaded = load_complete_plan(find_plan(plan), detector_profiles, watching)
+    if loaded.arms:  # only they name checks, which take half a second to load
+        refuse_unknown_checks(loaded, find_plan(plan))
+    return loaded
 
 
 def check_reports(reports: Path) -> None:

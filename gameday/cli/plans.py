@@ -62,6 +62,8 @@ def validate(
             err.print(Text(str(error), style="red"), soft_wrap=True)
         else:
             out.print(Text.assemble(("ok", "green"), f"  {printable(str(path))}  {found.name}"), soft_wrap=True)
+            for said in _arm_lines(found):
+                out.print(Text(f"      {said}", style="dim"), soft_wrap=True)
             for warning in warnings:
                 said = f"detector {warning.detector}: {warning.what} {warning.fix}"
                 err.print(Text(f"warning: {printable(str(path))}: {said}", style="yellow"), soft_wrap=True)
@@ -142,7 +144,20 @@ def _load(
     if parsed.data.get("kind") == policy_files.KIND:
         return path, policy_files.parse_policy(parsed, path).policy, ()
     loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
+    if loaded.arms:
+        from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
+
+        refuse_unknown_checks(loaded, path)
     return path, loaded.plan, loaded.detector_warnings
+
+
+def _arm_lines(found: Plan | DetectorProfile | Policy) -> list[str]:
+    """Return a line for each arm of a plan: its name, and what it changes."""
+    arms = getattr(found, "arms", None)
+    return [
+        printable(f"arm {arm.name}: {'; '.join(arm.changes()) or 'the plan as it stands'}")
+        for arm in (arms.compare if arms else ())
+    ]
 
 
 def _row(plan: Plan) -> dict[str, Any]:

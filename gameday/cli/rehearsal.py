@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.game_day import DEFAULT_PLAN, Reports, check_plan, check_reports, play
+from gameday.cli.game_day import DEFAULT_PLAN, Arm, Reports, check_reports, checked_plan, play
 from gameday.cli.long_running import end_holder, running_state
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
@@ -88,21 +88,27 @@ def rehearse(
     repair: Repair = "auto",
     reports: Reports = Path("reports"),
     keep: Annotated[bool, typer.Option(help="Keep the cluster's folder with its logs.")] = False,
+    arm: Arm = None,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
-    checked = check_plan(plan)
-    check_fit(checked, nodes, gpus)
+    loaded = checked_plan(plan).of_arm(arm) if arm else checked_plan(plan)
+    checked = loaded.plan
+    for one in loaded.played:
+        check_fit(one.plan, nodes, gpus)
     check_reports(reports)
     out = console()
-    repaired = is_repaired(repair, hands_off=checked.recover.is_hands_off)
+    repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))
     from gameday.rehearsal.seed import OFFENDER_LABEL  # noqa: PLC0415
 
     offender = OFFENDER_LABEL in checked.targets.selector
-    with embedded(out, nodes, gpus, detector, cluster, keep=keep, repair=repaired, offender=offender) as here:
+    flow = "gameday.flows.arms" if loaded.arms else "gameday.flows.game_day"
+    with embedded(
+        out, nodes, gpus, detector, cluster, keep=keep, flow=flow, repair=repaired, offender=offender
+    ) as here:
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
-        command += ["--cluster", cluster, "--repair", repair]
+        command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
         line = shlex.join(str(word) for word in command)
-        here.code = ExitCode(play(out, plan, here.cluster.profile, reports, "rehearsal", line))
+        here.code = ExitCode(play(out, loaded, plan, here.cluster.profile, reports, "rehearsal", line))
     return here.code
 
 
@@ -123,7 +129,7 @@ def embedded(
     cluster: str,
     *,
     keep: bool,
-    flow: str = "gameday.flows.game_day",
+    flow: str,
     spare: int = 0,
     repair: bool = False,
     offender: bool = False,

@@ -45,7 +45,8 @@ class SeasonView(BackgroundView):
             for record in self._approval.added():
                 if said := narrate(record.event):
                     self._say(self._reports / self._season, Text(printable(said.text)))
-        for folder in sorted(self._reports.glob(f"{self._season}-*")):
+        beside, compared = f"{self._season}-*", f"{self._season}-*/{self._season}-*"
+        for folder in sorted([*self._reports.glob(beside), *self._reports.glob(compared)], key=lambda path: path.name):
             if folder in self._ended:
                 continue
             self._read(folder)

@@ -51,9 +51,10 @@ def load_complete_plan(path: Path, folders: Sequence[Path] = (), watching: str |
 
 def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
     """Complete a plan already read from `path`, as `load_complete_plan` does."""
+    arms = tuple(completed(one, path, folders, watching) for one in loaded.arms)
     named = load_detector(_beside(loaded.plan.detector, path), folders) if loaded.plan.names_detector else None
     loaded = _complete(loaded, path, named) if named else loaded
-    return replace(loaded, detector_warnings=tuple(_warnings(loaded.plan, named, watching, folders)))
+    return replace(loaded, detector_warnings=tuple(_warnings(loaded.plan, named, watching, folders)), arms=arms)
 
 
 def _warnings(
@@ -215,7 +216,8 @@ def _problem(
     message: str,
     suggestion: str = "write what you expect under `expect`, or mend the profile",
 ) -> DocumentError:
-    line, column = parse(loaded.source.decode("utf-8-sig"), str(path)).place(("detector",)).value
+    document = parse(loaded.source.decode("utf-8-sig"), str(path))
+    line, column = document.place((*loaded.at, "detector")).value
     return DocumentError(
         [DocumentProblem(str(path), line, column, "detector", shown(loaded.plan.detector), message, suggestion)]
     )

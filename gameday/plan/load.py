@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
 
 from pydantic import ValidationError
 
 from gameday.documents.explain import Tagged, explain
 from gameday.documents.read import decode, read
-from gameday.documents.source import parse
-from gameday.errors import DocumentError
+from gameday.documents.source import Path, Source, parse
+from gameday.errors import DocumentError, DocumentProblem
+from gameday.plan.arms import Arm, source_of_arm
 from gameday.plan.models import FaultParameters, Plan
+from gameday.text import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,41 @@ class LoadedPlan:
     """The detector's part of the plan; None if the plan names no detector."""
     detector_warnings: tuple[DetectorWarning, ...] = ()
     """Warnings about the detector that the plan names, and about the one that watches the cluster if it is known."""
+    arm: Arm | None = None
+    """The arm that changed the plan; None for a plan as it stands in its file."""
+    at: Path = ()
+    """Path in the file at which the plan's own keys are: an arm's `set`."""
+    arms: tuple[LoadedPlan, ...] = ()
+    """The plan as each of its arms changes it, in the file's order; empty for a plan without arms."""
+
+    @property
+    def played(self) -> tuple[LoadedPlan, ...]:
+        """The game-days that the plan stands for: its arms, or itself where it has none."""
+        return self.arms or (self,)
+
+    def of_arm(self, name: str | None) -> LoadedPlan:
+        """Return the plan as the arm of this name changes it; without a name, a plan that has no arms.
+
+        Raises:
+            DocumentError: The plan has no such arm, or it has arms and none is named.
+        """
+        names = [one.arm.name for one in self.arms if one.arm]
+        if not (name or names):
+            return self
+        if name in names:
+            return self.arms[names.index(name)]
+        if not names:
+            what, fix = f"this plan has no arms, so none is called {shown(name)}", "leave the arm out"
+        else:
+            what = f"this plan has no arm {shown(name)}" if name else "this plan has arms, which are played together"
+            near = difflib.get_close_matches((name or "")[:64], names, n=1, cutoff=0.5)
+            fix = f"did you mean {near[0]}?" if near else f"its arms: {', '.join(names)}"
+            fix += "" if name else f"; `gameday run {self.plan.name}` or the deployment `comparison` plays them"
+        raise DocumentError([DocumentProblem(self.plan.name, None, None, "arms", None, what, fix)])
 
 
 def load_plan(
-    path: Path, faults: Mapping[str, type[FaultParameters]], remediations: Collection[str] | None = None
+    path: FilePath, faults: Mapping[str, type[FaultParameters]], remediations: Collection[str] | None = None
 ) -> LoadedPlan:
     """Read and validate one plan.
 
@@ -83,8 +117,25 @@ def parse_plan(
 ) -> LoadedPlan:
     """Validate a plan as `load_plan` does, for bytes already read; `file` is only named in problems."""
     parsed = parse(decode(source, file), file)
+    sha256 = hashlib.sha256(source).hexdigest()
+    plan = _validated(parsed, file, faults, remediations)
+    arms, problems = [], []
+    for number, arm in enumerate(plan.arms.compare if plan.arms else ()):
+        try:
+            changed = _validated(source_of_arm(parsed, number, arm), file, faults, remediations)
+        except DocumentError as error:
+            problems += [replace(one, message=f"in the arm {arm.name}: {one.message}") for one in error.problems]
+        else:
+            arms.append(LoadedPlan(changed, source, sha256, arm=arm, at=("arms", "compare", number, "set")))
+    if problems:
+        raise DocumentError(problems)
+    return LoadedPlan(plan, source, sha256, arms=tuple(arms))
+
+
+def _validated(
+    source: Source, file: str, faults: Mapping[str, type[FaultParameters]], remediations: Collection[str] | None
+) -> Plan:
     try:
-        plan = Plan.model_validate(parsed.data, context={"faults": faults, "remediations": remediations})
+        return Plan.model_validate(source.data, context={"faults": faults, "remediations": remediations})
     except ValidationError as error:
-        raise DocumentError(explain(error, parsed, file, Plan, Tagged(FaultParameters, faults))) from None
-    return LoadedPlan(plan, source, hashlib.sha256(source).hexdigest())
+        raise DocumentError(explain(error, source, file, Plan, Tagged(FaultParameters, faults))) from None

@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration, conflict, format_duration
+from gameday.plan.arms import Arms
 from gameday.plan.expectations import Expectations
 from gameday.plan.limits import Guardrails
 from gameday.plan.purpose import Purpose
@@ -213,6 +214,8 @@ class Plan(DocumentModel):
     qa: Qa = Qa()
     guardrails: Guardrails = Guardrails()
     approval: Approval = Approval()
+    arms: Arms | None = None
+    """Arms of a comparison (docs/arms.md): the plan is played once for each, with a few of its keys changed."""
 
     def dangers(self) -> dict[str, str]:
         """Return why each dangerous fault of this plan is dangerous, by its type."""

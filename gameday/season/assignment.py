@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gameday.plan.models import Plan
 from gameday.run.targets import judges_running_pods, why_never_fit
-from gameday.season.plans import ChosenPlan, longest_wait
-from gameday.season.record import Assignment, LeftOut
+from gameday.season.plans import ChosenPlan
+from gameday.season.record import ArmRun, Assignment, LeftOut
 from gameday.values.nodes import NodeRole
 
 
@@ -45,35 +45,49 @@ def assign(
     left_out: list[LeftOut] = []
     for one in chosen:
         plan = one.plan
-        usable = sorted(
-            _usable(plan, nodes), key=lambda node: (_idle(plan, node), minutes[node.name], order[node.name])
-        )
+        usable = sorted(_usable(one, nodes), key=lambda node: (_idle(one, node), minutes[node.name], order[node.name]))
         mine = tuple(node.name for node in usable[: plan.targets.nodes])
         if len(mine) < plan.targets.nodes:
             why = f"it needs {plan.targets.nodes} nodes, and {len(mine)} that it may use are fit"
             left_out.append(LeftOut(plan=plan.name, title=plan.title, why=why))
             continue
         for name in mine:
-            minutes[name] += longest_wait(plan).total_seconds() / 60
-        run_id = f"{season}-{len(places) + 1:02d}"
-        places.append(Assignment(run_id=run_id, plan=plan.name, asked_as=one.name, targets=mine))
+            minutes[name] += one.longest_wait.total_seconds() / 60
+        for arm in _arm_runs(season, plan):
+            run_id = f"{season}-{len(places) + 1:02d}"
+            places.append(Assignment(run_id=run_id, plan=plan.name, asked_as=one.name, targets=mine, arm=arm))
     return places, left_out
 
 
-def _usable(plan: Plan, nodes: Sequence[FitNode]) -> list[FitNode]:
-    wanted = plan.targets
+def comparison_of(season: str, plan: Plan) -> str:
+    """Return the id of the comparison of this plan's arms, which is the name of its folder, too."""
+    return f"{season}-{plan.name}"
+
+
+def _arm_runs(season: str, plan: Plan) -> list[ArmRun | None]:
+    """Return the plan's runs in the order in which they are played: one, or one for each arm and repetition."""
+    if plan.arms is None:
+        return [None]
+    return [
+        ArmRun(comparison=comparison_of(season, plan), arm=arm.name, repetition=repetition)
+        for repetition, arm in plan.arms.order()
+    ]
+
+
+def _usable(one: ChosenPlan, nodes: Sequence[FitNode]) -> list[FitNode]:
+    wanted = one.plan.targets
     return [
         node
         for node in nodes
         if node.role is plan.fault.runs_on
         and (not wanted.names or node.name in wanted.names)
         and wanted.selector.items() <= node.labels.items()
-        and not why_never_fit(plan, node.labels)
+        and not any(why_never_fit(played, node.labels) for played in one.played)
     ]
 
 
-def _idle(plan: Plan, node: FitNode) -> bool:
-    return judges_running_pods(plan) and not node.busy
+def _idle(one: ChosenPlan, node: FitNode) -> bool:
+    return not node.busy and any(map(judges_running_pods, one.played))
 
 
 class RunQueue:

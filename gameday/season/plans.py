@@ -9,10 +9,13 @@ from pathlib import Path
 
 from gameday.detectors.resolve import load_complete_plan
 from gameday.documents.fields import format_duration
+from gameday.errors import DocumentError, DocumentProblem
 from gameday.faults.registry import fault_for
+from gameday.plan.arms import Arms
 from gameday.plan.catalogue import find_plan, shipped_plans
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
+from gameday.season.arm_checks import refuse_unknown_checks
 from gameday.season.record import LeftOut
 
 
@@ -26,6 +29,23 @@ class ChosenPlan:
     @property
     def plan(self) -> Plan:
         return self.loaded.plan
+
+    @property
+    def played(self) -> tuple[Plan, ...]:
+        """The plans that its game-days play: each arm's, or its own where it has no arms."""
+        return tuple(one.plan for one in self.loaded.played)
+
+    @property
+    def arms(self) -> Arms:
+        """The plan's arms; only asked of a plan that has some."""
+        assert self.plan.arms is not None
+        return self.plan.arms
+
+    @property
+    def longest_wait(self) -> timedelta:
+        """The longest wait of all its game-days together, which come one after the other."""
+        repetitions = self.plan.arms.repetitions if self.plan.arms else 1
+        return repetitions * sum(map(longest_wait, self.played), timedelta())
 
 
 def choose_plans(
@@ -44,13 +64,29 @@ def choose_plans(
     chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
     for name in dict.fromkeys(names or shipped_plans()):
-        one = ChosenPlan(name, load_complete_plan(find_plan(name), folders))
-        why = _unfit(one.plan, named=bool(names), within=within, at_once=at_once)
+        path = find_plan(name)
+        one = ChosenPlan(name, load_complete_plan(path, folders))
+        refuse_unknown_checks(one.loaded, path)
+        why = _unfit(one, named=bool(names), within=within, at_once=at_once)
         if why:
             left_out.append(LeftOut(plan=one.plan.name, title=one.plan.title, why=why))
         else:
             chosen.append(one)
-    return sorted(chosen, key=lambda one: (-longest_wait(one.plan).total_seconds(), one.plan.name)), left_out
+    return sorted(chosen, key=lambda one: (-one.longest_wait.total_seconds(), one.plan.name)), left_out
+
+
+def plan_with_arms(name: str, folders: Sequence[Path] = ()) -> ChosenPlan:
+    """Return a plan that has arms, by its name or path, completed by its detector.
+
+    Raises DocumentError for a plan that cannot be read, or that has none.
+    """
+    path = find_plan(name)
+    loaded = load_complete_plan(path, folders)
+    if not loaded.arms:
+        what, fix = "this plan has no arms to compare", f"`gameday run {name}` plays it as one game-day"
+        raise DocumentError([DocumentProblem(str(path), None, None, "arms", None, what, fix)])
+    refuse_unknown_checks(loaded, path)
+    return ChosenPlan(name, loaded)
 
 
 def longest_wait(plan: Plan) -> timedelta:
@@ -58,17 +94,16 @@ def longest_wait(plan: Plan) -> timedelta:
     return plan.baseline.window + plan.longest_bound
 
 
-def _unfit(plan: Plan, *, named: bool, within: timedelta | None, at_once: int) -> str:
+def _unfit(one: ChosenPlan, *, named: bool, within: timedelta | None, at_once: int) -> str:
     """Return why the season leaves this plan out; empty where it does not."""
-    if (dangers := plan.dangers()) and not named:
+    plan = one.plan
+    if (dangers := {fault: why for played in one.played for fault, why in played.dangers().items()}) and not named:
         what = "; ".join(f"{fault} is dangerous: {why}" for fault, why in dangers.items())
         return f"{what}. It runs where its plan is named"
     if plan.targets.nodes > at_once:
         return f"it aims at {plan.targets.nodes} nodes, and at most {at_once} may be broken at once"
-    if within is not None and longest_wait(plan) > within:
-        return (
-            f"it may wait {format_duration(longest_wait(plan))} for its signals, longer than {format_duration(within)}"
-        )
+    if within is not None and one.longest_wait > within:
+        return f"it may wait {format_duration(one.longest_wait)} for its signals, longer than {format_duration(within)}"
     return ""
 
 
@@ -77,5 +112,6 @@ def plans_that_run_alone(chosen: Sequence[ChosenPlan]) -> frozenset[str]:
     return frozenset(
         one.plan.name
         for one in chosen
-        if any(claim.cluster_wide for claim in fault_for(one.plan.fault).claims(one.plan.fault))
+        for plan in one.played
+        if any(claim.cluster_wide for claim in fault_for(plan.fault).claims(plan.fault))
     )

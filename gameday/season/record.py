@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
 from gameday.checks.outcome import EXIT_CODES, RunOutcome, RunResult, worst_exit_code
+from gameday.errors import RefusedError
 from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness
 
@@ -25,6 +27,14 @@ class LeftOut(FrozenModel):
     why: str
 
 
+class ArmRun(FrozenModel):
+    """The place of a run in the comparison of its plan's arms."""
+
+    comparison: str = Field(description="the comparison's id, and the name of its folder, which holds the run's own")
+    arm: str
+    repetition: int = Field(description="counted from 1")
+
+
 class Assignment(FrozenModel):
     """A run of the season: its plan and the nodes chosen for it."""
 
@@ -32,6 +42,11 @@ class Assignment(FrozenModel):
     plan: str = Field(description="the plan's own name")
     asked_as: str = Field(description="shipped plan's name, or the path of a plan file")
     targets: tuple[str, ...]
+    arm: ArmRun | None = Field(default=None, description="None for a run of a plan without arms")
+
+    def reports(self, reports: Path) -> Path:
+        """Return the folder that the run's own folder is made in: the comparison's, or the season's own `reports`."""
+        return reports / self.arm.comparison if self.arm else reports
 
 
 class SeasonRecord(FrozenModel):
@@ -46,6 +61,10 @@ class SeasonRecord(FrozenModel):
     places: tuple[Assignment, ...]
     left_out: tuple[LeftOut, ...]
     stopped: str = Field(default="", description="why it ended before every run had begun; empty where it did not")
+
+    def as_ended(self, stopped: str) -> SeasonRecord:
+        """Return the record of the season as it ends now; `stopped` as the field of this name."""
+        return self.model_copy(update={"ended": datetime.now(UTC), "stopped": stopped})
 
     def save(self, folder: Path) -> None:
         """Write season.json; raises OSError."""
@@ -63,8 +82,17 @@ class SeasonResult(FrozenModel):
     why: str
 
 
-def fold_season(results: Sequence[RunResult], stopped: str = "") -> SeasonResult:
-    """Fold the runs' results into the season's exit code and one sentence.
+def refuse_left_out(left_out: Sequence[LeftOut]) -> None:
+    """Do nothing where no plan is left out; raises RefusedError with the first one's reason.
+
+    A comparison plays all its arms or none.
+    """
+    if left_out:
+        raise RefusedError(left_out[0].why)
+
+
+def fold_season(results: Sequence[RunResult], stopped: str = "", what: str = "season") -> SeasonResult:
+    """Fold the runs' results into the exit code and one sentence of the season, or of whatever else `what` names.
 
     The exit code is that of `worst_exit_code`. A season that was stopped counts as one more run that was aborted,
     unless every run was refused: then nothing was changed, and the exit code is REFUSED.
@@ -75,14 +103,14 @@ def fold_season(results: Sequence[RunResult], stopped: str = "") -> SeasonResult
     code = worst_exit_code(ended)
     if stopped and code != EXIT_CODES[RunOutcome.REFUSED]:
         code = worst_exit_code([*ended, (RunOutcome.ABORTED, Cleanliness.CLEAN)])
-    return SeasonResult(exit_code=code, why=_tally(results, stopped))
+    return SeasonResult(exit_code=code, why=_tally(results, stopped, what))
 
 
-def _tally(results: Sequence[RunResult], stopped: str) -> str:
+def _tally(results: Sequence[RunResult], stopped: str, what: str) -> str:
     counts = [(outcome, sum(result.outcome is outcome for result in results)) for outcome in RunOutcome]
     said = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
     dirty = sum(result.cleanliness is not Cleanliness.CLEAN for result in results)
     left = f"; {dirty} left the cluster dirty, or not provably clean" if dirty else "; the cluster is clean"
     return f"{len(results)} game-day{'' if len(results) == 1 else 's'}: {said}{left}." + (
-        f" The season was stopped: {stopped}." if stopped else ""
+        f" The {what} was stopped: {stopped}." if stopped else ""
     )

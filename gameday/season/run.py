@@ -93,7 +93,7 @@ def fit_nodes(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int) -> li
     plan judges what becomes of them. Raises KubernetesError.
     """
     kubernetes = season.kubernetes
-    ask_pods = any(judges_running_pods(one.plan) for one in chosen)
+    ask_pods = any(judges_running_pods(plan) for one in chosen for plan in one.played)
     wanted: Counter[tuple[NodeRole, tuple[tuple[str, str], ...]]] = Counter()
     for one in chosen:
         selector = tuple(sorted(one.plan.targets.selector.items()))
@@ -164,12 +164,12 @@ def _play_to_the_end(
         left = play(place).cleanliness
     except Exception:
         season.died.add(place.run_id)
-        reap_season_member(season.kubernetes, place.run_id, reports)
+        reap_season_member(season.kubernetes, place.run_id, place.reports(reports))
         raise
     if left is not Cleanliness.UNKNOWN:
         return left
     season.died.add(place.run_id)
-    return reap_season_member(season.kubernetes, place.run_id, reports)
+    return reap_season_member(season.kubernetes, place.run_id, place.reports(reports))
 
 
 def _stop_the_line(season: OpenSeason, place: Assignment, future: Future[Cleanliness]) -> None:

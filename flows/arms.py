@@ -1,0 +1,84 @@
+"""A comparison: choose the nodes once, play the plan's arms on them one after the other, and set them side by side.
+
+Each game-day is an ordinary one with its own folder, history and report, in the comparison's folder; the comparison
+holds the cluster's lease for all of them, as a season does (flows/season.py, flows/season_runs.py).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+
+from gameday.cluster.profile import load_profile
+from gameday.errors import RefusedError
+from gameday.flows.approval import approve_season
+from gameday.flows.hooks import reap_flow_run
+from gameday.flows.schedule import refuse_overdue
+from gameday.flows.season import refused_state, season_state
+from gameday.flows.season_runs import SeasonRuns
+from gameday.run.record import new_run_id
+from gameday.season.assignment import assign, comparison_of
+from gameday.season.plans import plan_with_arms
+from gameday.season.record import SeasonRecord, SeasonResult, refuse_left_out
+from gameday.season.run import fit_nodes, open_season
+from gameday.tasks.compare import compare
+from gameday.tasks.reaped_runs import notify_reaped
+from gameday.values.results import Trigger
+
+
+@flow(
+    name="comparison",
+    flow_run_name="{plan}",
+    persist_result=False,
+    validate_parameters=True,
+    on_cancellation=[reap_flow_run],
+    on_crashed=[reap_flow_run],
+)
+def comparison(
+    plan: str,
+    profile: str | None = None,
+    reports: str = "reports",
+    trigger: Trigger = "manual",
+    comparison_id: str | None = None,
+    command: str | None = None,
+    approved_by: str | None = None,
+) -> State[SeasonResult]:
+    """Play the same game-day with each arm of a plan, on the same nodes, and show what the arms change.
+
+    Args:
+        plan: A shipped plan's name or the path of a plan file; it has `arms`.
+        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        reports: Folder the comparison's own folder is made in, which holds its game-days' folders.
+        trigger: The reason why this comparison is made.
+        comparison_id: Beginning of the names of the comparison and of its game-days; none: from the time.
+        command: Shell line that runs the same again, for the page.
+        approved_by: The person who approved, where the plan needs it; none: asked in this UI, once for all arms.
+    """
+    cluster, id = load_profile(Path(profile) if profile else None), comparison_id or f"arms-{new_run_id()}"
+    chosen = plan_with_arms(plan, cluster.detector_profiles)
+    try:
+        refuse_overdue(trigger)
+        with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
+            assigned, unassigned = assign(id, [chosen], fit_nodes(opened, [chosen], chosen.arms.seed))
+            refuse_left_out(unassigned)
+            approved = approve_season(opened, cluster, [chosen], assigned, approved_by, Path(reports) / id)
+            refuse_left_out(approved.left_out)
+            record = SeasonRecord(
+                id=id,
+                cluster=cluster.name,
+                trigger=trigger,
+                command=command or f"gameday run {plan}",
+                seed=chosen.arms.seed,
+                at_once=chosen.plan.targets.nodes,
+                started=datetime.now(UTC),
+                places=approved.runs,
+                left_out=(),
+            )
+            died = SeasonRuns(record, [chosen], approved.approval, profile, Path(reports)).play(opened)
+    except RefusedError as error:
+        return refused_state(error)
+    return season_state(compare(Path(reports) / comparison_of(id, chosen.plan), died))

@@ -1,0 +1,76 @@
+"""A comparison's page, comparison.html, and the same as comparison.json, from its game-days' folders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from gameday.arms.compare import Comparison, PlayedRun, compare
+from gameday.arms.fold import arm_result
+from gameday.arms.record import ComparisonRecord
+from gameday.report.durations import durations
+from gameday.report.figure import Figure, figures_of
+from gameday.report.page import environment
+from gameday.report.run_folder import RunFolder, garbage_collection_paused, load_run_folder
+from gameday.season.record import Assignment, SeasonResult
+
+_ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
+
+
+@dataclass(frozen=True)
+class RenderedComparison:
+    html: Path
+    json: Path
+    comparison: Comparison
+
+    @property
+    def result(self) -> SeasonResult:
+        """The comparison's exit code, and its outcome in a sentence."""
+        return self.comparison.result
+
+
+def render_comparison(folder: Path, rendered_at: datetime) -> RenderedComparison:
+    """Write comparison.html and comparison.json into the comparison's folder, from arms.json and the folders in it.
+
+    Raises OSError where it cannot be read or written, ValueError where arms.json holds something else.
+    """
+    record = ComparisonRecord.load(folder)
+    compared = compare(record, *_played(folder, record))
+    rendered = RenderedComparison(folder / "comparison.html", folder / "comparison.json", compared)
+    page = environment("arms").get_template("page.html")
+    accent = _ACCENTS.get(compared.result.exit_code, "unknown")
+    rendered.html.write_text(page.render(c=compared, accent=accent, rendered_at=rendered_at), encoding="utf-8")
+    rendered.json.write_text(compared.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return rendered
+
+
+@garbage_collection_paused()
+def _played(folder: Path, record: ComparisonRecord) -> tuple[list[PlayedRun], list[str]]:
+    """Return the game-days that were played, and sentences about figures that could not be read."""
+    played: list[PlayedRun] = []
+    problems: list[str] = []
+    for place in record.runs:
+        if (folder / place.run_id / "history.jsonl").is_file():
+            run, said = _read(record, place, load_run_folder(folder / place.run_id))
+            played.append(run)
+            problems += said
+    return played, list(dict.fromkeys(problems))
+
+
+def _read(record: ComparisonRecord, place: Assignment, run: RunFolder) -> tuple[PlayedRun, tuple[str, ...]]:
+    arm = next(arm for arm in record.arms if place.arm and arm.name == place.arm.arm)
+    took = [
+        Figure(name=str(one.measure), unit="s", value=one.seconds) for one in durations(run) if one.seconds is not None
+    ]
+    measured = figures_of(run.plan, run.history, run.frames) if run.plan else None
+    return (
+        PlayedRun(
+            place=place,
+            result=arm_result(arm, run.history, run.verdicts),
+            own=run.result,
+            verdicts=run.verdicts,
+            figures=(*took, *(measured.figures if measured else ())),
+        ),
+        measured.problems if measured else (),
+    )

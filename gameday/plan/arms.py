@@ -1,0 +1,174 @@
+"""The arms of a plan: named changes of a few of its fields, played one after the other and compared.
+
+An arm's changes are laid over the plan as a JSON Merge Patch (RFC 7396): a mapping is merged key by key, a list or a
+value takes the place of the plan's, and null takes the key out. One case differs: a fault of another `type` takes the
+place of the whole fault, because the keys of the two have nothing to do with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from gameday.documents.fields import PLAN_NAME, DocumentModel, conflict
+from gameday.documents.problems import dotted
+from gameday.documents.source import Path, Place, Source
+
+SETTABLE = ("detector", "expect", "fault", "qa", "recover", "rehearsal", "settings")
+"""The keys of a plan that an arm may change. Targets, baseline, guardrails and approval are the same for all arms: only
+then is a difference between two arms the arm's, and none of them may do more to the cluster than the plan allows."""
+
+MOST_ARMS = 8
+"""Columns that a page can show beside each other."""
+
+CheckName = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class Arm(DocumentModel):
+    """One side of a comparison: what it changes, and which expectations may or must not hold in it."""
+
+    name: str = Field(pattern=PLAN_NAME, max_length=30)
+    """Name of the arm: lower-case letters, digits and `-`. Its game-days bear the plan's name and this one."""
+    title: str = Field(default="", max_length=80)
+    """Head of the arm's column; none: its name."""
+    set: dict[str, Any] = Field(default={}, json_schema_extra={"propertyNames": {"enum": list(SETTABLE)}})
+    """Keys of the plan with other values, written as in the plan. Only detector, expect, fault, qa, recover, rehearsal
+    and settings may be set."""
+    may_break: tuple[CheckName, ...] = ()
+    """Checks, such as `alert-fires`, whose expectations may break in this arm: the comparison does not fail for it."""
+    must_break: tuple[CheckName, ...] = ()
+    """Checks whose expectations must break in this arm, a negative control: one that holds fails the comparison,
+    because it shows that the experiment cannot tell the arms apart."""
+
+    @property
+    def heading(self) -> str:
+        """The title, or the name of an arm without one."""
+        return self.title or self.name
+
+    def changes(self) -> list[str]:
+        """Return the changes as lines for people, such as `fault.gpu: 3`."""
+        return [f"{dotted(path)}: {_written(value)}" for path, value in _leaves(self.set)]
+
+    @model_validator(mode="after")
+    def _sets_what_may_differ(self) -> Arm:
+        for key in self.set:
+            if key not in SETTABLE:
+                raise conflict(
+                    ("set", key), f"an arm cannot set this: arms may differ in {', '.join(SETTABLE)}, and nothing else"
+                )
+        for number, check in enumerate(self.must_break):
+            if check in self.may_break:
+                raise conflict(("must_break", number), "it cannot both be free to break and have to: name it once")
+        return self
+
+
+class Arms(DocumentModel):
+    """A comparison: the arms, how often each is played, and the seed that chooses the nodes for all of them."""
+
+    compare: tuple[Arm, ...] = Field(json_schema_extra={"minItems": 2, "maxItems": MOST_ARMS})
+    """The arms, of which the others are compared with the first."""
+    repetitions: int = Field(default=1, ge=1, le=10)
+    """How often each arm is played. Every second time the order is turned round, so that what drifts over the hours
+    speaks for no arm."""
+    seed: int = 1
+    """Seed that chooses the nodes once, for all arms and repetitions."""
+
+    def order(self) -> list[tuple[int, Arm]]:
+        """Return the game-days to play, each as its repetition, counted from 1, and its arm: A B C, then C B A."""
+        return [
+            (repetition, arm)
+            for repetition in range(1, self.repetitions + 1)
+            for arm in (self.compare if repetition % 2 else reversed(self.compare))
+        ]
+
+    @model_validator(mode="after")
+    def _can_be_compared(self) -> Arms:
+        if not 2 <= len(self.compare) <= MOST_ARMS:
+            raise conflict(("compare",), f"a comparison has 2 to {MOST_ARMS} arms, and here are {len(self.compare)}")
+        seen: set[str] = set()
+        for number, arm in enumerate(self.compare):
+            if arm.name in seen:
+                raise conflict(("compare", number, "name"), f"two arms are called {arm.name}: rename one")
+            seen.add(arm.name)
+        return self
+
+
+def source_of_arm(source: Source, number: int, arm: Arm) -> Source:
+    """Return the plan's document as the arm changes it; its places are those of the arm where it sets a key.
+
+    Args:
+        source: The plan's document.
+        number: The arm's place in `arms.compare`.
+        arm: The arm, already validated.
+    """
+    own: Path = ("arms", "compare", number)
+    base = {key: value for key, value in source.data.items() if key != "arms"}
+    data = _merged(base, arm.set) | {
+        "name": f"{source.data['name']}-{arm.name}",
+        "title": f"{source.data['title']}: {arm.heading}",
+    }
+    replaced = set(_replaced(base, arm.set))
+    places: dict[Path, Place] = {
+        path: place
+        for path, place in source.places.items()
+        if path[:1] != ("arms",) and not any(path[:depth] in replaced for depth in range(1, len(path) + 1))
+    }
+    places |= {
+        path[len(own) + 1 :]: place for path, place in source.places.items() if path[: len(own) + 1] == (*own, "set")
+    }
+    places[()] = source.place(own)
+    places[("name",)] = source.place((*own, "name"))
+    places[("title",)] = source.place((*own, "title"))
+    return Source(data, places)
+
+
+def _merged(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif _is_merged_into(base.get(key), value):
+            merged[key] = _merged(base[key], value)
+        else:
+            merged[key] = _without_nulls(value)
+    return merged
+
+
+def _is_merged_into(base: object, value: object) -> bool:
+    """Return whether the two are merged key by key: both are mappings, and not faults of two types."""
+    if not (isinstance(base, dict) and isinstance(value, dict)):
+        return False
+    return "type" not in value or value["type"] == base.get("type")
+
+
+def _without_nulls(value: Any) -> Any:
+    return _merged({}, value) if isinstance(value, dict) else value
+
+
+def _replaced(base: Mapping[str, Any], patch: Mapping[str, Any], at: Path = ()) -> Iterator[Path]:
+    """Yield the paths at which nothing of the plan's own value is left."""
+    for key, value in patch.items():
+        if _is_merged_into(base.get(key), value):
+            yield from _replaced(base[key], value, (*at, key))
+        else:
+            yield (*at, key)
+
+
+def _leaves(value: Mapping[str, Any], at: Path = ()) -> Iterator[tuple[Path, Any]]:
+    for key, inner in value.items():
+        if isinstance(inner, dict) and inner:
+            yield from _leaves(inner, (*at, key))
+        else:
+            yield (*at, key), inner
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return "taken out"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_written(inner)}" for key, inner in value.items()) + "}"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,52 @@
+"""The checks that a plan's arms name under `may_break` and `must_break`: refused before the run where none is known."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from gameday.checks.run import run_checks
+from gameday.documents.problems import dotted
+from gameday.documents.source import parse
+from gameday.errors import DocumentError, DocumentProblem
+from gameday.history.frames import Frames
+from gameday.history.journal import History
+from gameday.plan.load import LoadedPlan
+from gameday.plan.models import Plan
+from gameday.text import shown
+
+
+def known_checks(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the checks that judge a run of this plan: what they say of a history without any event."""
+    return tuple(sorted({verdict.check for verdict in run_checks(plan, History(()), Frames())}))
+
+
+def refuse_unknown_checks(loaded: LoadedPlan, path: Path) -> None:
+    """Do nothing where every check that an arm names judges that arm's runs.
+
+    Args:
+        loaded: The plan, with its arms, completed by its detector's profile.
+        path: Its file.
+
+    Raises:
+        DocumentError: An arm names another check.
+    """
+    problems = []
+    for one in loaded.arms:
+        known = known_checks(one.plan)
+        for key in ("may_break", "must_break"):
+            for number, check in enumerate(getattr(one.arm, key)):
+                if check not in known:
+                    at = (*one.at[:-1], key, number)
+                    problems.append(_unknown(loaded, path, at, check, known))
+    if problems:
+        raise DocumentError(problems)
+
+
+def _unknown(
+    loaded: LoadedPlan, path: Path, at: tuple[str | int, ...], check: str, known: tuple[str, ...]
+) -> DocumentProblem:
+    line, column = parse(loaded.source.decode("utf-8-sig"), str(path)).place(at).value
+    near = difflib.get_close_matches(check, known, n=1, cutoff=0.6)
+    fix = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
+    return DocumentProblem(str(path), line, column, dotted(at), shown(check), "no check of this arm's runs", fix)
