@@ -79,7 +79,7 @@ def _usable(one: ChosenPlan, nodes: Sequence[FitNode]) -> list[FitNode]:
     return [
         node
         for node in nodes
-        if node.role is plan.fault.runs_on
+        if node.role is one.plan.fault.runs_on
         and (not wanted.names or node.name in wanted.names)
         and wanted.selector.items() <= node.labels.items()
         and not any(why_never_fit(played, node.labels) for played in one.played)
