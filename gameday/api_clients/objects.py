@@ -14,7 +14,7 @@ import httpx
 import orjson
 
 from gameday.api_clients.client import LONGEST_PAUSE_S
-from gameday.api_clients.connection import open_connection, retry_after, tls_context
+from gameday.api_clients.connection import open_connection, retry_after
 from gameday.api_clients.lists import NAMESPACE, Form, Read, list_request
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
@@ -133,7 +133,7 @@ class LoadObjects:
             raise HostError(f"GET {self._path}: the answer is no JSON") from None
 
     def _open(self, connections: int = 1) -> httpx.AsyncClient:
-        return open_connection(self._server, tls_context(self._server), _TIMEOUT, connections=connections)
+        return open_connection(self._server, _TIMEOUT, connections)
 
 
 @dataclass
@@ -179,7 +179,8 @@ async def _ask(
                     size += len(chunk)
                     if keep or (error and size < 4096):
                         kept.append(chunk)
-            answer, pause_s = _Answered(response.status_code, b"".join(kept), size), retry_after(response.headers)
+            answer = _Answered(response.status_code, b"".join(kept), size)
+            pause_s = retry_after(response.headers.get("Retry-After", ""))
             problem = f"HTTP {answer.status}: {_message(answer.body)}"
         except (httpx.HTTPError, OSError) as failure:
             answer, pause_s, problem = None, None, str(failure) or type(failure).__name__

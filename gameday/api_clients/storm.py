@@ -15,7 +15,7 @@ from gameday.api_clients.request_log import ApiRequest
 from gameday.errors import HostError
 
 CLIENTS_IN_A_PROCESS = 16
-"""One process reads about 300 MB/s on one core; sixteen clients are then held back by the server first."""
+"""One process reads about 420 MB/s on one core; sixteen clients are then held back by the server first."""
 _READY_TIMEOUT_S = 60.0
 """Python, httpx and the TLS context take half a second alone, and some seconds beside a busy server."""
 _END_TIMEOUT_S = 10.0
