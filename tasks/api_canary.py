@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from gameday.agent.api_canary import lease_name
 from gameday.agent.task import ApiCanaryTask
 from gameday.checks import api_canary, containment
 from gameday.checks.verdict import Status, Verdict
 from gameday.errors import RefusedError
 from gameday.history.events import ApiCanarySampled, SteadyStateChecked
+from gameday.ledger.entries import EndApiCanary
 from gameday.observe.api_server_load import api_canary_pod, injector_pod, note_canary_samples, note_load
 from gameday.observe.injected_fault import InjectedFault
 from gameday.run.agents import AGENT_START_TIMEOUT, await_pod, send_agent
@@ -37,7 +39,7 @@ def start_api_canary(run: Run, target: ChosenTarget) -> None:
     """
     name, longest = api_canary_pod(run, target.index), run.plan.guardrails.max_duration
     task = ApiCanaryTask(run_id=run.id, node=target.node, duration_s=longest.total_seconds())
-    send_agent(run, name, task, longest)
+    send_agent(run, name, task, longest, EndApiCanary(pod=name, lease=lease_name(run.id)))
     pod = await_pod(run, name, "the API canary's first answers", AGENT_START_TIMEOUT, ready=True)
     if pod is None or not pod.ready:
         state = f"{pod.phase} {pod.reason} {pod.termination or ''}".strip() if pod else "never seen"

@@ -16,7 +16,7 @@ from gameday.history.events import NodeSeen, SteadyStateChecked
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
 from gameday.ledger.lease import lease_refusal, node_lease
 from gameday.observe.alerts import note_active_alerts
-from gameday.observe.api_server_load import NOMINAL_SEATS
+from gameday.observe.api_server_metrics import NOMINAL_SEATS
 from gameday.observe.kernel_log import lines_containing
 from gameday.observe.signals import signals_before_fault
 from gameday.reaper.reap import reap_under
@@ -257,7 +257,7 @@ def _await_baseline_window(run: Run, node: str) -> None:
 def _sampled_series(run: Run, node: str) -> tuple[str, str, str]:
     """Return a series that shows the fault's aim in steady state, what it is of, and what Prometheus scrapes for it."""
     if run.plan.fault.runs_on is NodeRole.API_CLIENT:
-        return NOMINAL_SEATS, "the API servers", "the API servers"
+        return NOMINAL_SEATS.name, "the API servers", "the API servers"
     label = run.profile.prometheus_node_label
     return (
         f'DCGM_FI_DEV_GPU_TEMP{{{label}="{node}"}}',

@@ -13,6 +13,7 @@ from gameday.agent.context import Context, Ending, task_error
 from gameday.agent.task import (
     TASK,
     AgentResult,
+    ApiCanaryTask,
     CanaryTask,
     GpuUsersTask,
     InjectTask,
@@ -107,6 +108,10 @@ def _carry_out(task: Task, context: Context, gpus: str) -> AgentResult:  # noqa:
             from gameday.agent.canary import canary  # noqa: PLC0415
 
             return canary(task, context, gpus)
+        case ApiCanaryTask():
+            from gameday.agent.api_canary import api_canary  # noqa: PLC0415
+
+            return api_canary(task, context)
         case QaTask():
             from gameday.agent.qa.role import qa  # noqa: PLC0415
 

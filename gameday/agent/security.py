@@ -15,7 +15,7 @@ from gameday.agent.task import (
     UndoTask,
 )
 from gameday.faults.registry import fault_for, parse_parameters
-from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity
+from gameday.host.privileges import API_CLIENT, DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity
 from gameday.plan.canary import Measure
 from gameday.remediations.registry import remediation_for
 
@@ -52,7 +52,7 @@ def security_of(task: Task) -> PodSecurity:
             return GPU_WORK
         case CanaryTask(measure=measure):
             return _PINGS if measure.uses_ping else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
+        case ApiCanaryTask():
+            return API_CLIENT
         case MarkTask() | SampleTask():
             return GPU_PROGRAMS if isinstance(task, MarkTask) and task.reset_gpu is not None else KERNEL_LOG
-        case ApiCanaryTask():
-            return PodSecurity(why="it only speaks to the API server")

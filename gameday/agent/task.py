@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
 from gameday.plan.qa import QaFloors
-from gameday.values.api_requests import CanarySample
+from gameday.values.api_requests import ApiCanarySample
 from gameday.values.results import Cleanliness
 
 
@@ -122,7 +122,10 @@ class SampleTask(AgentMessage):
 
 
 class ApiCanaryTask(AgentMessage):
-    """A task to send the API server small requests, and to print each as part of an `ApiCanaryNote`."""
+    """A task to ask the API server for little things at a fixed beat, until SIGTERM or `duration_s`.
+
+    The answers are `ApiCanaryNote`s. Its Lease carries the run's label, and is deleted at its end.
+    """
 
     role: Literal["api-canary"] = "api-canary"
     run_id: str
@@ -186,10 +189,10 @@ class SampledNote(AgentMessage):
 
 
 class ApiCanaryNote(AgentMessage):
-    """The note of some requests of the API canary."""
+    """The note of an API canary's samples, of about a second."""
 
     note: Literal["api-canary"] = "api-canary"
-    samples: tuple[CanarySample, ...]
+    samples: tuple[ApiCanarySample, ...]
 
 
 class AgentResult(AgentMessage):

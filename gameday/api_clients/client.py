@@ -21,8 +21,8 @@ from urllib.parse import urlencode, urlsplit
 from gameday import __version__
 from gameday.api_clients.connection import Headers, error_word, read_token, retry_after
 from gameday.api_clients.lists import ListRequest
-from gameday.api_clients.request_log import ApiRequest, ErrorWord
 from gameday.host.base import ApiServer
+from gameday.values.api_requests import ApiRequest, ErrorWord
 
 MOST_ATTEMPTS = 10
 """A LIST is given up after so many refusals that ask to come again, as client-go does."""

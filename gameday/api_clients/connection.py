@@ -9,9 +9,9 @@ from http.client import HTTPException
 import httpx
 
 from gameday import __version__
-from gameday.api_clients.request_log import ErrorWord
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
+from gameday.values.api_requests import ErrorWord
 
 Headers = Sequence[tuple[str, str]]
 

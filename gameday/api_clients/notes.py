@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field
 
 from gameday.api_clients.lists import Form, Read
 from gameday.api_clients.order import OwnCost
-from gameday.api_clients.request_log import ApiRequest, LoadModel
+from gameday.values.api_requests import ApiRequest, LoadModel
 
 _MOST_IN_A_NOTE = 50
 """Requests in one line: about 20 KB of a pod's log."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import orjson
 
-from gameday.api_clients.client import LONGEST_PAUSE_S
-from gameday.api_clients.connection import open_connection, retry_after
+from gameday.api_clients.ask import ask
+from gameday.api_clients.connection import open_connection
 from gameday.api_clients.lists import NAMESPACE, Form, Read, list_request
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
@@ -25,11 +23,8 @@ _TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _PARALLEL = 8
 """Objects made at the same time: enough to keep a server busy, too few to be a storm of its own."""
 _PAGE = 500
-_GIVES_UP_AFTER_S = 30.0
-"""How long one request is asked for anew: about the time that an API server takes to restart."""
-_PAUSE_S = 0.5
 _SEED = 20260101
-_CONFLICT, _NOT_FOUND, _TOO_MANY = 409, 404, 429
+_CONFLICT = 409
 
 
 @dataclass(frozen=True)
@@ -90,7 +85,7 @@ class LoadObjects:
 
         async def make_some(http: httpx.AsyncClient) -> None:
             for number in numbers:
-                await _ask(http, "POST", self._path, content=_secret(self._load, number, size), fine=(_CONFLICT,))
+                await ask(http, "POST", self._path, content=_secret(self._load, number, size), fine=(_CONFLICT,))
 
         async with self._open(_PARALLEL) as http:
             await asyncio.gather(*(make_some(http) for _ in range(_PARALLEL)))
@@ -112,7 +107,7 @@ class LoadObjects:
     async def _list_bytes(self) -> int:
         request = list_request(self._resource, Form.JSON, Read.LATEST, "")
         async with self._open() as http:
-            answer = await _ask(http, "GET", request.path, headers={"Accept": request.accept})
+            answer = await ask(http, "GET", request.path, headers={"Accept": request.accept})
         return answer.size
 
     async def _delete(self) -> int:
@@ -120,13 +115,13 @@ class LoadObjects:
         before = (await self._count()).objects
         async with self._open() as http:
             while (await self._metadata(http, 1))["items"]:
-                await _ask(http, "DELETE", self._path, params={"labelSelector": self._selector, "limit": str(_PAGE)})
+                await ask(http, "DELETE", self._path, params={"labelSelector": self._selector, "limit": str(_PAGE)})
         return before
 
     async def _metadata(self, http: httpx.AsyncClient, limit: int, more: str = "") -> Any:
         request = list_request(self._resource, Form.METADATA, Read.LATEST, "")
         params = {"labelSelector": self._selector, "limit": str(limit)} | ({"continue": more} if more else {})
-        answer = await _ask(http, "GET", request.path, params=params, headers={"Accept": request.accept}, keep=True)
+        answer = await ask(http, "GET", request.path, params=params, headers={"Accept": request.accept}, keep=True)
         try:
             return orjson.loads(answer.body)
         except orjson.JSONDecodeError:
@@ -134,72 +129,6 @@ class LoadObjects:
 
     def _open(self, connections: int = 1) -> httpx.AsyncClient:
         return open_connection(self._server, _TIMEOUT, connections)
-
-
-@dataclass
-class _Answered:
-    status: int
-    body: bytes
-    size: int
-
-
-async def _ask(
-    http: httpx.AsyncClient,
-    method: str,
-    path: str,
-    *,
-    params: Mapping[str, str] | None = None,
-    headers: Mapping[str, str] | None = None,
-    content: bytes | None = None,
-    fine: tuple[int, ...] = (),
-    keep: bool = False,
-) -> _Answered:
-    """Send a request, again and again while the server is away or asks to wait. Every one of them may be sent twice.
-
-    Args:
-        http: The connection.
-        method: The HTTP verb.
-        path: The URL's path.
-        params: The query.
-        headers: Headers beside the connection's own.
-        content: The body, as JSON.
-        fine: Statuses that are as good as a 2xx.
-        keep: Keep the answer's body; it is counted and dropped otherwise.
-
-    Raises:
-        HostError: The server refuses, or does not answer for half a minute.
-    """
-    deadline = time.monotonic() + _GIVES_UP_AFTER_S
-    headers = {"Content-Type": "application/json"} | dict(headers or {})
-    while True:
-        try:
-            async with http.stream(method, path, params=params, headers=headers, content=content) as response:
-                kept, size, error = [], 0, response.status_code >= 400
-                async for chunk in response.aiter_raw():
-                    size += len(chunk)
-                    if keep or (error and size < 4096):
-                        kept.append(chunk)
-            answer = _Answered(response.status_code, b"".join(kept), size)
-            pause_s = retry_after(response.headers.get("Retry-After", ""))
-            problem = f"HTTP {answer.status}: {_message(answer.body)}"
-        except (httpx.HTTPError, OSError) as failure:
-            answer, pause_s, problem = None, None, str(failure) or type(failure).__name__
-        if answer is not None and (answer.status < 400 or answer.status in fine):
-            return answer
-        again = answer is None or answer.status == _TOO_MANY or answer.status >= 500
-        pause_s = min(_PAUSE_S if pause_s is None else pause_s, LONGEST_PAUSE_S)
-        if not again or time.monotonic() + pause_s > deadline:
-            raise HostError(f"{method} {path}: {problem}")
-        await asyncio.sleep(pause_s)
-
-
-def _message(body: bytes) -> str:
-    """Return the message of a Kubernetes Status, at most 300 characters."""
-    try:
-        message = orjson.loads(body).get("message", "")
-    except (orjson.JSONDecodeError, AttributeError):
-        message = body.decode("utf-8", "replace")
-    return " ".join(str(message).split())[:300]
 
 
 def _secret(load: str, number: int, size: int) -> bytes:

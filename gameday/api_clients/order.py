@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from gameday.api_clients.lists import Form, Read
-from gameday.api_clients.request_log import ApiRequest, LoadModel
 from gameday.host.base import ApiServer
+from gameday.values.api_requests import ApiRequest, LoadModel
 
 
 class ListOrder(LoadModel):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pydantic import ValidationError
 
 from gameday.api_clients.order import ClientsLine, ClientsOrder, ListOrder, OwnCost
-from gameday.api_clients.request_log import ApiRequest
 from gameday.errors import HostError
+from gameday.values.api_requests import ApiRequest
 
 CLIENTS_IN_A_PROCESS = 16
 """One process reads about 420 MB/s on one core; sixteen clients are then held back by the server first."""

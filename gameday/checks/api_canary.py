@@ -5,7 +5,6 @@ A sample that was sent before the fault went in and was answered after it counts
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +17,7 @@ from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.control_plane import ExpectedApiCanary
 from gameday.plan.models import Plan
-from gameday.values.api_requests import CanarySample
+from gameday.values.api_requests import ApiCanarySample, percentile
 from gameday.values.results import Step
 
 ORDER = 59
@@ -44,19 +43,7 @@ def after_fault(plan: Plan, history: History) -> list[Verdict]:
     return [_after(expected, history, node) for node in target_nodes(history)] if expected else []
 
 
-def quantile(seconds: Sequence[float], share: float) -> float:
-    """Return the smallest of the values that `share` of them do not exceed (nearest rank); raises ValueError for none.
-
-    Args:
-        seconds: The values, in any order.
-        share: Between 0 and 1.
-    """
-    if not seconds:
-        raise ValueError("no values")
-    return sorted(seconds)[max(0, math.ceil(share * len(seconds)) - 1)]
-
-
-def longest_gap(samples: Sequence[CanarySample], window: Window) -> float:
+def longest_gap(samples: Sequence[ApiCanarySample], window: Window) -> float:
     """Return the seconds of the longest time in a window without a successful answer to one kind of call.
 
     Args:
@@ -64,9 +51,9 @@ def longest_gap(samples: Sequence[CanarySample], window: Window) -> float:
         window: The time to look at; its begin and its end count as answers.
     """
     longest = 0.0
-    for call in {sample.call for sample in samples}:
-        mine = (sample for sample in samples if sample.call == call and sample.ok)
-        answered = sorted(sample.sent_at + timedelta(seconds=sample.seconds) for sample in mine)
+    for call in {sample.kind for sample in samples}:
+        mine = (sample for sample in samples if sample.kind == call and sample.is_served)
+        answered = sorted(sample.ended_at for sample in mine)
         moments = [window.begin, *(at for at in answered if window.begin < at < window.end), window.end]
         gaps = (after - before for before, after in pairwise(moments))
         longest = max(longest, *(gap.total_seconds() for gap in gaps))
@@ -80,10 +67,12 @@ class Window:
     begin: datetime
     end: datetime
 
-    def samples(self, history: History, node: str | None) -> list[CanarySample]:
+    def samples(self, history: History, node: str | None) -> list[ApiCanarySample]:
         """Return the API canary's samples that were under way in this time."""
         everything = (s for event in history.of(ApiCanarySampled) if event.node == node for s in event.samples)
-        return [s for s in everything if s.sent_at < self.end and s.sent_at + timedelta(seconds=s.seconds) > self.begin]
+        # One that the canary's own end cut off says nothing about the server.
+        heard = (sample for sample in everything if sample.error != "ended")
+        return [sample for sample in heard if sample.sent_at < self.end and sample.ended_at > self.begin]
 
 
 def fault_window(history: History, node: str | None) -> Window | None:
@@ -95,12 +84,7 @@ def fault_window(history: History, node: str | None) -> Window | None:
     if found is None:
         return None
     fault = found[1]
-    ends = [
-        request.sent_at + timedelta(seconds=request.seconds)
-        for event in history.of(LoadLogged)
-        if event.node == node
-        for request in event.requests
-    ]
+    ends = [request.ended_at for event in history.of(LoadLogged) if event.node == node for request in event.requests]
     ends = ends or [at for at in (_undone_at(history, fault.intent),) if at]
     return Window(fault.written_at, max(ends)) if ends and max(ends) > fault.written_at else None
 
@@ -150,20 +134,20 @@ def _expectations(expected: ExpectedApiCanary) -> tuple[_Expectation, ...]:
 
 
 def _judge(
-    one: _Expectation, expected: ExpectedApiCanary, samples: Sequence[CanarySample], window: Window
+    one: _Expectation, expected: ExpectedApiCanary, samples: Sequence[ApiCanarySample], window: Window
 ) -> tuple[Status, str, str]:
     """Return the status, what was measured, and why."""
     if one.check == "api-canary-errors":
-        failed = [sample for sample in samples if not sample.ok]
+        failed = [sample for sample in samples if not sample.is_served]
         status = Status.BROKEN if len(failed) > expected.errors else Status.HELD
-        worst = f"{failed[0].call}: {failed[0].status or failed[0].error}" if failed else ""
+        worst = f"{failed[0].kind}: {failed[0].status or failed[0].error}" if failed else ""
         return status, f"{len(failed)} of {len(samples)}", worst
     if one.check == "api-canary-gap":
         gap = longest_gap(samples, window)
         return _bounded(gap, expected.longest_gap), seconds_text(gap), ""
     if len(samples) < _FEWEST_SAMPLES:
         return Status.UNKNOWN, "", f"{len(samples)} samples while the load was on: fewer than {_FEWEST_SAMPLES}"
-    p99 = quantile([sample.seconds for sample in samples], 0.99)
+    p99 = percentile([sample.seconds for sample in samples], 0.99) or 0.0
     return _bounded(p99, expected.p99_within), seconds_text(p99), ""
 
 
@@ -185,14 +169,14 @@ def _after(expected: ExpectedApiCanary, history: History, node: str | None) -> V
         status = Status.UNKNOWN if status is Status.BROKEN else status
         return _verdict(one, node, status, why=why, step=Step.QA_NODE)
     samples = [s for s in Window(begin, max(seen) + timedelta(days=1)).samples(history, node) if s.sent_at >= begin]
-    failed = [sample for sample in samples if not sample.ok]
+    failed = [sample for sample in samples if not sample.is_served]
     if not failed and len(samples) < _FEWEST_SAMPLES:
         why = f"{len(samples)} samples with the load gone: fewer than {_FEWEST_SAMPLES}"
         return _verdict(one, node, Status.UNKNOWN, why=why, step=Step.QA_NODE)
-    p99 = quantile([sample.seconds for sample in samples], 0.99)
+    p99 = percentile([sample.seconds for sample in samples], 0.99) or 0.0
     status = Status.BROKEN if failed else _bounded(p99, expected.p99_within)
     measured = f"{seconds_text(p99)}, {len(failed)} of {len(samples)} failed"
-    why = f"{failed[0].call}: {failed[0].status or failed[0].error}" if failed else ""
+    why = f"{failed[0].kind}: {failed[0].status or failed[0].error}" if failed else ""
     return _verdict(one, node, status, measured, why, Step.QA_NODE)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime, timedelta
-
 import pandas as pd
 
 from gameday.checks.api_canary import Window, fault_window
@@ -15,7 +12,7 @@ from gameday.history.events import FlowControlSet, LoadLogged, SeatsRead
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
-from gameday.values.api_requests import LoadRequest
+from gameday.values.api_requests import max_overlap
 from gameday.values.results import Step
 
 ORDER = 60
@@ -35,20 +32,6 @@ def by_history(plan: Plan, history: History) -> list[Verdict]:
     if expected and expected.executing_at_most:
         verdicts += [_overlap(expected.executing_at_most, history, node) for node in target_nodes(history)]
     return verdicts
-
-
-def most_at_once(requests: Iterable[LoadRequest]) -> int:
-    """Return the most requests that were being answered at the same time: from the first byte to the last."""
-    changes: list[tuple[datetime, int]] = []
-    for request in requests:
-        if request.first_byte_s is not None and request.ok:
-            begin = request.sent_at + timedelta(seconds=request.first_byte_s)
-            changes += [(begin, 1), (request.sent_at + timedelta(seconds=request.seconds), -1)]
-    running = most = 0
-    for _, change in sorted(changes):  # at one instant, ends come before beginnings
-        running += change
-        most = max(most, running)
-    return most
 
 
 def _seats(name: str, seats: int, history: History) -> Verdict:
@@ -77,7 +60,7 @@ def _overlap(most: int, history: History, node: str | None) -> Verdict:
     requests = [request for event in history.of(LoadLogged) if event.node == node for request in event.requests]
     read = {event.phase: event.seats for event in history.of(SeatsRead)}
     bound = most * max(1, len(read.get("before", {})))
-    found = most_at_once(requests)
+    found = max_overlap(requests)
     measured = f"{found} of {len(requests)} requests"
     if found == 0:
         status, why = _not_measured(history, node, "an answered request in the clients' log")
@@ -110,13 +93,12 @@ def _executing(
 ) -> Verdict:
     """Judge the requests that run in the level; without a level of ours, those of the level that runs most."""
     rows = _rows(frames.api_server, EXECUTING, window)
-    rows = rows.assign(level=level_of(rows))
-    rows = rows[rows.level == level] if level else rows[~rows.level.isin(["exempt"])]
+    rows = rows[rows.priority_level == (level or rows.priority_level)]
     text = "In every scrape, no more of the fault's requests run at the same time on an API server"
     if rows.empty:
         status, why = _not_measured(history, node, f"samples of {EXECUTING}")
         return _verdict("containment-executing", text, f"≤ {most}", "", status, why, node)
-    at_once = rows.groupby(["server", "level", "time"]).value.sum()
+    at_once = rows.groupby(["server", "priority_level", "time"]).value.sum()
     found, scrapes = int(at_once.max()), len(at_once)
     status = Status.BROKEN if found > most else Status.HELD
     measured = f"{found} at most in {scrapes} scrapes"
@@ -150,11 +132,6 @@ def memory_growth(api_server: pd.DataFrame, window: Window | None) -> dict[str, 
     during = _rows(api_server, MEMORY, window).groupby("server").value.max()
     grown = (during - before).dropna()
     return {str(server): float(value) for server, value in grown.items()}
-
-
-def level_of(rows: pd.DataFrame) -> pd.Series:
-    """Return the priority level that each row of the frame `api_server` names; NA where it names none."""
-    return rows.labels.str.extract(r"priority_level=([^,]*)", expand=False)
 
 
 def _stay_up(history: History, frames: Frames, node: str | None, window: Window | None) -> Verdict:

@@ -124,8 +124,8 @@ def manifests(wanted: FlowControl, shares: Shares, run_id: str) -> list[tuple[Fl
                 "verbs": list(wanted.verbs),
                 "apiGroups": [""],
                 "resources": list(wanted.resources),
-                "namespaces": ["*"],
-                "clusterScope": True,
+                "namespaces": list(wanted.namespaces),
+                "clusterScope": "*" in wanted.namespaces,
             }
         ],
     }

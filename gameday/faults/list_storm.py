@@ -14,15 +14,15 @@ from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
 from gameday.api_clients.notes import StormEnding, StormEndNote, StormNote, request_notes
 from gameday.api_clients.objects import LOAD_LABEL, LoadObjects
 from gameday.api_clients.order import ListOrder
-from gameday.api_clients.request_log import max_overlap, percentile
 from gameday.api_clients.storm import Storm, wait_until_sent
 from gameday.documents.fields import conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.host.base import Host
-from gameday.host.privileges import PodSecurity
+from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
+from gameday.values.api_requests import max_overlap, percentile
 from gameday.values.nodes import NodeRole
 
 LOAD = "list-storm"
@@ -105,7 +105,7 @@ class ListStormFault(Fault[ListStormParameters]):
     parameters: ClassVar[type[FaultParameters]] = ListStormParameters
     layer: ClassVar[Layer] = Layer.CONTROL_PLANE
     api_account: ClassVar[str] = "gameday-api-client"
-    security: ClassVar[PodSecurity] = PodSecurity(why="it only speaks to the API server")
+    security: ClassVar[PodSecurity] = API_CLIENT
     summary: ClassVar[str] = "Many clients LIST large Secrets at the same time"
     does_not_reach: ClassVar[str] = (
         "the GPUs, their nodes and running pods; API servers that no connection of the storm was balanced to; watches "

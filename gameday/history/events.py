@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
-from gameday.values.api_requests import CanarySample, LoadRequest
+from gameday.values.api_requests import ApiCanarySample, ApiRequest
 from gameday.values.nodes import NodeSnapshot, Taint, Target
 from gameday.values.results import Cleanliness, Hop, RepairHop, RepairKind, Step, StepOutcome
 
@@ -135,7 +135,7 @@ class ApiCanarySampled(_Event):
 
     kind: Literal["api_canary_sampled"] = "api_canary_sampled"
     node: str = Field(description="where the canary runs")
-    samples: tuple[CanarySample, ...]
+    samples: tuple[ApiCanarySample, ...]
 
 
 class LoadLogged(_Event):
@@ -143,7 +143,7 @@ class LoadLogged(_Event):
 
     kind: Literal["load_logged"] = "load_logged"
     node: str
-    requests: tuple[LoadRequest, ...]
+    requests: tuple[ApiRequest, ...]
 
 
 class FaultUndone(_Event):

@@ -30,14 +30,6 @@ SCHEMAS: dict[str, dict[str, str]] = {
     },
     # one row per line of the log store that concerns a target
     "logs": {"time": "datetime64[ns, UTC]", "node": "string", "line": "string"},
-    # one row per sample of an API server's own metrics; labels as "name=value,…", sorted, without the server's
-    "api_server": {
-        "time": "datetime64[ns, UTC]",
-        "server": "string",
-        "metric": "string",
-        "labels": "string",
-        "value": "float64",
-    },
     # a pod's first sight and each change of its phase (Deleted: it is gone) or node; gpus it asks for
     "pods": {
         "time": "datetime64[ns, UTC]",

@@ -74,6 +74,8 @@ HOST_SYSFS = PodSecurity(
     privileged=True, host_pid=True, why="it writes the host's sysfs, which other containers see read-only"
 )
 """The rights of parts that use PCI devices or the real-time clock's alarm."""
+API_CLIENT = PodSecurity(why="it speaks to the API server, and touches nothing of its node")
+"""The rights of load and API canaries: none."""
 UNSTATED = PodSecurity(why="it states no rights, and is given none")
 """The rights of a fault that leaves them out. The rehearsal's model of a node enforces no rights."""
 

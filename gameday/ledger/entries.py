@@ -47,6 +47,14 @@ class TakeOutFault(LedgerModel):
     )
 
 
+class EndApiCanary(LedgerModel):
+    """Delete the API canary's pod, and the Lease that one which was killed leaves behind."""
+
+    kind: Literal["end-api-canary"] = "end-api-canary"
+    pod: str
+    lease: str
+
+
 class DeleteFlowControl(LedgerModel):
     """Delete a flow schema of ours, and then its priority levels."""
 
@@ -88,7 +96,9 @@ class RestoreNode(LedgerModel):
         return self.unschedulable in (None, node.unschedulable) and not any(map(self.removes, node.taints))
 
 
-Undo = Annotated[DeletePod | DeleteJob | TakeOutFault | DeleteFlowControl | RestoreNode, Field(discriminator="kind")]
+Undo = Annotated[
+    DeletePod | DeleteJob | TakeOutFault | EndApiCanary | DeleteFlowControl | RestoreNode, Field(discriminator="kind")
+]
 
 
 class Entry(LedgerModel):
@@ -112,7 +122,7 @@ class Entry(LedgerModel):
     @property
     def object(self) -> str:
         """The changed object as `kind/name`."""
-        if isinstance(self.undo, DeletePod | TakeOutFault):
+        if isinstance(self.undo, DeletePod | TakeOutFault | EndApiCanary):
             return f"pod/{self.undo.pod}"
         if isinstance(self.undo, DeleteJob):
             return f"job/{self.undo.job}"

@@ -15,13 +15,22 @@ from typing import Any
 
 from gameday.agent.security import api_account_of, security_of
 from gameday.agent.task import InjectedNote, PriorNote, UndoTask, notes_in
+from gameday.api_clients.lists import NAMESPACE
 from gameday.cluster.flow_control import FlowControlApi, FlowControlKind
-from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.kubernetes import Kubernetes, absent_is_none
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.nodes import snapshot
 from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError
-from gameday.ledger.entries import DeleteFlowControl, DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault
+from gameday.ledger.entries import (
+    DeleteFlowControl,
+    DeleteJob,
+    DeletePod,
+    EndApiCanary,
+    Entry,
+    RestoreNode,
+    TakeOutFault,
+)
 from gameday.ledger.ledger import Ledger
 from gameday.ledger.termination_message import termination_message
 from gameday.values.nodes import Taint
@@ -80,6 +89,8 @@ def undo_entry(
                 return _delete_job(kubernetes, name, pods)
             case TakeOutFault() as undo:
                 return _take_out_fault(kubernetes, entry, undo, run_id, pods, ledger, after_signal=after_signal)
+            case EndApiCanary(pod=name, lease=lease):
+                return _end_api_canary(kubernetes, name, lease, pods)
             case DeleteFlowControl(schema_name=name, levels=levels):
                 return _delete_flow_control(kubernetes, name, levels, run_id)
             case RestoreNode() as restore:
@@ -103,6 +114,16 @@ def _delete_job(kubernetes: Kubernetes, name: str, pods: PodFollower) -> UndoRes
 
     gone = pods.wait(is_gone, _GONE_WITHIN_S)
     return _deletion(gone, f"job {name} and its pods deleted", f"pods of job {name} end for over {_GONE_WITHIN_S:g} s")
+
+
+def _end_api_canary(kubernetes: Kubernetes, pod: str, lease: str, pods: PodFollower) -> UndoResult:
+    """Delete the pod, which deletes its Lease if it can; a Lease without a pod would be nobody's."""
+    deleted = _delete_pod(kubernetes, pod, pods)
+    if deleted.cleanliness is not Cleanliness.CLEAN:
+        return deleted
+    with kubernetes.explained(f"delete lease {lease} in {NAMESPACE}"), absent_is_none():
+        kubernetes.coordination.delete_namespaced_lease(lease, NAMESPACE)
+    return UndoResult(Cleanliness.CLEAN, (*deleted.evidence, f"lease {lease} is gone from {NAMESPACE}"))
 
 
 def _delete_flow_control(kubernetes: Kubernetes, name: str, levels: tuple[str, ...], run_id: str) -> UndoResult:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from gameday.agent.task import ApiCanaryNote, notes_in
 from gameday.api_clients.notes import RequestsNote
-from gameday.api_clients.request_log import ApiRequest
 from gameday.errors import AdapterError
 from gameday.history.events import ApiCanarySampled, FaultInjected, LoadLogged
+from gameday.observe.api_server_metrics import NOMINAL_SEATS, SERVER_LABEL
 from gameday.run.run import Run
 from gameday.run.targets import chosen_targets
-from gameday.values.api_requests import LoadRequest
 from gameday.values.nodes import NodeRole
-
-NOMINAL_SEATS = "apiserver_flowcontrol_nominal_limit_seats"
 
 
 def nominal_seats(run: Run) -> dict[str, dict[str, int]]:
@@ -22,8 +19,8 @@ def nominal_seats(run: Run) -> dict[str, dict[str, int]]:
         AdapterError: Prometheus cannot be asked.
     """
     found: dict[str, dict[str, int]] = {}
-    for sample in run.servers.prometheus.query(NOMINAL_SEATS):
-        server, level = sample.labels.get("instance", ""), sample.labels.get("priority_level", "")
+    for sample in run.servers.prometheus.query(NOMINAL_SEATS.name):
+        server, level = sample.labels.get(SERVER_LABEL, ""), sample.labels.get("priority_level", "")
         found.setdefault(server, {})[level] = round(sample.value)
     return found
 
@@ -67,17 +64,4 @@ def note_load(run: Run, node: str, pod: str) -> None:
     if any(event.node == node for event in run.history().of(LoadLogged)):
         return
     notes = notes_in(run.kubernetes.pod_log(pod), RequestsNote)
-    run.note(LoadLogged(node=node, requests=tuple(_as_noted(one) for note in notes for one in note.requests)))
-
-
-def _as_noted(request: ApiRequest) -> LoadRequest:
-    return LoadRequest(
-        client=request.client,
-        sent_at=request.sent_at,
-        first_byte_s=None if request.first_byte is None else max(0.0, request.first_byte - request.start),
-        seconds=max(0.0, request.seconds),
-        status=request.status or None,
-        error=request.error,
-        bytes=request.bytes,
-        level=request.priority_level,
-    )
+    run.note(LoadLogged(node=node, requests=tuple(one for note in notes for one in note.requests)))

@@ -12,10 +12,12 @@ from gameday.errors import AdapterError
 from gameday.history.events import FrameRead, GpusIdentified
 from gameday.history.frames import Frames, conform, empty
 from gameday.observe.alerts import node_of, note_missed_alerts
+from gameday.observe.api_server_samples import read_api_server
 from gameday.observe.dcgm import METRICS, gpus_of
 from gameday.observe.samples import metrics_frame, read_samples
 from gameday.run.run import Run
 from gameday.run.targets import chosen_targets
+from gameday.values.nodes import NodeRole
 
 _MOST_LOG_LINES_PER_NODE = 1000
 
@@ -47,7 +49,20 @@ def collect(run: Run) -> Frames:
         metrics=_frame(run, "metrics", start, end, lambda: _metrics(run, nodes, start, end)),
         alerts=_frame(run, "alerts", start, end, lambda: _alerts(run, nodes, start, end)),
         logs=_frame(run, "logs", start, end, lambda: _logs(run, nodes, start, end)),
+        api_server=_api_server(run, start, end),
     )
+
+
+def _api_server(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
+    """Read the API servers' own metrics, which only faults that load them are judged by."""
+    if run.plan.fault.runs_on is not NodeRole.API_CLIENT:
+        return empty("api_server")
+
+    def read() -> _Read:
+        found = read_api_server(run.servers.prometheus, start, end)
+        return _Read(found.rows, "Prometheus", found.query, found.step_s)
+
+    return _frame(run, "api_server", start, end, read)
 
 
 def _frame(run: Run, name: str, start: datetime, end: datetime, read: Callable[[], _Read]) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from gameday.documents.fields import DocumentModel
 _OBJECT_NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 """A name of a Kubernetes object: a DNS subdomain, kept to the length of a label."""
 _GROUP = r"^[A-Za-z0-9:._/@-]{1,253}$"
+_NAMESPACE = r"^(\*|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$"
 _RESOURCE = r"^[a-z][a-z0-9-]{0,62}$"
 
 
@@ -29,6 +30,9 @@ class FlowControl(DocumentModel):
     """Verbs of the requests. `watch` belongs to it: informers since client-go 1.35 read their first list by a watch."""
     resources: tuple[Annotated[str, Field(pattern=_RESOURCE)], ...] = Field(default=("secrets",), min_length=1)
     """Resources of the core API group."""
+    namespaces: tuple[Annotated[str, Field(pattern=_NAMESPACE)], ...] = Field(default=("gameday-load",), min_length=1)
+    """Namespaces of the requests; the default is that of our own load, so that nobody else's requests are held. `*`:
+    all of them, and requests that name none."""
     groups: tuple[Annotated[str, Field(pattern=_GROUP)], ...] = Field(default=("system:authenticated",), min_length=1)
     """Groups of the users whose requests are meant."""
     precedence: int = Field(default=1000, ge=1, le=10_000)

@@ -1,43 +1,110 @@
-"""Requests to the API server as our own clients measured them: the API canary's samples, and the load's requests."""
+"""Requests to the API server as our own clients measured them: the load's and the API canary's."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+ErrorWord = Literal["", "refused", "timeout", "cut", "tls", "ended", "other"]
+"""Why a request has no whole answer; empty: it has one. `ended`: the client itself was told to end."""
 
 CanaryCall = Literal["readyz", "get", "put", "list"]
 """The API canary's calls: /readyz, GET a ConfigMap, PUT a Lease, LIST one object."""
 
 
-class ApiRequest(BaseModel):
-    """A request that one of our clients sent."""
+class LoadModel(BaseModel):
+    """Base of what goes between the agent and its client processes, and of their notes; takes no unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    sent_at: AwareDatetime
-    seconds: float = Field(ge=0, description="from sending until the last byte, the failure or the client's timeout")
-    status: int | None = Field(default=None, description="HTTP status; None where no answer came")
-    error: str = Field(default="", max_length=200, description="why there is no answer, or no whole one")
+
+class ApiRequest(LoadModel):
+    """One request of one client.
+
+    `start`, `first_byte` and `end` are seconds of the machine's monotonic clock, which all its processes share.
+    """
+
+    client: int = Field(description="from 0")
+    round: int = Field(description="the client's LIST, from 0; one that is asked for again keeps its number")
+    attempt: int = Field(description="from 1")
+    sent_at: AwareDatetime = Field(description="wall clock at `start`")
+    start: float
+    first_byte: float | None = Field(description="None: no answer began")
+    end: float
+    status: int = Field(description="0: no answer began")
+    bytes: int = Field(description="of the body, as they came over the wire")
+    retry_after_s: float | None = None
+    flow_schema: str = Field(default="", max_length=64, description="UID, from X-Kubernetes-PF-FlowSchema-UID")
+    priority_level: str = Field(default="", max_length=64, description="UID, from X-Kubernetes-PF-PriorityLevel-UID")
+    error: ErrorWord = ""
 
     @property
-    def ok(self) -> bool:
-        """The server answered as it should."""
-        return self.status is not None and self.status < 300 and not self.error
+    def seconds(self) -> float:
+        """From the request's start to the end of its answer."""
+        return self.end - self.start
+
+    @property
+    def is_served(self) -> bool:
+        """The whole answer came, and it is a 200."""
+        return self.status == 200 and not self.error
+
+    @property
+    def ended_at(self) -> datetime:
+        """The end of the answer, by the wall clock of the request's start."""
+        return self.sent_at + timedelta(seconds=self.seconds)
 
 
-class CanarySample(ApiRequest):
-    """A request of the API canary."""
+class ApiCanarySample(LoadModel):
+    """One request of an API canary, or one that it could not send in time."""
 
-    call: CanaryCall
-
-
-class LoadRequest(ApiRequest):
-    """A request of a load generator."""
-
-    client: int = Field(ge=0, description="the simulated client's number")
-    first_byte_s: float | None = Field(
-        default=None, ge=0, description="from sending until the first byte of the answer; None where none came"
+    kind: CanaryCall
+    sent_at: AwareDatetime = Field(description="wall clock; of a missed one, the moment it was due")
+    seconds: float = Field(description="until the whole answer was read, or the request was given up")
+    status: int = Field(description="0: no answer")
+    error: ErrorWord = Field(default="", description="why there is no whole answer; empty: there is one")
+    missed: bool = Field(
+        default=False,
+        description="due while the request before it was under way, and never sent: it would have waited for that one "
+        "at least, so its seconds are from its moment to that one's end, with that one's kind, status and error",
     )
-    bytes: int = Field(default=0, ge=0, description="bytes of the answer's body, as they came over the wire")
-    level: str = Field(default="", description="UID of the priority level that the server names in its answer")
+
+    @property
+    def is_served(self) -> bool:
+        """The whole answer came, and it is a success."""
+        return 200 <= self.status < 300 and not self.error
+
+    @property
+    def ended_at(self) -> datetime:
+        """The end of the answer, by the wall clock of the request's start."""
+        return self.sent_at + timedelta(seconds=self.seconds)
+
+
+def max_overlap(requests: Iterable[ApiRequest]) -> int:
+    """Return the largest number of answers that were under way at one moment, from first byte to end.
+
+    A streamed answer begins when the server begins to work on it, so this is how many it worked on. An answer that is
+    encoded as a whole (YAML, Table) begins when most of the work is done: there it is the least that the server
+    worked on. Only answers of status 200 count: a refusal is no work. One that ends in the moment in which another
+    begins is not under way any more.
+    """
+    changes = []
+    for request in requests:
+        if request.first_byte is not None and request.status == 200:
+            changes += [(request.first_byte, 1), (request.end, -1)]
+    most = now = 0
+    for _, change in sorted(changes):
+        now += change
+        most = max(most, now)
+    return most
+
+
+def percentile(values: Iterable[float], share: float) -> float | None:
+    """Return the smallest value that at least `share` (0 to 1) of all values do not exceed; None for no values."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    rank = -(-len(ordered) * round(share * 100) // 100)
+    return ordered[max(0, rank - 1)]

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from gameday.checks.api_canary import Window, fault_window, quantile
-from gameday.checks.containment import EXECUTING, MEMORY, level_of, memory_growth, most_at_once
+from gameday.checks.api_canary import Window, fault_window
+from gameday.checks.containment import EXECUTING, MEMORY, memory_growth
 from gameday.checks.facts import target_nodes
 from gameday.history.events import ApiCanarySampled, FlowControlSet, LoadLogged
 from gameday.report.charts import Drawing, Scene, lines
 from gameday.report.run_folder import RunFolder
 from gameday.report.sections.gpus import moments_of, scene_of
-from gameday.values.api_requests import CanarySample, LoadRequest
+from gameday.values.api_requests import ApiCanarySample, ApiRequest, max_overlap, percentile
 
 ORDER = 71
 TITLE = "Control plane"
@@ -91,52 +90,48 @@ def build(run: RunFolder) -> ControlPlane:
     window = fault_window(run.history, node)
     return ControlPlane(
         flow_control=run.history.last(FlowControlSet),
-        calls=tuple(_call(call, samples, window) for call in _CALLS if any(s.call == call for s in samples)),
+        calls=tuple(_call(call, samples, window) for call in _CALLS if any(s.kind == call for s in samples)),
         loads=tuple(_load(event) for event in run.history.of(LoadLogged)),
         servers=tuple(_servers(run.frames.api_server, window)),
         charts=tuple(_charts(run, node, samples)),
     )
 
 
-def _call(call: str, samples: Sequence[CanarySample], window: Window | None) -> CallRow:
-    mine = [sample for sample in samples if sample.call == call]
-    during = [s for s in mine if window and s.sent_at < window.end and _end(s) > window.begin]
-    before = [s for s in mine if not window or _end(s) <= window.begin]
+def _call(call: str, samples: Sequence[ApiCanarySample], window: Window | None) -> CallRow:
+    mine = [sample for sample in samples if sample.kind == call]
+    during = [s for s in mine if window and s.sent_at < window.end and s.ended_at > window.begin]
+    before = [s for s in mine if not window or s.ended_at <= window.begin]
     after = [s for s in mine if window and s.sent_at >= window.end]
     return CallRow(call=_CALLS[call], before=_latency(before), during=_latency(during), after=_latency(after))
 
 
-def _end(sample: CanarySample) -> pd.Timestamp:
-    return pd.Timestamp(sample.sent_at + timedelta(seconds=sample.seconds))
-
-
-def _latency(requests: Sequence[CanarySample | LoadRequest]) -> Latency | None:
+def _latency(requests: Sequence[ApiCanarySample | ApiRequest]) -> Latency | None:
     if not requests:
         return None
     seconds = [request.seconds for request in requests]
     return Latency(
         requests=len(requests),
-        failed=sum(not request.ok for request in requests),
-        median=quantile(seconds, 0.5),
-        p99=quantile(seconds, 0.99),
+        failed=sum(not request.is_served for request in requests),
+        median=percentile(seconds, 0.5) or 0.0,
+        p99=percentile(seconds, 0.99) or 0.0,
         worst=max(seconds),
     )
 
 
 def _load(event: LoadLogged) -> Load:
-    answers = Counter(str(request.status) if request.ok else _failure(request) for request in event.requests)
+    answers = Counter(str(request.status) if request.is_served else _failure(request) for request in event.requests)
     return Load(
         node=event.node,
         clients=len({request.client for request in event.requests}),
         requests=len(event.requests),
         by_answer=tuple(answers.most_common(6)),
-        most_at_once=most_at_once(event.requests),
+        most_at_once=max_overlap(event.requests),
         bytes=sum(request.bytes for request in event.requests),
-        answered=_latency([request for request in event.requests if request.ok]),
+        answered=_latency([request for request in event.requests if request.is_served]),
     )
 
 
-def _failure(request: LoadRequest) -> str:
+def _failure(request: ApiRequest) -> str:
     return " ".join(filter(None, (str(request.status or ""), request.error))) or "no answer"
 
 
@@ -161,11 +156,11 @@ def _servers(api_server: pd.DataFrame, window: Window | None) -> list[ServerRow]
     ]
 
 
-def _charts(run: RunFolder, node: str | None, samples: Sequence[CanarySample]) -> list[PlaneChart]:
+def _charts(run: RunFolder, node: str | None, samples: Sequence[ApiCanarySample]) -> list[PlaneChart]:
     canary = pd.DataFrame(
         {
             "t": [run.offset_s(sample.sent_at) for sample in samples],
-            "gpu": [_CALLS[sample.call] for sample in samples],
+            "gpu": [_CALLS[sample.kind] for sample in samples],
             "value": [sample.seconds for sample in samples],
         }
     )
@@ -205,7 +200,7 @@ def _by_level(run: RunFolder, metric: str) -> pd.DataFrame:
     if rows.empty:
         return pd.DataFrame({"t": [], "gpu": [], "value": []})
     several = rows.server.nunique() > 1
-    level = level_of(rows).where(~pd.Series(several, index=rows.index), rows.server + " " + level_of(rows))
+    level = rows.server + " " + rows.priority_level if several else rows.priority_level
     summed = rows.assign(curve=level).groupby(["curve", "time"], as_index=False).value.sum()
     busiest = summed.groupby("curve").value.max().sort_values(ascending=False)
     kept = summed[summed.curve.isin(busiest[busiest > 0].index[:_MOST_CURVES])]
