@@ -1,4 +1,4 @@
-"""`gameday lab up | down | status`: a real control plane with virtual GPU nodes on this machine."""
+"""`gameday lab up | down | status`, and `restart`, `kill` and others of one component of a running lab."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
+from gameday.cli.lab_options import (
+    ApiServerFlags,
+    ApiServerMemory,
+    ApiServers,
+    BalanceBy,
+    ControllerManagerQps,
+    Env,
+    Hold,
+    LabOptions,
+    SchedulerQps,
+)
 from gameday.cli.long_running import end_holder, running_state
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.rehearsal.nodes import MAX_NODES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
@@ -25,6 +36,16 @@ if TYPE_CHECKING:
     from gameday.rehearsal.lab.status import ComponentStatus
 
 _FOLDER = Path(".lab")
+
+# The verbs of gameday/rehearsal/lab/control.py, which is not imported to print a help page; a test compares them.
+_VERBS = {
+    "restart": "End a component of a running lab, after 2 s by force, and start it again at once.",
+    "kill": "Kill a component of a running lab (SIGKILL), which starts it again as after any crash.",
+    "pause": "Stop a component of a running lab (SIGSTOP): it keeps its connections and answers nothing.",
+    "resume": "Let a paused component of a running lab go on.",
+    "hold": "End a component of a running lab and leave it so until it is to start.",
+    "start": "Start a held component of a running lab.",
+}
 
 Folder = Annotated[Path, typer.Option(help="The lab's folder: kubeconfigs, certificates, data, logs.")]
 
@@ -38,6 +59,8 @@ def register(app: typer.Typer) -> None:
     lab.command()(up)
     lab.command()(down)
     lab.command()(status)
+    for verb, says in _VERBS.items():
+        lab.command(verb, help=says)(_asks(verb))
     app.add_typer(lab, name="lab")
 
 
@@ -45,6 +68,14 @@ def up(
     nodes: Annotated[int, typer.Option(min=0, max=MAX_NODES, help="Virtual GPU nodes; 0: the bare control plane.")] = 8,
     gpus: Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")] = 8,
     folder: Folder = _FOLDER,
+    apiservers: ApiServers = None,
+    balance: BalanceBy = None,
+    apiserver_flag: ApiServerFlags = None,
+    apiserver_memory: ApiServerMemory = None,
+    env: Env = None,
+    controller_manager_qps: ControllerManagerQps = None,
+    scheduler_qps: SchedulerQps = None,
+    hold: Hold = None,
 ) -> int:
     """Start a lab and keep it, whatever crashes, until Ctrl-C or `gameday lab down`."""
     from gameday.errors import StartError  # noqa: PLC0415
@@ -52,7 +83,10 @@ def up(
     from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
 
     out = console()
-    lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True))
+    options = LabOptions(
+        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold
+    )
+    lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True), options.settings())
     is_up = False
     with broken_off_by_signals():
         try:
@@ -92,6 +126,26 @@ def status(folder: Folder = _FOLDER) -> int:
     else:
         typer.echo(json.dumps({**state, "components": [asdict(one) for one in components]}, indent=1))
     return ExitCode.PASSED if components and all(one.ready for one in components) else ExitCode.FAILED
+
+
+def _asks(verb: str) -> Callable[..., int]:
+    """Return the command that asks the folder's lab for this of a component."""
+
+    def command(
+        component: Annotated[str, typer.Argument(help="A component's name, as `gameday lab status` shows it.")],
+        folder: Folder = _FOLDER,
+    ) -> int:
+        from gameday.errors import ControlError  # noqa: PLC0415
+        from gameday.rehearsal.lab.control import Verb, ask_lab  # noqa: PLC0415
+
+        try:
+            pid = ask_lab(folder / "control-plane", Verb(verb), component)
+        except ControlError as error:
+            raise CommandError(str(error), ExitCode.REFUSED) from None
+        typer.echo(f"{component}: process {pid}" if pid else f"{component} is ended")
+        return ExitCode.PASSED
+
+    return command
 
 
 def _print_how_to(out: Console, lab: Lab, nodes: int) -> None:

@@ -21,6 +21,17 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.game_day import DEFAULT_PLAN, Arm, Reports, check_reports, checked_plan, play
+from gameday.cli.lab_options import (
+    ApiServerFlags,
+    ApiServerMemory,
+    ApiServers,
+    BalanceBy,
+    ControllerManagerQps,
+    Env,
+    Hold,
+    LabOptions,
+    SchedulerQps,
+)
 from gameday.cli.long_running import end_holder, running_state
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
@@ -30,7 +41,9 @@ if TYPE_CHECKING:
 
     from gameday.detectors.models import DetectorProfile
     from gameday.plan.models import Plan
+    from gameday.plan.rehearsal import RehearsalSettings
     from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster
+    from gameday.rehearsal.lab.settings import LabSettings
 
 _FOLDER = Path(".rehearsal")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -49,13 +62,13 @@ Watcher = Annotated[
         "profile's name or file (`gameday detectors`), of which a stand-in does what the profile says.",
     ),
 ]
-Cluster = Annotated[
-    str,
-    typer.Option(
-        "--cluster",
-        help="Whose control plane: embedded (a stand-in, starts in a second), lab (Kubernetes' own; see `make lab`).",
-    ),
-]
+_CLUSTER = typer.Option(
+    "--cluster",
+    help="Whose control plane: embedded (a stand-in, starts in a second), lab (Kubernetes' own; see `make lab`).",
+)
+Cluster = Annotated[str, _CLUSTER]
+PlansCluster = Annotated[str | None, _CLUSTER]
+"""The same where a plan may choose (`rehearsal.cluster`)."""
 Repair = Annotated[
     str,
     typer.Option(
@@ -84,11 +97,19 @@ def rehearse(
     nodes: Nodes = 8,
     gpus: Gpus = 8,
     detector: Watcher = "default",
-    cluster: Cluster = "embedded",
+    cluster: PlansCluster = None,
     repair: Repair = "auto",
     reports: Reports = Path("reports"),
     keep: Annotated[bool, typer.Option(help="Keep the cluster's folder with its logs.")] = False,
     arm: Arm = None,
+    apiservers: ApiServers = None,
+    balance: BalanceBy = None,
+    apiserver_flag: ApiServerFlags = None,
+    apiserver_memory: ApiServerMemory = None,
+    env: Env = None,
+    controller_manager_qps: ControllerManagerQps = None,
+    scheduler_qps: SchedulerQps = None,
+    hold: Hold = None,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
     loaded = checked_plan(plan).of_arm(arm) if arm else checked_plan(plan)
@@ -96,6 +117,11 @@ def rehearse(
     for one in loaded.played:
         check_fit(one.plan, nodes, gpus)
     check_reports(reports)
+    options = LabOptions(
+        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold
+    )
+    cluster = cluster or checked.rehearsal.cluster or "embedded"
+    lab = _lab_settings(cluster, options, checked.rehearsal)
     out = console()
     repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))
     from gameday.rehearsal.seed import OFFENDER_LABEL  # noqa: PLC0415
@@ -103,10 +129,10 @@ def rehearse(
     offender = OFFENDER_LABEL in checked.targets.selector
     flow = "gameday.flows.arms" if loaded.arms else "gameday.flows.game_day"
     with embedded(
-        out, nodes, gpus, detector, cluster, keep=keep, flow=flow, repair=repaired, offender=offender
+        out, nodes, gpus, detector, cluster, keep=keep, flow=flow, repair=repaired, offender=offender, lab=lab
     ) as here:
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
-        command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
+        command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else []), *options.words()]
         line = shlex.join(str(word) for word in command)
         here.code = ExitCode(play(out, loaded, plan, here.cluster.profile, reports, "rehearsal", line))
     return here.code
@@ -133,19 +159,30 @@ def embedded(
     spare: int = 0,
     repair: bool = False,
     offender: bool = False,
+    lab: LabSettings | None = None,
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
 
-    Raises CommandError for a choice nobody has and for a cluster that does not start.
+    `lab` is for the cluster `lab`; None: stock. Raises CommandError for a choice nobody has and for a cluster that does
+    not start.
     """
     from gameday.errors import StartError  # noqa: PLC0415
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
+    from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
     (watcher, fake_detector), control_plane = _detector(detector), _control_plane(cluster)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
     size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), offender=offender)
     here = Embedded(
-        RehearsalCluster(folder, size, watcher, control_plane=control_plane, fake_detector=fake_detector, repair=repair)
+        RehearsalCluster(
+            folder,
+            size,
+            watcher,
+            control_plane=control_plane,
+            lab=lab or STOCK,
+            fake_detector=fake_detector,
+            repair=repair,
+        )
     )
     try:
         _set_prefect(folder / "prefect-client", here.cluster.urls["prefect"])
@@ -178,20 +215,33 @@ def up(
     cluster: Cluster = "embedded",
     repair: Repair = "off",
     folder: Folder = _FOLDER,
+    apiservers: ApiServers = None,
+    balance: BalanceBy = None,
+    apiserver_flag: ApiServerFlags = None,
+    apiserver_memory: ApiServerMemory = None,
+    env: Env = None,
+    controller_manager_qps: ControllerManagerQps = None,
+    scheduler_qps: SchedulerQps = None,
+    hold: Hold = None,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
     from gameday.errors import StartError  # noqa: PLC0415
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
+    from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
     out = console()
     repaired = is_repaired(repair)
     size = Size(nodes, gpus, hold_outs=hold_outs(nodes, repair=repaired))
     control_plane, (watcher, fake_detector) = _control_plane(cluster), _detector(detector)
+    options = LabOptions(
+        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold
+    )
     running = RehearsalCluster(
         folder,
         size,
         watcher,
         control_plane=control_plane,
+        lab=_lab_settings(cluster, options) or STOCK,
         fake_detector=fake_detector,
         repair=repaired,
     )
@@ -266,6 +316,16 @@ def _control_plane(name: str) -> ControlPlane:
         return ControlPlane(name)
     except ValueError:
         raise CommandError(f"--cluster {name!r}: choose one of {', '.join(ControlPlane)}") from None
+
+
+def _lab_settings(cluster: str, options: LabOptions, defaults: RehearsalSettings | None = None) -> LabSettings | None:
+    """Return the lab's settings, None for a cluster that is none; raises CommandError."""
+    from gameday.rehearsal.cluster import ControlPlane  # noqa: PLC0415
+
+    if _control_plane(cluster) is ControlPlane.LAB:
+        return options.settings(defaults)
+    options.refuse_without_lab()
+    return None
 
 
 def is_repaired(repair: str, *, hands_off: bool = False) -> bool:

@@ -32,6 +32,7 @@ from gameday.plan.expectations import Expectations
 from gameday.plan.limits import Guardrails
 from gameday.plan.purpose import Purpose
 from gameday.plan.qa import Qa
+from gameday.plan.rehearsal import RehearsalSettings
 from gameday.plan.repair_chain import RepairChain, key_of
 from gameday.plan.settings import Settings
 from gameday.plan.targets import Baseline, Targets
@@ -214,6 +215,7 @@ class Plan(DocumentModel):
     qa: Qa = Qa()
     guardrails: Guardrails = Guardrails()
     approval: Approval = Approval()
+    rehearsal: RehearsalSettings = RehearsalSettings()
     arms: Arms | None = None
     """Arms of a comparison (docs/arms.md): the plan is played once for each, with a few of its keys changed."""
 

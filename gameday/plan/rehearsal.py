@@ -5,9 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from gameday.documents.fields import DocumentModel, conflict
@@ -143,7 +153,17 @@ Environment = Annotated[
 ApiServers = Annotated[int, Field(ge=1, le=5)]
 # rest.Config.QPS is a float32; a hundred thousand a second is more than any server answers.
 ClientQps = Annotated[int, Field(ge=1, le=100_000)]
-MemoryLimit = Annotated[ByteSize, Field(gt=0)]
+
+
+def _with_its_unit(value: object, handler: ValidatorFunctionWrapHandler) -> ByteSize:
+    try:
+        size: ByteSize = handler(value)
+    except ValidationError:
+        raise PydanticCustomError("memory", "memory is more than 0 and written with its unit, like 1GiB") from None
+    return size
+
+
+MemoryLimit = Annotated[ByteSize, Field(gt=0), WrapValidator(_with_its_unit)]
 
 
 class RehearsalSettings(DocumentModel):
@@ -166,3 +186,10 @@ class RehearsalSettings(DocumentModel):
     """Requests per second that kube-scheduler's client may send; stock is 50."""
     api_server_memory: MemoryLimit | None = None
     """Resident memory, such as `1GiB`, above which an API server is killed, as the kernel kills a container."""
+
+    @model_validator(mode="after")
+    def _only_a_lab_has_settings(self) -> Self:
+        for key in sorted(self.model_fields_set - {"cluster"}):
+            if self.cluster != "lab":
+                raise conflict((key,), "only the lab has this setting: write `cluster: lab` beside it")
+        return self

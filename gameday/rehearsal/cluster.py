@@ -24,7 +24,8 @@ from gameday.detectors.models import DetectorProfile
 from gameday.faults.registry import parameter_models
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.folder import STATE, HeldFolder
-from gameday.rehearsal.lab.programs import find_programs
+from gameday.rehearsal.lab.programs import find_balancer, find_programs
+from gameday.rehearsal.lab.settings import STOCK, LabSettings
 from gameday.rehearsal.lab.status import ready_urls
 from gameday.rehearsal.observability import (
     ComponentJob,
@@ -94,6 +95,7 @@ class RehearsalCluster:
         detector: Detector,
         *,
         control_plane: ControlPlane = ControlPlane.EMBEDDED,
+        lab: LabSettings = STOCK,
         prefect: bool = True,
         fake_detector: DetectorProfile | None = None,
         repair: bool = False,
@@ -105,6 +107,7 @@ class RehearsalCluster:
             size: Nodes and GPUs.
             detector: The policy of our node-health controller.
             control_plane: The API server, scheduler and controllers.
+            lab: The settings of `ControlPlane.LAB`.
             prefect: Start a Prefect server.
             fake_detector: The profile of a foreign detector, which a stand-in plays beside `detector`.
             repair: Repair quarantined nodes and give them back, by our repairer (which needs Prefect) or by the
@@ -114,6 +117,7 @@ class RehearsalCluster:
         self.size = size
         self.detector = detector
         self.control_plane = control_plane
+        self._lab = lab
         self._with_prefect = prefect
         self._fake_detector = fake_detector
         self._with_repair = repair
@@ -250,7 +254,10 @@ class RehearsalCluster:
         """The process that says it is ready once an API server answers; both kinds leave the same kubeconfigs."""
         if self.control_plane is ControlPlane.LAB:
             find_programs()  # fails here with its own message, which the exit of the process would hide
-            return self._python("lab", "--data-dir", str(self._credentials))
+            if self._lab.has_balancer:
+                find_balancer()
+            settings = self._lab.model_dump_json(exclude_defaults=True)
+            return self._python("lab", "--data-dir", str(self._credentials), "--settings", settings)
         arguments = ("--port", str(port), "--data-dir", str(self._credentials))
         return self._python("apiserver", *arguments, module="kubesim.apiserver")
 
