@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gameday.arms.compare import Comparison, PlayedRun, compare
 from gameday.arms.fold import arm_result
-from gameday.arms.record import ComparisonRecord
+from gameday.arms.record import ArmRecord, ComparisonRecord
+from gameday.checks.outcome import RunResult
 from gameday.report.durations import durations
 from gameday.report.figure import Figure, figures_of
 from gameday.report.page import environment
@@ -45,6 +46,20 @@ def render_comparison(folder: Path, rendered_at: datetime) -> RenderedComparison
     return rendered
 
 
+def result_of_member(folder: Path, run_id: str) -> RunResult:
+    """Return the result of one game-day as that of its arm.
+
+    Args:
+        folder: The comparison's folder.
+        run_id: The game-day, which has a folder in it.
+
+    Raises OSError, and ValueError, as `ComparisonRecord.load` does.
+    """
+    record, run = ComparisonRecord.load(folder), load_run_folder(folder / run_id)
+    place = next(place for place in record.runs if place.run_id == run_id)
+    return arm_result(_arm_of(record, place), run.history, run.verdicts)
+
+
 @garbage_collection_paused()
 def _played(folder: Path, record: ComparisonRecord) -> tuple[list[PlayedRun], list[str]]:
     """Return the game-days that were played, and sentences about figures that could not be read."""
@@ -59,7 +74,6 @@ def _played(folder: Path, record: ComparisonRecord) -> tuple[list[PlayedRun], li
 
 
 def _read(record: ComparisonRecord, place: Assignment, run: RunFolder) -> tuple[PlayedRun, tuple[str, ...]]:
-    arm = next(arm for arm in record.arms if place.arm and arm.name == place.arm.arm)
     took = [
         Figure(name=str(one.measure), unit="s", value=one.seconds) for one in durations(run) if one.seconds is not None
     ]
@@ -67,10 +81,14 @@ def _read(record: ComparisonRecord, place: Assignment, run: RunFolder) -> tuple[
     return (
         PlayedRun(
             place=place,
-            result=arm_result(arm, run.history, run.verdicts),
+            result=arm_result(_arm_of(record, place), run.history, run.verdicts),
             own=run.result,
             verdicts=run.verdicts,
             figures=(*took, *(measured.figures if measured else ())),
         ),
         measured.problems if measured else (),
     )
+
+
+def _arm_of(record: ComparisonRecord, place: Assignment) -> ArmRecord:
+    return next(arm for arm in record.arms if place.arm and arm.name == place.arm.arm)

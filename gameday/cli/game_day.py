@@ -261,7 +261,10 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
 
 
 def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
-    here = {run_id for run_id in result.changed if (reports / run_id / "history.jsonl").is_file()}
+    from gameday.run.record import folder_of_run  # noqa: PLC0415
+
+    folders = {run_id: folder_of_run(reports, run_id) for run_id in result.changed}
+    here = {run_id for run_id, folder in folders.items() if (folder / "history.jsonl").is_file()}
     if here:  # the CronJob's pod has neither reports nor Prefect's home
         from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
 
@@ -277,7 +280,7 @@ def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, re
             )
             out.print(message, style="yellow", soft_wrap=True)
         else:
-            out.print(f"report: {reports / run_id / 'report.html'}", soft_wrap=True)
+            out.print(f"report: {folders[run_id] / 'report.html'}", soft_wrap=True)
 
 
 @contextmanager

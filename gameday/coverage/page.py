@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from gameday.arms.page import result_of_member
 from gameday.checks.facts import seconds_text
 from gameday.coverage.cells import CellState, CoverageCell
 from gameday.coverage.matrix import CoverageMatrix, FaultNoticed, FaultRow, joined
@@ -59,8 +60,14 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
     Raises OSError where it cannot be read or written, ValueError where season.json holds something else.
     """
     record = SeasonRecord.load(folder)
-    runs = {place.run_id: run for place in record.places if (run := judged_run(folder.parent / place.run_id))}
-    result = fold_season([run.result for run in runs.values()], record.stopped)
+    folders = {place.run_id: place.reports(folder.parent) / place.run_id for place in record.places}
+    runs = {place.run_id: run for place in record.places if (run := judged_run(folders[place.run_id]))}
+    of_arms = {
+        place.run_id: result_of_member(folders[place.run_id].parent, place.run_id)
+        for place in record.places
+        if place.arm and place.run_id in runs
+    }
+    result = fold_season([of_arms.get(run_id, run.result) for run_id, run in runs.items()], record.stopped)
     why = record.stopped or "the season ended before it began"
     missing = [
         LeftOut(plan=place.plan, title=place.plan, why=why) for place in record.places if place.run_id not in runs
@@ -68,12 +75,13 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
     matrix = joined(run.row for run in runs.values())
     covered = Coverage(record=record, result=result, matrix=matrix, left_out=(*record.left_out, *missing))
     rendered = RenderedSeason(folder / "coverage.html", folder / "coverage.json", result, covered)
-    rendered.html.write_text(_page(covered, rendered_at), encoding="utf-8")
+    links = {run_id: str(path.relative_to(folder.parent)) for run_id, path in folders.items()}
+    rendered.html.write_text(_page(covered, links, rendered_at), encoding="utf-8")
     rendered.json.write_text(covered.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return rendered
 
 
-def _page(covered: Coverage, rendered_at: datetime) -> str:
+def _page(covered: Coverage, links: Mapping[str, str], rendered_at: datetime) -> str:
     record, matrix = covered.record, covered.matrix
     return (
         environment("coverage")
@@ -82,6 +90,8 @@ def _page(covered: Coverage, rendered_at: datetime) -> str:
             record=record,
             result=covered.result,
             matrix=matrix,
+            links=links,
+            comparisons=sorted({place.arm.comparison for place in record.places if place.arm}),
             left_out=covered.left_out,
             headline=headline(matrix.rows),
             numbers=_numbers(matrix),

@@ -48,7 +48,7 @@ from gameday.run.detection_chain import DetectionChain
 from gameday.run.node_watch import NodeWatch
 from gameday.run.pod_states import PodStates
 from gameday.run.quarantine import QuarantineListener
-from gameday.run.record import RunRecord
+from gameday.run.record import RunRecord, folder_of_run
 from gameday.run.run import Run
 from gameday.run.run_ledger import RunLedger
 from gameday.run.servers import Servers
@@ -238,6 +238,7 @@ def _note_reaped(record: RunRecord, result: ReapResult) -> None:
         )
     for run_id in result.changed:
         try:
-            note_reaped(record.folder.parent / run_id, result, describe_reap(f"run {record.id}", result, run_id))
+            folder = folder_of_run(record.folder.parent, run_id)
+            note_reaped(folder, result, describe_reap(f"run {record.id}", result, run_id))
         except OSError as error:
             record.problem(f"the history of run {run_id} cannot be written: {error.strerror}")

@@ -92,7 +92,7 @@ def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
 
     Args:
         kubernetes: The cluster.
-        reports: Folder of the runs' own folders.
+        reports: Folder of the runs' own folders, and of comparisons' folders, which hold those of their runs.
 
     Returns:
         The folders of the runs whose histories were written.
@@ -103,7 +103,7 @@ def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
     """
     unfinished = {
         path.parent: history
-        for path in sorted(reports.glob(f"*/{HISTORY_FILE}"))
+        for path in sorted([*reports.glob(f"*/{HISTORY_FILE}"), *reports.glob(f"*/*/{HISTORY_FILE}")])
         if not (path.parent / "report.html").exists() and not (history := read_history(path)).last(RunEnded)
     }
     # A living run has no report either, but holds the lease from before its first intent.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -132,6 +133,15 @@ def start_record(run_id: str, loaded: LoadedPlan, reports: Path, member: SeasonM
     (folder / "plan.yaml").write_bytes(loaded.source)
     (folder / "plan.json").write_text(loaded.plan.model_dump_json(indent=1), encoding="utf-8")
     return RunRecord(run_id, folder, loaded, member)
+
+
+def folder_of_run(reports: Path, run_id: str) -> Path:
+    """Return the run's own folder, which is in a comparison's folder where the run plays an arm.
+
+    A run without a folder gets the path that it would have as a run by itself.
+    """
+    own = reports / run_id
+    return own if own.is_dir() else next(reports.glob(f"*/{glob.escape(run_id)}"), own)
 
 
 def new_run_id() -> str:
