@@ -75,7 +75,7 @@ class VerdictCell(FrozenModel):
         """No repetition speaks against the comparison."""
         if self.wanted == "must break":
             return not self.held and not self.unknown
-        return not self.unknown and (not self.broken or bool(self.wanted))
+        return bool(self.wanted) or not (self.broken or self.unknown)
 
 
 class VerdictRow(FrozenModel):

@@ -74,15 +74,15 @@ def fold_outcome(history: History, verdicts: Sequence[Verdict], may_break: Colle
     Args:
         history: The run's history.
         verdicts: Every verdict on it.
-        may_break: Checks, such as `alert-fires`, whose broken expectations do not fail the run: an arm's of a
-            comparison. What they leave of the others still has to hold, and so has the proof of a clean cluster.
+        may_break: Checks, such as `alert-fires`, whose expectations need not hold, nor be judged: those of an arm of a
+            comparison. All others still have to hold, and the cluster has to be proved clean.
     """
     state, doubt = cleanliness(history)
     asked = [verdict for verdict in verdicts if verdict.status is not Status.NOT_ASKED]
-    excused = [verdict for verdict in asked if verdict.status is Status.BROKEN and verdict.check in may_break]
+    excused = [verdict for verdict in asked if verdict.status is not Status.HELD and verdict.check in may_break]
     outcome, why = _outcome(history, [verdict for verdict in asked if verdict not in excused], state, excused)
     if excused and outcome is RunOutcome.PASSED:
-        why = f"{why}; {len(excused)} more broke, as they may: {_named(excused)}"
+        why = f"{why}; {len(excused)} more need not hold: {_named(excused)}"
     if state is not Cleanliness.CLEAN:
         why = f"{why}; the cluster is {state}: {doubt}" if why else f"The cluster is {state}: {doubt}"
     return RunResult(outcome=outcome, cleanliness=state, exit_code=exit_code(outcome, state), why=f"{why.rstrip('.')}.")

@@ -37,7 +37,8 @@ class Arm(DocumentModel):
     """Keys of the plan with other values, written as in the plan. Only detector, expect, fault, qa, recover, rehearsal
     and settings may be set."""
     may_break: tuple[CheckName, ...] = ()
-    """Checks, such as `alert-fires`, whose expectations may break in this arm: the comparison does not fail for it."""
+    """Checks, such as `alert-fires`, whose expectations need not hold in this arm, nor be judged: the comparison does
+    not fail for them."""
     must_break: tuple[CheckName, ...] = ()
     """Checks whose expectations must break in this arm, a negative control: one that holds fails the comparison,
     because it shows that the experiment cannot tell the arms apart."""
