@@ -27,6 +27,8 @@ API_AUDIENCES = (_ISSUER,)
 """Audiences of the tokens that are accepted here."""
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 DEFAULT_TOKEN_S = 3600
+_BOUND = {"pod": "pods", "secret": "secrets"}
+"""Claims that bind a token to an object of the account's namespace: the token ends with the object."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +133,20 @@ class Authenticator:
         stored = self._store.get("serviceaccounts", namespace, account["name"])
         if stored is None or stored.obj["metadata"]["uid"] != account["uid"]:
             return None
+        if not all(
+            self._is_there(plural, namespace, claims[kind]) for kind, plural in _BOUND.items() if kind in claims
+        ):
+            return None
         extra = {_CREDENTIAL: (f"JTI={payload['jti']}",)}
         if "pod" in claims:
             pod = {part: (claims["pod"][part],) for part in ("name", "uid")}
             extra |= {f"authentication.kubernetes.io/pod-{part}": value for part, value in pod.items()}
         return User(payload["sub"], service_account_groups(namespace), account["uid"], extra)
+
+    def _is_there(self, plural: str, namespace: str, bound: Json) -> bool:
+        """Return whether the object that a token is bound to is still there, and no other of its name."""
+        stored = self._store.get(plural, namespace, bound["name"])
+        return stored is not None and stored.obj["metadata"]["uid"] == bound["uid"]
 
 
 def load_key(path: Path) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
+
 from tests.kubesim.conformance.exchange import MERGE, Client
 from tests.kubesim.conformance.scripts import script
 
@@ -47,6 +49,12 @@ def subresource_tokens(c: Client) -> None:
                        ("another audience", {"token": plain["status"]["token"], "audiences": ["vault"]}),
                        ("nonsense", {"token": "nonsense"}), ("no token", {})):  # fmt: skip
         c.send(f"review: {step}", "POST", reviews, {**review, "spec": body}, only=_reviewed)
+    unused = ask("bound to a pod that ends", {"boundObjectRef": ref})
+    c.do("DELETE", f"{pod}/p", {"gracePeriodSeconds": 0})
+    left = c.bearer(unused["status"]["token"])
+    path = f"/api/v1/namespaces/{c.ns}/configmaps"
+    left.until(path, lambda body: body is not None and body.get("code") == httpx.codes.UNAUTHORIZED)
+    left.get("its pod is gone", path)
 
 
 def _reviewed(body: Any) -> Any:
