@@ -16,6 +16,9 @@ _BORN_OF_A_FAULT = {"DCGM_FI_DEV_XID_ERRORS": '{__name__=~"DCGM_.+"}'}
 _SOURCES = {
     "gameday_health_": "scrape the node-health controller (deploy/node-health), or expect an alert of your detector",
     "DCGM_": "give dcgm-exporter our counters file (deploy/alerts/dcgm-counters.csv), or expect another alert",
+    "apiserver_": "scrape the API servers under the job apiserver, or expect another alert",
+    "etcd_": "scrape etcd's --listen-metrics-urls, or expect another alert",
+    "scheduler_": "scrape kube-scheduler, or expect another alert",
     "kube_": "scrape kube-state-metrics, or expect another alert",
     "node_": "scrape node_exporter, or expect another alert",
 }

@@ -28,7 +28,9 @@ from gameday.rehearsal.programs import find_program
 from gameday.shipped import shipped
 
 RULES = shipped("deploy") / "alerts" / "gpu-faults.rules.yaml"
-"""The rules of production."""
+"""The rules of production for GPU nodes."""
+CONTROL_PLANE_RULES = RULES.with_name("control-plane.rules.yaml")
+"""The rules of production for control planes."""
 
 _SMALL = 32  # nodes up to which Prometheus keeps up at its fastest on two cores
 # One scrape of everything is 77 MB at 1,000 nodes of 8 GPUs; beyond this many nodes only what rules and reports
@@ -185,7 +187,7 @@ def prometheus_program(
     nodes: int,
     jobs: Sequence[ScrapeJob | ComponentJob],
     alertmanager_port: int,
-    rule_files: Sequence[Path] = (RULES,),
+    rule_files: Sequence[Path] = (RULES, CONTROL_PLANE_RULES),
 ) -> Program:
     """Write Prometheus' configuration into `folder` and say how to start it; keeps its data there too.
 

@@ -11,7 +11,7 @@ from gameday.rehearsal.programs import find_program
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "alerts"
-RULES = ALERTS / "gpu-faults.rules.yaml"
+RULE_FILES = sorted(ALERTS.glob("*.rules.yaml"))
 COUNTERS = ALERTS / "dcgm-counters.csv"
 INHIBIT = ALERTS / "alertmanager-inhibit.yaml"
 UNIT_TESTS = sorted((ALERTS / "tests").glob("*.test.yaml"))
@@ -25,7 +25,8 @@ def write_yaml(path: Path, content: dict) -> None:
     path.write_text(yaml.dump(content, Dumper=yaml.CSafeDumper), encoding="utf-8")
 
 
-GROUPS = read_yaml(RULES)["groups"]
+GROUPS_OF = {file.name: read_yaml(file)["groups"] for file in RULE_FILES}
+GROUPS = [group for groups in GROUPS_OF.values() for group in groups]
 ALL_RULES = [rule for group in GROUPS for rule in group["rules"]]
 BY_NAME = {rule["alert"]: rule for rule in ALL_RULES if "alert" in rule}
 RECORDED = {rule["record"] for rule in ALL_RULES if "record" in rule}
