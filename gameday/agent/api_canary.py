@@ -24,7 +24,7 @@ from gameday.values.results import Cleanliness
 
 BEAT_S = 0.5
 TIMEOUT_S = 5.0
-"""For a whole request: a client that waits longer would itself be what misses its deadlines."""
+"""Longest time for a whole request: a client that waits longer would itself be what misses its deadlines."""
 _NOTE_EVERY_S = 1.0
 _CLEAN_UP_WITHIN_S = 15.0
 """Half of a pod's grace period."""
@@ -35,7 +35,7 @@ _CONFIG_MAP = "gameday-api-canary"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _LEASE_SECONDS = 40
-"""As a kubelet's node Lease."""
+"""Duration of the Lease; that of a node's is the same."""
 _GONE = (404,)
 _EXISTS = (409,)
 _JSON = {"Content-Type": "application/json"}
@@ -84,7 +84,7 @@ class _Timed:
 
 
 class ApiCanary:
-    """The canary's Lease, its connection, and its samples that are not told yet."""
+    """A canary with its Lease, its connection, and its samples that are not told yet."""
 
     def __init__(self, run_id: str, context: Context) -> None:
         """Name the Lease. Raises HostError where the pod has no API account."""

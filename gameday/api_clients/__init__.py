@@ -1,4 +1,4 @@
-"""Simulated clients of the API server: what they ask for, the processes they live in, and the log of every request.
+"""The simulated clients of the API server: their requests, their processes, and the log of every request.
 
 An ordinary client library would hide what is measured here: the official Python client's transport sends a request up
 to three times more after a 429 (docs/sources.md, Control plane). These clients send each request once and write it

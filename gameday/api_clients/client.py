@@ -29,13 +29,13 @@ MOST_ATTEMPTS = 10
 LONGEST_PAUSE_S = 32.0
 """The longest Retry-After that API Priority and Fairness gives; nobody else's is obeyed for longer."""
 TIMEOUT_S = 90.0
-"""For each read: longer than the server's own limit of 60 s for a request, so that the server is seen to give up."""
+"""Time-out of each read, longer than the server's limit of 60 s for a request: the server is seen to give up first."""
 _CHUNK_BYTES = 1 << 18
 _END_OF_INITIAL_EVENTS = b"k8s.io/initial-events-end"
 
 
 class StormClient:
-    """One client with its connection. Only `end` may be called from another thread than `run`."""
+    """A client with its connection. Only `end` may be called from another thread than `run`."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class StormClient:
 
 
 class _Answer:
-    """What is known of an answer so far."""
+    """An answer as far as it is known."""
 
     def __init__(self) -> None:
         self.bytes = 0

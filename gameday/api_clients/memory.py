@@ -9,7 +9,7 @@ from gameday.errors import HostError
 LEAST_FREE = 0.15
 """Share of the machine's memory below which a storm ends."""
 MEMINFO = Path("/proc/meminfo")
-"""In a container, too, this is the whole machine's."""
+"""The kernel's figures; in a container, too, they are the whole machine's."""
 
 
 def free_share(meminfo: Path) -> float:

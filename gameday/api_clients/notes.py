@@ -1,4 +1,4 @@
-"""What a storm tells while it goes on: lines of JSON in the pod's log, read by `notes_in` of gameday.agent.task."""
+"""The notes of a storm: lines of JSON in the pod's log, read by `notes_in` of gameday.agent.task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent and its client processes say to each other: an order, and lines."""
+"""The contract between the agent and its client processes: an order, and lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ClientsOrder(LoadModel):
 
 
 class OwnCost(LoadModel):
-    """What the load's own processes have cost."""
+    """The cost of the load's own processes."""
 
     cpu_seconds: float = Field(description="user and system time")
     rss_bytes: int = Field(description="the most resident memory, of all processes together")

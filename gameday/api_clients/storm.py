@@ -15,7 +15,7 @@ from gameday.errors import HostError
 from gameday.values.api_requests import ApiRequest
 
 CLIENTS_IN_A_PROCESS = 16
-"""One process reads about 420 MB/s on one core; sixteen clients are then held back by the server first."""
+"""Number that one process serves: it reads 420 MB/s on one core, and the server then holds them back first."""
 _READY_TIMEOUT_S = 60.0
 """Python, httpx and the TLS context take half a second alone, and some seconds beside a busy server."""
 _END_TIMEOUT_S = 10.0
@@ -78,7 +78,7 @@ class Storm:
 
     @property
     def cost(self) -> OwnCost:
-        """What the ended processes have cost; one that had to be killed is not in it."""
+        """The cost of the ended processes; one that had to be killed is not in it."""
         with self._lock:
             return self._cost
 
@@ -116,7 +116,7 @@ def wait_until_sent(storm: Storm, timeout_s: float) -> bool:
 
 
 class _Process:
-    """One client process with the thread that reads its lines."""
+    """A client process with the thread that reads its lines."""
 
     def __init__(self, order: ClientsOrder, hear: Callable[[ClientsLine], None]) -> None:
         try:

@@ -28,7 +28,7 @@ from gameday.values.nodes import NodeRole
 LOAD = "list-storm"
 """The load's name: the value of its objects' label, and the start of their names."""
 _MOST_BYTES = 1_200_000_000
-"""Of all objects together: the talk's 1 GB fits in, and etcd's default quota of 2 GiB keeps its distance."""
+"""Most content of all objects together: far enough from the 2 GiB that etcd takes by default."""
 _MASTERS = (
     ("Impersonate-User", "gameday-master"),
     ("Impersonate-Group", "system:masters"),

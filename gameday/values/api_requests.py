@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 ErrorWord = Literal["", "refused", "timeout", "cut", "tls", "ended", "other"]
-"""Why a request has no whole answer; empty: it has one. `ended`: the client itself was told to end."""
+"""The reason why a request has no whole answer; empty: it has one. `ended`: the client itself was told to end."""
 
 CanaryCall = Literal["readyz", "get", "put", "list"]
 """The API canary's calls: /readyz, GET a ConfigMap, PUT a Lease, LIST one object."""
@@ -22,7 +22,7 @@ class LoadModel(BaseModel):
 
 
 class ApiRequest(LoadModel):
-    """One request of one client.
+    """A request of a client.
 
     `start`, `first_byte` and `end` are seconds of the machine's monotonic clock, which all its processes share.
     """
@@ -43,7 +43,7 @@ class ApiRequest(LoadModel):
 
     @property
     def seconds(self) -> float:
-        """From the request's start to the end of its answer."""
+        """Time from the request's start to the end of its answer."""
         return self.end - self.start
 
     @property
@@ -58,7 +58,7 @@ class ApiRequest(LoadModel):
 
 
 class ApiCanarySample(LoadModel):
-    """One request of an API canary, or one that it could not send in time."""
+    """The sample of an API canary's request, or of one that it could not send in time."""
 
     kind: CanaryCall
     sent_at: AwareDatetime = Field(description="wall clock; of a missed one, the moment it was due")
