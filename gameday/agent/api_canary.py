@@ -84,7 +84,7 @@ class _Timed:
 
 
 class ApiCanary:
-    """A canary with its Lease, its connection, and its samples that are not told yet."""
+    """A canary with its Lease, its connection, and its samples that no note holds yet."""
 
     def __init__(self, run_id: str, context: Context) -> None:
         """Name the Lease. Raises HostError where the pod has no API account."""

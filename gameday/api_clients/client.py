@@ -25,9 +25,10 @@ from gameday.host.base import ApiServer
 from gameday.values.api_requests import ApiRequest, ErrorWord
 
 MOST_ATTEMPTS = 10
-"""A LIST is given up after so many refusals that ask to come again, as client-go does."""
+"""Number of refusals after which a LIST is given up, as by client-go (docs/sources.md, API server: LISTs)."""
 LONGEST_PAUSE_S = 32.0
-"""The longest Retry-After that API Priority and Fairness gives; nobody else's is obeyed for longer."""
+"""The longest Retry-After that API Priority and Fairness gives, and that a client obeys (docs/sources.md, API server:
+LISTs)."""
 TIMEOUT_S = 90.0
 """Time-out of each read, longer than the server's limit of 60 s for a request: the server is seen to give up first."""
 _CHUNK_BYTES = 1 << 18

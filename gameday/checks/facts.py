@@ -19,12 +19,13 @@ from gameday.history.events import (
     RepairChainEnded,
     RepairHopSeen,
     RunEnded,
+    RunStarted,
     StepEnded,
     StepStarted,
     TargetsChosen,
 )
 from gameday.history.journal import History
-from gameday.values.nodes import Target
+from gameday.values.nodes import NodeRole, Target
 from gameday.values.results import RepairHop, Step, StepOutcome
 
 CLOCK_TOLERANCE_S = 1.0
@@ -55,6 +56,12 @@ def targets(history: History) -> tuple[Target, ...]:
 def target_nodes(history: History) -> tuple[str | None, ...]:
     """The target nodes, or one None where the run ended before it chose any, so that no expectation goes unsaid."""
     return tuple(dict.fromkeys(target.node for target in targets(history))) or (None,)
+
+
+def breaks_gpu_nodes(history: History) -> bool:
+    """Return False for a run whose fault leaves its node whole, because only its clients run there."""
+    started = history.first(RunStarted)
+    return started is None or started.role is NodeRole.GPU
 
 
 def in_place_of(history: History, node: str | None) -> str | None:

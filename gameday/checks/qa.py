@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import first_few, in_place_of, judge_absence, target_nodes, worst_status
+from gameday.checks.facts import breaks_gpu_nodes, first_few, in_place_of, judge_absence, target_nodes, worst_status
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import QaChecked, QaLeftOut, StepEnded
 from gameday.history.frames import Frames
@@ -16,6 +16,8 @@ ORDER = 90
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     if not plan.recover.gives_node_back:
         return []  # nobody gives this node back
+    if not breaks_gpu_nodes(history):
+        return []  # nobody took this node out of service
     return [_of(history, in_place_of(history, node)) for node in target_nodes(history)]
 
 

@@ -35,6 +35,7 @@ from gameday.cli.lab_options import (
 from gameday.cli.long_running import end_holder, running_state
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.values.nodes import NodeRole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -129,7 +130,17 @@ def rehearse(
     offender = OFFENDER_LABEL in checked.targets.selector
     flow = "gameday.flows.arms" if loaded.arms else "gameday.flows.game_day"
     with embedded(
-        out, nodes, gpus, detector, cluster, keep=keep, flow=flow, repair=repaired, offender=offender, lab=lab
+        out,
+        nodes,
+        gpus,
+        detector,
+        cluster,
+        keep=keep,
+        flow=flow,
+        repair=repaired,
+        offender=offender,
+        lab=lab,
+        client_nodes=client_nodes_for(loaded.plan),
     ) as here:
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else []), *options.words()]
@@ -159,6 +170,7 @@ def embedded(
     spare: int = 0,
     repair: bool = False,
     offender: bool = False,
+    client_nodes: int = 0,
     lab: LabSettings | None = None,
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
@@ -172,7 +184,7 @@ def embedded(
 
     (watcher, fake_detector), control_plane = _detector(detector), _control_plane(cluster)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
-    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), offender=offender)
+    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender)
     here = Embedded(
         RehearsalCluster(
             folder,
@@ -231,7 +243,7 @@ def up(
 
     out = console()
     repaired = is_repaired(repair)
-    size = Size(nodes, gpus, hold_outs=hold_outs(nodes, repair=repaired))
+    size = Size(nodes, gpus, hold_outs=hold_outs(nodes, repair=repaired), client_nodes=1)
     control_plane, (watcher, fake_detector) = _control_plane(cluster), _detector(detector)
     options = LabOptions(
         apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold
@@ -347,6 +359,11 @@ def is_repaired(repair: str, *, hands_off: bool = False) -> bool:
 def hold_outs(nodes: int, *, repair: bool) -> int:
     """Return how many nodes are spares: one in a cluster that is repaired, and has more than two nodes."""
     return 1 if repair and nodes > 2 else 0
+
+
+def client_nodes_for(plan: Plan) -> int:
+    """Return how many nodes for API clients the plan needs."""
+    return plan.targets.nodes if plan.fault.runs_on is NodeRole.API_CLIENT else 0
 
 
 def check_fit(plan: Plan, nodes: int, gpus: int) -> None:

@@ -266,6 +266,11 @@ class ClusterProfile(BaseSettings):
         """Return the label, as key=value, by which a node's owner allows a game-day to use it in a role."""
         return self.opt_in_label if role is NodeRole.GPU else self.api_client_label
 
+    def ordinary_taints(self, role: NodeRole) -> tuple[str, ...]:
+        """Return the keys of the taints that a node in a role may carry; those that keep other work off it."""
+        own = () if role is NodeRole.GPU else (self.api_client_label.partition("=")[0],)
+        return (*self.ordinary_taint_keys, *own)
+
     @model_validator(mode="after")
     def _one_way_to_the_cluster(self) -> ClusterProfile:
         if self.in_cluster and (self.kubeconfig or self.context):

@@ -32,10 +32,21 @@ _MOST_BYTES = 1_200_000_000
 _MASTERS = (
     ("Impersonate-User", "gameday-master"),
     ("Impersonate-Group", "system:masters"),
-    ("Impersonate-Group", "system:authenticated"),
 )
 _IN_FLIGHT_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.5
+
+
+_DETAILS = """\
+* `form`: from 1.33 on a server streams `json` and `protobuf`, at little cost. It makes `yaml` and `table` as a whole,
+  in memory. Their answer begins when most of the work is done, so the request log shows fewer of them under way than
+  the server works on: believe its own `apiserver_flowcontrol_current_executing_requests` there.
+* `read`: `latest` is as fresh as etcd; `any` is what the server has in its cache (`resourceVersion=0`); `exact` is the
+  state right before the storm, out of etcd where the server keeps no snapshot; `watch-list` is the first events of a
+  watch, ended after the bookmark that closes them, as informers read from client-go 1.35 on.
+* `act_as`: `system-masters` is the negative control: the API server's limits do not hold that group. Only the lab lets
+  the account act as one; elsewhere every LIST is refused with 403.
+"""
 
 
 class ListStormParameters(FaultParameters):
@@ -53,23 +64,17 @@ class ListStormParameters(FaultParameters):
     objects: int = Field(default=1000, ge=1, le=20_000)
     """Objects that are made first, and that every LIST asks for."""
     object_size: Size = Field(default=20_000, ge=1, le=1 << 20)
-    """Random bytes in each of them; the API server takes at most 1MiB, and JSON makes a third more of them. All objects
-    together hold at most 1.2GB, as etcd takes 2GiB by default."""
+    """Random bytes in each, which JSON makes a third more of; all together at most 1.2GB."""
     resource: Literal["secrets"] = "secrets"
     """Kind of the objects."""
     form: Form = Form.JSON
-    """Encoding of the answers. `json` and `protobuf` are streamed by servers from 1.33 on and cost them little since;
-    `yaml` and `table` (with the objects in it) are made as a whole; `metadata` leaves the objects' contents out."""
+    """Encoding of the answers, see below; `table` holds whole objects, `metadata` nothing of what is in them."""
     read: Read = Read.LATEST
-    """`latest`: as fresh as etcd. `any`: whatever the server has in its cache. `exact`: as of the moment before the
-    storm, out of etcd where the server keeps no snapshot of it. `watch-list`: as the first events of a watch, ended
-    after the bookmark that closes them, as informers do from client-go 1.35 on."""
+    """Freshness of the answers, and the way to read them, see below."""
     rounds: int = Field(default=1, ge=1, le=1000)
-    """LISTs of each client, one after the other. One that is refused with a Retry-After is asked for again after that
-    pause, up to ten times, as client-go does."""
+    """LISTs of each client, one after the other."""
     act_as: Literal["account", "system-masters"] = "account"
-    """The user who LISTs. `account`: the service account gameday-api-client. `system-masters`: a user of the group
-    system:masters, whom the API server's limits do not hold; only a lab lets the account pass itself off as one."""
+    """The user who LISTs: the service account gameday-api-client, or a user of the group system:masters."""
 
     @model_validator(mode="after")
     def _can_be_served(self) -> ListStormParameters:
@@ -91,7 +96,8 @@ class ListStormFault(Fault[ListStormParameters]):
     The clients are processes of the agent's pod, on an API-client node. They send each request once, read its answer to
     the end and drop it, and keep a log: when it was sent, when its answer began and ended, its status, its bytes, the
     pause that the server asked for, and the flow schema and priority level that the server put it under. Answers are
-    asked for uncompressed. The fault is in when every client has a request on its way, and ends when all rounds are
+    asked for uncompressed. A LIST that is refused with a Retry-After is asked for again after that pause, up to ten
+    times, as client-go does. The fault is in when every client has a request on its way, and ends when all rounds are
     done, or the hold is.
 
     The API server prices LISTs by counts and sizes that it reads once a minute: a storm that begins sooner after its
@@ -116,6 +122,9 @@ class ListStormFault(Fault[ListStormParameters]):
         "the API server's own metrics: memory, requests in flight, and seats, queues and rejections by priority level",
         "every client of a server that is killed for its memory",
     )
+
+    def details(self) -> str:
+        return _DETAILS
 
     def __init__(self) -> None:
         # By the parameters' identity, as two parts of one compound fault share this instance.

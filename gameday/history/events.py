@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
 from gameday.values.api_requests import ApiCanarySample, ApiRequest
-from gameday.values.nodes import NodeSnapshot, Taint, Target
+from gameday.values.nodes import NodeRole, NodeSnapshot, Taint, Target
 from gameday.values.results import Cleanliness, Hop, RepairHop, RepairKind, Step, StepOutcome
 
 
@@ -35,6 +35,7 @@ class RunStarted(_Event):
     cluster_name: str = Field(default="", description="what people call the cluster: the profile's name")
     cluster_id: str = Field(default="", description="the name by which runs count as one cluster's; empty: its UID")
     server_version: str
+    role: NodeRole = Field(default=NodeRole.GPU, description="of the targets")
     flow_run_id: str | None = None
     flow_run_url: str | None = None
     command: str = Field(description="shell line that runs the same plan again")

@@ -83,21 +83,33 @@ def undo_entry(
     """
     try:
         match entry.undo:
-            case DeletePod(pod=name):
-                return _delete_pod(kubernetes, name, pods)
-            case DeleteJob(job=name):
-                return _delete_job(kubernetes, name, pods)
             case TakeOutFault() as undo:
                 return _take_out_fault(kubernetes, entry, undo, run_id, pods, ledger, after_signal=after_signal)
-            case EndApiCanary(pod=name, lease=lease):
-                return _end_api_canary(kubernetes, name, lease, pods)
-            case DeleteFlowControl(schema_name=name, levels=levels):
-                return _delete_flow_control(kubernetes, name, levels, run_id)
             case RestoreNode() as restore:
                 fault = ledger.fault_on(entry.node) if ledger else Cleanliness.CLEAN
                 return _restore_unless_faulty(kubernetes, entry.node or "", restore, fault, node_seen)
+            case deletion:
+                return _delete(kubernetes, deletion, run_id, pods)
     except KubernetesError as error:
         return UndoResult(Cleanliness.UNKNOWN, (str(error),))
+
+
+def _delete(
+    kubernetes: Kubernetes,
+    undo: DeletePod | DeleteJob | EndApiCanary | DeleteFlowControl,
+    run_id: str,
+    pods: PodFollower,
+) -> UndoResult:
+    """Delete what the run made. Raises KubernetesError."""
+    match undo:
+        case DeletePod(pod=name):
+            return _delete_pod(kubernetes, name, pods)
+        case DeleteJob(job=name):
+            return _delete_job(kubernetes, name, pods)
+        case EndApiCanary(pod=name, lease=lease):
+            return _end_api_canary(kubernetes, name, lease, pods)
+        case DeleteFlowControl(schema_name=name, levels=levels):
+            return _delete_flow_control(kubernetes, name, levels, run_id)
 
 
 def _delete_pod(kubernetes: Kubernetes, name: str, pods: PodFollower) -> UndoResult:

@@ -190,6 +190,7 @@ def _note_start(record: RunRecord, profile: ClusterProfile, kubernetes: Kubernet
             cluster_name=profile.name,
             cluster_id=profile.identity or identity.uid,
             server_version=identity.version,
+            role=record.plan.fault.runs_on,
             flow_run_id=invocation.flow_run,
             command=invocation.command,
         )

@@ -329,7 +329,7 @@ class Plan(DocumentModel):
             )
 
     def _check_role(self) -> None:
-        """Refuse what only a GPU node can show or have, where the fault runs on an API-client node; and the reverse."""
+        """Refuse what only a GPU node can show or have, where the fault runs on an API-client node."""
         during = self.recover.fault_during
         if during and during.runs_on is not self.fault.runs_on:
             raise conflict(
@@ -338,11 +338,6 @@ class Plan(DocumentModel):
                 "faults of a plan need the same kind of node",
             )
         if self.fault.runs_on is NodeRole.GPU:
-            if self.settings.flow_control is not None:
-                raise conflict(
-                    ("settings", "flow_control"),
-                    f"{self.fault.type} sends the API server no load: flow control has nothing to hold here",
-                )
             return
         for key in self.expect.about_gpu_node():
             raise conflict(

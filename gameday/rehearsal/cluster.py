@@ -212,6 +212,8 @@ class RehearsalCluster:
         controllers = self._start_controllers() if self.control_plane is ControlPlane.EMBEDDED else None
         with seeding(self.admin_kubeconfig) as seeder:
             seeder.rights()
+            if self.size.client_nodes:
+                seeder.control_plane_rights()
             runner = seeder.service_account_kubeconfig("gameday-runner", self.folder / "runner.kubeconfig")
             health = seeder.service_account_kubeconfig("gameday-node-health", self.folder / "node-health.kubeconfig")
             repairer = seeder.service_account_kubeconfig("gameday-repair", self.folder / "repair.kubeconfig")

@@ -160,7 +160,8 @@ def _leaves_questions_open(run: ReadOnlyRun, seen: NodeSnapshot) -> bool:
 
 
 def _unfit(run: ReadOnlyRun, seen: NodeSnapshot, labels: Mapping[str, str]) -> str:
-    return why_unfit(seen, labels, run.quarantine_keys, run.profile.ordinary_taint_keys)
+    ordinary = run.profile.ordinary_taints(run.plan.fault.runs_on)
+    return why_unfit(seen, labels, run.quarantine_keys, ordinary)
 
 
 def why_unfit(

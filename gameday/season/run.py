@@ -125,7 +125,7 @@ def _fit_node(kubernetes: Kubernetes, name: str, role: NodeRole, *, ask_pods: bo
         return None
     profile = kubernetes.profile
     key, _, value = profile.required_label(role).partition("=")
-    if why_unfit(seen, {key: value}, profile.quarantine_taint_keys, profile.ordinary_taint_keys):
+    if why_unfit(seen, {key: value}, profile.quarantine_taint_keys, profile.ordinary_taints(role)):
         return None
     return FitNode(name, seen.labels, bool(ask_pods and kubernetes.gpu_pods(name)), role)
 

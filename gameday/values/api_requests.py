@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 ErrorWord = Literal["", "refused", "timeout", "cut", "tls", "ended", "other"]
-"""The reason why a request has no whole answer; empty: it has one. `ended`: the client itself was told to end."""
+"""The reason why a request has no whole answer; empty: it has one. `ended`: the client itself had to end."""
 
 CanaryCall = Literal["readyz", "get", "put", "list"]
 """The API canary's calls: /readyz, GET a ConfigMap, PUT a Lease, LIST one object."""
