@@ -142,7 +142,7 @@ def _asks(verb: str) -> Callable[..., int]:
             pid = ask_lab(folder / "control-plane", Verb(verb), component)
         except ControlError as error:
             raise CommandError(str(error), ExitCode.REFUSED) from None
-        typer.echo(f"{component}: process {pid}" if pid else f"{component} is ended")
+        typer.echo(f"{component}: process {pid}" if pid else f"{component} does not run just now")
         return ExitCode.PASSED
 
     return command

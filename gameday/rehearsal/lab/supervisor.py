@@ -168,8 +168,9 @@ class Supervisor:
         self._say(f"{why}; starting it again{f' in {pause:g} s' if pause else ''}")
 
     def _start_again(self, one: _Supervised) -> None:
+        one.restarts += one.child.process is not None  # one that was held until now starts for the first time
         one.child.end()
-        one.restarts, one.started, one.start_again_at, one.paused = one.restarts + 1, time.monotonic(), None, False
+        one.started, one.start_again_at, one.paused = time.monotonic(), None, False
         try:
             one.child.start()
         except OSError as error:

@@ -15,15 +15,18 @@ from typing import Any
 import pytest
 
 from gameday.errors import ProgramMissingError
-from gameday.rehearsal.lab.programs import find_programs
+from gameday.rehearsal.lab.programs import find_balancer, find_programs
+from gameday.rehearsal.lab.settings import STOCK, LabSettings
 
 _ENDS_WITHIN_S = 30
 
 
-def need_programs() -> None:
+def need_programs(*, balancer: bool = False) -> None:
     """Skip the test, saying what to do, where the lab's programs are missing."""
     try:
         find_programs()
+        if balancer:
+            find_balancer()
     except ProgramMissingError as missing:
         pytest.skip(str(missing))
 
@@ -58,10 +61,11 @@ class Part:
 class Plane(Part):
     """`python -m gameday.rehearsal.lab` in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: LabSettings = STOCK) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        super().__init__("gameday.rehearsal.lab", "--data-dir", str(folder), log=folder / "lab.log")
+        options = ("--data-dir", str(folder), "--settings", settings.model_dump_json())
+        super().__init__("gameday.rehearsal.lab", *options, log=folder / "lab.log")
         self.url: str = self.ready["url"]
         self.admin = folder / "admin.kubeconfig"
 
@@ -86,10 +90,10 @@ class Plane(Part):
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Plane]:
+def running(folder: Path, settings: LabSettings = STOCK) -> Iterator[Plane]:
     """A control plane of this block's own."""
-    need_programs()
+    need_programs(balancer=settings.has_balancer)
     with contextlib.ExitStack() as ending:
-        plane = Plane(folder)
+        plane = Plane(folder, settings)
         ending.callback(plane.end)
         yield plane

@@ -139,6 +139,7 @@ def test_one_that_is_held_is_started_only_when_asked_for(lab: Supervised) -> Non
     with pytest.raises(ControlError, match="later does not run just now"):
         lab.ask(Verb.PAUSE, "later")
     assert lab.ask(Verb.START, "later") == lab.component("later")["pid"]
+    assert lab.component("later")["restarts"] == 0
     with pytest.raises(ControlError, match="later runs already"):
         lab.ask(Verb.START, "later")
     assert lab.ask(Verb.HOLD, "later") is None
