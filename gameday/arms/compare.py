@@ -54,7 +54,7 @@ class ArmColumn(FrozenModel):
 
 
 class VerdictCell(FrozenModel):
-    """How often an expectation of an arm held, broke, and could not be judged, over its repetitions."""
+    """Counts of an arm's repetitions in which an expectation held, broke, and could not be judged."""
 
     held: int = 0
     broken: int = 0
@@ -164,13 +164,15 @@ def _expectations(arms: Sequence[ArmRecord], by_arm: Sequence[Sequence[PlayedRun
     keys = dict.fromkeys(
         (verdict.check, verdict.expectation) for runs in by_arm for run in runs for verdict in run.verdicts
     )
+    # An arm that changes a bound or a remediation words the same check's expectation differently: side by side.
+    first = {check: number for number, (check, _) in reversed(list(enumerate(keys)))}
     return [
         VerdictRow(
             check=check,
             expectation=expectation,
             cells=tuple(_verdict_cell(arm, check, expectation, runs) for arm, runs in zip(arms, by_arm, strict=True)),
         )
-        for check, expectation in keys
+        for check, expectation in sorted(keys, key=lambda key: first[key[0]])
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the game-days of a comparison amount to, once their arms' own expectations of failure are taken into account."""
+"""The results of a comparison's game-days, with what their arms say may break and must break."""
 
 from __future__ import annotations
 

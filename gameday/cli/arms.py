@@ -1,4 +1,4 @@
-"""What `gameday run`, `rehearse` and `report` do about a plan with arms, or the folder of a comparison."""
+"""Parts of `gameday run`, `rehearse` and `report` for a plan with arms, and for the folder of a comparison."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _arm_lines(found: Plan | DetectorProfile | Policy) -> list[str]:
     """Return a line for each arm of a plan: its name, and what it changes."""
     arms = getattr(found, "arms", None)
     return [
-        printable(f"arm {arm.name}: {'; '.join(arm.changes()) or 'the plan as it stands'}")
+        printable(f"arm {arm.name}: {'; '.join(arm.changes()) or 'the plan as it is'}")
         for arm in (arms.compare if arms else ())
     ]
 

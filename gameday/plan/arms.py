@@ -27,7 +27,7 @@ CheckName = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class Arm(DocumentModel):
-    """One side of a comparison: what it changes, and which expectations may or must not hold in it."""
+    """A side of a comparison: what it changes, and which expectations may break and must break in it."""
 
     name: str = Field(pattern=PLAN_NAME, max_length=30)
     """Name of the arm: lower-case letters, digits and `-`. Its game-days bear the plan's name and this one."""
@@ -71,7 +71,7 @@ class Arms(DocumentModel):
     compare: tuple[Arm, ...] = Field(json_schema_extra={"minItems": 2, "maxItems": MOST_ARMS})
     """The arms, of which the others are compared with the first."""
     repetitions: int = Field(default=1, ge=1, le=10)
-    """How often each arm is played. Every second time the order is turned round, so that what drifts over the hours
+    """Number of times that each arm is played. Every second time the order is turned round, so that what drifts over the hours
     speaks for no arm."""
     seed: int = 1
     """Seed that chooses the nodes once, for all arms and repetitions."""

@@ -61,7 +61,7 @@ class LoadedPlan:
     detector_warnings: tuple[DetectorWarning, ...] = ()
     """Warnings about the detector that the plan names, and about the one that watches the cluster if it is known."""
     arm: Arm | None = None
-    """The arm that changed the plan; None for a plan as it stands in its file."""
+    """The arm that changed the plan; None for a plan as its file has it."""
     at: Path = ()
     """Path in the file at which the plan's own keys are: an arm's `set`."""
     arms: tuple[LoadedPlan, ...] = ()

@@ -1,6 +1,6 @@
 """The self-contained page: the templates' environment, and a policy under which only our own script can run.
 
-Every page of ours (run report, digest, index, post-mortem) extends
+Every page of ours (run report, comparison, digest, index, post-mortem) extends
 `templates/report/base.html` and is rendered through `environment()`, so that
 escaping, style, script and policy are decided here and nowhere else.
 """

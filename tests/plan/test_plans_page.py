@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gameday.documents.fields import DocumentModel
+from gameday.plan.arms import Arms
 from gameday.plan.expectations import Expectations, ExpectedWorkloads
 from gameday.plan.models import Recovery
 from gameday.plan.purpose import Purpose
@@ -20,7 +21,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf
 
 
 @pytest.mark.parametrize(
-    "model", [Purpose, Baseline, Expectations, ExpectedWorkloads, Recovery, Qa, QaFloors, RehearsalSettings]
+    "model", [Arms, Purpose, Baseline, Expectations, ExpectedWorkloads, Recovery, Qa, QaFloors, RehearsalSettings]
 )
 def test_every_key_has_a_row_in_the_page(model: type[DocumentModel]) -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]

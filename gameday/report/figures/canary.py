@@ -1,4 +1,4 @@
-"""What the canary job measured before, during and after the fault: the median over the targets."""
+"""The canary job's measurements before, during and after the fault: the median over the targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What QA measured on the repaired nodes: the median over GPUs and nodes of each check that has a number."""
+"""QA's measurements of the repaired nodes: the median over GPUs and nodes of each check that has a number."""
 
 from __future__ import annotations
 
