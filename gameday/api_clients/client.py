@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -42,7 +42,7 @@ class StormClient:
         self,
         number: int,
         server: ApiServer,
-        tls: ssl.SSLContext | None,
+        tls: ssl.SSLContext,
         request: ListRequest,
         headers: Headers,
         sent: Callable[[int], None],
@@ -53,7 +53,7 @@ class StormClient:
         Args:
             number: The client's.
             server: The API server.
-            tls: None for plain HTTP.
+            tls: Trusts the server's authority.
             request: The LIST.
             headers: Headers beside the client's own.
             sent: Is called with the client's number each time a request is wholly sent.
@@ -61,11 +61,7 @@ class StormClient:
         """
         parts = urlsplit(server.url)
         assert parts.hostname
-        self._connection = (
-            HTTPSConnection(parts.hostname, parts.port, timeout=TIMEOUT_S, context=tls)
-            if tls
-            else HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
-        )
+        self._connection = HTTPSConnection(parts.hostname, parts.port, timeout=TIMEOUT_S, context=tls)
         self._number = number
         self._server = server
         self._url = f"{request.path}?{urlencode(request.query)}" if request.query else request.path

@@ -32,10 +32,8 @@ class _Token(httpx.Auth):
         yield request
 
 
-def tls_context(server: ApiServer) -> ssl.SSLContext | None:
-    """Return a context that trusts only the API server's authority; None for plain HTTP. Raises HostError."""
-    if server.ca_file is None:
-        return None
+def tls_context(server: ApiServer) -> ssl.SSLContext:
+    """Return a context that trusts only the API server's authority. Raises HostError."""
     try:
         return ssl.create_default_context(cafile=server.ca_file)
     except OSError as error:  # ssl.SSLError is one
@@ -47,7 +45,7 @@ def open_connection(server: ApiServer, timeout: httpx.Timeout, connections: int 
     return httpx.AsyncClient(
         base_url=server.url,
         auth=_Token(server),
-        verify=tls_context(server) or True,
+        verify=tls_context(server),
         timeout=timeout,
         trust_env=False,
         limits=httpx.Limits(max_connections=connections),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gameday.checks.facts import (
+from gameday.checks.facts import breaks_gpu_nodes, (
     at_most,
     first_few,
     in_place_of,
@@ -54,7 +54,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     if misaligned := plan.expect.topology_manager_rejects:
         phrase = f"The kubelet rejects a pod of {misaligned.size}, which no NUMA node has alone"
         verdicts.append(_judge(history, "misaligned", phrase, "TopologyAffinityError"))
-    if plan.recover.gives_node_back:
+    if plan.recover.gives_node_back and breaks_gpu_nodes(history):
         verdicts.append(_judge(history, "return", "After QA a GPU pod runs on the node again", "on the node"))
     return verdicts
 

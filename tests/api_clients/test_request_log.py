@@ -1,0 +1,52 @@
+"""What is read from a request log."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from gameday.api_clients.request_log import ApiRequest, max_overlap, percentile
+from hypothesis import given
+from hypothesis import strategies as st
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+def request(first_byte: float | None, end: float, status: int = 200) -> ApiRequest:
+    return ApiRequest(
+        client=0,
+        round=0,
+        attempt=1,
+        sent_at=NOON,
+        start=0.0,
+        first_byte=first_byte,
+        end=end,
+        status=status if first_byte is not None else 0,
+        bytes=0,
+    )
+
+
+SPANS = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda pair: (min(pair), max(pair)))
+
+
+@given(st.lists(SPANS, max_size=30))
+def test_the_overlap_is_the_largest_number_at_any_one_moment(spans: list[tuple[int, int]]) -> None:
+    halves = [moment + 0.5 for moment in range(30)]
+    counted = max(sum(first < at < end for first, end in spans) for at in halves)
+    assert max_overlap(request(float(first), float(end)) for first, end in spans) == counted
+
+
+def test_refusals_and_requests_without_an_answer_do_not_overlap() -> None:
+    assert max_overlap([request(1.0, 3.0), request(1.0, 3.0, status=429), request(None, 3.0)]) == 1
+    assert max_overlap([]) == 0
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=50), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+def test_a_percentile_is_the_smallest_value_that_enough_others_do_not_exceed(values: list[float], share: float) -> None:
+    found = percentile(values, share)
+    assert found in values
+    assert sum(value <= found for value in values) >= share * len(values) - 1e-9
+    assert sum(value < found for value in values) < share * len(values)
+
+
+def test_there_is_no_percentile_of_nothing() -> None:
+    assert percentile([], 0.5) is None

@@ -1,0 +1,163 @@
+"""A LIST storm against the embedded API server: made, played, taken out, also by another process after a kill."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from gameday.agent.task import notes_in
+from gameday.api_clients.notes import RequestsNote, StormEndNote, StormNote
+from gameday.errors import HostError
+from gameday.faults import list_storm
+from gameday.faults.base import Evidence
+from gameday.faults.list_storm import ListStormFault, ListStormParameters
+from gameday.host.base import ApiServer
+from tests.host.fake import FakeHost
+from tests.kubesim.processes import ApiServer as Program
+
+SMALL: dict[str, Any] = {"clients": 3, "objects": 12, "object_size": "1KB", "rounds": 2}
+SECRETS = "/api/v1/namespaces/gameday-load/secrets"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    running = Program(tmp_path_factory.mktemp("apiserver"))
+    with running.http() as http:
+        http.post("/api/v1/namespaces", json={"metadata": {"name": "gameday-load"}}).raise_for_status()
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def host(server: Program, tmp_path: Path) -> Iterator[FakeHost]:
+    (tmp_path / "token").write_text(server.token())
+    host = FakeHost()
+    host.api = ApiServer(url=server.url, ca_file=Path(server.ready["ca"]), token_file=tmp_path / "token")
+    yield host
+    with server.http() as http:
+        http.delete(SECRETS)
+
+
+def left(server: Program) -> int:
+    with server.http() as http:
+        return len(http.get(SECRETS).raise_for_status().json()["items"])
+
+
+def play(host: FakeHost, **changes: Any) -> tuple[Evidence, tuple[str, ...], list[BaseModel]]:
+    """Put a storm in, hold it until it is over, and take it out."""
+    fault, parameters = ListStormFault(), ListStormParameters(**SMALL | changes)
+    told: list[BaseModel] = []
+    fault.prior_state(parameters, 0, host)
+    try:
+        evidence = fault.inject(parameters, 0, host)
+        lines = fault.hold_and_tell(parameters, 0, host, threading.Event(), told.append)
+    finally:
+        fault.undo(parameters, 0, host, {})
+    assert fault.verify_undone(parameters, 0, host, {})
+    return evidence, lines, told
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"form": "table"},
+        {"form": "metadata", "read": "any"},
+        {"read": "exact", "act_as": "system-masters"},
+        {"read": "watch-list"},
+    ],
+)
+def test_every_list_is_answered_and_told_of(host: FakeHost, server: Program, changes: dict[str, Any]) -> None:
+    evidence, lines, told = play(host, **changes)
+    assert evidence.lines[1].startswith("made: 12 of 1KB")
+    assert lines[0] == "6 requests: 6 answered, 0 told to come later (429), 0 failed"
+    log = "\n".join(note.model_dump_json() for note in told)
+    (begun,) = notes_in(log, StormNote)
+    (ended,) = notes_in(log, StormEndNote)
+    requests = [one for note in notes_in(log, RequestsNote) for one in note.requests]
+    assert (begun.objects, begun.clients, ended.reason) == (12, 3, "rounds done")
+    assert begun.list_bytes > 12 * 1000 * 4 / 3
+    assert sorted((one.client, one.round) for one in requests) == [(c, r) for c in range(3) for r in range(2)]
+    assert {one.bytes > 12 * 1000 for one in requests} == {changes.get("form") != "metadata"}
+    assert left(server) == 0
+
+
+def test_an_end_before_the_last_round_ends_the_clients(host: FakeHost, server: Program) -> None:
+    fault, parameters = ListStormFault(), ListStormParameters(**SMALL | {"rounds": 1000})
+    fault.inject(parameters, 0, host)
+    ended, told = threading.Event(), list[BaseModel]()
+    ended.set()
+    fault.hold_and_tell(parameters, 0, host, ended, told.append)
+    (note,) = [note for note in told if isinstance(note, StormEndNote)]
+    assert note.reason == "told to end"
+    fault.undo(parameters, 0, host, {})
+    assert left(server) == 0
+
+
+def test_another_process_undoes_by_the_label_alone(host: FakeHost, server: Program) -> None:
+    killed, parameters = ListStormFault(), ListStormParameters(**SMALL)
+    killed.inject(parameters, 0, host)
+    try:
+        with server.http() as http:
+            http.post(SECRETS, json={"metadata": {"name": "somebody-elses"}}).raise_for_status()
+        another = ListStormFault()
+        assert not another.verify_undone(parameters, 0, host, {})
+        for _ in range(2):
+            another.undo(parameters, 0, host, {})
+            assert another.verify_undone(parameters, 0, host, {})
+        assert left(server) == 1
+    finally:
+        killed.undo(parameters, 0, host, {})
+
+
+def test_a_storm_over_anothers_objects_is_refused(host: FakeHost) -> None:
+    fault, parameters = ListStormFault(), ListStormParameters(**SMALL)
+    fault.inject(parameters, 0, host)
+    try:
+        with pytest.raises(HostError, match="gameday reap"):
+            ListStormFault().prior_state(parameters, 0, host)
+    finally:
+        fault.undo(parameters, 0, host, {})
+
+
+def test_a_host_short_of_memory_ends_the_storm_by_itself(
+    host: FakeHost, server: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault, parameters = ListStormFault(), ListStormParameters(**SMALL | {"rounds": 1000})
+    fault.inject(parameters, 0, host)
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 100 kB\nMemAvailable: 14 kB\n")
+    monkeypatch.setattr(list_storm, "MEMINFO", meminfo)
+    told: list[BaseModel] = []
+    with pytest.raises(HostError, match=r"less than 15% .* the storm ended; \d+ requests"):
+        fault.hold_and_tell(parameters, 0, host, threading.Event(), told.append)
+    with pytest.raises(HostError, match="only 14% of this node's memory is free"):
+        fault.undo(parameters, 0, host, {})
+        fault.prior_state(parameters, 0, host)
+    assert left(server) == 0
+
+
+def test_an_account_without_rights_is_refused_before_anything_is_made(host: FakeHost) -> None:
+    assert host.api
+    host.api.token_file.write_text("nobody")
+    with pytest.raises(HostError, match="HTTP 401"):
+        ListStormFault().prior_state(ListStormParameters(**SMALL), 0, host)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objects": 20_000, "object_size": "100KB"}, r"20000 objects of 100KB are 2\.00 GB"),
+        ({"form": "yaml", "read": "watch-list"}, "no events in YAML"),
+        ({"object_size": "2MiB"}, "less than or equal to 1048576"),
+        ({"clients": 201}, "less than or equal to 200"),
+    ],
+)
+def test_what_no_server_could_serve_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ListStormParameters(**SMALL | changes)
