@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gameday.checks.facts import breaks_gpu_nodes, (
+from gameday.checks.facts import (
     at_most,
+    breaks_gpu_nodes,
     first_few,
     in_place_of,
     judge_absence,
