@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from gameday.cli.console import console
 from gameday.cli.game_day import DEFAULT_PLAN, Profile, checked_plan
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.text import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,13 +42,29 @@ def doctor(
             help="Send the agent to one target, to see its image pulled and its clock read; writes a log line."
         ),
     ] = False,
+    control_plane: Annotated[
+        bool,
+        typer.Option("--control-plane", help="Look at the API servers instead: what holds back a client that lists."),
+    ] = False,
+    account: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="With --control-plane: the service account whose LISTs are followed.",
+        ),
+    ] = "default/default",
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
 ) -> int:
     """Check rights, servers, alerts, logs, targets and guardrails; change nothing unless asked to send a pod.
 
     Exit code 0 when all is well, 2 when a check is unknown, 5 when a run would be refused.
     """
-    found = [(plan, check) for plan in plans or [DEFAULT_PLAN] for check in _examine(plan, profile, send_pod)]
+    if control_plane and (plans or send_pod):
+        raise CommandError("--control-plane looks at no plan and sends no pod: gameday doctor --control-plane")
+    if control_plane:
+        found = [("", check) for check in _examine_control_plane(profile, account)]
+    else:
+        found = [(plan, check) for plan in plans or [DEFAULT_PLAN] for check in _examine(plan, profile, send_pod)]
     if as_json:
         rows = [{"plan": plan, **dataclasses.asdict(check)} for plan, check in found]
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -74,6 +92,26 @@ def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Prerequisi
                 checks = check_prerequisites(run, send_pod=send_pod)
                 found += [check for check in checks if check not in found]
         return found
+    except ProfileError as error:
+        raise CommandError(str(error)) from None
+    except AdapterError as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+
+
+def _examine_control_plane(profile: Path | None, account: str) -> list[Prerequisite]:
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
+    from gameday.guard.control_plane_doctor import check_control_plane  # noqa: PLC0415
+    from gameday.guard.flow_control import Account  # noqa: PLC0415
+    from gameday.run.servers import Servers  # noqa: PLC0415
+
+    namespace, slash, name = account.partition("/")
+    if not (namespace and slash and name):
+        raise CommandError(f"--account {shown(account)}: write NAMESPACE/NAME, such as --account default/default")
+    try:
+        with closing(Servers(load_profile(profile))) as servers:
+            followed = Account.of_service_account(namespace, name)
+            return list(check_control_plane(servers.kubernetes, servers.prometheus, followed))
     except ProfileError as error:
         raise CommandError(str(error)) from None
     except AdapterError as error:

@@ -59,24 +59,24 @@ def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequ
         run: A run whose targets are not chosen yet.
         send_pod: Send the agent to a target, which is the only change; False: change nothing.
     """
-    yield from _part("kubernetes", _cluster(run))
-    yield from _part("rights", _rights(run))
-    yield from _part("kubernetes", _canaries(run))
-    yield from _part("prometheus", _prometheus(run))
-    yield from _part("alertmanager", _alertmanager(run))
+    yield from checked_part("kubernetes", _cluster(run))
+    yield from checked_part("rights", _rights(run))
+    yield from checked_part("kubernetes", _canaries(run))
+    yield from checked_part("prometheus", _prometheus(run))
+    yield from checked_part("alertmanager", _alertmanager(run))
     targets: Targets = ()
     try:
         targets = choose_and_follow(run)
     except (RefusedError, AdapterError) as error:
         yield _failed("targets", error)
-    yield from _part("targets", _targets(run, targets))
-    yield from _part("detectors", _detectors(run))
-    yield from _part("guardrails", _guardrails(run, targets))
-    yield from _part("logs", _logs(run, targets))
-    yield from _part("agent", (_agent_by_pod if send_pod else _agent_by_reading)(run, targets))
+    yield from checked_part("targets", _targets(run, targets))
+    yield from checked_part("detectors", _detectors(run))
+    yield from checked_part("guardrails", _guardrails(run, targets))
+    yield from checked_part("logs", _logs(run, targets))
+    yield from checked_part("agent", (_agent_by_pod if send_pod else _agent_by_reading)(run, targets))
 
 
-def _part(area: str, checks: Iterator[Prerequisite]) -> Iterator[Prerequisite]:
+def checked_part(area: str, checks: Iterator[Prerequisite]) -> Iterator[Prerequisite]:
     """Yield the prerequisites of one part; a server that does not answer fails the part, and the next one goes on."""
     try:
         yield from checks

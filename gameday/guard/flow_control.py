@@ -7,7 +7,7 @@ each server of a cluster has its own seats, so that three of them run three time
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -266,6 +266,25 @@ def growth_for_exactly(seats: int, *, total: int, shares: int, sum_of_shares: in
     """
     gained = max(0, -(-total * shares // seats) - sum_of_shares)
     return gained if nominal_seats(total, shares, sum_of_shares + gained) == seats else None
+
+
+def totals_from(nominal: Mapping[str, int], levels: Sequence[PriorityLevel]) -> range:
+    """Return the sizes of a server, in seats, that give its levels these nominal seats; no API has the size itself.
+
+    Args:
+        nominal: Nominal seats by the level's name, as the server reports them.
+        levels: All levels.
+
+    Returns:
+        An empty range where no size does, because the levels have just been changed.
+    """
+    total = share_sum(levels)
+    sizes = [
+        totals_for_exactly(nominal[level.name], shares=level.shares, sum_of_shares=total)
+        for level in levels
+        if level.shares and level.name in nominal
+    ]
+    return range(max((one.start for one in sizes), default=0), min((one.stop for one in sizes), default=0))
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,9 @@ REJECTED = Metric(
     (*_FLOW, "reason"),
     after="a request is rejected",
 )
+SEATS_ASKED = Metric(
+    "apiserver_flowcontrol_work_estimated_seats", "histogram", "Seats that requests were estimated to need.", _FLOW
+)
 QUEUE_SECONDS = Metric(
     "apiserver_flowcontrol_request_wait_duration_seconds", "histogram", "Time in queues.", (*_FLOW, "execute")
 )
@@ -172,6 +175,7 @@ API_SERVER_METRICS: tuple[Metric, ...] = (
     QUEUED_SEATS,
     DISPATCHED,
     REJECTED,
+    SEATS_ASKED,
     QUEUE_SECONDS,
     RESOURCE_OBJECTS,
     RESOURCE_BYTES,

@@ -21,6 +21,7 @@ from gameday.guard.flow_control import (
     share_sum,
     shares_for_exactly,
     totals_for_exactly,
+    totals_from,
     widest_request,
 )
 from tests.support.flow_control import (
@@ -100,6 +101,20 @@ def test_the_growth_for_exactly_is_the_least(seats: int, shares: int, others: in
     else:
         assert nominal_seats(total, shares, shares + others + found) == seats
         assert found == 0 or nominal_seats(total, shares, shares + others + found - 1) > seats
+
+
+@given(total=st.integers(200, 3_000))
+def test_a_servers_size_is_among_those_that_its_levels_tell(total: int) -> None:
+    shares = share_sum(STOCK_LEVELS)
+    nominal = {level.name: nominal_seats(total, level.shares, shares) for level in STOCK_LEVELS}
+    sizes = totals_from(nominal, STOCK_LEVELS)
+    assert total in sizes
+    assert len(sizes) <= 3
+
+
+def test_levels_that_were_just_changed_tell_no_size() -> None:
+    assert not totals_from({"workload-low": 245, "system": 10}, STOCK_LEVELS)
+    assert not totals_from({}, STOCK_LEVELS)
 
 
 def test_a_server_smaller_than_the_seats_wanted_has_none_to_give() -> None:
