@@ -189,9 +189,9 @@ def _share(area: str, name: str, held: float, limit: float, of: str, fix: str) -
 def _clients(prometheus: Prometheus) -> Iterator[Prerequisite]:
     """Say who lists most. API servers do not count LISTs by flow schema: the seats that requests need come nearest."""
     job = f'job="{API_SERVER_JOB}"'
-    seats = prometheus.query(f"topk(3, sum by (flow_schema) (rate({SEATS_ASKED.name}_sum{{{job}}}[5m])))")
+    seats = prometheus.query(f"topk(3, sum by (flow_schema) (rate({SEATS_ASKED.name}_sum{{{job}}}[5m]))) > 0")
     lists = f'{job}, verb="LIST"'
-    listed = prometheus.query(f"topk(3, sum by (resource) (rate({RESPONSE_BYTES.name}_sum{{{lists}}}[5m])))")
+    listed = prometheus.query(f"topk(3, sum by (resource) (rate({RESPONSE_BYTES.name}_sum{{{lists}}}[5m]))) > 0")
     rates = {
         sample.labels.get("resource", ""): sample.value
         for sample in prometheus.query(f"sum by (resource) (rate({REQUESTS.name}{{{lists}}}[5m]))")

@@ -95,7 +95,7 @@ def test_each_server_of_a_control_plane_is_scraped_under_its_name(tmp_path: Path
         {"targets": ["127.0.0.1:2"], "labels": {"instance": "kube-apiserver"}},
         {"targets": ["127.0.0.1:3"], "labels": {"instance": "kube-apiserver-2"}},
     ]
-    assert (scraped["apiserver"]["scheme"], scraped["apiserver"]["scrape_interval"]) == ("https", "2000ms")
+    assert (scraped["apiserver"]["scheme"], scraped["apiserver"]["scrape_interval"]) == ("https", "5000ms")
     assert "scheme" not in scraped["etcd"]
     (kept,) = scraped["apiserver"]["metric_relabel_configs"]
     assert re.fullmatch(kept["regex"], "apiserver_response_sizes_sum")

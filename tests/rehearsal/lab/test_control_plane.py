@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gameday.errors import ChildError
+from gameday.guard.flow_control import FlowSchema, PriorityLevel
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.lab.components import Ports
 from gameday.rehearsal.lab.control_plane import ControlPlane
@@ -22,6 +24,7 @@ from gameday.rehearsal.lab.status import ask
 from gameday.rehearsal.lab.supervisor import Supervision, Supervisor
 from tests.rehearsal.lab.plane import Plane, need_programs, running
 from tests.rehearsal.processes import RobbedPorts, naming, until
+from tests.support.flow_control import STOCK_LEVELS, STOCK_SCHEMAS
 
 _COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _LISTENS = "0A"  # proc(5): TCP_LISTEN
@@ -207,3 +210,23 @@ def _listening(pid: int) -> set[str]:
             inodes.add(target.removeprefix("socket:[").removesuffix("]"))
     rows = [row.split() for name in ("tcp", "tcp6") for row in _text(Path(f"/proc/net/{name}")).splitlines()[1:]]
     return {row[1] for row in rows if row[3] == _LISTENS and row[9] in inodes}
+
+
+@pytest.mark.lab
+def test_the_server_makes_the_flow_schemas_and_levels_that_our_arithmetic_is_tested_with(plane: Plane) -> None:
+    def stored(plural: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = json.loads(plane.kubectl("get", plural, "-o", "json"))["items"]
+        return items
+
+    schemas = {schema.name: schema for schema in map(FlowSchema.model_validate, stored("flowschemas"))}
+    levels = {level.name: level for level in map(PriorityLevel.model_validate, stored("prioritylevelconfigurations"))}
+    # The rule for probes is about paths, which nobody here asks for.
+    assert {name: schema for name, schema in schemas.items() if name != "probes"} == {
+        schema.name: schema for schema in STOCK_SCHEMAS if schema.name != "probes"
+    }
+    assert {level.name: (level.shares, level.is_exempt, level.borrows, level.lends) for level in levels.values()} == {
+        level.name: (level.shares, level.is_exempt, level.borrows, level.lends) for level in STOCK_LEVELS
+    }
+    assert {name: level.hand_size for name, level in levels.items() if name != "catch-all"} == {
+        level.name: level.hand_size for level in STOCK_LEVELS if level.name != "catch-all"
+    }
