@@ -107,6 +107,7 @@ lock: setup
 	$(COMPILE) pyproject.toml --group dev -o requirements.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:gpu --constraint requirements.lock -o requirements-gpu.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:setup -o requirements-uv.lock $(ARGS)
+	$(COMPILE) --group pyproject.toml:go -o requirements-go.lock $(ARGS)
 
 clean:
 	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis

