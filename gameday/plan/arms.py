@@ -71,8 +71,8 @@ class Arms(DocumentModel):
     compare: tuple[Arm, ...] = Field(json_schema_extra={"minItems": 2, "maxItems": MOST_ARMS})
     """The arms, of which the others are compared with the first."""
     repetitions: int = Field(default=1, ge=1, le=10)
-    """Number of times that each arm is played. Every second time the order is turned round, so that what drifts over
-    the hours speaks for no arm."""
+    """Number of times that each arm is played. The order is turned round every second time, so that what
+    drifts over the hours speaks for no arm."""
     seed: int = 1
     """Seed that chooses the nodes once, for all arms and repetitions."""
 

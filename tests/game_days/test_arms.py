@@ -1,4 +1,4 @@
-"""A whole comparison on the rehearsal cluster, as a person would run it: a fault, and a control without one."""
+"""A whole comparison on the rehearsal cluster: a fault, and a control without one."""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ from gameday.season.assignment import FitNode
 from gameday.season.plans import ChosenPlan
 
 
-def chosen(name: str, *, running_pods: str = "any", alert_within: str = "10s", **targets: Any) -> ChosenPlan:
+def chosen(
+    name: str, *, running_pods: str = "any", alert_within: str = "10s", arms: object = None, **targets: Any
+) -> ChosenPlan:
     content: dict[str, Any] = {
         "apiVersion": "gameday/v1",
         "name": name,
@@ -25,6 +27,8 @@ def chosen(name: str, *, running_pods: str = "any", alert_within: str = "10s", *
             "workloads": {"running_pods": running_pods},
         },
     }
+    if arms:
+        content["arms"] = arms
     return ChosenPlan(name, parse_plan(json.dumps(content).encode(), f"{name}.yaml", parameter_models()))
 
 
