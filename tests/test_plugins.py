@@ -22,6 +22,8 @@ from gameday.guard.observation import Observation
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plugins import Group, find
+from gameday.report import figure
+from gameday.report.figure import Figure
 from tests.guard.observations import FakeRun, node, plan, profile
 
 # The package's attribute of this name is the function.
@@ -32,6 +34,7 @@ CACHES = (
     checks._found,
     guardrails.guardrails,
     render._found,
+    figure._found,
     detectors._packaged,
 )
 FAULT = """
@@ -202,6 +205,19 @@ def test_a_section_without_a_title_is_not_used(site: Site) -> None:
     site.install(Group.REPORT_SECTIONS, "acme.cost", {"acme/cost.py": SECTION.replace("TITLE", "NAME")})
     (broken,) = render._found().broken
     assert "acme.cost lacks TITLE" in broken.why
+
+
+FIGURE = """
+from gameday.report.figure import Figure
+def figures(plan, history, frames):
+    return [Figure(name="power drawn", unit="kWh", value=1.5)]
+"""
+
+
+def test_a_figure_of_another_package_is_asked_for(site: Site) -> None:
+    site.install(Group.FIGURES, "acme.power", {"acme/power.py": FIGURE})
+    found = figure.figures_of(None, History(()), None)  # type: ignore[arg-type]
+    assert Figure(name="power drawn", unit="kWh", value=1.5) in found.figures
 
 
 PROFILE = """

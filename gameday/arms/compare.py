@@ -15,7 +15,7 @@ from gameday.report.figure import Figure
 from gameday.season.record import Assignment, SeasonResult, fold_season
 from gameday.values.models import FrozenModel
 
-NOT_PLAYED = "the comparison ended before every game-day was played"
+NOT_PLAYED = "it ended before every game-day was played"
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,11 @@ def render_comparison(folder: Path, rendered_at: datetime) -> RenderedComparison
     return rendered
 
 
+def read_comparison(folder: Path) -> Comparison:
+    """Read what comparison.json holds; raises OSError, and ValueError for a file that holds something else."""
+    return Comparison.model_validate_json((folder / "comparison.json").read_bytes())
+
+
 def result_of_member(folder: Path, run_id: str) -> RunResult:
     """Return the result of one game-day as that of its arm.
 

@@ -112,7 +112,8 @@ def digest_of(catalog: RunCatalog, plans: Sequence[Plan], start: datetime, end: 
     rows = tuple(_row(catalog, group, start) for _, group in sorted(groups.items()))
     actions, unread = _actions(catalog, groups.values(), end)
     coverage, unjudged = _coverage(catalog, [group[-1] for group in groups.values()])
-    ran = {run.summary.plan for run in past}
+    ran = {run.summary.plan for run in past} | {one.comparison.record.plan for one in catalog.comparisons}
+    doubts = [f"Comparison {one.folder.name}: {one.doubt}" for one in catalog.comparisons if one.doubt]
     unclean = [_mark(run) for run in past if run.summary.cleanliness is not Cleanliness.CLEAN]
     return Digest(
         start=start,
@@ -126,7 +127,13 @@ def digest_of(catalog: RunCatalog, plans: Sequence[Plan], start: datetime, end: 
         coverage=coverage,
         incidents=sum(start <= one.incident.start <= end for one in catalog.incidents),
         actions=actions,
-        problems=(*catalog.unreadable, *unjudged, *unread, *(one.problem for one in catalog.incidents if one.problem)),
+        problems=(
+            *catalog.unreadable,
+            *unjudged,
+            *unread,
+            *(one.problem for one in catalog.incidents if one.problem),
+            *doubts,
+        ),
     )
 
 

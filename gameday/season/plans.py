@@ -57,7 +57,7 @@ def choose_plans(
 ) -> tuple[list[ChosenPlan], list[LeftOut]]:
     """The plans to run, those that take longest first; all shipped ones where none are named.
 
-    A dangerous fault is left out unless its plan was named, one whose own bounds let it last longer than `within`
+    A dangerous fault, or a comparison, is left out unless its plan was named, one whose own bounds let it last longer than `within`
     or that aims at more than `at_once` nodes in any case. `folders` hold the team's own detector profiles. Raises
     DocumentError for a plan that cannot be read.
     """
@@ -100,6 +100,8 @@ def _unfit(one: ChosenPlan, *, named: bool, within: timedelta | None, at_once: i
     if (dangers := {fault: why for played in one.played for fault, why in played.dangers().items()}) and not named:
         what = "; ".join(f"{fault} is dangerous: {why}" for fault, why in dangers.items())
         return f"{what}. It runs where its plan is named"
+    if plan.arms and not named:
+        return "it compares arms, which takes a game-day each. It runs where its plan is named"
     if plan.targets.nodes > at_once:
         return f"it aims at {plan.targets.nodes} nodes, and at most {at_once} may be broken at once"
     if within is not None and one.longest_wait > within:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gameday.archive.catalog import read_catalog
 from gameday.arms.page import RenderedComparison, render_comparison, result_of_member
 from gameday.cli import run
+from gameday.digest.index import render_index
 from gameday.history.events import AlertSeen
 from tests.arms.builders import arm, record, write_record
 from tests.report.page import Page
@@ -81,3 +83,16 @@ def test_a_damaged_record_is_an_error_a_person_can_read(folder: Path, capsys: py
     (folder / "arms.json").write_text("{}", encoding="utf-8")
     assert run(["report", str(folder)]) == 64
     assert "arms.json is damaged" in capsys.readouterr().err
+
+
+def test_the_index_lists_a_comparison_and_the_digest_counts_none_of_its_game_days(
+    rendered: RenderedComparison,
+) -> None:
+    reports = rendered.html.parent.parent
+    catalog = read_catalog(reports)
+    assert (len(catalog.runs), len(catalog.comparisons), catalog.unreadable) == (0, 1, ())
+    index = render_index(reports, catalog, at(100)).read_text(encoding="utf-8")
+    assert 'href="arms-two/comparison.html"' in index
+    assert "<script>alert" not in index
+    rendered.json.write_text("[]", encoding="utf-8")
+    assert "gameday report" in read_catalog(reports).unreadable[0]

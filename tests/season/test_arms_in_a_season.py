@@ -112,3 +112,8 @@ def test_a_comparison_is_refused_whole() -> None:
     with pytest.raises(RefusedError, match="no node"):
         refuse_left_out([LeftOut(plan="two", title="Two", why="no node is fit")])
     refuse_left_out([])
+
+
+def test_a_season_of_all_plans_leaves_comparisons_out() -> None:
+    _, left_out = choose_plans([], within=None, at_once=4)
+    assert "where its plan is named" in next(one.why for one in left_out if one.plan == "compare-remediations")
