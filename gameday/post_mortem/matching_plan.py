@@ -37,8 +37,10 @@ def find_matching_plan(
 ) -> MatchingPlan:
     """Find the plan by the first fatal line's code, else by NVIDIA's action for it, else by the alert.
 
-    Its last result is that on the incident's own cluster, and another's only where there is none.
+    Its last result is that on the incident's own cluster, and another's only where there is none. A plan with arms
+    compares what another plan would have caught, and is passed over.
     """
+    plans = [plan for plan in plans if plan.arms is None]
     for plan, why in (*_by_code(line, plans), *_by_action(line, plans), *_by_alert(alerts, plans)):
         of_plan = sorted((run for run in runs if run.plan == plan.name), key=lambda run: run.started)
         here = [run for run in of_plan if run.cluster_id == cluster_id]

@@ -57,9 +57,9 @@ def choose_plans(
 ) -> tuple[list[ChosenPlan], list[LeftOut]]:
     """The plans to run, those that take longest first; all shipped ones where none are named.
 
-    A dangerous fault, or a comparison, is left out unless its plan was named, one whose own bounds let it last longer than `within`
-    or that aims at more than `at_once` nodes in any case. `folders` hold the team's own detector profiles. Raises
-    DocumentError for a plan that cannot be read.
+    A dangerous fault, or a comparison, is left out unless its plan was named, one whose own bounds let it last longer
+    than `within` or that aims at more than `at_once` nodes in any case. `folders` hold the team's own detector
+    profiles. Raises DocumentError for a plan that cannot be read.
     """
     chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
