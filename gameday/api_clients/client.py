@@ -90,9 +90,10 @@ class StormClient:
         self._ended.set()
         connected = self._connection.sock
         if connected:
-            # close() would break the thread that reads.
+            # close() would break the thread that reads, and SSLSocket.shutdown() would let it take what is still to be
+            # decrypted for the answer.
             with suppress(OSError):
-                connected.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
     def _ask(self, number: int, attempt: int) -> ApiRequest:
         """Send one request, read its answer to the end, and log it."""

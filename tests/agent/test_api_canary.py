@@ -59,7 +59,11 @@ class Sung:
 
 
 @pytest.fixture
-def sing(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], Sung]]:
+def sing(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], Sung]]:
+    for name in ("BEAT_S", "_NOTE_EVERY_S"):
+        monkeypatch.setattr(api_canary_module, name, 0.1)
     sung: list[Sung] = []
 
     def begin() -> Sung:
@@ -115,7 +119,7 @@ def test_beats_missed_behind_a_slow_request_count_as_if_they_had_waited(
     missed_its_beats = threading.Event()
 
     def slow(handler: BaseHTTPRequestHandler) -> None:
-        missed_its_beats.wait(1.7)  # three beats and a little
+        missed_its_beats.wait(0.35)  # three beats and a little
         LEASE(handler)
 
     server.play(slow, LEASE)

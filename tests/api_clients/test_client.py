@@ -19,16 +19,9 @@ BOOKMARK = b'{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/ini
 
 
 def new_client(server: Server, log: list[ApiRequest], read: Read = Read.LATEST) -> StormClient:
-    request = list_request("secrets", Form.JSON, read, "7")
-    return StormClient(
-        3,
-        server.reached_as,
-        tls_context(server.reached_as),
-        request,
-        (("Impersonate-User", "x"),),
-        lambda _: None,
-        log.append,
-    )
+    request, tls = list_request("secrets", Form.JSON, read, "7"), tls_context(server.reached_as)
+    headers = (("Impersonate-User", "x"),)
+    return StormClient(3, server.reached_as, tls, request, headers, lambda _: None, log.append)
 
 
 def run(server: Server, rounds: int = 1, read: Read = Read.LATEST) -> list[ApiRequest]:

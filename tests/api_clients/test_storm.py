@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from gameday.api_clients.lists import Form, Read
 from gameday.api_clients.notes import RequestsNote, request_notes
 from gameday.api_clients.order import ClientsLine, ClientsOrder, ListOrder
+from gameday.api_clients.request_log import ApiRequest
 from gameday.api_clients.storm import CLIENTS_IN_A_PROCESS, Storm, wait_until_sent
 from gameday.errors import HostError
 from tests.api_clients.server import Server, ok, serving
@@ -98,15 +100,23 @@ def test_clients_end_when_their_agent_dies(tmp_path: Path) -> None:
             process.wait()
 
 
-def test_notes_hold_every_request_once_and_are_short(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
-        storm = Storm(order(server, rounds=60), 2)
-        try:
-            storm.begin()
-            eventually(lambda: storm.is_over, "the storm is over")
-        finally:
-            storm.end()
-    notes = list(request_notes(storm.take()))
-    assert [one for note in notes for one in note.requests] == list(storm.requests)
+def test_notes_hold_every_request_once_and_are_short() -> None:
+    uid = "7969e436-08af-4658-b659-31f39c4c3769"
+    one = ApiRequest(
+        client=199,
+        round=999,
+        attempt=10,
+        sent_at=datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC),
+        start=1234567.123456,
+        first_byte=1234567.123456,
+        end=1234567.123456,
+        status=200,
+        bytes=1_200_000_000,
+        flow_schema=uid,
+        priority_level=uid,
+    )
+    requests = [one.model_copy(update={"client": client}) for client in range(120)]
+    notes = list(request_notes(requests))
+    assert [one for note in notes for one in note.requests] == requests
     assert max(len(note.model_dump_json()) for note in notes) < 20_000
     assert RequestsNote.model_validate_json(notes[0].model_dump_json()) == notes[0]
