@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from gameday.plan.load import LoadedPlan
     from gameday.plan.models import FaultParameters, Plan
     from gameday.remediations.base import Remediation
+    from gameday.report.figure import Figure
     from gameday.report.run_folder import RunFolder
     from gameday.run.record import RunRecord, new_run_id, start_record
     from gameday.run.repair import Repair
@@ -72,6 +73,7 @@ __all__ = [
     "Evidence",
     "Fault",
     "FaultParameters",
+    "Figure",
     "Frames",
     "GamedayError",
     "GpuSample",
@@ -148,6 +150,7 @@ _HOLDS = {
     "plan.load": ("LoadedPlan",),
     "plan.models": ("FaultParameters", "Plan"),
     "remediations.base": ("Remediation",),
+    "report.figure": ("Figure",),
     "report.run_folder": ("RunFolder",),
     "run.record": ("RunRecord", "new_run_id", "start_record"),
     "run.repair": ("Repair",),

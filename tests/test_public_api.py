@@ -41,7 +41,8 @@ CLASSES = {
     "CanaryJob", "Claim", "Evidence", "Fault", "FaultParameters", "GpuSample", "Host", "Layer", "PodSecurity",
     "ProgramResult", "Reach", "Remediation",
     # checks, guardrails, report sections
-    "Frames", "Guardrail", "History", "Measurement", "Observation", "Plan", "RunFolder", "Status", "Step", "Verdict",
+    "Figure", "Frames", "Guardrail", "History", "Measurement", "Observation", "Plan", "RunFolder", "Status", "Step",
+    "Verdict",
     # flows
     "ChosenTarget", "Cleanliness", "ClusterProfile", "InjectedFault", "Invocation", "LoadedPlan", "Repair", "Run",
     "RunOutcome", "RunRecord", "RunResult",

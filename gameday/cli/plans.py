@@ -148,7 +148,8 @@ def _load(
         from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
 
         refuse_unknown_checks(loaded, path)
-    return path, loaded.plan, loaded.detector_warnings
+    warnings = dict.fromkeys(warning for one in (loaded, *loaded.arms) for warning in one.detector_warnings)
+    return path, loaded.plan, tuple(warnings)
 
 
 def _arm_lines(found: Plan | DetectorProfile | Policy) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -23,6 +24,11 @@ from tests.kubesim.processes import eventually
 TASK = ApiCanaryTask(run_id="r1", node="api-client-1", duration_s=600)
 LEASE = ok(json.dumps({"metadata": {"resourceVersion": "7"}}).encode())
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/gameday-load/leases"
+
+
+def sent(samples: list[ApiCanarySample]) -> list[ApiCanarySample]:
+    """Return the samples of requests; on a busy machine beats are missed behind fast ones, too."""
+    return [one for one in samples if not one.missed]
 
 
 @pytest.fixture
@@ -82,10 +88,10 @@ def test_each_beat_asks_four_things_one_after_the_other(
     sing: Callable[[], Sung], server: Server, tmp_path: Path
 ) -> None:
     canary = sing()
-    canary.until(lambda samples: len(samples) >= 8, "two rounds")
+    canary.until(lambda samples: len(sent(samples)) >= 8, "two rounds")
     assert (tmp_path / "ready").exists()
     result = canary.end()
-    samples = canary.samples()
+    samples = sent(canary.samples())
     assert [one.kind for one in samples[:8]] == ["readyz", "get", "put", "list"] * 2
     assert {(one.status, one.error, one.missed) for one in samples[:8]} == {(200, "", False)}
     assert (result.ok, result.cleanliness, result.ended_by) == (True, Cleanliness.CLEAN, "sigterm")
@@ -105,10 +111,10 @@ def test_failures_are_noted_once_and_the_canary_goes_on(sing: Callable[[], Sung]
     server.play(refuse(429, Retry_After="1"))
     canary.until(lambda samples: any(one.status == 429 for one in samples), "refusals")
     server.play(LEASE)
-    canary.until(lambda samples: [one.status for one in samples[-4:]] == [200] * 4, "good answers again")
+    canary.until(lambda samples: [one.status for one in sent(samples)[-4:]] == [200] * 4, "good answers again")
     assert canary.end().ok
     samples = canary.samples()
-    assert len([one for one in samples if not one.missed]) <= len(server.asked), "each request is sent once"
+    assert len(sent(samples)) <= len(server.asked), "each request is sent once"
 
 
 def test_beats_missed_behind_a_slow_request_count_as_if_they_had_waited(
@@ -123,11 +129,12 @@ def test_beats_missed_behind_a_slow_request_count_as_if_they_had_waited(
         LEASE(handler)
 
     server.play(slow, LEASE)
-    canary.until(lambda samples: any(one.missed for one in samples), "missed beats")
+    canary.until(lambda samples: any(one.seconds >= 0.35 for one in sent(samples)), "a slow answer")
     canary.end()
     samples = canary.samples()
-    missed = [one for one in samples if one.missed]
-    waited_for = max((one for one in samples if not one.missed), key=lambda one: one.seconds)
+    waited_for = max(sent(samples), key=lambda one: one.seconds)
+    ended_at = waited_for.sent_at + timedelta(seconds=waited_for.seconds)
+    missed = [one for one in samples if one.missed and waited_for.sent_at <= one.sent_at < ended_at]
     assert {one.kind for one in missed} == {waited_for.kind}
     ends = {round((one.sent_at - waited_for.sent_at).total_seconds() + one.seconds, 3) for one in missed}
     assert all(abs(end - waited_for.seconds) < 0.002 for end in ends), "each waits until that one's end"

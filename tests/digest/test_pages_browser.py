@@ -7,16 +7,25 @@ from datetime import UTC, datetime
 import pytest
 
 from gameday import cli
+from gameday.arms.page import render_comparison
 from gameday.post_mortem.page import render_post_mortem
+from tests.arms.builders import arm, record
 from tests.coverage.test_page import place_of, season
 from tests.digest.test_digest import put
 from tests.post_mortem.conftest import USUAL, alert, write_incident, xid
-from tests.report.run_builder import VARIANTS, passing
+from tests.report.run_builder import VARIANTS, passing, write
 from tests.report.test_report_browser import browser, look, opened, scheme  # noqa: F401 - fixtures
 from tests.report.test_report_survives import HOSTILE
 
 pytestmark = pytest.mark.browser
-PAGES = ["index.html", "digest.html", "s/coverage.html", "incident-x/post-mortem.html", "incident-y/post-mortem.html"]
+PAGES = [
+    "index.html",
+    "digest.html",
+    "s/coverage.html",
+    "arms-two/comparison.html",
+    "incident-x/post-mortem.html",
+    "incident-y/post-mortem.html",
+]
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +40,11 @@ def shelf(tmp_path_factory):
     write_incident(folder / "incident-y", [xid(line=text), alert(annotations={"summary": text})])
     for name in ("incident-x", "incident-y"):
         render_post_mortem(folder / name, [], [], datetime.now(UTC))
+    compared = record(arm("a", title=text[:80]), arm("b" * 30), arm("c", may_break=["qa"]), title=text[:200])
+    compared.save(folder / compared.id)
+    for place in compared.runs[:2]:
+        write(folder / compared.id / place.run_id, passing())
+    render_comparison(folder / compared.id, datetime.now(UTC))
     season(folder / "s", place_of("run0"), place_of("run-1"), place_of("none"))
     assert cli.run(["digest", str(folder), "--days", "3660"]) == 1
     return folder

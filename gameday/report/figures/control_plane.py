@@ -1,0 +1,63 @@
+"""The control plane under load: an ordinary client's requests, the load's own, and the API servers' memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gameday.checks.api_canary import fault_window, longest_gap
+from gameday.checks.containment import memory_growth
+from gameday.checks.facts import target_nodes
+from gameday.history.events import LoadLogged
+from gameday.history.frames import Frames
+from gameday.history.journal import History
+from gameday.plan.models import Plan
+from gameday.report.figure import Figure
+from gameday.values.api_requests import max_overlap, percentile
+
+
+def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
+    return [*_canary(history), *_load(history), *_memory(history, frames)]
+
+
+def _canary(history: History) -> Iterator[Figure]:
+    for node in target_nodes(history)[:1]:
+        window = fault_window(history, node)
+        samples = window.samples(history, node) if window else []
+        if window and samples:
+            for share, name in ((0.5, "median"), (0.99, "99th percentile")):
+                value = percentile((sample.seconds for sample in samples), share) or 0.0
+                yield Figure(name=f"ordinary client under load: {name}", unit="s", value=value)
+            yield Figure(
+                name="ordinary client under load: longest time without an answer",
+                unit="s",
+                value=longest_gap(samples, window),
+            )
+            failed = sum(not sample.is_served for sample in samples)
+            yield Figure(name="ordinary client under load: failed requests", unit="", value=float(failed))
+
+
+def _load(history: History) -> Iterator[Figure]:
+    requests = [request for event in history.of(LoadLogged) for request in event.requests]
+    served = [request for request in requests if request.is_served]
+    if not requests:
+        return
+    yield Figure(name="load: requests", unit="", value=float(len(requests)))
+    yield Figure(name="load: answered", unit="", value=float(len(served)))
+    yield Figure(
+        name="load: told to come later (429)", unit="", value=float(sum(one.status == 429 for one in requests))
+    )
+    yield Figure(name="load: most answers under way at once", unit="", value=float(max_overlap(requests)))
+    yield Figure(
+        name="load: from the first request to the last answer",
+        unit="s",
+        value=(max(one.ended_at for one in requests) - min(one.sent_at for one in requests)).total_seconds(),
+    )
+    if served:
+        value = percentile((one.seconds for one in served), 0.5) or 0.0
+        yield Figure(name="load: median time of a LIST", unit="s", value=value)
+
+
+def _memory(history: History, frames: Frames) -> Iterator[Figure]:
+    growth = memory_growth(frames.api_server, fault_window(history, target_nodes(history)[0]))
+    if growth:
+        yield Figure(name="API server: growth of memory under load", unit="MiB", value=max(growth.values()) / 2**20)
