@@ -12,7 +12,7 @@ from gameday.history.events import FlowControlSet, LoadLogged, SeatsRead
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
-from gameday.values.api_requests import max_overlap
+from gameday.values.api_requests import HAND_OVER_S, max_overlap
 from gameday.values.results import Step
 
 ORDER = 60
@@ -60,7 +60,7 @@ def _overlap(most: int, history: History, node: str | None) -> Verdict:
     requests = [request for event in history.of(LoadLogged) if event.node == node for request in event.requests]
     read = {event.phase: event.seats for event in history.of(SeatsRead)}
     bound = most * max(1, len(read.get("before", {})))
-    found = max_overlap(requests)
+    found = max_overlap(requests, HAND_OVER_S)
     measured = f"{found} of {len(requests)} requests"
     if found == 0:
         status, why = _not_measured(history, node, "an answered request in the clients' log")

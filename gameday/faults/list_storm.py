@@ -22,7 +22,7 @@ from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.host.base import Host
 from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
-from gameday.values.api_requests import max_overlap, percentile
+from gameday.values.api_requests import HAND_OVER_S, max_overlap, percentile
 from gameday.values.nodes import NodeRole
 
 LOAD = "list-storm"
@@ -35,18 +35,6 @@ _MASTERS = (
 )
 _IN_FLIGHT_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.5
-
-
-_DETAILS = """\
-* `form`: from 1.33 on a server streams `json` and `protobuf`, at little cost. It makes `yaml` and `table` as a whole,
-  in memory. Their answer begins when most of the work is done, so the request log shows fewer of them under way than
-  the server works on: believe its own `apiserver_flowcontrol_current_executing_requests` there.
-* `read`: `latest` is as fresh as etcd; `any` is what the server has in its cache (`resourceVersion=0`); `exact` is the
-  state right before the storm, out of etcd where the server keeps no snapshot; `watch-list` is the first events of a
-  watch, ended after the bookmark that closes them, as informers read from client-go 1.35 on.
-* `act_as`: `system-masters` is the negative control: the API server's limits do not hold that group. Only the lab lets
-  the account act as one; elsewhere every LIST is refused with 403.
-"""
 
 
 class ListStormParameters(FaultParameters):
@@ -68,13 +56,28 @@ class ListStormParameters(FaultParameters):
     resource: Literal["secrets"] = "secrets"
     """Kind of the objects."""
     form: Form = Form.JSON
-    """Encoding of the answers, see below; `table` holds whole objects, `metadata` nothing of what is in them."""
+    """Encoding of the answers; `table` holds whole objects, `metadata` nothing of what is in them.
+
+    From 1.33 on a server streams `json` and `protobuf`, at little cost. It makes `yaml` and `table` as a whole.
+    Their answer begins when most of the work is done, so the request log shows fewer of them under way than the server
+    works on: believe the server's own `apiserver_flowcontrol_current_executing_requests` there. Of streamed ones it may
+    show one more for some tenths of a second, while a client reads the last that the server has written.
+    """
     read: Read = Read.LATEST
-    """Freshness of the answers, and the way to read them, see below."""
+    """Freshness of the answers, and the way to read them.
+
+    `latest` is as fresh as etcd; `any` is what the server has in its cache (`resourceVersion=0`); `exact` is the state
+    right before the storm, out of etcd where the server keeps no snapshot; `watch-list` is the first events of a watch,
+    ended after the bookmark that closes them, as informers read from client-go 1.35 on.
+    """
     rounds: int = Field(default=1, ge=1, le=1000)
     """LISTs of each client, one after the other."""
     act_as: Literal["account", "system-masters"] = "account"
-    """The user who LISTs: the service account gameday-api-client, or a user of the group system:masters."""
+    """The user who LISTs: the service account gameday-api-client, or a user of the group system:masters.
+
+    `system-masters` is the negative control: the API server's limits do not hold that group. Only the lab lets the
+    account act as one; elsewhere every LIST is refused with 403.
+    """
 
     @model_validator(mode="after")
     def _can_be_served(self) -> ListStormParameters:
@@ -122,9 +125,6 @@ class ListStormFault(Fault[ListStormParameters]):
         "the API server's own metrics: memory, requests in flight, and seats, queues and rejections by priority level",
         "every client of a server that is killed for its memory",
     )
-
-    def details(self) -> str:
-        return _DETAILS
 
     def __init__(self) -> None:
         # By the parameters' identity, as two parts of one compound fault share this instance.
@@ -239,7 +239,8 @@ def summary(storm: Storm) -> tuple[str, ...]:
     cost = storm.cost
     return (
         f"{len(requests)} requests: {len(served)} answered, {throttled} told to come later (429), {others} failed",
-        f"at most {max_overlap(requests)} answers under way at the same time; {times or 'none answered'}",
+        f"at most {max_overlap(requests)} answers under way at the same time, "
+        f"{max_overlap(requests, HAND_OVER_S)} for longer than {HAND_OVER_S} s; {times or 'none answered'}",
         f"own cost: {cost.cpu_seconds:.1f} s of CPU, {cost.rss_bytes / 1e6:.0f} MB of memory",
     )
 

@@ -15,6 +15,11 @@ CanaryCall = Literal["readyz", "get", "put", "list"]
 """The API canary's calls: /readyz, GET a ConfigMap, PUT a Lease, LIST one object."""
 
 
+HAND_OVER_S = 0.2
+"""Longest time for which a client still reads what the server has written already: the kernel's socket buffers hold
+some megabytes. On a real API server limited to two LISTs of 27 MB, three overlapped for 0.09 s at most."""
+
+
 class LoadModel(BaseModel):
     """Base of what goes between the agent and its client processes, and of their notes; takes no unknown keys."""
 
@@ -82,22 +87,29 @@ class ApiCanarySample(LoadModel):
         return self.sent_at + timedelta(seconds=self.seconds)
 
 
-def max_overlap(requests: Iterable[ApiRequest]) -> int:
-    """Return the largest number of answers that were under way at one moment, from first byte to end.
+def max_overlap(requests: Iterable[ApiRequest], longer_than_s: float = 0.0) -> int:
+    """Return the largest number of answers that were under way at the same time, from first byte to end.
 
     A streamed answer begins when the server begins to work on it, so this is how many it worked on. An answer that is
     encoded as a whole (YAML, Table) begins when most of the work is done: there it is the least that the server
     worked on. Only answers of status 200 count: a refusal is no work. One that ends in the moment in which another
     begins is not under way any more.
+
+    Args:
+        requests: The log, in any order.
+        longer_than_s: Shorter spells do not count; `HAND_OVER_S` leaves out what the server had done already.
     """
     changes = []
     for request in requests:
-        if request.first_byte is not None and request.status == 200:
+        if request.first_byte is not None and request.status == 200 and request.first_byte < request.end:
             changes += [(request.first_byte, 1), (request.end, -1)]
-    most = now = 0
-    for _, change in sorted(changes):
-        now += change
-        most = max(most, now)
+    most = 0
+    rose_at: list[float] = []  # the moments at which the number under way rose to 1, 2, 3 ...
+    for moment, change in sorted(changes):
+        if change > 0:
+            rose_at.append(moment)
+        elif moment - rose_at.pop() > longer_than_s:
+            most = max(most, len(rose_at) + 1)
     return most
 
 

@@ -6,12 +6,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from gameday.api_clients.request_log import ApiRequest
 
 from gameday.api_clients import client as client_module
 from gameday.api_clients.client import MOST_ATTEMPTS, StormClient, asked_to_wait
 from gameday.api_clients.connection import tls_context
 from gameday.api_clients.lists import Form, Read, list_request
+from gameday.values.api_requests import ApiRequest
 from tests.api_clients.server import Play, Server, cut, hang_up, ok, refuse, serving
 from tests.support.ports import free_ports
 

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from gameday.api_clients.request_log import ApiRequest
 
 from gameday.api_clients.lists import Form, Read
 from gameday.api_clients.notes import RequestsNote, request_notes
 from gameday.api_clients.order import ClientsLine, ClientsOrder, ListOrder
 from gameday.api_clients.storm import CLIENTS_IN_A_PROCESS, Storm, wait_until_sent
 from gameday.errors import HostError
+from gameday.values.api_requests import ApiRequest
 from tests.api_clients.server import Server, ok, serving
 from tests.kubesim.processes import eventually
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +13,19 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from gameday.agent.task import notes_in
+from gameday.agent.task import AgentResult, notes_in
 from gameday.api_clients.notes import RequestsNote, StormEndNote, StormNote
 from gameday.errors import HostError
 from gameday.faults import list_storm
 from gameday.faults.base import Evidence
 from gameday.faults.list_storm import ListStormFault, ListStormParameters
+from gameday.host.api_account import API_ACCOUNT_VARIABLE, API_SERVER_VARIABLE
 from gameday.host.base import ApiServer
-from tests.host.fake import FakeHost
+from gameday.values.results import Cleanliness
+from tests.agent.conftest import environment
+from tests.host.fake import FakeHost, VirtualHostServer
 from tests.kubesim.processes import ApiServer as Program
+from tests.kubesim.processes import eventually
 
 SMALL: dict[str, Any] = {"clients": 3, "objects": 12, "object_size": "1KB", "rounds": 2}
 SECRETS = "/api/v1/namespaces/gameday-load/secrets"
@@ -113,6 +120,54 @@ def test_another_process_undoes_by_the_label_alone(host: FakeHost, server: Progr
         assert left(server) == 1
     finally:
         killed.undo(parameters, 0, host, {})
+
+
+def test_the_agents_successor_undoes_after_a_kill(host: FakeHost, server: Program, tmp_path: Path) -> None:
+    """Play the whole agent, killed while its clients LIST, and the one that is sent to undo."""
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text(server.token())
+    (account / "ca.crt").write_bytes(Path(server.ready["ca"]).read_bytes())
+    way = {"PATH": os.environ["PATH"], API_SERVER_VARIABLE: server.url, API_ACCOUNT_VARIABLE: str(account)}
+    common = {"run_id": "r1", "node": "n", "gpu": 0, "fault": {"type": "list_storm", **SMALL, "rounds": 1000}}
+    machine = VirtualHostServer(host)
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(task: dict[str, Any]) -> subprocess.Popen[bytes]:
+        state, log = tmp_path / f"state-{len(processes)}", tmp_path / f"log-{len(processes)}"
+        command = [sys.executable, "-m", "gameday.agent"]
+        processes.append(subprocess.Popen(command, env=way | environment(task, state, log, machine)))
+        return processes[-1]
+
+    try:
+        injector = start({"role": "inject", **common, "hold_s": 600})
+        eventually((tmp_path / "state-0" / "ready").exists, "the storm is in")
+        injector.kill()
+        injector.wait(20)
+        assert left(server) == 12
+        assert start({"role": "undo", **common, "undo_state": {}}).wait(60) == 0
+        assert left(server) == 0
+        assert AgentResult.model_validate_json((tmp_path / "log-1").read_bytes()).cleanliness is Cleanliness.CLEAN
+        eventually(lambda: not clients_of(tmp_path), "the dead agent's clients are gone")
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        machine.close()
+
+
+def clients_of(folder: Path) -> list[int]:
+    """Return the client processes whose agent had its state in the folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            ours = str(folder).encode() in (process / "environ").read_bytes()
+            found += (
+                [int(process.name)] if ours and b"gameday.api_clients" in (process / "cmdline").read_bytes() else []
+            )
+        except OSError:
+            continue
+    return found
 
 
 def test_a_storm_over_anothers_objects_is_refused(host: FakeHost) -> None:

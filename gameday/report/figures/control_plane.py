@@ -12,7 +12,7 @@ from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.report.figure import Figure
-from gameday.values.api_requests import max_overlap, percentile
+from gameday.values.api_requests import HAND_OVER_S, max_overlap, percentile
 
 
 def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
@@ -46,7 +46,7 @@ def _load(history: History) -> Iterator[Figure]:
     yield Figure(
         name="load: told to come later (429)", unit="", value=float(sum(one.status == 429 for one in requests))
     )
-    yield Figure(name="load: most answers under way at once", unit="", value=float(max_overlap(requests)))
+    yield Figure(name="load: most answers under way at once", unit="", value=float(max_overlap(requests, HAND_OVER_S)))
     yield Figure(
         name="load: from the first request to the last answer",
         unit="s",

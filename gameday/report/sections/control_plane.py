@@ -15,7 +15,7 @@ from gameday.history.events import ApiCanarySampled, FlowControlSet, LoadLogged
 from gameday.report.charts import Drawing, Scene, lines
 from gameday.report.run_folder import RunFolder
 from gameday.report.sections.gpus import moments_of, scene_of
-from gameday.values.api_requests import ApiCanarySample, ApiRequest, max_overlap, percentile
+from gameday.values.api_requests import HAND_OVER_S, ApiCanarySample, ApiRequest, max_overlap, percentile
 
 ORDER = 71
 TITLE = "Control plane"
@@ -125,7 +125,7 @@ def _load(event: LoadLogged) -> Load:
         clients=len({request.client for request in event.requests}),
         requests=len(event.requests),
         by_answer=tuple(answers.most_common(6)),
-        most_at_once=max_overlap(event.requests),
+        most_at_once=max_overlap(event.requests, HAND_OVER_S),
         bytes=sum(request.bytes for request in event.requests),
         answered=_latency([request for request in event.requests if request.is_served]),
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from gameday.api_clients.request_log import ApiRequest, max_overlap, percentile
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gameday.values.api_requests import ApiRequest, max_overlap, percentile
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -33,6 +34,19 @@ def test_the_overlap_is_the_largest_number_at_any_one_moment(spans: list[tuple[i
     halves = [moment + 0.5 for moment in range(30)]
     counted = max(sum(first < at < end for first, end in spans) for at in halves)
     assert max_overlap(request(float(first), float(end)) for first, end in spans) == counted
+
+
+@given(st.lists(st.integers(0, 60), max_size=40, unique=True), st.integers(0, 20))
+def test_short_spells_can_be_left_out(ends: list[int], longer_than: int) -> None:
+    spans = [(min(pair), max(pair)) for pair in zip(ends[::2], ends[1::2], strict=False)]
+    counts = [sum(first < at + 0.5 < end for first, end in spans) for at in range(61)]
+
+    def longest(level: int) -> int:
+        """Return the longest time for which so many are under way."""
+        return max(len(spell) for spell in "".join("x" if one >= level else " " for one in counts).split(" "))
+
+    lasting = max((level for level in range(1, 21) if longest(level) > longer_than), default=0)
+    assert max_overlap((request(float(a), float(b)) for a, b in spans), float(longer_than)) == lasting
 
 
 def test_refusals_and_requests_without_an_answer_do_not_overlap() -> None:
