@@ -189,7 +189,9 @@ class RehearsalSettings(DocumentModel):
 
     @model_validator(mode="after")
     def _only_a_lab_has_settings(self) -> Self:
-        for key in sorted(self.model_fields_set - {"cluster"}):
+        # By value: a plan that is read back from JSON writes every key.
+        set_here = {key for key, value in self if value not in (None, {})} - {"cluster"}
+        for key in sorted(set_here):
             if self.cluster != "lab":
                 raise conflict((key,), "only the lab has this setting: write `cluster: lab` beside it")
         return self

@@ -142,6 +142,7 @@ def test_the_agents_successor_undoes_after_a_kill(host: FakeHost, server: Progra
     try:
         injector = start({"role": "inject", **common, "hold_s": 600})
         eventually((tmp_path / "state-0" / "ready").exists, "the storm is in")
+        assert clients_of(tmp_path), "nothing would be seen to end"
         injector.kill()
         injector.wait(20)
         assert left(server) == 12

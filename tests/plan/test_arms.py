@@ -77,7 +77,7 @@ def test_a_fault_of_another_type_takes_the_place_of_the_whole_fault() -> None:
         ("recover: {remediation: rebot}", 28, "recover.remediation"),
         ("fault: {xid: 1000}", 28, "fault.xid"),
         ("expect:\n  alerts:\n    - {name: Other, within: 1}", 30, "expect.alerts[0].within"),
-        ("settings: {flow: true}", 28, "settings"),
+        ("settings: {flow: true}", 28, "settings.flow"),
         ("fault: null", 25, ""),
     ],
 )
