@@ -28,6 +28,7 @@ from gameday.guard.registry import guardrails
 from gameday.history.frames import Frames
 from gameday.history.journal import read_history
 from gameday.remediations.registry import found_remediations
+from gameday.report.figure import figures_of
 from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 
@@ -40,6 +41,7 @@ print(json.dumps({
     "check": [v.check for v in run_checks(run.plan, run.history, Frames())],
     "guardrail": [one.name for one in guardrails()],
     "detector": load_detector("acme-watch").title,
+    "figure": [one.name for one in figures_of(run.plan, run.history, run.frames).figures],
     "section": "ml-platform" in render(folder, datetime.now(UTC)).html.read_text(encoding="utf-8"),
     "prefect": "prefect" in sys.modules,
 }))

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 NAMESPACE = "gameday-load"
 """The namespace of every object that load and API canaries make."""
+LOAD_LABEL = "gameday.dev/load"
+"""The label of every object that a load makes: an undo after a killed run finds them by it."""
 _META = "g=meta.k8s.io;v=v1"
 
 

@@ -13,12 +13,10 @@ import orjson
 
 from gameday.api_clients.ask import ask
 from gameday.api_clients.connection import open_connection
-from gameday.api_clients.lists import NAMESPACE, Form, Read, list_request
+from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE, Form, Read, list_request
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
 
-LOAD_LABEL = "gameday.dev/load"
-"""The label of every object that a load makes: an undo after a killed run finds them by it."""
 _TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _PARALLEL = 8
 """Objects made at the same time: enough to keep a server busy, too few to be a storm of its own."""

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 _UNITS = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_SIZE = re.compile(rf"([0-9]{{1,12}}(?:\.[0-9]{{1,6}})?)\s*({'|'.join(_UNITS)})")
+_SIZE = re.compile(rf"([0-9]{{1,12}}(?:\.[0-9]{{1,6}})?)({'|'.join(_UNITS)})")
 
 
 def parse_size(value: object) -> object:
@@ -42,7 +42,7 @@ Size = Annotated[
     WithJsonSchema(
         {
             "type": "string",
-            "pattern": rf"^[0-9]{{1,12}}(\.[0-9]{{1,6}})?\s*({'|'.join(_UNITS)})$",
+            "pattern": rf"^[0-9]{{1,12}}(\.[0-9]{{1,6}})?({'|'.join(_UNITS)})$",
             "examples": ["20KB", "0.2MB", "800MiB"],
         }
     ),

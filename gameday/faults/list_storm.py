@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from gameday.api_clients.lists import NAMESPACE, Form, Read
+from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE, Form, Read
 from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
 from gameday.api_clients.notes import StormEnding, StormEndNote, StormNote, request_notes
-from gameday.api_clients.objects import LOAD_LABEL, LoadObjects
 from gameday.api_clients.order import ListOrder
 from gameday.api_clients.storm import Storm, wait_until_sent
 from gameday.documents.fields import conflict
@@ -24,6 +23,9 @@ from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.api_requests import HAND_OVER_S, max_overlap, percentile
 from gameday.values.nodes import NodeRole
+
+if TYPE_CHECKING:
+    from gameday.api_clients.objects import LoadObjects
 
 LOAD = "list-storm"
 """The load's name: the value of its objects' label, and the start of their names."""
@@ -246,6 +248,9 @@ def summary(storm: Storm) -> tuple[str, ...]:
 
 
 def _objects(parameters: ListStormParameters, host: Host) -> LoadObjects:
+    # Every command loads the faults, and httpx is needed by an agent only.
+    from gameday.api_clients.objects import LoadObjects  # noqa: PLC0415
+
     return LoadObjects(host.api_server(), parameters.resource, LOAD)
 
 

@@ -11,7 +11,7 @@ from gameday.documents.sizes import Size
 
 
 class ExpectedApiCanary(DocumentModel):
-    """What an ordinary user's small requests must still get while the fault is in, and again once it is out.
+    """The answers that an ordinary user must still get while the fault is in, and again once it is out.
 
     Twice a second an account without privileges asks `/readyz`, reads a small ConfigMap, writes a Lease and lists one
     object. The default of `p99_within` is Kubernetes' own objective for calls on single objects.
@@ -28,7 +28,7 @@ class ExpectedApiCanary(DocumentModel):
 
 
 class ExpectedContainment(DocumentModel):
-    """Where the load must be held, as a taint holds work away from a bad node."""
+    """The limits within which the load must be held, as a taint holds work away from a bad node."""
 
     executing_at_most: int | None = Field(default=None, ge=1, le=10_000)
     """Most of the fault's requests that run at the same time on each API server: in every scrape of the priority level,

@@ -12,7 +12,7 @@ or a restart of its pod, another one, and nothing of the node is another for it.
 
 
 class NodeRole(StrEnum):
-    """What a game-day uses its target for."""
+    """The part of a target in a game-day."""
 
     GPU = "GPU node"
     """The fault breaks this node, or a GPU of it."""

@@ -13,7 +13,7 @@ from gameday.faults.registry import parameter_models
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
 from gameday.health.policy_files import kernel_signal, load_policy
-from gameday.plan.catalogue import find_plan, load_shipped, shipped_plans
+from gameday.plan.catalogue import control_plane_plans, find_plan, load_shipped, shipped_plans
 from gameday.plan.models import Plan
 from gameday.xid.decide import Response
 from gameday.xid.lines import format_xid, recognise
@@ -67,7 +67,7 @@ def test_a_taint_is_expected_exactly_where_the_catalogue_asks_for_one(name: str)
 
 
 def test_every_fault_type_has_a_shipped_plan() -> None:
-    used = {plan.fault.type for plan in PLANS.values()}
+    used = {loaded.plan.fault.type for loaded in load_shipped(parameter_models())}
     assert set(parameter_models()) - used == set()
 
 
@@ -93,8 +93,21 @@ def _quarantines(plan: Plan, policy: str) -> bool:
     return load_policy(policy).policy.decide(kernel_signal(event)).response is Response.QUARANTINE
 
 
-def test_all_shipped_plans_are_loaded_in_the_order_of_their_names() -> None:
-    assert [loaded.plan.name for loaded in load_shipped(parameter_models())] == sorted(PLANS)
+def test_all_shipped_plans_are_loaded_those_of_gpu_faults_first() -> None:
+    names = [loaded.plan.name for loaded in load_shipped(parameter_models())]
+    assert names == [*sorted(PLANS), *sorted(control_plane_plans())]
+
+
+@pytest.mark.parametrize("name", sorted(control_plane_plans()))
+def test_a_plan_of_the_control_plane_names_its_schema_and_its_cluster(name: str) -> None:
+    path = control_plane_plans()[name]
+    plan = load_complete_plan(path, ()).plan
+    assert plan.name == name
+    first, *_ = path.read_text(encoding="utf-8").splitlines()
+    assert first == "# yaml-language-server: $schema=../../docs/plan.schema.json"
+    assert plan.rehearsal.cluster == "lab"
+    assert plan.expect.api_canary is not None
+    assert find_plan(name) == path
 
 
 def test_a_plan_is_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,18 +10,35 @@ import pytest
 
 from gameday.documents.fields import DocumentModel
 from gameday.plan.arms import Arms
+from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment
 from gameday.plan.expectations import Expectations, ExpectedWorkloads
 from gameday.plan.models import Recovery
 from gameday.plan.purpose import Purpose
 from gameday.plan.qa import Qa, QaFloors
 from gameday.plan.rehearsal import RehearsalSettings
+from gameday.plan.settings import FlowControl, Settings
 from gameday.plan.targets import Baseline
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    "model", [Arms, Purpose, Baseline, Expectations, ExpectedWorkloads, Recovery, Qa, QaFloors, RehearsalSettings]
+    "model",
+    [
+        Arms,
+        Purpose,
+        Baseline,
+        Expectations,
+        ExpectedApiCanary,
+        ExpectedContainment,
+        ExpectedWorkloads,
+        FlowControl,
+        Recovery,
+        Qa,
+        QaFloors,
+        RehearsalSettings,
+        Settings,
+    ],
 )
 def test_every_key_has_a_row_in_the_page(model: type[DocumentModel]) -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
