@@ -22,7 +22,7 @@ from gameday.flows.season import refused_state, season_state
 from gameday.flows.season_runs import SeasonRuns
 from gameday.run.record import new_run_id
 from gameday.season.assignment import assign, comparison_of
-from gameday.season.plans import plan_with_arms
+from gameday.season.plans import plan_with_arms, played_here
 from gameday.season.record import SeasonRecord, SeasonResult, refuse_left_out
 from gameday.season.run import fit_nodes, open_season
 from gameday.tasks.compare import compare
@@ -63,6 +63,7 @@ def comparison(
     try:
         refuse_overdue(trigger)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
+            refuse_left_out(played_here([chosen], cluster.lab_control)[1])
             assigned, unassigned = assign(id, [chosen], fit_nodes(opened, [chosen], chosen.arms.seed))
             refuse_left_out(unassigned)
             approved = approve_season(opened, cluster, [chosen], assigned, approved_by, Path(reports) / id)

@@ -27,7 +27,7 @@ from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season_runs import SeasonRuns
 from gameday.run.record import new_run_id
 from gameday.season.assignment import assign
-from gameday.season.plans import choose_plans
+from gameday.season.plans import choose_plans, played_here
 from gameday.season.record import SeasonRecord, SeasonResult
 from gameday.season.run import fit_nodes, open_season
 from gameday.tasks.coverage import coverage
@@ -76,6 +76,7 @@ def season(
     try:
         refuse_overdue(trigger)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
+            chosen, without_lab = played_here(chosen, cluster.lab_control)
             assigned, unassigned = assign(id, chosen, fit_nodes(opened, chosen, seed))
             approved = approve_season(opened, cluster, chosen, assigned, approved_by, Path(reports) / id)
             record = SeasonRecord(
@@ -87,7 +88,7 @@ def season(
                 at_once=at_once,
                 started=datetime.now(UTC),
                 places=approved.runs,
-                left_out=(*left_out, *unassigned, *approved.left_out),
+                left_out=(*left_out, *without_lab, *unassigned, *approved.left_out),
             )
             record.save(Path(reports) / id)
             died = SeasonRuns(record, chosen, approved.approval, profile, Path(reports)).play(opened)

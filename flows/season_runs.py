@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from gameday.arms.record import comparisons
 from gameday.checks.outcome import RunResult
+from gameday.cluster.lab_control import configure_lab
+from gameday.errors import ControlError
 from gameday.flows.game_day import game_day
 from gameday.report.run_folder import load_run_folder
 from gameday.run.record import HISTORY_FILE
@@ -39,11 +43,16 @@ class SeasonRuns:
         Returns:
             The folders of the runs that did not end by themselves; their reports have to be rendered again.
         """
-        record, compared = self.record, comparisons(self.record, self.chosen)
+        record, lab = self.record, season.kubernetes.profile.lab_control
+        fresh = {one.plan.name for one in self.chosen if lab and one.begins_fresh}
+        compared = comparisons(self.record, self.chosen, fresh)
         for one in compared:
             one.save(self.reports / one.id)
         queue = RunQueue(record.places, record.at_once, plans_that_run_alone(self.chosen))
-        run_all(season, queue, record.at_once, self._play_one, self.reports)
+        run_all(season, queue, record.at_once, partial(self._play_one, lab if fresh else None), self.reports)
+        if lab and fresh:
+            with suppress(ControlError):  # a lab that is gone needs no settings
+                configure_lab(lab, {})
         for one in compared:
             ended = {"ended": datetime.now(UTC), "stopped": season.stopped}
             one.model_copy(update=ended).save(self.reports / one.id)
@@ -52,13 +61,20 @@ class SeasonRuns:
     def _folder(self, place: Assignment) -> Path:
         return place.reports(self.reports) / place.run_id
 
-    def _play_one(self, place: Assignment) -> RunResult:
-        """Play one run in this thread.
+    def _play_one(self, lab: Path | None, place: Assignment) -> RunResult:
+        """Play one run in this thread; an arm's in a lab that is as the arm wants it.
 
         Returns:
             The run's result; for a flow run that broke off the result of the history that it left.
+
+        Raises:
+            ControlError: The lab does not take the arm's settings, or does not start with them.
         """
         result: object
+        if lab and place.arm:
+            plan = next(one for one in self.chosen if one.plan.name == place.plan)
+            if plan.begins_fresh:
+                configure_lab(lab, plan.rehearsal_of(place.arm.arm))
         try:
             state = game_day(
                 plan=place.asked_as,

@@ -9,8 +9,10 @@ from statistics import median
 from pydantic import Field
 
 from gameday.arms.record import ArmRecord, ComparisonRecord
+from gameday.checks.facts import first_few
 from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.checks.verdict import Status, Verdict
+from gameday.plan.arms import ExpectedRatio
 from gameday.report.figure import Figure
 from gameday.season.record import Assignment, SeasonResult, fold_season
 from gameday.values.models import FrozenModel
@@ -106,12 +108,21 @@ class FigureRow(FrozenModel):
     cells: tuple[FigureCell, ...]
 
 
+class RatioRow(FrozenModel):
+    """The expected ratio of two arms' figures, and the ratio found."""
+
+    expected: ExpectedRatio
+    ratio: float | None = Field(description="of the medians; None where one of the arms did not measure it, or 0")
+    status: Status
+
+
 class Comparison(FrozenModel):
     """The content of comparison.json."""
 
     record: ComparisonRecord
     result: SeasonResult
     arms: tuple[ArmColumn, ...]
+    ratios: tuple[RatioRow, ...] = Field(description="in the plan's order")
     expectations: tuple[VerdictRow, ...]
     figures: tuple[FigureRow, ...]
     problems: tuple[str, ...] = Field(description="sentences about figures that could not be read")
@@ -128,14 +139,45 @@ def compare(record: ComparisonRecord, played: Sequence[PlayedRun], problems: Seq
     by_arm = [_of_arm(arm, played) for arm in record.arms]
     missing = len(record.runs) - len(played)
     stopped = record.stopped or (NOT_PLAYED if missing else "")
+    figures = _figures(record.repetitions, by_arm)
+    ratios = tuple(_ratio(expected, record.arms, figures) for expected in record.expect)
+    results = [run.result for run in played]
     return Comparison(
         record=record,
-        result=fold_season([run.result for run in played], stopped, "comparison"),
+        result=_with_ratios(fold_season(results, stopped, "comparison", _outcomes(ratios, results)), ratios),
+        ratios=ratios,
         arms=tuple(_column(arm, record, played) for arm in record.arms),
         expectations=tuple(_expectations(record.arms, by_arm)),
-        figures=tuple(_figures(record.repetitions, by_arm)),
+        figures=tuple(figures),
         problems=tuple(problems),
     )
+
+
+def _ratio(expected: ExpectedRatio, arms: Sequence[ArmRecord], figures: Sequence[FigureRow]) -> RatioRow:
+    names = [arm.name for arm in arms]
+    row = next((row for row in figures if row.name == expected.figure), None)
+    of, against = (row.cells[names.index(name)].median if row else None for name in (expected.of, expected.against))
+    if of is None or not against:
+        return RatioRow(expected=expected, ratio=None, status=Status.UNKNOWN)
+    status = Status.HELD if expected.holds(of / against) else Status.BROKEN
+    return RatioRow(expected=expected, ratio=of / against, status=status)
+
+
+def _outcomes(ratios: Sequence[RatioRow], results: Sequence[RunResult]) -> list[RunOutcome]:
+    """Return what the ratios add to the outcomes of the game-days; nothing where none of these was played."""
+    if all(result.outcome is RunOutcome.REFUSED for result in results):
+        return []
+    amounts_to = {Status.BROKEN: RunOutcome.FAILED, Status.UNKNOWN: RunOutcome.UNKNOWN}
+    return [amounts_to[row.status] for row in ratios if row.status in amounts_to]
+
+
+def _with_ratios(result: SeasonResult, ratios: Sequence[RatioRow]) -> SeasonResult:
+    """Return the result with a sentence about ratios that do not hold, or are not known."""
+    said = ""
+    for status, words in ((Status.BROKEN, "Between the arms does not hold"), (Status.UNKNOWN, "Not measured")):
+        if names := [f"{row.expected.figure} ({row.expected.of})" for row in ratios if row.status is status]:
+            said += f" {words}: {first_few(names)}."
+    return result.model_copy(update={"why": result.why + said})
 
 
 def _of_arm(arm: ArmRecord, played: Sequence[PlayedRun]) -> list[PlayedRun]:

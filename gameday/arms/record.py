@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pydantic import AwareDatetime, Field
 
+from gameday.plan.arms import ExpectedRatio
 from gameday.season.plans import ChosenPlan
 from gameday.season.record import Assignment, SeasonRecord
 from gameday.values.models import FrozenModel
@@ -38,6 +39,10 @@ class ComparisonRecord(FrozenModel):
     arms: tuple[ArmRecord, ...]
     runs: tuple[Assignment, ...]
     started: AwareDatetime
+    fresh_servers: bool = Field(
+        default=False, description="each game-day began in API servers just restarted, with its arm's settings"
+    )
+    expect: tuple[ExpectedRatio, ...] = Field(default=(), description="what the arms' figures must be to each other")
     ended: AwareDatetime | None = Field(default=None, description="None while it runs, and of one that was killed")
     stopped: str = Field(default="", description="why it ended before every game-day had begun; empty where it did not")
 
@@ -45,6 +50,10 @@ class ComparisonRecord(FrozenModel):
     def targets(self) -> tuple[str, ...]:
         """The nodes that every game-day breaks."""
         return self.runs[0].targets
+
+    def title_of(self, arm: str) -> str:
+        """Return the title of the arm of this name."""
+        return next(one.title for one in self.arms if one.name == arm)
 
     def save(self, folder: Path) -> None:
         """Write arms.json; raises OSError."""
@@ -57,8 +66,13 @@ class ComparisonRecord(FrozenModel):
         return cls.model_validate_json((folder / ARMS_FILE).read_bytes())
 
 
-def comparisons(season: SeasonRecord, chosen: Sequence[ChosenPlan]) -> list[ComparisonRecord]:
-    """Return a record for each plan of the season that has arms, and that nodes were found for."""
+def comparisons(
+    season: SeasonRecord, chosen: Sequence[ChosenPlan], fresh: Collection[str] = ()
+) -> list[ComparisonRecord]:
+    """Return a record for each plan of the season that has arms, and that nodes were found for.
+
+    `fresh` names the plans whose game-days each begin in fresh API servers.
+    """
     found = []
     for one in chosen:
         runs = tuple(run for run in season.places if run.plan == one.plan.name and run.arm)
@@ -87,6 +101,8 @@ def comparisons(season: SeasonRecord, chosen: Sequence[ChosenPlan]) -> list[Comp
                 arms=tuple(arms),
                 runs=runs,
                 started=season.started,
+                fresh_servers=one.plan.name in fresh,
+                expect=one.plan.arms.expect,
             )
         )
     return found

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(".lab")
 
-# The verbs of gameday/rehearsal/lab/control.py, which is not imported to print a help page; a test compares them.
+# The verbs of gameday/cluster/lab_control.py, which is not imported to print a help page; a test compares them.
 _VERBS = {
     "restart": "End a component of a running lab, after 2 s by force, and start it again at once.",
     "kill": "Kill a component of a running lab (SIGKILL), which starts it again as after any crash.",
@@ -135,11 +135,11 @@ def _asks(verb: str) -> Callable[..., int]:
         component: Annotated[str, typer.Argument(help="A component's name, as `gameday lab status` shows it.")],
         folder: Folder = _FOLDER,
     ) -> int:
+        from gameday.cluster.lab_control import SOCKET, Verb, ask_lab  # noqa: PLC0415
         from gameday.errors import ControlError  # noqa: PLC0415
-        from gameday.rehearsal.lab.control import Verb, ask_lab  # noqa: PLC0415
 
         try:
-            pid = ask_lab(folder / "control-plane", Verb(verb), component)
+            pid = ask_lab(folder / "control-plane" / SOCKET, Verb(verb), component)
         except ControlError as error:
             raise CommandError(str(error), ExitCode.REFUSED) from None
         typer.echo(f"{component}: process {pid}" if pid else f"{component} does not run just now")

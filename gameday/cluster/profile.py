@@ -245,6 +245,10 @@ class ClusterProfile(BaseSettings):
     """Prefect notification blocks that are sent runs, `type/name` as in `slack-webhook/gpu-oncall`: docs/exports.md."""
     notify_on: Literal["red or change", "every run"] = "red or change"
     """Red is every outcome but passed; a change is an outcome that differs from the plan's last run's."""
+    lab_control: Path | None = None
+    """Control socket of a lab (docs/lab.md), by which a comparison restarts API servers; `gameday rehearse` sets it.
+
+    None on every real cluster."""
     guardrails: ClusterGuardrails = ClusterGuardrails()
     """The most that a game-day on this cluster may cost; a plan can only be stricter."""
     approval: Approval = Approval()

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from gameday.documents.fields import PLAN_NAME, DocumentModel, conflict
 from gameday.documents.problems import dotted
 from gameday.documents.source import Path, Place, Source
+from gameday.plan.rehearsal import SETTABLE_AS_IT_RUNS
 
 SETTABLE = ("detector", "expect", "fault", "qa", "recover", "rehearsal", "settings")
 """The keys of a plan that an arm may change. Targets, baseline, guardrails and approval are the same for all arms: only
@@ -48,6 +49,12 @@ class Arm(DocumentModel):
         """The title, or the name of an arm without one."""
         return self.title or self.name
 
+    @property
+    def rehearsal(self) -> dict[str, Any]:
+        """The keys of the plan's `rehearsal` that this arm changes, as it writes them."""
+        changed = self.set.get("rehearsal")
+        return changed if isinstance(changed, dict) else {}
+
     def changes(self) -> list[str]:
         """Return the changes as lines for people, such as `fault.gpu: 3`."""
         return [f"{dotted(path)}: {_written(value)}" for path, value in _leaves(self.set)]
@@ -59,9 +66,52 @@ class Arm(DocumentModel):
                 raise conflict(
                     ("set", key), f"an arm cannot set this: arms may differ in {', '.join(SETTABLE)}, and nothing else"
                 )
+        for key in self.rehearsal:
+            if key not in SETTABLE_AS_IT_RUNS:
+                raise conflict(
+                    ("set", "rehearsal", key),
+                    f"all arms are played in one lab, which can change {', '.join(SETTABLE_AS_IT_RUNS)} as it runs: "
+                    "write this in the plan's own `rehearsal`",
+                )
         for number, check in enumerate(self.must_break):
             if check in self.may_break:
                 raise conflict(("must_break", number), "it cannot both be free to break and have to: name it once")
+        return self
+
+
+class ExpectedRatio(DocumentModel):
+    """A bound on how many times as large a figure of one arm is as the same figure of another."""
+
+    figure: str = Field(min_length=1, max_length=120)
+    """Name of the figure, as the comparison's page has it."""
+    of: str
+    """Name of the arm whose median is divided."""
+    against: str
+    """Name of the arm whose median it is divided by."""
+    at_least: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """The least that the ratio may be."""
+    at_most: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """The most that the ratio may be."""
+
+    @property
+    def bound(self) -> str:
+        """The bound for people, such as `1.7 to 2.3`."""
+        if self.at_least is not None and self.at_most is not None:
+            return f"{self.at_least:g} to {self.at_most:g}"
+        return f"≥ {self.at_least:g}" if self.at_least is not None else f"≤ {self.at_most:g}"
+
+    def holds(self, ratio: float) -> bool:
+        """Return whether a ratio is within the bound."""
+        return (self.at_least is None or ratio >= self.at_least) and (self.at_most is None or ratio <= self.at_most)
+
+    @model_validator(mode="after")
+    def _bounds_something(self) -> ExpectedRatio:
+        if self.at_least is None and self.at_most is None:
+            raise conflict(("figure",), "a ratio without a bound holds nothing: write at_least, at_most, or both")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise conflict(("at_least",), "no ratio is at least this and at most less: swap the two")
+        if self.of == self.against:
+            raise conflict(("against",), "an arm is as large as itself: name another one")
         return self
 
 
@@ -75,6 +125,10 @@ class Arms(DocumentModel):
     drifts over the hours speaks for no arm."""
     seed: int = 1
     """Seed that chooses the nodes once, for all arms and repetitions."""
+
+    expect: tuple[ExpectedRatio, ...] = Field(default=(), max_length=50)
+    """Bounds on the arms' figures, one over another: one that does not hold fails the comparison, and one that was not
+    measured leaves it unknown."""
 
     def order(self) -> list[tuple[int, Arm]]:
         """Return the game-days to play, each as its repetition, counted from 1, and its arm: A B C, then C B A."""
@@ -93,6 +147,12 @@ class Arms(DocumentModel):
             if arm.name in seen:
                 raise conflict(("compare", number, "name"), f"two arms are called {arm.name}: rename one")
             seen.add(arm.name)
+        for number, expected in enumerate(self.expect):
+            for key, name in (("of", expected.of), ("against", expected.against)):
+                if name not in seen:
+                    raise conflict(
+                        ("expect", number, key), f"no arm is called {name}: choose {', '.join(sorted(seen))}"
+                    )
         return self
 
 
@@ -106,7 +166,7 @@ def source_of_arm(source: Source, number: int, arm: Arm) -> Source:
     """
     own: Path = ("arms", "compare", number)
     base = {key: value for key, value in source.data.items() if key != "arms"}
-    data = _merged(base, arm.set) | {
+    data = merged(base, arm.set) | {
         "name": f"{source.data['name']}-{arm.name}",
         "title": f"{source.data['title']}: {arm.heading}",
     }
@@ -125,16 +185,17 @@ def source_of_arm(source: Source, number: int, arm: Arm) -> Source:
     return Source(data, places)
 
 
-def _merged(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
+def merged(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with a patch laid over it, by the rules at the head of this module."""
+    result = dict(base)
     for key, value in patch.items():
         if value is None:
-            merged.pop(key, None)
+            result.pop(key, None)
         elif _is_merged_into(base.get(key), value):
-            merged[key] = _merged(base[key], value)
+            result[key] = merged(base[key], value)
         else:
-            merged[key] = _without_nulls(value)
-    return merged
+            result[key] = _without_nulls(value)
+    return result
 
 
 def _is_merged_into(base: object, value: object) -> bool:
@@ -145,7 +206,7 @@ def _is_merged_into(base: object, value: object) -> bool:
 
 
 def _without_nulls(value: Any) -> Any:
-    return _merged({}, value) if isinstance(value, dict) else value
+    return merged({}, value) if isinstance(value, dict) else value
 
 
 def _replaced(base: Mapping[str, Any], patch: Mapping[str, Any], at: Path = ()) -> Iterator[Path]:

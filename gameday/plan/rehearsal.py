@@ -166,6 +166,10 @@ def _with_its_unit(value: object, handler: ValidatorFunctionWrapHandler) -> Byte
 MemoryLimit = Annotated[ByteSize, Field(gt=0), WrapValidator(_with_its_unit)]
 
 
+SETTABLE_AS_IT_RUNS = ("api_server_memory", "controller_manager_qps", "environment", "flags", "scheduler_qps")
+"""The keys of `rehearsal` that a running lab can take: by a restart of some of its programs."""
+
+
 class RehearsalSettings(DocumentModel):
     """The cluster that `gameday rehearse` starts for the plan; an option of the command line wins over a key here."""
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from ruamel.yaml import YAML
 
+from gameday.cluster.lab_control import SOCKET
 from gameday.cluster.profile import ClusterProfile
 from gameday.detectors.models import DetectorProfile
 from gameday.faults.registry import parameter_models
@@ -403,6 +404,8 @@ class RehearsalCluster:
             "quarantine_taint_keys": self._quarantine_keys(),
             **{server: {"url": self.urls[server]} for server in ("prometheus", "alertmanager", "loki")},
         }
+        if self.control_plane is ControlPlane.LAB:
+            profile["lab_control"] = str(self._credentials / SOCKET)
         with path.open("w", encoding="utf-8") as file:
             YAML(typ="safe", pure=True).dump(profile, file)
 

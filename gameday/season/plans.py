@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from gameday.detectors.resolve import load_complete_plan
 from gameday.documents.fields import format_duration
@@ -17,6 +18,9 @@ from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
 from gameday.season.arm_checks import refuse_unknown_checks
 from gameday.season.record import LeftOut
+from gameday.values.nodes import NodeRole
+
+_NEEDS_A_LAB = "its arms differ in `rehearsal`, and only a lab's control plane can be changed for an arm"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,23 @@ class ChosenPlan:
         """The plan's arms; only asked of a plan that has some."""
         assert self.plan.arms is not None
         return self.plan.arms
+
+    @property
+    def changes_the_lab(self) -> bool:
+        """True where its arms run with different settings of the control plane."""
+        return bool(self.plan.arms and any(arm.rehearsal for arm in self.plan.arms.compare))
+
+    @property
+    def begins_fresh(self) -> bool:
+        """True for arms whose game-days each need API servers that have just started.
+
+        A server keeps memory that an earlier load took: what a later arm adds to it would seem too little.
+        """
+        return bool(self.plan.arms) and (self.changes_the_lab or self.plan.fault.runs_on is NodeRole.API_CLIENT)
+
+    def rehearsal_of(self, arm: str) -> dict[str, Any]:
+        """Return the keys of `rehearsal` that one of its arms changes."""
+        return next(one.rehearsal for one in self.arms.compare if one.name == arm)
 
     @property
     def longest_wait(self) -> timedelta:
@@ -89,6 +110,22 @@ def plan_with_arms(name: str, folders: Sequence[Path] = ()) -> ChosenPlan:
     return ChosenPlan(name, loaded)
 
 
+def played_here(chosen: Sequence[ChosenPlan], lab: Path | None) -> tuple[list[ChosenPlan], list[LeftOut]]:
+    """Return the plans that this cluster can play, and the others with the reason.
+
+    Args:
+        chosen: The plans.
+        lab: The control socket of the lab; None for any other cluster, whose control plane nobody may restart.
+    """
+    left_out = [
+        LeftOut(plan=one.plan.name, title=one.plan.title, why=f"{_NEEDS_A_LAB}: `gameday rehearse {one.name}`")
+        for one in chosen
+        if one.changes_the_lab and lab is None
+    ]
+    names = {one.plan for one in left_out}
+    return [one for one in chosen if one.plan.name not in names], left_out
+
+
 def longest_wait(plan: Plan) -> timedelta:
     """Return the longest wait for what the plan expects: its baseline, then the latest of its bounds."""
     return plan.baseline.window + plan.longest_bound
@@ -110,10 +147,10 @@ def _unfit(one: ChosenPlan, *, named: bool, within: timedelta | None, at_once: i
 
 
 def plans_that_run_alone(chosen: Sequence[ChosenPlan]) -> frozenset[str]:
-    """Return the names of plans whose fault other nodes feel too: no other run may go on beside them."""
+    """Return the names of plans whose fault, or whose arms, other nodes feel too: no other run goes on beside them."""
     return frozenset(
         one.plan.name
         for one in chosen
         for plan in one.played
-        if any(claim.cluster_wide for claim in fault_for(plan.fault).claims(plan.fault))
+        if one.changes_the_lab or any(claim.cluster_wide for claim in fault_for(plan.fault).claims(plan.fault))
     )

@@ -91,15 +91,19 @@ def refuse_left_out(left_out: Sequence[LeftOut]) -> None:
         raise RefusedError(left_out[0].why)
 
 
-def fold_season(results: Sequence[RunResult], stopped: str = "", what: str = "season") -> SeasonResult:
+def fold_season(
+    results: Sequence[RunResult], stopped: str = "", what: str = "season", also: Sequence[RunOutcome] = ()
+) -> SeasonResult:
     """Fold the runs' results into the exit code and one sentence of the season, or of whatever else `what` names.
 
     The exit code is that of `worst_exit_code`. A season that was stopped counts as one more run that was aborted,
-    unless every run was refused: then nothing was changed, and the exit code is REFUSED.
+    unless every run was refused: then nothing was changed, and the exit code is REFUSED. `also` are the outcomes of
+    what was judged over the runs, which count like those of further runs.
     """
     if not results:
         return SeasonResult(exit_code=EXIT_CODES[RunOutcome.REFUSED], why=stopped or "No plan was run.")
     ended = [(result.outcome, result.cleanliness) for result in results]
+    ended += [(outcome, Cleanliness.CLEAN) for outcome in also]
     code = worst_exit_code(ended)
     if stopped and code != EXIT_CODES[RunOutcome.REFUSED]:
         code = worst_exit_code([*ended, (RunOutcome.ABORTED, Cleanliness.CLEAN)])

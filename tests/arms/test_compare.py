@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gameday.arms.compare import Comparison, compare
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
+from gameday.plan.arms import ExpectedRatio
 from tests.arms.builders import arm, played, record, verdict
 
 ARMS = (arm("a"), arm("b"))
@@ -85,3 +87,30 @@ def test_a_median_lies_within_its_spread(seconds: list[tuple[float, float]]) -> 
         assert cell.median is not None and cell.least is not None and cell.most is not None
         assert cell.least <= cell.median <= cell.most
         assert cell.ratio is not None and math.isfinite(cell.ratio)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "status", "code", "says"),
+    [
+        ((10, 20), Status.HELD, 0, "2 passed"),
+        ((10, 40), Status.BROKEN, 1, "Between the arms does not hold: time to return (b)."),
+        ((10, None), Status.UNKNOWN, 2, "Not measured: time to return (b)."),
+        ((0, 10), Status.UNKNOWN, 2, "Not measured"),
+    ],
+)
+def test_what_must_hold_between_the_arms_is_judged_by_their_medians(
+    seconds: tuple[float | None, float | None], status: Status, code: int, says: str
+) -> None:
+    expected = ExpectedRatio(figure="time to return", of="b", against="a", at_least=1.7, at_most=2.3)
+    content = record(*ARMS).model_copy(update={"expect": (expected,)})
+    runs = [played(place, seconds=one) for place, one in zip(content.runs, seconds, strict=True)]
+    found = compare(content, runs)
+    assert [row.status for row in found.ratios] == [status]
+    assert found.result.exit_code == code
+    assert says in found.result.why
+
+
+def test_a_refused_comparison_says_nothing_between_its_arms() -> None:
+    expected = ExpectedRatio(figure="time to return", of="b", against="a", at_most=2)
+    content = record(*ARMS).model_copy(update={"expect": (expected,)})
+    assert compare(content, [played(place, RunOutcome.REFUSED) for place in content.runs]).result.exit_code == 5

@@ -9,10 +9,10 @@ import pytest
 from gameday.cli import run
 from gameday.cli.lab import _VERBS
 from gameday.cli.lab_options import LabOptions
+from gameday.cluster.lab_control import Verb
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.plan.rehearsal import Balance, LabComponent, RehearsalSettings
-from gameday.rehearsal.lab.control import Verb
 from gameday.rehearsal.lab.settings import STOCK
 from tests.plan.plans import GOOD
 

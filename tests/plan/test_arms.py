@@ -188,3 +188,36 @@ def test_every_value_is_the_arms_where_it_sets_one_and_else_the_plans(
 def test_an_arm_that_sets_nothing_or_the_same_again_changes_nothing(base: dict[str, object]) -> None:
     assert merged(base, {}).data["fault"] == base
     assert merged(base, base).data["fault"] == base
+
+
+@pytest.mark.parametrize("key", ["api_servers", "balance", "cluster"])
+def test_what_needs_another_lab_cannot_differ_between_arms(key: str) -> None:
+    problem = only(with_arms(f"rehearsal: {{{key}: lab}}"))
+    assert problem.where == f"arms.compare[1].set.rehearsal.{key}"
+    assert "can change api_server_memory, controller_manager_qps, environment, flags" in problem.message
+
+
+RATIO = "{figure: median, of: other, against: reboot, at_least: 0.5, at_most: 2}"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "where", "says"),
+    [
+        (RATIO.replace("other", "nobody"), "of", "choose other, reboot"),
+        (RATIO.replace("other", "reboot"), "against", "name another one"),
+        (RATIO.replace("at_most: 2", "at_most: 0.1"), "at_least", "swap the two"),
+        ("{figure: median, of: other, against: reboot}", "figure", "without a bound"),
+    ],
+)
+def test_a_ratio_that_can_hold_nothing_is_refused(ratio: str, where: str, says: str) -> None:
+    problem = only(with_arms(text=TWO.replace("arms:\n", f"arms:\n  expect: [{ratio}]\n")))
+    assert problem.where == f"arms.expect[0].{where}"
+    assert says in problem.message
+
+
+def test_a_ratio_holds_within_its_bound_only() -> None:
+    arms = parse(with_arms(text=TWO.replace("arms:\n", f"arms:\n  expect: [{RATIO}]\n"))).plan.arms
+    assert arms
+    (expected,) = arms.expect
+    assert [expected.holds(ratio) for ratio in (0.49, 0.5, 2, 2.01)] == [False, True, True, False]
+    assert expected.bound == "0.5 to 2"

@@ -12,7 +12,13 @@ from gameday.season.plans import ChosenPlan
 
 
 def chosen(
-    name: str, *, running_pods: str = "any", alert_within: str = "10s", arms: object = None, **targets: Any
+    name: str,
+    *,
+    running_pods: str = "any",
+    alert_within: str = "10s",
+    arms: object = None,
+    rehearsal: object = None,
+    **targets: Any,
 ) -> ChosenPlan:
     content: dict[str, Any] = {
         "apiVersion": "gameday/v1",
@@ -27,8 +33,7 @@ def chosen(
             "workloads": {"running_pods": running_pods},
         },
     }
-    if arms:
-        content["arms"] = arms
+    content |= {key: value for key, value in (("arms", arms), ("rehearsal", rehearsal)) if value}
     return ChosenPlan(name, parse_plan(json.dumps(content).encode(), f"{name}.yaml", parameter_models()))
 
 

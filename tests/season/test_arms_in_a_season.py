@@ -13,7 +13,14 @@ from gameday.coverage.page import render_season
 from gameday.errors import DocumentError, RefusedError
 from gameday.history.events import AlertSeen
 from gameday.season.assignment import RunQueue, assign
-from gameday.season.plans import ChosenPlan, choose_plans, longest_wait, plan_with_arms
+from gameday.season.plans import (
+    ChosenPlan,
+    choose_plans,
+    longest_wait,
+    plan_with_arms,
+    plans_that_run_alone,
+    played_here,
+)
 from gameday.season.record import LeftOut, SeasonRecord, refuse_left_out
 from tests.report.run_builder import START, passing, without, write
 from tests.season.builders import chosen, nodes
@@ -130,3 +137,16 @@ def test_the_example_of_the_page_is_a_good_plan(tmp_path: Path) -> None:
         "nvsentinel",
         "nobody",
     ]
+
+
+def test_arms_that_change_the_control_plane_are_played_in_a_lab_only_and_alone() -> None:
+    environment = {"environment": {"kube-apiserver": {"GOGC": "50"}}}
+    compare = [{"name": "a"}, {"name": "b", "set": {"rehearsal": environment}}]
+    one = chosen("two", arms={"compare": compare}, rehearsal={"cluster": "lab"})
+    assert (one.begins_fresh, one.rehearsal_of("b"), one.rehearsal_of("a")) == (True, environment, {})
+    here, left_out = played_here([one, armed("equal")], None)
+    assert [plan.name for plan in here] == ["equal"]
+    assert "gameday rehearse two" in left_out[0].why
+    assert played_here([one], Path("control.sock")) == ([one], [])
+    assert plans_that_run_alone([one, armed("equal")]) == {"two"}
+    assert not armed("equal").begins_fresh

@@ -15,7 +15,8 @@ from typing import NoReturn, Self
 
 import httpx
 
-from gameday.errors import ChildError
+from gameday.cluster.lab_control import Configure, Fresh
+from gameday.errors import ChildError, ControlError
 from gameday.plan.rehearsal import LabComponent
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.lab.balancer import balancer
@@ -31,7 +32,7 @@ from gameday.rehearsal.lab.components import (
 from gameday.rehearsal.lab.control import Control
 from gameday.rehearsal.lab.identities import Secrets, first_bindings, make_secrets, write_kubeconfigs
 from gameday.rehearsal.lab.programs import BALANCER, Program, find_balancer, find_programs
-from gameday.rehearsal.lab.settings import STOCK, LabSettings
+from gameday.rehearsal.lab.settings import STOCK, LabSettings, changed
 from gameday.rehearsal.lab.supervisor import Supervision, Supervisor, log
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from kubesim.kubeconfig import Kubeconfig
@@ -48,6 +49,9 @@ class ControlPlane:
         self.url = ""
         self.ports: Ports | None = None
         self._settings = settings
+        self._started_with = settings
+        self._programs: Mapping[str, Program] = {}
+        self._secrets: Secrets | None = None
         self._held_ports: HeldPorts | None = None
         self._control: Control | None = None
         self.supervisor = Supervisor(folder, say)
@@ -68,12 +72,13 @@ class ControlPlane:
         programs = find_programs()
         if self._settings.has_balancer:
             programs[BALANCER] = find_balancer()
-        secrets = make_secrets(self.folder)
+        self._programs = programs
+        self._secrets = make_secrets(self.folder)
 
         def start() -> None:
             self._held_ports = HeldPorts(port_count(self._settings))
             self.ports = Ports.among(self._held_ports.numbers)
-            self._start(self.ports, secrets, programs)
+            self._start(self.ports)
 
         try:
             start_on_free_ports(start, self.supervisor.wrote, self.end)
@@ -83,35 +88,46 @@ class ControlPlane:
             raise
         self._control = Control(self.folder)
 
-    def _start(self, ports: Ports, secrets: Secrets, programs: Mapping[str, Program]) -> None:
+    def _start(self, ports: Ports) -> None:
+        assert self._secrets
+        secrets, settings = self._secrets, self._settings
         self.url = f"https://127.0.0.1:{ports.apiserver}"
         write_kubeconfigs(self.folder, secrets, self.url)
         tls = ssl.create_default_context(cafile=str(secrets.ca.certificate))
-        settings = self._settings
         front = balancer(self.folder, ports, settings, secrets.ca.certificate) if settings.has_balancer else None
         # It takes servers for well until it has checked them, so it begins while none of them listens.
-        front_child = self._spawn(front, programs) if front else None
-        for component in (
-            etcd(self.folder, ports, secrets, settings),
-            apiserver(self.folder, ports, secrets, settings, 1),
-        ):
-            self._spawn(component, programs).await_url(component.ready_url, tls)
+        front_child = self._spawn(front) if front else None
+        store, first, *last = self._components(ports, secrets, settings)
+        for component in (store, first):
+            self._spawn(component).await_url(component.ready_url, tls)
         if front and front_child:
             front_child.await_url(front.ready_url)
         bind_first_rights(self.url, secrets)
-        last = [apiserver(self.folder, ports, secrets, settings, one) for one in range(2, settings.api_servers + 1)]
-        manager = controller_manager(self.folder, ports, secrets, settings)
-        last += [manager, scheduler(self.folder, ports, secrets, settings)]
-        children = {component.name: self._spawn(component, programs) for component in last}
+        children = {component.name: self._spawn(component) for component in last}
         for component in last:
             if component.name not in settings.hold:
                 children[component.name].await_url(component.ready_url, tls)
         # Without the account that a controller makes here, the API server refuses every pod of the namespace.
         admin = Kubeconfig.load(self.folder / "admin.kubeconfig")
-        children[manager.name].await_url(f"{self.url}/api/v1/namespaces/default/serviceaccounts/default", admin.tls)
+        children[LabComponent.CONTROLLER_MANAGER].await_url(
+            f"{self.url}/api/v1/namespaces/default/serviceaccounts/default", admin.tls
+        )
 
-    def _spawn(self, component: Component, programs: Mapping[str, Program]) -> Child:
-        program = programs[component.program]
+    def _components(self, ports: Ports, secrets: Secrets, settings: LabSettings) -> tuple[Component, ...]:
+        """Return every component but the balancer, in the order in which they are started."""
+        servers = (apiserver(self.folder, ports, secrets, settings, one) for one in range(1, settings.api_servers + 1))
+        return (
+            etcd(self.folder, ports, secrets, settings),
+            *servers,
+            controller_manager(self.folder, ports, secrets, settings),
+            scheduler(self.folder, ports, secrets, settings),
+        )
+
+    def _spawn(self, component: Component) -> Child:
+        return self.supervisor.spawn(*self._child(component, self._settings))
+
+    def _child(self, component: Component, settings: LabSettings) -> tuple[Child, Supervision]:
+        program = self._programs[component.program]
         # After SIGTERM, an API server whose etcd is gone goes on for a minute.
         child = Child(
             component.name,
@@ -126,14 +142,34 @@ class ControlPlane:
             program.release,
             component.ready_url,
             component.metrics_url,
-            self._settings.api_server_memory if is_server else None,
-            component.name in self._settings.hold,
+            settings.api_server_memory if is_server else None,
+            component.name in settings.hold,
         )
-        return self.supervisor.spawn(child, facts)
+        return child, facts
 
     def supervise(self) -> NoReturn:
         """Start again whatever ends and do what is asked, for ever: a signal's handler has to raise."""
-        self.supervisor.supervise(self._control)
+        self.supervisor.supervise(self._control, self._change)
+
+    def _change(self, asked: Configure | Fresh) -> None:
+        """Restart the API servers, one after the other, and what the settings change. Raises ControlError."""
+        before = self._settings
+        settings = changed(self._started_with, asked.rehearsal) if isinstance(asked, Configure) else before
+        assert self.ports and self._secrets
+        tls = ssl.create_default_context(cafile=str(self._secrets.ca.certificate))
+        old = self._components(self.ports, self._secrets, before)
+        new = self._components(self.ports, self._secrets, settings)
+        # Also of a component that does not start with them: the supervisor goes on trying, and the next change ends it.
+        self._settings = settings
+        for was, component in zip(old, new, strict=True):
+            if component == was and component.program != LabComponent.API_SERVER:
+                continue
+            child, facts = self._child(component, settings)
+            try:
+                if self.supervisor.replace(child, facts):
+                    child.await_url(component.ready_url, tls)
+            except (ChildError, OSError) as error:
+                raise ControlError(str(error)) from None
 
     def end(self) -> None:
         """The API server's clients before it, etcd last."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from gameday.documents.fields import DocumentModel, conflict
+from gameday.documents.problems import dotted
+from gameday.errors import ControlError
+from gameday.plan.arms import merged
 from gameday.plan.rehearsal import (
+    SETTABLE_AS_IT_RUNS,
     ApiServers,
     Balance,
     ClientQps,
@@ -77,6 +82,26 @@ class LabSettings(DocumentModel):
         return Overrides(
             flags={**self.flags.get(component, {}), **limits}, environment=self.environment.get(component, {})
         )
+
+
+def changed(started: LabSettings, rehearsal: Mapping[str, Any]) -> LabSettings:
+    """Return the settings of a running lab that is asked for others.
+
+    Args:
+        started: The settings that it was started with.
+        rehearsal: Keys of a plan's `rehearsal`, laid over them as an arm's keys are over its plan.
+
+    Raises:
+        ControlError: They hold a key that only a new lab can have, or a value that no lab takes.
+    """
+    if others := sorted(set(rehearsal) - set(SETTABLE_AS_IT_RUNS)):
+        may = ", ".join(SETTABLE_AS_IT_RUNS)
+        raise ControlError(f"a running lab cannot change {others[0]}, only {may}: start another with `gameday lab up`")
+    try:
+        return LabSettings.model_validate(merged(started.model_dump(mode="json", exclude_defaults=True), rehearsal))
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False, include_context=False)
+        raise ControlError("; ".join(f"{dotted(one['loc'])}: {one['msg']}" for one in problems)) from None
 
 
 STOCK = LabSettings()

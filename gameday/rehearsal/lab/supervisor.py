@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gameday.cluster.lab_control import Configure, Fresh, Order, Request, Verb
 from gameday.errors import ControlError
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.lab.control import Control, Request, Verb
+from gameday.rehearsal.lab.control import Control
 
 log = logging.getLogger(__name__)
 
@@ -99,18 +101,41 @@ class Supervisor:
         self._tell()
         return child
 
+    def replace(self, child: Child, facts: Supervision) -> bool:
+        """End the component of the child's name and start the child in its place, unless it is held.
+
+        Returns whether it runs now. Raises OSError.
+        """
+        before = self._supervised[child.name]
+        before.send(signal.SIGCONT)
+        before.child.end(_ENDS_WITHIN_S)
+        one = _Supervised(
+            child, facts, before.held, restarts=before.restarts, killed_for_memory=before.killed_for_memory
+        )
+        self._supervised[child.name] = one
+        if not one.held:
+            one.restarts += 1
+            child.start()
+        self._tell()
+        return not one.held
+
     def wrote(self, words: str) -> bool:
         """Return whether any of these processes wrote the words into its log, in whatever case."""
         return any(one.child.wrote(words) for one in self._supervised.values())
 
-    def supervise(self, control: Control | None = None) -> NoReturn:
-        """Start again whatever ends and do what `control` is asked, for ever: a signal's handler has to raise."""
+    def supervise(
+        self, control: Control | None = None, change: Callable[[Configure | Fresh], None] | None = None
+    ) -> NoReturn:
+        """Start again whatever ends and do what `control` is asked, for ever: a signal's handler has to raise.
+
+        `change` does what is asked of the control plane as a whole, and raises ControlError.
+        """
         while True:
             with self._pidfds() as pidfds:
                 listeners = [control.fileno()] if control else []
                 asked, _, _ = select.select([*pidfds, *listeners], [], [], self._wait_s())
             if control and control.fileno() in asked:
-                control.answer(self._obey)
+                control.answer(partial(self._obey, change))
             self._weigh()
             self._mend()
 
@@ -176,11 +201,17 @@ class Supervisor:
         except OSError as error:
             self._plan_start(one, f"{one.child.name} cannot be started: {error.filename}: {error.strerror}")
 
-    def _obey(self, request: Request) -> int | None:
+    def _obey(self, change: Callable[[Configure | Fresh], None] | None, request: Order) -> int | None:
         """Do what is asked and return the component's process id, None for one that does not run.
 
         Raises ControlError.
         """
+        if not isinstance(request, Request):
+            if change is None:
+                raise ControlError(f"only a whole control plane can be asked to {request.verb}")
+            self._say(f"{request.verb}, as asked")
+            change(request)
+            return None
         one = self._supervised.get(request.component)
         if one is None:
             raise ControlError(f"no component is named {request.component!r}: choose {', '.join(self._supervised)}")

@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from gameday.cluster.lab_control import SOCKET, Configure, Fresh, Verb, ask_lab, configure_lab, restart_api_servers
 from gameday.errors import ControlError
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.lab.control import SOCKET, Control, Verb, ask_lab
+from gameday.rehearsal.lab.control import Control
+from gameday.rehearsal.lab.settings import STOCK, changed
 from gameday.rehearsal.lab.supervisor import Supervision, Supervisor
 from tests.rehearsal.processes import until
 
@@ -40,6 +42,7 @@ class Supervised:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.said: list[str] = []
+        self.changes: list[Configure | Fresh] = []
         self.supervisor = Supervisor(folder, self._say)
         self.control = Control(folder)
         self._thread = threading.Thread(target=self._supervise)
@@ -57,7 +60,7 @@ class Supervised:
         return found
 
     def ask(self, verb: Verb, name: str) -> int | None:
-        return ask_lab(self.folder, verb, name)
+        return ask_lab(self.folder / SOCKET, verb, name)
 
     def end(self) -> None:
         if self._thread.is_alive():
@@ -74,7 +77,12 @@ class Supervised:
 
     def _supervise(self) -> None:
         with contextlib.suppress(Enough):
-            self.supervisor.supervise(self.control)
+            self.supervisor.supervise(self.control, self._change)
+
+    def _change(self, asked: Configure | Fresh) -> None:
+        self.changes.append(asked)
+        if isinstance(asked, Configure):
+            changed(STOCK, asked.rehearsal)
 
 
 @pytest.fixture
@@ -194,7 +202,7 @@ def test_only_the_owner_may_ask(lab: Supervised) -> None:
 def test_asking_where_no_lab_runs_says_how_to_start_one(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
         with pytest.raises(ControlError, match="`gameday lab up` starts one"):
-            ask_lab(folder, Verb.KILL, "etcd")
+            ask_lab(folder / SOCKET, Verb.KILL, "etcd")
 
 
 def test_a_component_above_its_memory_limit_is_killed_and_noted(lab: Supervised) -> None:
@@ -210,3 +218,27 @@ def test_a_component_above_its_memory_limit_is_killed_and_noted(lab: Supervised)
     assert lab.component("small")["killed_for_memory"] == []
     assert lab.component("small")["restarts"] == 0
     assert any(f"large ended (exit status -{signal.SIGKILL.value})" in line for line in lab.said)
+
+
+def test_settings_and_a_restart_are_asked_of_the_control_plane_as_a_whole(lab: Supervised) -> None:
+    lab.begin()
+    configure_lab(lab.folder / SOCKET, {"environment": {"kube-apiserver": {"GOGC": "50"}}})
+    restart_api_servers(lab.folder / SOCKET)
+    assert lab.changes == [
+        Configure(verb="configure", rehearsal={"environment": {"kube-apiserver": {"GOGC": "50"}}}),
+        Fresh(verb="fresh"),
+    ]
+    with pytest.raises(ControlError, match="cannot change api_servers"):
+        configure_lab(lab.folder / SOCKET, {"api_servers": 3})
+
+
+def test_a_component_gives_way_to_another_and_keeps_its_counts(lab: Supervised) -> None:
+    lab.add("part", _WAITS)
+    lab.add("held", _WAITS, held=True)
+    before = lab.component("part")["pid"]
+    for name, runs in (("part", True), ("held", False)):
+        child = Child(name, _GROWS, lab.folder / f"{name}.log", says_ready=False)
+        assert lab.supervisor.replace(child, Supervision("v2", _URL, _URL)) == runs
+    assert not Path(f"/proc/{before}").exists()
+    assert (lab.component("part")["version"], lab.component("part")["restarts"]) == ("v2", 1)
+    assert (lab.component("held")["pid"], lab.component("held")["restarts"]) == (None, 0)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from gameday.errors import ControlError
 from gameday.plan.rehearsal import Balance, LabComponent, why_refused
 from gameday.rehearsal.lab.balancer import BACKEND, config_text
 from gameday.rehearsal.lab.components import (
@@ -20,7 +21,7 @@ from gameday.rehearsal.lab.components import (
     scheduler,
 )
 from gameday.rehearsal.lab.identities import make_secrets
-from gameday.rehearsal.lab.settings import STOCK, LabSettings
+from gameday.rehearsal.lab.settings import STOCK, LabSettings, changed
 
 _THREE = LabSettings(api_servers=3)
 # What the lab sets, and a game-day may set otherwise.
@@ -187,3 +188,27 @@ def test_the_balancer_knows_every_server_and_listens_on_loopback_only(balance: B
     assert set(re.findall(r"bind (\S+):", text)) == {"127.0.0.1"}
     assert f"default_backend {BACKEND}\n" in text
     assert r'ca-file "/a \"folder\"/\$HOME/ca.crt"' in text
+
+
+def test_a_running_lab_lays_an_arms_settings_over_those_it_was_started_with() -> None:
+    started = LabSettings.model_validate(
+        {"api_servers": 3, "environment": {"kube-apiserver": {"GOGC": "100"}}, "api_server_memory": "1GiB"}
+    )
+    other = changed(started, {"environment": {"kube-apiserver": {"GOGC": None, "GOMEMLIMIT": "800MiB"}}})
+    assert other.environment == {LabComponent.API_SERVER: {"GOMEMLIMIT": "800MiB"}}
+    assert (other.api_servers, other.api_server_memory) == (3, started.api_server_memory)
+    assert changed(started, {}) == started
+
+
+@pytest.mark.parametrize(
+    ("rehearsal", "says"),
+    [
+        ({"balance": "leastconn"}, "cannot change balance, only"),
+        ({"hold": []}, "cannot change hold"),
+        ({"flags": {"kube-apiserver": {"secure-port": "1"}}}, "files or addresses"),
+        ({"environment": "GOGC=50"}, "environment"),
+    ],
+)
+def test_a_running_lab_refuses_what_only_a_new_one_can_have(rehearsal: dict[str, object], says: str) -> None:
+    with pytest.raises(ControlError, match=says):
+        changed(STOCK, rehearsal)

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gameday.cluster.lab_control import SOCKET, Verb, ask_lab
 from gameday.rehearsal.lab.balancer import BACKEND
-from gameday.rehearsal.lab.control import Verb, ask_lab
 from gameday.rehearsal.lab.settings import LabSettings
 from gameday.rehearsal.lab.status import ask
 from tests.rehearsal.lab.plane import Plane, running
@@ -32,13 +32,13 @@ def test_clients_of_the_balancer_outlive_a_killed_server_and_a_restarted_one(tmp
     with running(tmp_path, _SETTINGS) as plane:
         until(lambda: _up(plane) == {"kube-apiserver", "kube-apiserver-2"}, 60, "the balancer has found two")
         assert not (tmp_path / "kube-apiserver-3.log").exists(), "it is held"
-        ask_lab(tmp_path, Verb.START, "kube-apiserver-3")
+        ask_lab(tmp_path / SOCKET, Verb.START, "kube-apiserver-3")
         until(lambda: len(_up(plane)) == 3, 60, "the balancer has found the third")
 
-        ask_lab(tmp_path, Verb.KILL, "kube-apiserver")
+        ask_lab(tmp_path / SOCKET, Verb.KILL, "kube-apiserver")
         until(lambda: plane.kubectl("get", "--raw", "/readyz", check=False) == "ok", 60, "another server answers")
         plane.kubectl("create", "configmap", "while-one-was-gone")
-        ask_lab(tmp_path, Verb.RESTART, "kube-apiserver-2")
+        ask_lab(tmp_path / SOCKET, Verb.RESTART, "kube-apiserver-2")
         until(lambda: plane.kubectl("get", "--raw", "/readyz", check=False) == "ok", 60, "another server answers")
         until(lambda: all(one.ready for one in ask(tmp_path)), 120, "all are ready")
         until(lambda: len(_up(plane)) == 3, 60, "the balancer has found them all")
