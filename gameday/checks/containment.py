@@ -63,7 +63,7 @@ def _overlap(most: int, history: History, node: str | None) -> Verdict:
     found = max_overlap(requests, HAND_OVER_S)
     measured = f"{found} of {len(requests)} requests"
     if found == 0:
-        status, why = _not_measured(history, node, "an answered request in the clients' log")
+        status, why = _not_measured(history, node, "no answered request is in the clients' log")
         measured = ""
     else:
         status, why = (Status.BROKEN if found > bound else Status.HELD), ""
@@ -159,7 +159,7 @@ def _not_measured(history: History, node: str | None, what: str) -> tuple[Status
     """Return UNKNOWN and why: a series that nobody scraped proves nothing about the load."""
     if first_fault(history, node) is None:
         return Status.UNKNOWN, f"not reached: {stop_reason(history)}"
-    return Status.UNKNOWN, f"there is no {what}"
+    return Status.UNKNOWN, f"not measured: {what}"
 
 
 def _verdict(

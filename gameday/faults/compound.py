@@ -18,6 +18,7 @@ from gameday.faults.registry import fault_for
 from gameday.host.base import Host
 from gameday.host.privileges import PodSecurity, combined
 from gameday.plan.models import AnyFault, FaultParameters
+from gameday.values.nodes import NodeRole
 
 _FEWEST, _MOST = 2, 4
 """The fewest and the most parts. With more, nobody could say which of them caused an effect."""
@@ -50,6 +51,11 @@ class CompoundParameters(FaultParameters):
         for index, part in enumerate(parts):
             if isinstance(part, CompoundParameters):
                 raise conflict((index, "type"), "a compound fault cannot be a part of another: list its parts here")
+            if part.runs_on is not NodeRole.GPU:
+                raise conflict(
+                    (index, "type"),
+                    f"{part.type} runs on an {part.runs_on}, and all parts share a GPU node: give it a plan of its own",
+                )
             if part.hold != info.data.get("hold", part.hold):
                 raise conflict((index, "hold"), "the parts are held together: write `hold` beside `parts` only")
         return parts

@@ -15,6 +15,7 @@ from gameday.faults.registry import fault_for, takes_node_down
 from gameday.host.base import Host
 from gameday.host.privileges import PodSecurity
 from gameday.plan.models import AnyFault, FaultParameters
+from gameday.values.nodes import NodeRole
 
 _MADE_OF_OTHERS = ("compound", "repeated")
 
@@ -33,6 +34,11 @@ class RepeatedParameters(FaultParameters):
     def _can_be_repeated(cls, fault: FaultParameters) -> FaultParameters:
         if fault.type in _MADE_OF_OTHERS:
             raise conflict(("type",), f"a fault of type {fault.type} cannot be repeated: repeat its parts instead")
+        if fault.runs_on is not NodeRole.GPU:
+            raise conflict(
+                ("type",),
+                f"{fault.type} runs on an {fault.runs_on}, where nothing is repeated: it has `rounds` of its own",
+            )
         if "hold" in fault.model_fields_set and fault.hold != type(fault).model_fields["hold"].default:
             raise conflict(("hold",), "it stays in for half of `every` each time: write `hold` only outside")
         if takes_node_down(fault):

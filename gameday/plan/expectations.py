@@ -226,6 +226,10 @@ class Expectations(DocumentModel):
         others = ("topology_manager_rejects", "stays_schedulable_for", "workloads")
         return [key for key in (*keys, *others) if getattr(self, key) != type(self).model_fields[key].default]
 
+    def about_api_servers(self) -> list[str]:
+        """Return the keys given here that only a fault which loads API servers can fulfil or break."""
+        return [key for key in ("api_canary", "containment") if getattr(self, key) is not None]
+
     def bounds(self) -> list[tuple[tuple[str | int, ...], timedelta]]:
         """Return every bound that counts from the fault going in, each with its path from these expectations."""
         cordon, allocatable, quiet = self.cordoned, self.allocatable_falls, self.stays_schedulable_for

@@ -63,6 +63,9 @@ class FaultParameters(DocumentModel):
     runs_on: ClassVar[NodeRole] = NodeRole.GPU
     """The nodes that the injector may run on."""
 
+    is_read_back: ClassVar[bool] = False
+    """True for the fault of a stored plan, of which only the type is known: what it suits is not asked again."""
+
     type: str
     hold: Duration = timedelta(seconds=60)
     """Time after which the agent takes the fault out by itself, if nothing else has."""
@@ -334,10 +337,16 @@ class Plan(DocumentModel):
         if during and during.runs_on is not self.fault.runs_on:
             raise conflict(
                 ("recover", "fault_during", "type"),
-                f"{during.type} runs on a {during.runs_on}, and {self.fault.type} on a {self.fault.runs_on}: both "
-                "faults of a plan need the same kind of node",
+                f"{during.type} needs a {during.runs_on}, and {self.fault.type} a {self.fault.runs_on}: both faults of a plan "
+                "need the same kind of node",
             )
         if self.fault.runs_on is NodeRole.GPU:
+            for key in () if self.fault.is_read_back else self.expect.about_api_servers():
+                raise conflict(
+                    ("expect", key),
+                    f"{self.fault.type} breaks a GPU node, and nothing would measure this: it needs a fault that runs "
+                    f"on an {NodeRole.API_CLIENT}, such as list_storm",
+                )
             return
         for key in self.expect.about_gpu_node():
             raise conflict(

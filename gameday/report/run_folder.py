@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 from pydantic import ConfigDict, ValidationError
@@ -30,6 +31,7 @@ from gameday.report.summary import Summary
 class OpenFault(FaultParameters):
     """Parameters of a fault this version may not know (any more): kept as they are, judged by nobody."""
 
+    is_read_back: ClassVar[bool] = True
     model_config = ConfigDict(extra="allow")
 
 

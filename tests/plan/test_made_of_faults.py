@@ -76,6 +76,20 @@ def parts(*lines: str) -> str:
             "hold (60s) ends before",
             "",
         ),
+        (
+            parts("{type: xid, xid: 79}", "{type: list_storm}"),
+            11,
+            "fault.parts[1].type",
+            "list_storm runs on an API-client node",
+            "",
+        ),
+        (
+            "fault:\n  type: repeated\n  times: 2\n  every: 10s\n  fault: {type: list_storm}\n",
+            11,
+            "fault.fault.type",
+            "list_storm runs on an API-client node",
+            "",
+        ),
     ],
 )
 def test_a_mistake_has_its_line_its_key_and_a_suggestion(
