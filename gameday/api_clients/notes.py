@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field
 
 from gameday.api_clients.lists import Form, Read
 from gameday.api_clients.order import OwnCost
-from gameday.values.api_requests import ApiRequest, LoadModel
+from gameday.values.api_requests import ApiRequest, LoadModel, LoadStage
 
 _MOST_IN_A_NOTE = 50
 """Requests in one line: about 20 KB of a pod's log."""
@@ -20,7 +20,7 @@ class StormNote(LoadModel):
 
     note: Literal["storm"] = "storm"
     began_at: AwareDatetime
-    clients: int
+    clients: int = Field(description="of the largest stage")
     rounds: int
     resource: str
     form: Form
@@ -35,6 +35,13 @@ class RequestsNote(LoadModel):
 
     note: Literal["requests"] = "requests"
     requests: tuple[ApiRequest, ...]
+
+
+class StageNote(LoadModel):
+    """The note of a stage that is over, its pause included."""
+
+    note: Literal["stage"] = "stage"
+    stage: LoadStage
 
 
 StormEnding = Literal["rounds done", "told to end", "host short of memory"]

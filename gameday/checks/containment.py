@@ -136,16 +136,28 @@ def memory_growth(api_server: pd.DataFrame, window: Window | None) -> dict[str, 
 
 def _stay_up(history: History, frames: Frames, node: str | None, window: Window | None) -> Verdict:
     text = "No API server ends or starts again from the fault on"
-    rows = frames.api_server[frames.api_server.metric == STARTED]
-    if window is None or rows.empty:
+    begun = restarts(frames.api_server, window)
+    if begun is None:
         status, why = _not_measured(history, node, f"samples of {STARTED}")
         return _verdict("containment-servers-up", text, "0 restarts", "", status, why, node)
+    why = first_few([f"{server} started again at {pd.Timestamp(at, unit='s'):%H:%M:%S} UTC" for server, at in begun])
+    status = Status.BROKEN if begun else Status.HELD
+    return _verdict("containment-servers-up", text, "0 restarts", f"{len(begun)} restarts", status, why, node)
+
+
+def restarts(api_server: pd.DataFrame, window: Window | None) -> list[tuple[str, float]] | None:
+    """Return each start of an API server since a window began, as the server and Unix seconds; None: not measured.
+
+    Args:
+        api_server: The frame of that name.
+        window: The time with the fault in.
+    """
+    rows = api_server[api_server.metric == STARTED]
+    if window is None or rows.empty:
+        return None
     # Prometheus stores the seconds rounded to milliseconds in each scrape.
     begun = rows[rows.value > window.begin.timestamp()]
-    restarts = sorted(set(zip(begun.server, begun.value.round(), strict=True)))
-    why = first_few([f"{server} started again at {pd.Timestamp(at, unit='s'):%H:%M:%S} UTC" for server, at in restarts])
-    status = Status.BROKEN if restarts else Status.HELD
-    return _verdict("containment-servers-up", text, "0 restarts", f"{len(restarts)} restarts", status, why, node)
+    return sorted({(str(server), float(at)) for server, at in zip(begun.server, begun.value.round(), strict=True)})
 
 
 def _rows(api_server: pd.DataFrame, metric: str, window: Window | None) -> pd.DataFrame:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE, Form, Read
 from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
-from gameday.api_clients.notes import StormEnding, StormEndNote, StormNote, request_notes
-from gameday.api_clients.order import ListOrder
+from gameday.api_clients.notes import StageNote, StormEnding, StormEndNote, StormNote, request_notes
+from gameday.api_clients.order import ListOrder, OwnCost
 from gameday.api_clients.storm import Storm, wait_until_sent
 from gameday.documents.fields import conflict
 from gameday.documents.sizes import Size, format_size
@@ -21,7 +22,7 @@ from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.host.base import Host
 from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
-from gameday.values.api_requests import HAND_OVER_S, max_overlap, percentile
+from gameday.values.api_requests import HAND_OVER_S, ApiRequest, LoadStage, max_overlap, percentile
 from gameday.values.nodes import NodeRole
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ _MASTERS = (
 )
 _IN_FLIGHT_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.5
+STAGE_PAUSE_S = 12.0
+"""The pause after each of several stages: two scrapes of a Prometheus that asks every five seconds see the memory that
+the stage has left, which Go gives back to the kernel over minutes only, and what still worked on it ends."""
 
 
 class ListStormParameters(FaultParameters):
@@ -51,6 +55,13 @@ class ListStormParameters(FaultParameters):
     type: Literal["list_storm"] = "list_storm"
     clients: int = Field(default=30, ge=1, le=200)
     """Clients that LIST at the same time, each over a connection of its own."""
+    stages: tuple[Annotated[int, Field(ge=1, le=200)], ...] = Field(default=(), max_length=10)
+    """Clients of several storms in place of one, each larger than the one before, such as `[1, 2, 4, 8]`.
+
+    Each begins twelve seconds after the one before has ended, so that two scrapes see the memory that it took. An API
+    server does not give that memory back in between: a stage tells what its LISTs cost only where the memory rises
+    above all earlier peaks.
+    """
     objects: int = Field(default=1000, ge=1, le=20_000)
     """Objects that are made first, and that every LIST asks for."""
     object_size: Size = Field(default=20_000, ge=1, le=1 << 20)
@@ -81,6 +92,20 @@ class ListStormParameters(FaultParameters):
     account act as one; elsewhere every LIST is refused with 403.
     """
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The clients of each stage; without stages there is one."""
+        return self.stages or (self.clients,)
+
+    @model_validator(mode="after")
+    def _stages_rise(self) -> ListStormParameters:
+        # The agent gets every field, so that one which was written cannot be told from the default.
+        if self.stages and self.clients != type(self).model_fields["clients"].default:
+            raise conflict(("clients",), "the stages say how many clients there are: leave out one of the two")
+        if any(later <= earlier for earlier, later in zip(self.stages, self.stages[1:], strict=False)):
+            raise conflict(("stages",), "each stage has more clients than the one before, like [1, 2, 4, 8]")
+        return self
+
     @model_validator(mode="after")
     def _can_be_served(self) -> ListStormParameters:
         total = self.objects * self.object_size
@@ -93,6 +118,31 @@ class ListStormParameters(FaultParameters):
         if self.read is Read.WATCH_LIST and self.form is Form.YAML:
             raise conflict(("form",), "the API server sends no events in YAML: json, protobuf, table or metadata")
         return self
+
+
+@dataclass
+class _Begun:
+    """A storm that has been begun, with those of its stages that have been started."""
+
+    order: ListOrder
+    note: StormNote
+    storms: list[Storm]
+
+    @property
+    def requests(self) -> list[ApiRequest]:
+        return [request for storm in self.storms for request in storm.requests]
+
+    @property
+    def cost(self) -> OwnCost:
+        return sum((storm.cost for storm in self.storms), OwnCost(cpu_seconds=0, rss_bytes=0))
+
+    @property
+    def failed(self) -> int:
+        return sum(storm.failed for storm in self.storms)
+
+    def end(self) -> None:
+        for storm in self.storms:
+            storm.end()
 
 
 class ListStormFault(Fault[ListStormParameters]):
@@ -130,16 +180,17 @@ class ListStormFault(Fault[ListStormParameters]):
 
     def __init__(self) -> None:
         # By the parameters' identity, as two parts of one compound fault share this instance.
-        self._storms: dict[int, tuple[Storm, StormNote]] = {}
+        self._begun: dict[int, _Begun] = {}
 
     def claims(self, parameters: ListStormParameters) -> tuple[Claim, ...]:
         return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
 
     def warnings(self, parameters: ListStormParameters) -> tuple[str, ...]:
         total = parameters.objects * parameters.object_size
-        served = 0 if parameters.form is Form.METADATA else parameters.clients * total
+        most = max(parameters.counts)
+        served = 0 if parameters.form is Form.METADATA else most * total
         return (
-            f"{parameters.clients} clients LIST {total / 1e6:.0f} MB of {parameters.resource} at the same time"
+            f"{most} clients LIST {total / 1e6:.0f} MB of {parameters.resource} at the same time"
             f" ({served / 1e9:.1f} GB of content in all), and etcd grows by as much",
         )
 
@@ -169,11 +220,11 @@ class ListStormFault(Fault[ListStormParameters]):
             rounds=parameters.rounds,
             headers=_MASTERS if parameters.act_as == "system-masters" else (),
         )
-        storm = Storm(order, parameters.clients)
+        storm = Storm(order, parameters.counts[0])
         began_at = datetime.now(UTC)
         note = StormNote(
             began_at=began_at,
-            clients=parameters.clients,
+            clients=max(parameters.counts),
             rounds=parameters.rounds,
             resource=parameters.resource,
             form=parameters.form,
@@ -182,14 +233,14 @@ class ListStormFault(Fault[ListStormParameters]):
             objects=counted.objects,
             list_bytes=list_bytes,
         )
-        self._storms[id(parameters)] = (storm, note)
+        self._begun[id(parameters)] = _Begun(order, note, [storm])
         storm.begin()
         if not wait_until_sent(storm, _IN_FLIGHT_WITHIN_S):
             raise HostError(f"not every client could send its request within {_IN_FLIGHT_WITHIN_S:g} s")
         lines = (
             f"before: namespace {NAMESPACE} held no {parameters.resource} of a storm",
             f"made: {counted.objects} of {format_size(parameters.object_size)}; one LIST of them is {list_bytes} bytes",
-            f"after: {parameters.clients} clients have sent their LIST",
+            f"after: {parameters.counts[0]} clients have sent their LIST",
         )
         return Evidence(lines=lines, written_at=began_at)
 
@@ -206,23 +257,21 @@ class ListStormFault(Fault[ListStormParameters]):
         ended: threading.Event,
         tell: Callable[[BaseModel], None],
     ) -> tuple[str, ...]:
-        storm, begun = self._storms[id(parameters)]
-        tell(begun)
-        reason = _follow(storm, ended, tell)
-        storm.end()
-        _tell_requests(storm, tell)
-        tell(StormEndNote(ended_at=datetime.now(UTC), reason=reason, cost=storm.cost))
-        lines = summary(storm)
+        begun = self._begun[id(parameters)]
+        tell(begun.note)
+        reason = _play_stages(begun, parameters.counts, ended, tell)
+        tell(StormEndNote(ended_at=datetime.now(UTC), reason=reason, cost=begun.cost))
+        lines = summary(begun.requests, begun.cost)
         if reason == "host short of memory":
             raise HostError(f"less than {LEAST_FREE:.0%} of this node's memory is free: the storm ended; {lines[0]}")
-        if storm.failed:
-            raise HostError(f"{storm.failed} client process(es) died; {lines[0]}")
+        if begun.failed:
+            raise HostError(f"{begun.failed} client process(es) died; {lines[0]}")
         return lines
 
     def undo(self, parameters: ListStormParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        storm, _ = self._storms.pop(id(parameters), (None, None))
-        if storm:
-            storm.end()
+        begun = self._begun.pop(id(parameters), None)
+        if begun:
+            begun.end()
         deleted = _objects(parameters, host).delete()
         return Evidence(lines=(f"deleted {deleted} {parameters.resource} from namespace {NAMESPACE}",))
 
@@ -230,15 +279,13 @@ class ListStormFault(Fault[ListStormParameters]):
         return not _objects(parameters, host).exist()
 
 
-def summary(storm: Storm) -> tuple[str, ...]:
+def summary(requests: Sequence[ApiRequest], cost: OwnCost) -> tuple[str, ...]:
     """Return what a storm did, as lines of evidence."""
-    requests = storm.requests
     served = [request for request in requests if request.is_served]
     throttled = sum(request.status == 429 for request in requests)
     others = len(requests) - len(served) - throttled
     took = [percentile((request.seconds for request in served), share) for share in (0.5, 0.99)]
     times = ", ".join(f"p{share} {value:.2f} s" for share, value in zip((50, 99), took, strict=True) if value)
-    cost = storm.cost
     return (
         f"{len(requests)} requests: {len(served)} answered, {throttled} told to come later (429), {others} failed",
         f"at most {max_overlap(requests)} answers under way at the same time, "
@@ -258,6 +305,31 @@ def _check_memory() -> None:
     free = free_share(MEMINFO)
     if free < LEAST_FREE:
         raise HostError(f"only {free:.0%} of this node's memory is free, and a storm needs {LEAST_FREE:.0%}")
+
+
+def _play_stages(
+    begun: _Begun, counts: Sequence[int], ended: threading.Event, tell: Callable[[BaseModel], None]
+) -> StormEnding:
+    """Follow the first stage, which runs already, and play the others. Raises HostError where one cannot begin."""
+    began_at = begun.note.began_at
+    for number, clients in enumerate(counts):
+        if number:
+            storm = Storm(begun.order, clients)
+            begun.storms.append(storm)
+            began_at = datetime.now(UTC)
+            storm.begin()
+        storm = begun.storms[-1]
+        reason = _follow(storm, ended, tell)
+        storm.end()
+        _tell_requests(storm, tell)
+        if reason != "rounds done":
+            return reason
+        ended_at = datetime.now(UTC)
+        if len(counts) > 1 and ended.wait(STAGE_PAUSE_S):
+            return "told to end"
+        stage = LoadStage(clients=clients, began_at=began_at, ended_at=ended_at, until=datetime.now(UTC))
+        tell(StageNote(stage=stage))
+    return "rounds done"
 
 
 def _follow(storm: Storm, ended: threading.Event, tell: Callable[[BaseModel], None]) -> StormEnding:

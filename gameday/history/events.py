@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
-from gameday.values.api_requests import ApiCanarySample, ApiRequest
+from gameday.values.api_requests import ApiCanarySample, ApiRequest, LoadStage
 from gameday.values.nodes import NodeRole, NodeSnapshot, Taint, Target
 from gameday.values.results import Cleanliness, Hop, RepairHop, RepairKind, Step, StepOutcome
 
@@ -145,6 +145,16 @@ class LoadLogged(_Event):
     kind: Literal["load_logged"] = "load_logged"
     node: str
     requests: tuple[ApiRequest, ...]
+
+
+class LoadStaged(_Event):
+    """The stages of a fault that loads the API server, and the LIST that each of its clients asked for."""
+
+    kind: Literal["load_staged"] = "load_staged"
+    node: str
+    list_bytes: int = Field(description="of one LIST as JSON, whatever form the clients ask for")
+    form: str = Field(description="of the clients' LISTs")
+    stages: tuple[LoadStage, ...] = Field(description="those that ended by themselves, in their order")
 
 
 class FaultUndone(_Event):
@@ -543,7 +553,7 @@ Event = Annotated[
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
-    | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged
+    | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | LoadStaged
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip

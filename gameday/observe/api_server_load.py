@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gameday.agent.task import ApiCanaryNote, notes_in
-from gameday.api_clients.notes import RequestsNote
+from gameday.api_clients.notes import RequestsNote, StageNote, StormNote
 from gameday.errors import AdapterError
-from gameday.history.events import ApiCanarySampled, FaultInjected, LoadLogged
+from gameday.history.events import ApiCanarySampled, FaultInjected, LoadLogged, LoadStaged
 from gameday.observe.api_server_metrics import NOMINAL_SEATS, SERVER_LABEL
 from gameday.run.run import Run
 from gameday.run.targets import chosen_targets
@@ -60,8 +60,13 @@ def note_canary_samples(run: Run, node: str, pod: str) -> None:
 
 
 def note_load(run: Run, node: str, pod: str) -> None:
-    """Note the log of the load's clients, once. Raises KubernetesError."""
+    """Note the log of the load's clients, and its stages, once. Raises KubernetesError."""
     if any(event.node == node for event in run.history().of(LoadLogged)):
         return
-    notes = notes_in(run.kubernetes.pod_log(pod), RequestsNote)
-    run.note(LoadLogged(node=node, requests=tuple(one for note in notes for one in note.requests)))
+    log = run.kubernetes.pod_log(pod)
+    run.note(
+        LoadLogged(node=node, requests=tuple(one for note in notes_in(log, RequestsNote) for one in note.requests))
+    )
+    for storm in notes_in(log, StormNote)[:1]:
+        stages = tuple(note.stage for note in notes_in(log, StageNote))
+        run.note(LoadStaged(node=node, list_bytes=storm.list_bytes, form=storm.form, stages=stages))

@@ -27,6 +27,30 @@ class ExpectedApiCanary(DocumentModel):
     """Time for which the same must hold again once the fault is out."""
 
 
+class ExpectedMemorySlope(DocumentModel):
+    """The memory that an API server takes for each byte of concurrent LISTs: k of `peak = base + k x clients x bytes`.
+
+    The bytes are those of one LIST as JSON, whatever form the clients ask for, so that forms can be compared. The fault
+    has to have three `stages` or more.
+    """
+
+    at_least: float | None = Field(default=None, gt=0, le=1000)
+    """Least k: each LIST still costs the server that much."""
+    at_most: float | None = Field(default=None, gt=0, le=1000)
+    """Most k: a LIST costs the server no more."""
+    fit: float = Field(default=0.9, ge=0, le=1)
+    """Least R² of the line through the stages' peaks; below it k is not known. It is not asked of a server whose memory
+    grew so little in all that `at_most` holds however the peaks lie."""
+
+    @model_validator(mode="after")
+    def _bounds_agree(self) -> ExpectedMemorySlope:
+        if self.at_least is None and self.at_most is None:
+            raise conflict((), "expect at_least, at_most or both")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise conflict(("at_least",), f"at_least {self.at_least:g} is more than at_most {self.at_most:g}")
+        return self
+
+
 class ExpectedContainment(DocumentModel):
     """The limits within which the load must be held, as a taint holds work away from a bad node."""
 
@@ -35,11 +59,17 @@ class ExpectedContainment(DocumentModel):
     and by the clients' own log."""
     memory_growth_at_most: Size | None = None
     """Most memory that any API server may use above its use before the fault, such as `800MiB`."""
+    memory_slope: ExpectedMemorySlope | None = None
+    """Cost of concurrent LISTs in memory, by the stages of the fault."""
     servers_stay_up: bool = True
     """If true, no API server may end or start again while the fault is in."""
 
     @model_validator(mode="after")
     def _can_be_broken(self) -> ExpectedContainment:
-        if self.executing_at_most is None and self.memory_growth_at_most is None and not self.servers_stay_up:
-            raise conflict((), "expect at least one of executing_at_most, memory_growth_at_most and servers_stay_up")
+        bounds = (self.executing_at_most, self.memory_growth_at_most, self.memory_slope)
+        if not self.servers_stay_up and not any(bounds):
+            raise conflict(
+                (),
+                "expect at least one of executing_at_most, memory_growth_at_most, memory_slope and servers_stay_up",
+            )
         return self

@@ -337,8 +337,8 @@ class Plan(DocumentModel):
         if during and during.runs_on is not self.fault.runs_on:
             raise conflict(
                 ("recover", "fault_during", "type"),
-                f"{during.type} needs a {during.runs_on}, and {self.fault.type} a {self.fault.runs_on}: both faults of a plan "
-                "need the same kind of node",
+                f"{during.type} needs a {during.runs_on}, and {self.fault.type} a {self.fault.runs_on}: both faults of "
+                "a plan need the same kind of node",
             )
         if self.fault.runs_on is NodeRole.GPU:
             for key in () if self.fault.is_read_back else self.expect.about_api_servers():

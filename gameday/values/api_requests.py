@@ -62,6 +62,15 @@ class ApiRequest(LoadModel):
         return self.sent_at + timedelta(seconds=self.seconds)
 
 
+class LoadStage(LoadModel):
+    """A stage of a load that has ended by itself."""
+
+    clients: int = Field(description="that asked at the same time")
+    began_at: AwareDatetime
+    ended_at: AwareDatetime = Field(description="the last answer's end")
+    until: AwareDatetime = Field(description="the end of the pause after it: what was scraped up to here is its own")
+
+
 class ApiCanarySample(LoadModel):
     """The sample of an API canary's request, or of one that it could not send in time."""
 

@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from gameday.agent.task import AgentResult, notes_in
-from gameday.api_clients.notes import RequestsNote, StormEndNote, StormNote
+from gameday.api_clients.notes import RequestsNote, StageNote, StormEndNote, StormNote
 from gameday.errors import HostError
 from gameday.faults import list_storm
 from gameday.faults.base import Evidence
@@ -28,6 +28,7 @@ from tests.kubesim.processes import ApiServer as Program
 from tests.kubesim.processes import eventually
 
 SMALL: dict[str, Any] = {"clients": 3, "objects": 12, "object_size": "1KB", "rounds": 2}
+STAGED = {key: value for key, value in SMALL.items() if key != "clients"} | {"stages": [1, 3]}
 SECRETS = "/api/v1/namespaces/gameday-load/secrets"
 
 
@@ -57,7 +58,7 @@ def left(server: Program) -> int:
 
 def play(host: FakeHost, **changes: Any) -> tuple[Evidence, tuple[str, ...], list[BaseModel]]:
     """Put a storm in, hold it until it is over, and take it out."""
-    fault, parameters = ListStormFault(), ListStormParameters(**SMALL | changes)
+    fault, parameters = ListStormFault(), ListStormParameters(**changes)
     told: list[BaseModel] = []
     fault.prior_state(parameters, 0, host)
     try:
@@ -80,7 +81,7 @@ def play(host: FakeHost, **changes: Any) -> tuple[Evidence, tuple[str, ...], lis
     ],
 )
 def test_every_list_is_answered_and_told_of(host: FakeHost, server: Program, changes: dict[str, Any]) -> None:
-    evidence, lines, told = play(host, **changes)
+    evidence, lines, told = play(host, **SMALL | changes)
     assert evidence.lines[1].startswith("made: 12 of 1KB")
     assert lines[0] == "6 requests: 6 answered, 0 told to come later (429), 0 failed"
     log = "\n".join(note.model_dump_json() for note in told)
@@ -91,6 +92,32 @@ def test_every_list_is_answered_and_told_of(host: FakeHost, server: Program, cha
     assert begun.list_bytes > 12 * 1000 * 4 / 3
     assert sorted((one.client, one.round) for one in requests) == [(c, r) for c in range(3) for r in range(2)]
     assert {one.bytes > 12 * 1000 for one in requests} == {changes.get("form") != "metadata"}
+    assert left(server) == 0
+
+
+def test_stages_are_played_one_after_the_other(
+    host: FakeHost, server: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_storm, "STAGE_PAUSE_S", 0.0)
+    _, _, told = play(host, **STAGED)
+    log = "\n".join(note.model_dump_json() for note in told)
+    first, second = (note.stage for note in notes_in(log, StageNote))
+    assert (first.clients, second.clients) == (1, 3)
+    assert first.began_at < first.ended_at <= first.until <= second.began_at < second.ended_at
+    requests = [one for note in notes_in(log, RequestsNote) for one in note.requests]
+    assert len([one for one in requests if one.ended_at <= first.until]) == 2
+    assert len(requests) == 2 + 6
+    assert left(server) == 0
+
+
+def test_a_stage_that_was_ended_is_not_told_as_one(host: FakeHost, server: Program) -> None:
+    fault, parameters = ListStormFault(), ListStormParameters(**STAGED)
+    fault.inject(parameters, 0, host)
+    ended, told = threading.Event(), list[BaseModel]()
+    ended.set()
+    fault.hold_and_tell(parameters, 0, host, ended, told.append)
+    fault.undo(parameters, 0, host, {})
+    assert [note for note in told if isinstance(note, StageNote)] == []
     assert left(server) == 0
 
 
@@ -212,8 +239,19 @@ def test_an_account_without_rights_is_refused_before_anything_is_made(host: Fake
         ({"form": "yaml", "read": "watch-list"}, "no events in YAML"),
         ({"object_size": "2MiB"}, "less than or equal to 1048576"),
         ({"clients": 201}, "less than or equal to 200"),
+        ({"stages": [1, 2]}, "leave out one of the two"),
     ],
 )
 def test_what_no_server_could_serve_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         ListStormParameters(**SMALL | changes)
+
+
+def test_stages_that_do_not_rise_are_refused() -> None:
+    with pytest.raises(ValidationError, match="more clients than the one before"):
+        ListStormParameters(**STAGED | {"stages": [1, 3, 3]})
+
+
+def test_the_agent_gets_the_stages_as_the_plan_has_them() -> None:
+    staged = ListStormParameters(**STAGED)
+    assert ListStormParameters.model_validate_json(staged.model_dump_json()) == staged

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gameday.checks.api_canary import fault_window, longest_gap
-from gameday.checks.containment import memory_growth
+from gameday.checks.containment import memory_growth, restarts
 from gameday.checks.facts import target_nodes
-from gameday.history.events import LoadLogged
+from gameday.checks.memory_slope import memory_slope
+from gameday.history.events import LoadLogged, LoadStaged
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
@@ -16,7 +17,7 @@ from gameday.values.api_requests import HAND_OVER_S, max_overlap, percentile
 
 
 def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
-    return [*_canary(history), *_load(history), *_memory(history, frames)]
+    return [*_canary(history), *_load(history), *_memory(history, frames), *_slope(history, frames)]
 
 
 def _canary(history: History) -> Iterator[Figure]:
@@ -58,6 +59,23 @@ def _load(history: History) -> Iterator[Figure]:
 
 
 def _memory(history: History, frames: Frames) -> Iterator[Figure]:
-    growth = memory_growth(frames.api_server, fault_window(history, target_nodes(history)[0]))
+    window = fault_window(history, target_nodes(history)[0])
+    growth = memory_growth(frames.api_server, window)
     if growth:
         yield Figure(name="API server: growth of memory under load", unit="MiB", value=max(growth.values()) / 2**20)
+    begun = restarts(frames.api_server, window)
+    if begun is not None:
+        yield Figure(name="API servers that ended under load and started again", unit="", value=float(len(begun)))
+
+
+def _slope(history: History, frames: Frames) -> Iterator[Figure]:
+    for staged in history.of(LoadStaged)[:1]:
+        slope = memory_slope(frames.api_server, staged)
+        if slope:
+            size = staged.list_bytes / 2**20
+            yield Figure(name="one LIST as JSON", unit="MiB", value=size)
+            # Without a line through the peaks these are the most that they can be.
+            yield Figure(name="k: memory by bytes of concurrent LISTs", unit="", value=slope.k)
+            yield Figure(name="memory by concurrent LIST", unit="MiB", value=slope.k * size)
+            if slope.line:
+                yield Figure(name="R² of the line through the peaks", unit="", value=slope.line.r2)
