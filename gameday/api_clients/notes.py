@@ -1,4 +1,4 @@
-"""The notes of a storm: lines of JSON in the pod's log, read by `notes_in` of gameday.agent.task."""
+"""The notes of a load: lines of JSON in the pod's log, read by `notes_in` of gameday.agent.task."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, Field
 
 from gameday.api_clients.lists import Form, Read
 from gameday.api_clients.order import OwnCost
+from gameday.values.api_loads import Followed
 from gameday.values.api_requests import ApiRequest, LoadModel, LoadStage
 
 _MOST_IN_A_NOTE = 50
@@ -42,6 +43,13 @@ class StageNote(LoadModel):
 
     note: Literal["stage"] = "stage"
     stage: LoadStage
+
+
+class MeasuredNote(LoadModel):
+    """The note of what a load measured of itself, when it is over."""
+
+    note: Literal["measured"] = "measured"
+    measured: Followed
 
 
 StormEnding = Literal["rounds done", "told to end", "host short of memory"]

@@ -129,13 +129,18 @@ class LoadObjects:
         return open_connection(self._server, _TIMEOUT, connections)
 
 
+def object_name(load: str, number: int) -> str:
+    """Return the name of one of a load's objects, which count from 0."""
+    return f"{load}-{number:05}"
+
+
 def _secret(load: str, number: int, size: int) -> bytes:
     payload = random.Random(_SEED + number).randbytes(size)  # noqa: S311 - a payload, and no secret
     return orjson.dumps(
         {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": f"{load}-{number:05}", "labels": {LOAD_LABEL: load}},
+            "metadata": {"name": object_name(load, number), "labels": {LOAD_LABEL: load}},
             "data": {"payload": base64.b64encode(payload).decode()},
         }
     )

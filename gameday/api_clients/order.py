@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from gameday.api_clients.lists import Form, Read
+from gameday.api_clients.process import Line
 from gameday.host.base import ApiServer
 from gameday.values.api_requests import ApiRequest, LoadModel
 
@@ -40,10 +41,13 @@ class OwnCost(LoadModel):
         )
 
 
-class ClientsLine(LoadModel):
-    """A line that a client process prints; one of its fields is set."""
+class ClientsLine(Line):
+    """A line of a process with some clients of a storm; one of its fields is set."""
 
-    ready: bool = Field(default=False, description="it waits for `go`")
     sent: int | None = Field(default=None, description="a client whose request is wholly sent")
     request: ApiRequest | None = None
     cost: OwnCost | None = Field(default=None, description="the last line")
+
+    @property
+    def is_last(self) -> bool:
+        return self.cost is not None

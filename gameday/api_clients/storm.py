@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-
-from pydantic import ValidationError
+from collections.abc import Sequence
 
 from gameday.api_clients.order import ClientsLine, ClientsOrder, ListOrder, OwnCost
-from gameday.errors import HostError
+from gameday.api_clients.process import ClientProcess
 from gameday.values.api_requests import ApiRequest
 
 CLIENTS_IN_A_PROCESS = 16
 """Number that one process serves: it reads 420 MB/s on one core, and the server then holds them back first."""
-_READY_TIMEOUT_S = 60.0
-"""Python, httpx and the TLS context take half a second alone, and some seconds beside a busy server."""
+_MODULE = "gameday.api_clients"
 _END_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.05
 
@@ -37,11 +32,13 @@ class Storm:
         self._taken = 0
         self._sent: set[int] = set()
         self._cost = OwnCost(cpu_seconds=0, rss_bytes=0)
-        self._processes: list[_Process] = []
+        self._processes: list[ClientProcess[ClientsLine]] = []
         try:
             for first in range(0, clients, CLIENTS_IN_A_PROCESS):
                 numbers = tuple(range(first, min(first + CLIENTS_IN_A_PROCESS, clients)))
-                self._processes.append(_Process(ClientsOrder(lists=order, clients=numbers), self._hear))
+                self._processes.append(
+                    ClientProcess(_MODULE, ClientsOrder(lists=order, clients=numbers), ClientsLine, self._hear)
+                )
             for process in self._processes:
                 process.wait_ready()
         except BaseException:
@@ -113,78 +110,3 @@ def wait_until_sent(storm: Storm, timeout_s: float) -> bool:
             return storm.all_sent
         time.sleep(_LOOK_EVERY_S)
     return True
-
-
-class _Process:
-    """A client process with the thread that reads its lines."""
-
-    def __init__(self, order: ClientsOrder, hear: Callable[[ClientsLine], None]) -> None:
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "gameday.api_clients"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise HostError(f"cannot start a client process: {error.strerror}") from None
-        self._hear = hear
-        self._ready = threading.Event()
-        self._is_whole = False
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
-        self._send(order.model_dump_json())
-
-    @property
-    def is_over(self) -> bool:
-        return not self._thread.is_alive()
-
-    @property
-    def has_failed(self) -> bool:
-        return self.is_over and not self._is_whole
-
-    def wait_ready(self) -> None:
-        if not self._ready.wait(_READY_TIMEOUT_S) or self.is_over:
-            raise HostError("a client process did not start; its own words are in this pod's log")
-
-    def go(self) -> None:
-        self._send("go")
-
-    def ask_to_end(self) -> None:
-        stdin = self._process.stdin
-        assert stdin
-        try:
-            stdin.close()
-        except OSError:
-            return  # it is gone already
-
-    def end(self, timeout_s: float) -> None:
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            self._process.kill()
-            self._thread.join()
-        self._process.wait()
-
-    def _send(self, line: str) -> None:
-        stdin = self._process.stdin
-        assert stdin
-        try:
-            stdin.write(line.encode() + b"\n")
-            stdin.flush()
-        except OSError as error:
-            raise HostError(f"a client process is gone: {error.strerror}") from None
-
-    def _follow(self) -> None:
-        stdout = self._process.stdout
-        assert stdout
-        with stdout:
-            for raw in stdout:
-                try:
-                    line = ClientsLine.model_validate_json(raw)
-                except ValidationError:
-                    continue  # cut by the process's death
-                if line.ready:
-                    self._ready.set()
-                self._is_whole = self._is_whole or line.cost is not None
-                self._hear(line)
-        self._ready.set()

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from gameday.checks.facts import at_most, first_fault, judge_absence, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import ApiCanarySampled, FaultUndone, LoadLogged
+from gameday.history.events import ApiCanarySampled, FaultUndone, LoadLogged, LoadMeasured
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.control_plane import ExpectedApiCanary
@@ -78,13 +78,14 @@ class Window:
 def fault_window(history: History, node: str | None) -> Window | None:
     """Return the time from the fault going in to the end of its load; None where it did not go in or did not end.
 
-    Without the clients' log the load ends with the fault's undo.
+    Without the clients' log, or what the load measured of itself, the load ends with the fault's undo.
     """
     found = first_fault(history, node)
     if found is None:
         return None
     fault = found[1]
     ends = [request.ended_at for event in history.of(LoadLogged) if event.node == node for request in event.requests]
+    ends += [event.measured.ended_at for event in history.of(LoadMeasured) if event.node == node]
     ends = ends or [at for at in (_undone_at(history, fault.intent),) if at]
     return Window(fault.written_at, max(ends)) if ends and max(ends) > fault.written_at else None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE, Form, Read
+from gameday.api_clients.lists import NAMESPACE, Form, Read
 from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
 from gameday.api_clients.notes import StageNote, StormEnding, StormEndNote, StormNote, request_notes
 from gameday.api_clients.order import ListOrder, OwnCost
@@ -18,6 +18,7 @@ from gameday.api_clients.storm import Storm, wait_until_sent
 from gameday.documents.fields import conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
+from gameday.faults.api_load import check_memory, make_counted, refuse_leftovers, refuse_too_much
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.host.base import Host
 from gameday.host.privileges import API_CLIENT, PodSecurity
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 LOAD = "list-storm"
 """The load's name: the value of its objects' label, and the start of their names."""
-_MOST_BYTES = 1_200_000_000
-"""Most content of all objects together: far enough from the 2 GiB that etcd takes by default."""
 _MASTERS = (
     ("Impersonate-User", "gameday-master"),
     ("Impersonate-Group", "system:masters"),
@@ -108,13 +107,7 @@ class ListStormParameters(FaultParameters):
 
     @model_validator(mode="after")
     def _can_be_served(self) -> ListStormParameters:
-        total = self.objects * self.object_size
-        if total > _MOST_BYTES:
-            raise conflict(
-                ("objects",),
-                f"{self.objects} objects of {format_size(self.object_size)} are {total / 1e9:.2f} GB, and etcd takes "
-                f"{_MOST_BYTES / 1e9:g} GB at most here: fewer, or smaller ones",
-            )
+        refuse_too_much(self.objects, self.object_size)
         if self.read is Read.WATCH_LIST and self.form is Form.YAML:
             raise conflict(("form",), "the API server sends no events in YAML: json, protobuf, table or metadata")
         return self
@@ -195,28 +188,21 @@ class ListStormFault(Fault[ListStormParameters]):
         )
 
     def prior_state(self, parameters: ListStormParameters, gpu: int, host: Host) -> dict[str, str]:
-        if _objects(parameters, host).exist():
-            raise HostError(
-                f"namespace {NAMESPACE} holds objects of another storm: `gameday reap` undoes the run that left them; "
-                f"else kubectl -n {NAMESPACE} delete {parameters.resource} -l {LOAD_LABEL}={LOAD}"
-            )
-        _check_memory()
+        refuse_leftovers(_objects(parameters, host), parameters.resource, LOAD)
+        check_memory(MEMINFO, LOAD)
         return {}
 
     def inject(self, parameters: ListStormParameters, gpu: int, host: Host) -> Evidence:
         objects = _objects(parameters, host)
-        objects.make(parameters.objects, parameters.object_size)
-        counted = objects.count()
-        if counted.objects != parameters.objects:
-            raise HostError(f"{parameters.objects} objects were made, and the API server counts {counted.objects}")
+        version = make_counted(objects, parameters.objects, parameters.object_size)
         list_bytes = objects.list_bytes()
-        _check_memory()
+        check_memory(MEMINFO, LOAD)
         order = ListOrder(
             server=host.api_server(),
             resource=parameters.resource,
             form=parameters.form,
             read=parameters.read,
-            resource_version=counted.resource_version,
+            resource_version=version,
             rounds=parameters.rounds,
             headers=_MASTERS if parameters.act_as == "system-masters" else (),
         )
@@ -230,7 +216,7 @@ class ListStormFault(Fault[ListStormParameters]):
             form=parameters.form,
             read=parameters.read,
             act_as=parameters.act_as,
-            objects=counted.objects,
+            objects=parameters.objects,
             list_bytes=list_bytes,
         )
         self._begun[id(parameters)] = _Begun(order, note, [storm])
@@ -239,7 +225,8 @@ class ListStormFault(Fault[ListStormParameters]):
             raise HostError(f"not every client could send its request within {_IN_FLIGHT_WITHIN_S:g} s")
         lines = (
             f"before: namespace {NAMESPACE} held no {parameters.resource} of a storm",
-            f"made: {counted.objects} of {format_size(parameters.object_size)}; one LIST of them is {list_bytes} bytes",
+            f"made: {parameters.objects} of {format_size(parameters.object_size)}; "
+            f"one LIST of them is {list_bytes} bytes",
             f"after: {parameters.counts[0]} clients have sent their LIST",
         )
         return Evidence(lines=lines, written_at=began_at)
@@ -299,12 +286,6 @@ def _objects(parameters: ListStormParameters, host: Host) -> LoadObjects:
     from gameday.api_clients.objects import LoadObjects  # noqa: PLC0415
 
     return LoadObjects(host.api_server(), parameters.resource, LOAD)
-
-
-def _check_memory() -> None:
-    free = free_share(MEMINFO)
-    if free < LEAST_FREE:
-        raise HostError(f"only {free:.0%} of this node's memory is free, and a storm needs {LEAST_FREE:.0%}")
 
 
 def _play_stages(

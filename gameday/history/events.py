@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
+from gameday.values.api_loads import Followed
 from gameday.values.api_requests import ApiCanarySample, ApiRequest, LoadStage
 from gameday.values.nodes import NodeRole, NodeSnapshot, Taint, Target
 from gameday.values.results import Cleanliness, Hop, RepairHop, RepairKind, Step, StepOutcome
@@ -155,6 +156,14 @@ class LoadStaged(_Event):
     list_bytes: int = Field(description="of one LIST as JSON, whatever form the clients ask for")
     form: str = Field(description="of the clients' LISTs")
     stages: tuple[LoadStage, ...] = Field(description="those that ended by themselves, in their order")
+
+
+class LoadMeasured(_Event):
+    """The figures that a load on the API server took of itself, where they are no list of requests."""
+
+    kind: Literal["load_measured"] = "load_measured"
+    node: str
+    measured: Followed
 
 
 class FaultUndone(_Event):
@@ -553,7 +562,7 @@ Event = Annotated[
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
-    | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | LoadStaged
+    | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | LoadStaged | LoadMeasured
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gameday.agent.task import ApiCanaryNote, notes_in
-from gameday.api_clients.notes import RequestsNote, StageNote, StormNote
+from gameday.api_clients.notes import MeasuredNote, RequestsNote, StageNote, StormNote
 from gameday.errors import AdapterError
-from gameday.history.events import ApiCanarySampled, FaultInjected, LoadLogged, LoadStaged
+from gameday.history.events import ApiCanarySampled, FaultInjected, LoadLogged, LoadMeasured, LoadStaged
 from gameday.observe.api_server_metrics import NOMINAL_SEATS, SERVER_LABEL
 from gameday.run.run import Run
 from gameday.run.targets import chosen_targets
@@ -60,13 +60,17 @@ def note_canary_samples(run: Run, node: str, pod: str) -> None:
 
 
 def note_load(run: Run, node: str, pod: str) -> None:
-    """Note the log of the load's clients, and its stages, once. Raises KubernetesError."""
-    if any(event.node == node for event in run.history().of(LoadLogged)):
+    """Note the log of the load's clients, or what it measured of itself, once. Raises KubernetesError."""
+    logged, measured_before = run.history().of(LoadLogged), run.history().of(LoadMeasured)
+    if node in {event.node for event in logged} | {event.node for event in measured_before}:
         return
     log = run.kubernetes.pod_log(pod)
-    run.note(
-        LoadLogged(node=node, requests=tuple(one for note in notes_in(log, RequestsNote) for one in note.requests))
-    )
+    measured = notes_in(log, MeasuredNote)
+    for note in measured:
+        run.note(LoadMeasured(node=node, measured=note.measured))
+    if not measured:
+        requests = tuple(one for note in notes_in(log, RequestsNote) for one in note.requests)
+        run.note(LoadLogged(node=node, requests=requests))
     for storm in notes_in(log, StormNote)[:1]:
         stages = tuple(note.stage for note in notes_in(log, StageNote))
         run.note(LoadStaged(node=node, list_bytes=storm.list_bytes, form=storm.form, stages=stages))

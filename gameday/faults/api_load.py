@@ -1,0 +1,54 @@
+"""The steps that faults share which load the API server with objects of their own; no fault itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
+from gameday.api_clients.memory import LEAST_FREE, free_share
+from gameday.documents.fields import conflict
+from gameday.documents.sizes import format_size
+from gameday.errors import HostError
+
+if TYPE_CHECKING:
+    from gameday.api_clients.objects import LoadObjects
+
+_MOST_BYTES = 1_200_000_000
+"""Most content of all objects together: far enough from the 2 GiB that etcd takes by default."""
+
+
+def refuse_too_much(objects: int, object_size: int) -> None:
+    """Raise a problem of the plan where etcd would not take the objects, `object_size` bytes each."""
+    total = objects * object_size
+    if total > _MOST_BYTES:
+        raise conflict(
+            ("objects",),
+            f"{objects} objects of {format_size(object_size)} are {total / 1e9:.2f} GB, and etcd takes "
+            f"{_MOST_BYTES / 1e9:g} GB at most here: fewer, or smaller ones",
+        )
+
+
+def refuse_leftovers(objects: LoadObjects, resource: str, load: str) -> None:
+    """Raise HostError where objects of this load are there already."""
+    if objects.exist():
+        raise HostError(
+            f"namespace {NAMESPACE} holds objects of another {load}: `gameday reap` undoes the run that left them; "
+            f"else kubectl -n {NAMESPACE} delete {resource} -l {LOAD_LABEL}={load}"
+        )
+
+
+def make_counted(objects: LoadObjects, count: int, size: int) -> str:
+    """Make the objects and return their resourceVersion. Raises HostError where the server counts other ones."""
+    objects.make(count, size)
+    counted = objects.count()
+    if counted.objects != count:
+        raise HostError(f"{count} objects were made, and the API server counts {counted.objects}")
+    return counted.resource_version
+
+
+def check_memory(meminfo: Path, load: str) -> None:
+    """Raise HostError where too little of the machine's memory is free for a load to begin."""
+    free = free_share(meminfo)
+    if free < LEAST_FREE:
+        raise HostError(f"only {free:.0%} of this node's memory is free, and a {load} needs {LEAST_FREE:.0%}")
