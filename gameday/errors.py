@@ -36,6 +36,7 @@
         ├── ControlError            the lab did not do what it was asked
         ├── PodRejectedError        the virtual kubelet does not admit the pod
         ├── PodConfigError          the virtual kubelet cannot start the container
+        ├── ClaimError              the virtual kubelet cannot prepare a pod's ResourceClaim
         ├── TlsFolderError          the virtual kubelet's certificates cannot be used
         ├── LogQLError              the log store cannot read a query
         └── TooManyStreamsError     the log store holds too many streams
@@ -285,6 +286,10 @@ class PodRejectedError(RehearsalError):
 
 class PodConfigError(RehearsalError):
     """The virtual kubelet cannot start a container: only a whole cluster could resolve what it asks for."""
+
+
+class ClaimError(RehearsalError):
+    """The virtual kubelet cannot prepare a ResourceClaim of a pod, now or ever."""
 
 
 class TlsFolderError(RehearsalError):

@@ -17,6 +17,7 @@ from gameday.cli.lab_options import (
     ApiServers,
     BalanceBy,
     ControllerManagerQps,
+    Dra,
     Env,
     Hold,
     LabOptions,
@@ -76,6 +77,7 @@ def up(
     controller_manager_qps: ControllerManagerQps = None,
     scheduler_qps: SchedulerQps = None,
     hold: Hold = None,
+    dra: Dra = False,
 ) -> int:
     """Start a lab and keep it, whatever crashes, until Ctrl-C or `gameday lab down`."""
     from gameday.errors import StartError  # noqa: PLC0415
@@ -84,7 +86,7 @@ def up(
 
     out = console()
     options = LabOptions(
-        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold
+        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
     )
     lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True), options.settings())
     is_up = False

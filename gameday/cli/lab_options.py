@@ -49,6 +49,12 @@ Hold = Annotated[
 ]
 
 
+Dra = Annotated[
+    bool,
+    typer.Option("--dra", help="Lab: publish the GPUs as ResourceSlices, too, for pods with ResourceClaims."),
+]
+
+
 @dataclass(frozen=True)
 class LabOptions:
     """The options as they were given; None and empty: not given."""
@@ -61,13 +67,17 @@ class LabOptions:
     controller_manager_qps: int | None = None
     scheduler_qps: int | None = None
     hold: Sequence[str] | None = None
+    dra: bool = False
 
     def words(self) -> Iterator[str]:
         """Yield the given options as they are typed."""
         for field in fields(self):
             value = getattr(self, field.name)
+            if value is True:
+                yield f"--{field.name}"
+                continue
             for one in value if isinstance(value, list | tuple) else [value]:
-                if one is not None:
+                if one not in (None, False):
                     yield from (f"--{field.name.replace('_', '-')}", str(one))
 
     def settings(self, defaults: RehearsalSettings | None = None) -> LabSettings:
@@ -87,6 +97,7 @@ class LabOptions:
             "controller_manager_qps": self.controller_manager_qps,
             "scheduler_qps": self.scheduler_qps,
             "hold": tuple(self.hold or ()) or None,
+            "dra": self.dra or None,
         }
         asked |= {key: value for key, value in given.items() if value is not None}
         for option in self.apiserver_flag or ():

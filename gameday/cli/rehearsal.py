@@ -27,6 +27,7 @@ from gameday.cli.lab_options import (
     ApiServers,
     BalanceBy,
     ControllerManagerQps,
+    Dra,
     Env,
     Hold,
     LabOptions,
@@ -111,6 +112,7 @@ def rehearse(
     controller_manager_qps: ControllerManagerQps = None,
     scheduler_qps: SchedulerQps = None,
     hold: Hold = None,
+    dra: Dra = False,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
     loaded = checked_plan(plan).of_arm(arm) if arm else checked_plan(plan)
@@ -119,7 +121,7 @@ def rehearse(
         check_fit(one.plan, nodes, gpus)
     check_reports(reports)
     options = LabOptions(
-        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold
+        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
     )
     cluster = cluster or checked.rehearsal.cluster or "embedded"
     lab = _lab_settings(cluster, options, checked.rehearsal)
@@ -235,6 +237,7 @@ def up(
     controller_manager_qps: ControllerManagerQps = None,
     scheduler_qps: SchedulerQps = None,
     hold: Hold = None,
+    dra: Dra = False,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
     from gameday.errors import StartError  # noqa: PLC0415
@@ -246,7 +249,7 @@ def up(
     size = Size(nodes, gpus, hold_outs=hold_outs(nodes, repair=repaired), client_nodes=1)
     control_plane, (watcher, fake_detector) = _control_plane(cluster), _detector(detector)
     options = LabOptions(
-        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold
+        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
     )
     running = RehearsalCluster(
         folder,
@@ -337,6 +340,11 @@ def _lab_settings(cluster: str, options: LabOptions, defaults: RehearsalSettings
     if _control_plane(cluster) is ControlPlane.LAB:
         return options.settings(defaults)
     options.refuse_without_lab()
+    if defaults and defaults.dra:
+        raise CommandError(
+            f"the plan wants ResourceSlices (rehearsal.dra), which --cluster {cluster} does not serve:"
+            " leave --cluster out, or take out the key"
+        )
     return None
 
 

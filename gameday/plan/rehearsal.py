@@ -190,12 +190,16 @@ class RehearsalSettings(DocumentModel):
     """Requests per second that kube-scheduler's client may send; stock is 50."""
     api_server_memory: MemoryLimit | None = None
     """Resident memory, such as `1GiB`, above which an API server is killed, as the kernel kills a container."""
+    dra: bool = False
+    """If true, a driver for dynamic resource allocation publishes the nodes' GPUs as ResourceSlices beside the device
+    plugin, and the training jobs hold theirs by ResourceClaims."""
 
     @model_validator(mode="after")
     def _only_a_lab_has_settings(self) -> Self:
         # By value: a plan that is read back from JSON writes every key.
-        set_here = {key for key, value in self if value not in (None, {})} - {"cluster"}
-        for key in sorted(set_here):
+        fields = type(self).model_fields
+        set_here = {key for key, value in self if value != fields[key].get_default(call_default_factory=True)}
+        for key in sorted(set_here - {"cluster"}):
             if self.cluster != "lab":
                 raise conflict((key,), "only the lab has this setting: write `cluster: lab` beside it")
         return self

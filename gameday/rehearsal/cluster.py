@@ -215,6 +215,8 @@ class RehearsalCluster:
             seeder.rights()
             if self.size.client_nodes:
                 seeder.control_plane_rights()
+            if self._lab.dra:
+                seeder.device_class()
             runner = seeder.service_account_kubeconfig("gameday-runner", self.folder / "runner.kubeconfig")
             health = seeder.service_account_kubeconfig("gameday-node-health", self.folder / "node-health.kubeconfig")
             repairer = seeder.service_account_kubeconfig("gameday-repair", self.folder / "repair.kubeconfig")
@@ -228,7 +230,8 @@ class RehearsalCluster:
             seeder.components(self.size.nodes)
             if self.size.offender:
                 seeder.repeat_offender(_OFFENDER)
-            seeder.training(self.size.nodes - self.size.spare - self.size.hold_outs, self.size.gpus)
+            trained = self.size.nodes - self.size.spare - self.size.hold_outs
+            seeder.training(trained, self.size.gpus, dra=self._lab.dra)
         if self.detector is not Detector.OFF:
             self.child("node-health").await_ready_line()
         if fake_detector:
@@ -287,6 +290,7 @@ class RehearsalCluster:
             str(port),
             "--state-dir",
             str(self.folder / "pods"),
+            *(["--dra"] if self._lab.dra else []),
         )
 
     def _start_controllers(self) -> Child:

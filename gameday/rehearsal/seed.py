@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 from gameday.errors import SeedError
 from gameday.health.api import MERGE_PATCH
 from gameday.health.episodes.store import record_data, record_metadata, record_name
+from gameday.rehearsal.nodes.dra import API_GROUP, claim_template, device_class
 from gameday.rehearsal.repeat_offender import offender_record
 from gameday.shipped import shipped
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
@@ -165,16 +166,24 @@ class Seeder:
         if answer.is_error:
             raise SeedError(f"PATCH {path}: {answer.status_code}: {answer.text[:300]}")
 
-    def training(self, nodes: int, gpus: int) -> None:
+    def device_class(self) -> None:
+        """Create the DeviceClass of the nodes' DRA driver; raises SeedError."""
+        self._create(f"/apis/{API_GROUP}/v1/deviceclasses", device_class())
+
+    def training(self, nodes: int, gpus: int, *, dra: bool = False) -> None:
         """Two training jobs that keep three quarters of the GPUs busy, so that charts show a living cluster.
 
         A quarter stays free: resubmitted jobs and canaries must have a place, or
         their waiting would prove nothing about taints. Nodes of one GPU stay empty.
-        Raises SeedError.
+        With `dra` they hold their GPUs by claims. Raises SeedError.
         """
         for name, share, load in (("pretrain", gpus // 2, "0.95"), ("finetune", gpus // 4, "0.7")):
+            if share and dra:
+                templates = f"/apis/{API_GROUP}/v1/namespaces/{_TRAINING}/resourceclaimtemplates"
+                self._create(templates, claim_template(name, share))
             if share:
-                self._create(f"/apis/batch/v1/namespaces/{_TRAINING}/jobs", _training_job(name, nodes, share, load))
+                job = _training_job(name, nodes, share, load, dra=dra)
+                self._create(f"/apis/batch/v1/namespaces/{_TRAINING}/jobs", job)
 
     def repeat_offender(self, node: str) -> None:
         """Give a node the record and the label of one that was repaired and returned three times within a day.
@@ -241,12 +250,17 @@ def _component(namespace: str, name: str, labels: dict[str, str], selector: dict
     }
 
 
-def _training_job(name: str, pods: int, gpus: int, load: str) -> dict[str, Any]:
+def _training_job(name: str, pods: int, gpus: int, load: str, *, dra: bool) -> dict[str, Any]:
+    """Return a job; with `dra` each pod has a claim from the template of the job's name, else GPUs that are counted."""
+    requests = {"cpu": "4", "memory": "32Gi"}
+    by_claim = {"claims": [{"name": "gpus"}], "requests": requests}
+    counted = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": requests}
+    claims = {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": name}]} if dra else {}
     container = {
         "name": "trainer",
         "image": "ghcr.io/example/trainer:1",
         "command": ["python", "train.py"],
-        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"cpu": "4", "memory": "32Gi"}},
+        "resources": by_claim if dra else counted,
     }
     return {
         "metadata": {"name": name},
@@ -263,7 +277,12 @@ def _training_job(name: str, pods: int, gpus: int, load: str) -> dict[str, Any]:
                     "labels": {"app": name},
                     "annotations": {"virtual-node.gameday.dev/gpu-load": load},
                 },
-                "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 2, "containers": [container]},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": 2,
+                    "containers": [container],
+                    **claims,
+                },
             },
         },
     }

@@ -34,6 +34,7 @@ def test_options_become_settings_and_words_again() -> None:
         1000,
         2000,
         ["kube-apiserver-3"],
+        dra=True,
     )
     settings = options.settings()
     assert (settings.api_servers, settings.balance) == (3, Balance.LEAST_CONNECTIONS)
@@ -44,8 +45,10 @@ def test_options_become_settings_and_words_again() -> None:
     assert " ".join(options.words()) == (
         "--apiservers 3 --balance leastconn --apiserver-flag goaway-chance=0.02 --apiserver-flag v=2"
         " --apiserver-memory 1GiB --env kube-apiserver:GOGC=50 --controller-manager-qps 1000 --scheduler-qps 2000"
-        " --hold kube-apiserver-3"
+        " --hold kube-apiserver-3 --dra"
     )
+    assert settings.dra
+    assert not list(LabOptions().words())
 
 
 def test_an_option_wins_over_the_plans_setting_and_leaves_the_others() -> None:
@@ -100,6 +103,7 @@ def test_a_wrong_option_is_named_before_anything_is_made(
         ["--controller-manager-qps", "1000"],
         ["--scheduler-qps", "2000"],
         ["--hold", "kube-apiserver-2"],
+        ["--dra"],
     ],
 )
 def test_a_rehearsal_without_the_lab_refuses_its_options(options: list[str], tmp_path: Path, capsys: Capture) -> None:
@@ -107,6 +111,13 @@ def test_a_rehearsal_without_the_lab_refuses_its_options(options: list[str], tmp
         assert run([*command, *options]) == ExitCode.USAGE
         assert f"{options[0]} is about the lab: add `--cluster lab`" in capsys.readouterr().err
     assert not (tmp_path / "cluster").exists()
+
+
+def test_a_plan_that_wants_resource_slices_is_refused_without_the_lab(tmp_path: Path, capsys: Capture) -> None:
+    plan = tmp_path / "a-plan.yaml"
+    plan.write_text(GOOD + "rehearsal: {cluster: lab, dra: true}\n")
+    assert run(["rehearse", str(plan), "--cluster", "embedded"]) == ExitCode.USAGE
+    assert "rehearsal.dra" in capsys.readouterr().err
 
 
 def test_a_plans_lab_is_started_without_an_option_and_says_how_to_build_it(

@@ -130,4 +130,7 @@ _NODES_RULES = [
     _rule("", ["serviceaccounts/token"], ["create"]),
     _rule("", ["events"], ["create", "patch"]),
     _rule("coordination.k8s.io", ["leases"], ["create", "get", "update"]),
+    # A DRA driver's, with which `rehearsal.dra` has the nodes publish their GPUs.
+    _rule("resource.k8s.io", ["resourceslices"], ["create", "get", "list", "watch", "update"]),
+    _rule("resource.k8s.io", ["resourceclaims"], ["get"]),
 ]

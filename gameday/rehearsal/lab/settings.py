@@ -49,6 +49,8 @@ class LabSettings(DocumentModel):
     """Requests per second; the burst is twice that, as in the stock 50 and 100."""
     api_server_memory: MemoryLimit | None = None
     """Bytes of resident memory above which an API server is killed."""
+    dra: bool = False
+    """True: a DRA driver publishes the virtual nodes' GPUs, too."""
     hold: tuple[Annotated[str, Field(max_length=63)], ...] = ()
     """Names of the API servers that are started only when asked for."""
 

@@ -55,6 +55,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--client-nodes", type=int, default=0, help="how many nodes without GPUs there are besides, for API clients"
     )
+    parser.add_argument(
+        "--dra", action="store_true", help="a DRA driver publishes the GPUs as ResourceSlices, and prepares claims"
+    )
     parser.add_argument("--loki-url", help="where the kernel log is shipped to; without it, nowhere")
     parser.add_argument(
         "--log-store-pid", type=Path, help="file with the log store's process id, for a fault that makes it stand still"
@@ -91,6 +94,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             log_store_pid=arguments.log_store_pid,
             hold_outs=arguments.hold_outs,
             client_nodes=arguments.client_nodes,
+            dra=arguments.dra,
         )
         async with LogShipper(arguments.loki_url) as shipper:
             nodes = VirtualNodes(settings, shipper)

@@ -1,11 +1,11 @@
-"""The device plugin's half of a kubelet: which GPU belongs to which container."""
+"""The device plugin's half of a kubelet, and of a DRA driver: which GPU belongs to which container."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gameday.errors import PodRejectedError
+from gameday.errors import ClaimError, PodRejectedError
 from gameday.host.cpus import parse_cpus
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
 
@@ -94,6 +94,20 @@ class GpuDevices:
             else:
                 raise PodRejectedError("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
         return chosen
+
+    def give(self, wants: Sequence[tuple[GpuHolder, Sequence[int]]]) -> None:
+        """Give every container these very GPUs, or none at all. Raises ClaimError where another pod has one.
+
+        Two pods cannot share a claim here: the model has one holder for each GPU.
+        """
+        for holder, gpus in wants:
+            for gpu in gpus:
+                other = self._holders.get(gpu)
+                if other and other.uid != holder.uid:
+                    raise ClaimError(f"GPU {gpu} is still with pod {other.namespace}/{other.pod}")
+        for holder, gpus in wants:
+            for gpu in gpus:
+                self._set(gpu, holder)
 
     def release(self, uid: str) -> None:
         for gpu in self.held_by(uid):

@@ -14,6 +14,8 @@ from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.components import Sandbox
 from gameday.rehearsal.nodes.containers import ContainerProcess
 from gameday.rehearsal.nodes.devices import GpuDevices, GpuHolder
+from gameday.rehearsal.nodes.dra import DraDriver
+from gameday.rehearsal.nodes.kernel_log import KernelRecord
 from gameday.rehearsal.nodes.lease import NodeLease
 from gameday.rehearsal.nodes.machine import KUBELET, Machine
 from gameday.rehearsal.nodes.node_object import Conditions, NodeFacts, labels, machine_status, node_object
@@ -48,11 +50,12 @@ class Kubelet:
         state_dir: Path,
         label: Callable[[int, GpuHolder | None], None],
         registering: asyncio.Semaphore,
+        dra: bool,
     ) -> None:
         """Prepare the kubelet.
 
         `api_address`: the API server as pods reach it; `host_url`: where agents reach the machine's host;
-        `registering` bounds how many register at once.
+        `registering` bounds how many register at once; `dra`: the node has a DRA driver.
         """
         self.machine = machine
         self.api = api
@@ -62,6 +65,7 @@ class Kubelet:
         self._host_url = host_url
         self.devices = GpuDevices(len(machine.gpus), machine.gpu_serves, label)
         self.pods: dict[str, PodRunner] = {}
+        self.dra = DraDriver(machine, api, self.may_write) if dra and machine.gpus else None
         self.registered = asyncio.Event()
         self._registering = registering
         self._to_register = True
@@ -87,6 +91,8 @@ class Kubelet:
             group.create_task(self._keep_status())
             await self.registered.wait()
             group.create_task(self._lease.keep(self.may_write_lease))
+            if self.dra:
+                group.create_task(self.dra.keep_published())
 
     async def _keep_status(self) -> None:
         """Register at every start of the kubelet; then write the status when it changed, and now and then anyway."""
@@ -138,6 +144,8 @@ class Kubelet:
         self._uid = self._lease.node_uid = node["metadata"]["uid"]
         self._to_register = self._node_gone = False
         self.machine.set_in_cluster(present=True)
+        if self.dra:
+            self.dra.node_registered(self._uid)
         self.registered.set()
 
     async def _tell_status(self) -> None:
@@ -210,6 +218,8 @@ class Kubelet:
 
     def up(self) -> None:
         self._not_ready = None
+        if self.dra:
+            self.dra.restarted()
         self.kubelet_started()
         node = {"metadata": {"name": self._facts.name, "uid": self._uid}}
         message = f"Node {self._facts.name} has been rebooted, boot id: {self.machine.boot_id}"
@@ -219,6 +229,12 @@ class Kubelet:
 
     def gpus_changed(self) -> None:
         self._changed.set()
+        if self.dra:
+            self.dra.gpus_changed()
+
+    def logged(self, record: KernelRecord) -> None:
+        if self.dra:
+            self.dra.logged(record)
 
     # Pods
 

@@ -69,6 +69,8 @@ class MachineListener(Protocol):
 
     def gpus_changed(self) -> None: ...
 
+    def logged(self, record: KernelRecord) -> None: ...
+
     def kubelet_started(self) -> None: ...
 
 
@@ -133,6 +135,8 @@ class Machine:
         else:
             self._unshipped.append(record)
         self._read_by_dcgm(record)
+        if self.listener:
+            self.listener.logged(record)
 
     def beat(self) -> None:
         """The shipper's sign of life, which it prints beside the kernel log and not into it."""

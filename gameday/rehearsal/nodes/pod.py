@@ -11,16 +11,17 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from gameday.errors import PodConfigError, PodRejectedError
+from gameday.errors import ClaimError, PodConfigError, PodRejectedError
 from gameday.host.api_account import API_ACCOUNT_VARIABLE, API_SERVER_VARIABLE, IN_CLUSTER_FOLDER
 from gameday.rehearsal.nodes.api_account import ApiAccount, ApiAddress, token_volume
 from gameday.rehearsal.nodes.containers import ContainerProcess, is_agent, start_container
 from gameday.rehearsal.nodes.devices import RESOURCE, GpuDevices, GpuHolder
+from gameday.rehearsal.nodes.dra import DraDriver
 from gameday.rehearsal.nodes.numa import exclusive_cpus
 from gameday.rehearsal.nodes.pod_status import Container, PodState
 from gameday.rehearsal.nodes.probes import follow_readiness
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 _CREATING_S = (0.1, 0.3)
 _CRASH_BACKOFF_S = (10.0, 300.0)  # kubelet's container restart back-off, first and longest
 _WRITE_BACKOFF_S = (0.2, 5.0)
+_CLAIM_BACKOFF_S = (0.5, 10.0)  # longest: the kubelet's backOffPeriod of a pod that failed to sync
 _MOUNT_BACKOFF_S = (0.5, 122.0)  # kubelet's exponentialbackoff of volume operations, first and longest
 _DEFAULT_GRACE_S = 30.0
 _KILLED_WITHIN_S = 5.0
@@ -57,6 +59,10 @@ class KubeletServices(Protocol):
 
     @property
     def devices(self) -> GpuDevices: ...
+
+    @property
+    def dra(self) -> DraDriver | None:
+        """The node's DRA driver; None where it has none."""
 
     @property
     def state_dir(self) -> Path:
@@ -191,7 +197,7 @@ class PodRunner:
         if self._deleted.is_set() and not any(c.started for c in self._containers):
             self.state.final = ("Failed", "", "")
             return
-        if not await self._plugin_answers():
+        if not await self._plugin_answers() or not await self._prepare_claims():
             return
         try:
             aligned = exclusive_cpus(self.pod["spec"]) if self._kubelet.aligns else None
@@ -234,6 +240,31 @@ class PodRunner:
             self.state.final = ("Failed", "", "")
             return False
         return True
+
+    async def _prepare_claims(self) -> bool:
+        """Hold the GPUs of the pod's claims; a claim that cannot be prepared is tried again, as a kubelet does.
+
+        False if the pod is deleted meanwhile.
+        """
+        driver = self._kubelet.dra
+        if driver is None or not self.pod["spec"].get("resourceClaims") or self._kubelet.devices.held_by(self.uid):
+            return True
+        pause_s = _CLAIM_BACKOFF_S[0]
+        while not self._deleted.is_set():
+            await self._kubelet.may_write()
+            try:
+                given = await driver.prepare(self.pod)
+                self._kubelet.devices.give([(self._holder(container), gpus) for container, gpus in given.items()])
+                return True
+            except (ClaimError, ApiError) as error:
+                why = f"Failed to prepare dynamic resources: {error}"
+                self._kubelet.events.record(self.pod, "Pod", "v1", "FailedPrepareDynamicResources", why, "Warning")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._deleted.wait()
+            pause_s = min(pause_s * 2, _CLAIM_BACKOFF_S[1])
+        self.state.final = ("Failed", "", "")
+        return False
 
     def _bury_interrupted(self) -> None:
         """Containers that ran when the machine or the kubelet's process went down are over; some may run again."""
@@ -415,14 +446,17 @@ class PodRunner:
     def _wanted_gpus(self) -> list[tuple[GpuHolder, int]]:
         if self._kubelet.devices.held_by(self.uid):  # after a reboot: still ours
             return []
-        meta = self.pod["metadata"]
         wants = []
         for container in self.state.main:
             resources = container.spec.get("resources") or {}
             number = (resources.get("limits") or {}).get(RESOURCE) or (resources.get("requests") or {}).get(RESOURCE)
             if number:
-                wants.append((GpuHolder(self.uid, meta["namespace"], meta["name"], container.name), int(number)))
+                wants.append((self._holder(container.name), int(number)))
         return wants
+
+    def _holder(self, container: str) -> GpuHolder:
+        meta = self.pod["metadata"]
+        return GpuHolder(self.uid, meta["namespace"], meta["name"], container)
 
     def _release(self) -> None:
         self._kubelet.devices.release(self.uid)

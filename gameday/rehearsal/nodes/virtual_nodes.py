@@ -9,11 +9,13 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.devices import GpuHolder
+from gameday.rehearsal.nodes.dra import DRIVER, SLICES
 from gameday.rehearsal.nodes.exposition import Exposition
 from gameday.rehearsal.nodes.gpus import GpuFleet
 from gameday.rehearsal.nodes.identity import gpu_identities
@@ -39,7 +41,8 @@ class Settings:
     """The command line's settings.
 
     `boot_s`: seconds a reboot takes; `log_store_pid`: the file with its process id; `hold_outs`: how many of the last
-    nodes are spares; `client_nodes`: how many nodes without GPUs there are besides, for API clients.
+    nodes are spares; `client_nodes`: how many nodes without GPUs there are besides, for API clients; `dra`: a DRA
+    driver publishes the GPUs, too.
     """
 
     nodes: int
@@ -50,6 +53,7 @@ class Settings:
     log_store_pid: Path | None = None
     hold_outs: int = 0
     client_nodes: int = 0
+    dra: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -113,6 +117,7 @@ class VirtualNodes:
                 state_dir=self._settings.state_dir / "pods",
                 label=self._labeller(machine.index),
                 registering=registering,
+                dra=self._settings.dra,
             )
         types = f"{INSTANCE_TYPE_LABEL} in ({INSTANCE_TYPE},{CLIENT_INSTANCE_TYPE})"
         nodes = Reflector(api, "/api/v1/nodes", label_selector=types)
@@ -122,6 +127,8 @@ class VirtualNodes:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(kubelet.run()) for kubelet in self.kubelets.values()]
             tasks += [group.create_task(events.run()), group.create_task(nodes.run()), group.create_task(self._beat())]
+            if self._settings.dra:
+                tasks.append(group.create_task(self._slices(api).run()))
             try:
                 await asyncio.gather(*(kubelet.registered.wait() for kubelet in self.kubelets.values()))
                 tasks.append(group.create_task(pods.run()))
@@ -160,6 +167,18 @@ class VirtualNodes:
 
     def _labeller(self, node: int) -> Callable[[int, GpuHolder | None], None]:
         return lambda gpu, holder: self.exposition.hold((node, gpu), holder)
+
+    def _slices(self, api: ApiClient) -> Reflector:
+        """Return the watch by which the drivers learn that somebody changed or removed a slice of theirs."""
+
+        def seen(found: Object, *, there: bool = True) -> None:
+            kubelet = self.kubelets.get(found["spec"].get("nodeName", ""))
+            if kubelet and kubelet.dra:
+                kubelet.dra.slice_changed(found if there else None)
+
+        slices = Reflector(api, SLICES, field_selector=f"spec.driver={DRIVER}")
+        slices.on(add=seen, update=lambda _, new: seen(new), delete=partial(seen, there=False))
+        return slices
 
     def _seen(self, pod: Object) -> None:
         if kubelet := self.kubelets.get(pod["spec"].get("nodeName", "")):
