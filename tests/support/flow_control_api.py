@@ -1,0 +1,108 @@
+"""An in-process stand-in of the flow-control API: it keeps objects, and answers as the API server does."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from kubernetes.client.exceptions import ApiException
+
+from gameday.cluster.flow_control import FlowControlKind
+from gameday.errors import KubernetesError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class FakeFlowControl:
+    """Takes the place of the official client's FlowcontrolApiserverV1Api."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[FlowControlKind, str], dict[str, Any]] = {}
+        self.deleted: list[tuple[FlowControlKind, str]] = []
+        self.stuck: set[str] = set()
+        """Names of objects that are still there after a deletion, as one with a finalizer is."""
+
+    def add(self, kind: FlowControlKind, name: str, run: str | None = None) -> None:
+        labels = {"gameday.dev/run": run} if run else {}
+        self.objects[kind, name] = {"metadata": {"name": name, "labels": labels}}
+
+    def read(self, kind: FlowControlKind, name: str) -> Any:
+        if (kind, name) not in self.objects:
+            raise ApiException(status=404, reason="Not Found")
+        return SimpleNamespace(metadata=SimpleNamespace(labels=self.objects[kind, name]["metadata"]["labels"]))
+
+    def create(self, kind: FlowControlKind, manifest: dict[str, Any]) -> None:
+        name = manifest["metadata"]["name"]
+        if (kind, name) in self.objects:
+            raise ApiException(status=409, reason="AlreadyExists")
+        self.objects[kind, name] = manifest
+
+    def delete(self, kind: FlowControlKind, name: str) -> None:
+        self.deleted.append((kind, name))
+        if (kind, name) not in self.objects:
+            raise ApiException(status=404, reason="Not Found")
+        if name not in self.stuck:
+            del self.objects[kind, name]
+
+    # The official client's names.
+    def read_flow_schema(self, name: str) -> Any:
+        return self.read(FlowControlKind.SCHEMA, name)
+
+    def read_priority_level_configuration(self, name: str) -> Any:
+        return self.read(FlowControlKind.LEVEL, name)
+
+    def create_flow_schema(self, body: dict[str, Any], field_manager: str) -> None:
+        self.create(FlowControlKind.SCHEMA, body)
+
+    def create_priority_level_configuration(self, body: dict[str, Any], field_manager: str) -> None:
+        self.create(FlowControlKind.LEVEL, body)
+
+    def delete_flow_schema(self, name: str) -> None:
+        self.delete(FlowControlKind.SCHEMA, name)
+
+    def delete_priority_level_configuration(self, name: str) -> None:
+        self.delete(FlowControlKind.LEVEL, name)
+
+    def list_priority_level_configuration(self) -> Any:
+        ours = [
+            (name, one["spec"]["limited"]["nominalConcurrencyShares"])
+            for (kind, name), one in self.objects.items()
+            if kind is FlowControlKind.LEVEL and "spec" in one
+        ]
+        stock = [("system", 30), ("node-high", 40), ("leader-election", 10), ("workload-high", 40), ("catch-all", 5)]
+        levels = [*stock, ("workload-low", 100), ("global-default", 20), *ours]
+        return SimpleNamespace(items=[_level(name, shares) for name, shares in levels])
+
+
+class FakeKubernetes:
+    """As much of the Kubernetes adapter as flow control needs, and the Leases' API."""
+
+    def __init__(self) -> None:
+        self.api = None
+        self.coordination = FakeLeases()
+
+    @contextmanager
+    def explained(self, act: str) -> Iterator[None]:
+        try:
+            yield
+        except ApiException as error:
+            raise KubernetesError("https://fake", f"{act}: {error.reason}", status=error.status) from None
+
+
+class FakeLeases:
+    """Keeps names of Leases."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def delete_namespaced_lease(self, name: str, namespace: str) -> None:
+        if name not in self.names:
+            raise ApiException(status=404, reason="Not Found")
+        self.names.remove(name)
+
+
+def _level(name: str, shares: int) -> Any:
+    limited = SimpleNamespace(nominal_concurrency_shares=shares)
+    return SimpleNamespace(metadata=SimpleNamespace(name=name), spec=SimpleNamespace(type="Limited", limited=limited))

@@ -1,0 +1,218 @@
+"""The plan's flow control, put in and taken back: exactly the wanted seats, and nothing of anybody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gameday.cluster import flow_control
+from gameday.cluster.flow_control import FlowControlKind
+from gameday.errors import KubernetesError, StepFailedError
+from gameday.guard.flow_control import nominal_seats
+from gameday.history.events import FlowControlSet, SeatsRead
+from gameday.ledger import undo
+from gameday.ledger.entries import DeleteFlowControl, EndApiCanary
+from gameday.plan.settings import FlowControl, Settings
+from gameday.tasks import control_plane_settings
+from gameday.tasks.control_plane_settings import _shares, note_seats_after, put_in_settings
+from gameday.values.results import Cleanliness
+from tests.support.flow_control_api import FakeFlowControl, FakeKubernetes
+
+NAME = "gameday-heavy-list"
+SPARE = f"{NAME}-spare"
+SERVERS = ("a:6443", "b:6443")
+
+
+class FakeRun:
+    """As much of a run as the settings need; it waits for nothing."""
+
+    id = "run-1"
+
+    def __init__(self, settings: Settings) -> None:
+        self.kubernetes = FakeKubernetes()
+        self.plan = SimpleNamespace(settings=settings, guardrails=SimpleNamespace(max_duration=timedelta(minutes=5)))
+        self.profile = SimpleNamespace(prometheus=SimpleNamespace(url="http://prometheus"))
+        self.noted: list[Any] = []
+        self.undos: list[Any] = []
+
+    def intend(self, id: str, act: str, undo: Any, node: str | None, duration: timedelta) -> None:
+        self.undos.append(undo)
+
+    def note(self, event: Any) -> None:
+        self.noted.append(event)
+
+    def wait(self, what: str, timeout: timedelta, condition: Callable[[], Any], every_s: float = 0.1) -> Any:
+        return condition()
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeFlowControl:
+    fake = FakeFlowControl()
+    monkeypatch.setattr(flow_control.client, "FlowcontrolApiserverV1Api", lambda _: fake)
+    return fake
+
+
+@pytest.fixture
+def seats(api: FakeFlowControl, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Total seats by server, from which each computes those of its levels as a real one does."""
+    totals = dict.fromkeys(SERVERS, 600)
+
+    def scraped(run: FakeRun) -> dict[str, dict[str, int]]:
+        shares = flow_control.FlowControlApi(run.kubernetes).shares()  # type: ignore[arg-type]
+        return {
+            server: {level: nominal_seats(total, own, sum(shares.values())) for level, own in shares.items()}
+            for server, total in totals.items()
+        }
+
+    monkeypatch.setattr(control_plane_settings, "nominal_seats", scraped)
+    return totals
+
+
+def run_with(**settings: Any) -> Any:
+    return FakeRun(Settings(flow_control=FlowControl(**settings)))
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3, 5, 50])
+def test_every_server_has_exactly_the_wanted_seats(api: FakeFlowControl, seats: dict[str, int], wanted: int) -> None:
+    run = run_with(seats=wanted)
+    put_in_settings(run)
+    note_seats_after(run)
+    put_in, before, after = run.noted
+    assert isinstance(put_in, FlowControlSet)
+    assert before == SeatsRead(phase="before", seats=dict.fromkeys(SERVERS, wanted))
+    assert after == SeatsRead(phase="after", seats=dict.fromkeys(SERVERS, wanted))
+    assert {name for kind, name in api.objects if kind is FlowControlKind.SCHEMA} == {NAME}
+
+
+def test_the_undo_is_in_the_ledger_before_anything_is_made(
+    api: FakeFlowControl, seats: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_with()
+    made_before: list[int] = []
+    monkeypatch.setattr(run, "intend", lambda *_: made_before.append(len(api.objects)))
+    put_in_settings(run)
+    assert made_before == [0]
+
+
+def test_a_plan_without_flow_control_changes_nothing(api: FakeFlowControl, seats: dict[str, int]) -> None:
+    run: Any = FakeRun(Settings())
+    put_in_settings(run)
+    note_seats_after(run)
+    assert (run.noted, run.undos, api.objects) == ([], [], {})
+
+
+@pytest.mark.parametrize(("kind", "left"), [(FlowControlKind.LEVEL, 1), (FlowControlKind.SCHEMA, 3)])
+def test_a_name_that_is_taken_fails_the_step_and_leaves_the_object_to_its_owner(
+    api: FakeFlowControl, seats: dict[str, int], kind: FlowControlKind, left: int
+) -> None:
+    api.add(kind, NAME)
+    run = run_with()
+    with pytest.raises(StepFailedError, match="of the plan's name already") as failed:
+        put_in_settings(run)
+    assert "gameday reap" in failed.value.hint
+    assert len(api.objects) == left
+    assert undone(run, run.undos[0]).cleanliness is Cleanliness.CLEAN
+    assert set(api.objects) == {(kind, NAME)}
+
+
+def test_seats_that_never_come_fail_the_step_with_what_each_server_has(
+    api: FakeFlowControl, seats: dict[str, int]
+) -> None:
+    seats["b:6443"] = 1200
+    with pytest.raises(StepFailedError, match=r"a:6443: 1, b:6443: 2|a:6443: \d+, b:6443: \d+") as failed:
+        put_in_settings(run_with())
+    assert "--max-requests-inflight" in failed.value.hint
+
+
+@pytest.mark.parametrize("scraped", [{}, {"a:6443": {}}, {"a:6443": {"of-others": 5}}])
+def test_a_cluster_that_nobody_scrapes_fails_before_anything_is_made(
+    api: FakeFlowControl, monkeypatch: pytest.MonkeyPatch, scraped: dict[str, dict[str, int]]
+) -> None:
+    monkeypatch.setattr(control_plane_settings, "nominal_seats", lambda _: scraped)
+    run = run_with()
+    with pytest.raises(StepFailedError) as failed:
+        put_in_settings(run)
+    assert "let Prometheus scrape the API servers" in failed.value.hint
+    assert (run.undos, api.objects) == ([], {})
+
+
+def test_another_refusal_of_the_server_is_told_as_it_is(
+    api: FakeFlowControl, seats: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise flow_control.client.ApiException(status=403, reason="Forbidden")
+
+    monkeypatch.setattr(api, "create_flow_schema", refused)
+    with pytest.raises(KubernetesError, match="Forbidden"):
+        put_in_settings(run_with())
+
+
+@given(seats=st.integers(1, 50), total=st.integers(100, 5000), others=st.integers(50, 1000))
+def test_shares_give_exactly_the_seats_or_the_step_says_that_none_do(seats: int, total: int, others: int) -> None:
+    try:
+        shares = _shares(seats, total, others)
+    except StepFailedError as error:
+        assert "settings.flow_control.seats" in error.hint
+        return
+    assert nominal_seats(total, shares.own, others + shares.own + shares.spare) == seats
+
+
+# --- taking it back ---
+
+
+def undone(run: Any, entry: DeleteFlowControl) -> Any:
+    return undo._delete_flow_control(run.kubernetes, entry.schema_name, entry.levels, run.id)
+
+
+UNDO = DeleteFlowControl(schema_name=NAME, levels=(NAME, SPARE))
+
+
+def test_the_schema_goes_before_its_levels(api: FakeFlowControl, seats: dict[str, int]) -> None:
+    run = run_with()
+    put_in_settings(run)
+    done = undone(run, run.undos[0])
+    assert done.cleanliness is Cleanliness.CLEAN
+    assert [kind for kind, _ in api.deleted] == [FlowControlKind.SCHEMA, FlowControlKind.LEVEL, FlowControlKind.LEVEL]
+    assert api.objects == {}
+    again = undone(run, run.undos[0])
+    assert again.cleanliness is Cleanliness.CLEAN
+    assert all(line.endswith("is no longer there") for line in again.evidence)
+
+
+@pytest.mark.parametrize("owner", [None, "another-run"])
+def test_objects_that_are_not_the_runs_any_more_are_left_alone(api: FakeFlowControl, owner: str | None) -> None:
+    api.add(FlowControlKind.SCHEMA, NAME, "run-1")
+    api.add(FlowControlKind.LEVEL, NAME, owner)
+    done = undone(run_with(), UNDO)
+    assert done.cleanliness is Cleanliness.CLEAN
+    assert set(api.objects) == {(FlowControlKind.LEVEL, NAME)}
+    assert f"({owner or 'no run'} owns it)" in done.evidence[1]
+
+
+def test_a_schema_that_stays_keeps_its_levels_and_is_not_called_clean(api: FakeFlowControl) -> None:
+    for kind in FlowControlKind:
+        api.add(kind, NAME, "run-1")
+    api.stuck.add(NAME)
+    done = undone(run_with(), UNDO)
+    assert done.cleanliness is Cleanliness.UNKNOWN
+    assert "still there" in done.evidence[-1]
+    assert [kind for kind, _ in api.deleted] == [FlowControlKind.SCHEMA]
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("gone", [True, False])
+def test_the_api_canarys_lease_goes_after_its_pod(monkeypatch: pytest.MonkeyPatch, *, gone: bool, left: bool) -> None:
+    kubernetes: Any = FakeKubernetes()
+    kubernetes.delete_pod = lambda _: "uid"
+    kubernetes.coordination.names = {"lease"} if left else set()
+    pods: Any = SimpleNamespace(wait_gone=lambda *_: gone)
+    entry = EndApiCanary(pod="canary", lease="lease")
+    done = undo._end_api_canary(kubernetes, entry.pod, entry.lease, pods)
+    assert done.cleanliness is (Cleanliness.CLEAN if gone else Cleanliness.UNKNOWN)
+    assert kubernetes.coordination.names == ({"lease"} if left and not gone else set())
