@@ -129,7 +129,7 @@ def test_a_season_of_all_plans_leaves_comparisons_out() -> None:
 
 def test_the_example_of_the_page_is_a_good_plan(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
-    (example,) = re.findall(r"```yaml\n(.*?)```", (root / "docs" / "arms.md").read_text(encoding="utf-8"), re.DOTALL)
+    example, *_ = re.findall(r"```yaml\n(.*?)```", (root / "docs" / "arms.md").read_text(encoding="utf-8"), re.DOTALL)
     plan = (root / "plans" / "xid-95-uncontained-ecc.yaml").read_text(encoding="utf-8")
     (tmp_path / "p.yaml").write_text(plan + example, encoding="utf-8")
     assert [one.arm.name for one in plan_with_arms(str(tmp_path / "p.yaml")).loaded.arms if one.arm] == [

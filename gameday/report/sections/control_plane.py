@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from gameday.checks.api_canary import Window, fault_window
 from gameday.checks.containment import EXECUTING, MEMORY, memory_growth
 from gameday.checks.facts import target_nodes
-from gameday.history.events import ApiCanarySampled, FlowControlSet, LoadLogged
+from gameday.checks.memory_slope import MemorySlope, memory_slope
+from gameday.history.events import ApiCanarySampled, FlowControlSet, LoadLogged, LoadStaged
 from gameday.report.charts import Drawing, Scene, lines
 from gameday.report.run_folder import RunFolder
 from gameday.report.sections.gpus import moments_of, scene_of
@@ -66,6 +67,14 @@ class ServerRow(BaseModel):
     growth: float | None
 
 
+class Slope(BaseModel):
+    """The memory of all API servers by the stages of a load, and what each byte of concurrent LISTs cost."""
+
+    list_bytes: int
+    form: str
+    slope: MemorySlope
+
+
 class PlaneChart(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -81,6 +90,7 @@ class ControlPlane(BaseModel):
     calls: tuple[CallRow, ...]
     loads: tuple[Load, ...]
     servers: tuple[ServerRow, ...]
+    slopes: tuple[Slope, ...]
     charts: tuple[PlaneChart, ...]
 
 
@@ -93,6 +103,7 @@ def build(run: RunFolder) -> ControlPlane:
         calls=tuple(_call(call, samples, window) for call in _CALLS if any(s.kind == call for s in samples)),
         loads=tuple(_load(event) for event in run.history.of(LoadLogged)),
         servers=tuple(_servers(run.frames.api_server, window)),
+        slopes=tuple(_slopes(run)),
         charts=tuple(_charts(run, node, samples)),
     )
 
@@ -154,6 +165,13 @@ def _servers(api_server: pd.DataFrame, window: Window | None) -> list[ServerRow]
         )
         for server in sorted(rows.server.unique())
     ]
+
+
+def _slopes(run: RunFolder) -> Iterator[Slope]:
+    for staged in run.history.of(LoadStaged):
+        slope = memory_slope(run.frames.api_server, staged)
+        if slope:
+            yield Slope(list_bytes=staged.list_bytes, form=staged.form, slope=slope)
 
 
 def _charts(run: RunFolder, node: str | None, samples: Sequence[ApiCanarySample]) -> list[PlaneChart]:
