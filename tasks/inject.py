@@ -7,6 +7,7 @@ from gameday.history.events import FaultInjected
 from gameday.ledger.entries import RestoreNode
 from gameday.observe.api_server_load import injector_pod
 from gameday.observe.cluster_repair import ClusterRepair
+from gameday.observe.device_taints import watch_devices
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.kernel_log import KernelLogTail
 from gameday.reaper.late_quarantine import detector_bound
@@ -40,6 +41,7 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
         _intend_return(run, target)
     tail = KernelLogTail(run, target.node)
     run.background.callback(tail.stop)
+    watch_devices(run, target.node)
     pods_before = pods_before_fault(run, target)
     cluster_repair = ClusterRepair(run, target, pods_before) if hands_off else None
     entry, note = inject_fault(run, target, fault, injector_pod(run, target.index))

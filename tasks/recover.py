@@ -15,6 +15,7 @@ from gameday.guard.observation import first_names
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.observe.alerts import note_active_alerts
+from gameday.observe.device_taints import await_device_taints_gone
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.signals import await_cleared
 from gameday.plan.expectations import ExpectedAlert
@@ -63,6 +64,7 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
                 _await_resolved(run, result, expected, target.node, [other.node for other in targets])
             if run.nodes.now(target.node):
                 await_cleared(run, result, target)
+                await_device_taints_gone(run, result, target.node)
         return repairs
 
 

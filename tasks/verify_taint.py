@@ -8,6 +8,7 @@ from functools import partial
 
 from gameday.checks import taints
 from gameday.observe.deadline import await_within
+from gameday.observe.device_taints import await_device_taints, note_devices_during
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.node_states import note_nodes_during
 from gameday.observe.signals import await_cordon, await_signals, signal_bounds
@@ -32,12 +33,14 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
     expect = run.plan.expect
     bounds = [taint.within for taint in expect.taints] + [expect.stays_schedulable_for or timedelta()]
     bounds += [expect.cordoned.within] if expect.cordoned else []
+    bounds += [taint.pods_leave_within or taint.within for taint in expect.device_taints]
     with step(run, Step.VERIFY_TAINT, max([*bounds, *signal_bounds(run)])) as result:
         nodes = {fault.node for fault in faults}
         for fault in faults:
             judge_during_fault(run, result, fault)
             measure_during_fault(run, result, fault.target)
             check_misaligned_pod(run, result, fault.target)
+            await_device_taints(run, result, fault)
             quarantined = _await_quarantine(run, result, fault)
             if expect.stays_schedulable_for:
                 _check_stays_schedulable(run, result, expect.stays_schedulable_for, fault)
@@ -45,6 +48,7 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
                 check_new_work_is_kept_off(run, result, fault.target, nodes)
             note_running_pods(run, fault)
             await_signals(run, result, fault)
+            note_devices_during(run, result, fault)
         note_nodes_during(run, nodes)
 
 

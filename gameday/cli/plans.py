@@ -169,6 +169,7 @@ def _row(plan: Plan) -> dict[str, Any]:
     expected += [f"{taint.key}:{taint.effect} within {format_duration(taint.within)}" for taint in expect.taints]
     expected += [f"{one.type}={one.status} within {format_duration(one.within)}" for one in expect.conditions]
     expected += [f"Event {one.reason} within {format_duration(one.within)}" for one in expect.events]
+    expected += [f"device taint {one} within {format_duration(one.within)}" for one in expect.device_taints]
     expected += [f"label {one.key} within {format_duration(one.within)}" for one in expect.labels]
     if expect.cordoned:
         expected.append(f"cordoned within {format_duration(expect.cordoned.within)}")

@@ -40,7 +40,7 @@ def rights_for(plan: Plan, namespace: str) -> tuple[Right, ...]:
 
 def rights_for_every_plan(namespace: str) -> tuple[Right, ...]:
     """Return the rights of an account that may run any plan."""
-    return (*_always(namespace), *_MOVES_PODS, *_DRAINS, *_job(namespace))
+    return (*_always(namespace), *_MOVES_PODS, *_DRAINS, *_DEVICES, *_job(namespace))
 
 
 def _always(namespace: str) -> Iterator[Right]:
@@ -62,6 +62,11 @@ def _always(namespace: str) -> Iterator[Right]:
 
 _MOVES_PODS = (Right("list", "poddisruptionbudgets", group="policy"),)
 _DRAINS = (Right("create", "pods/eviction"),)
+_DEVICES = (
+    Right("list", "resourceslices", group="resource.k8s.io"),
+    Right("watch", "resourceslices", group="resource.k8s.io"),
+    Right("list", "resourceclaims", group="resource.k8s.io"),
+)
 
 
 def _job(namespace: str) -> tuple[Right, ...]:
@@ -73,6 +78,8 @@ def _of_plan(plan: Plan, namespace: str) -> Iterator[Right]:
         yield from _MOVES_PODS
     if remediation_for(plan.recover.remediation).drains_node:
         yield from _DRAINS
+    if plan.expect.device_taints:
+        yield from _DEVICES
     for sign in plan.recover.hops.signs():
         if sign.resource:
             group, _, _ = sign.resource.api_version.rpartition("/")

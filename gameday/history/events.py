@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
 from gameday.values.api_loads import Followed
 from gameday.values.api_requests import ApiCanarySample, ApiRequest, LoadStage
+from gameday.values.devices import HeldDevice
 from gameday.values.nodes import NodeRole, NodeSnapshot, Taint, Target
 from gameday.values.results import Cleanliness, Hop, RepairHop, RepairKind, Step, StepOutcome
 
@@ -222,6 +223,31 @@ class TaintSeen(_Event):
     at_baseline: bool = Field(default=False, description="of an incident: it stood when the window began")
 
 
+class DeviceTaintSeen(_Event):
+    """A taint of a target's device, in a ResourceSlice, that came or went; `at` is when the watch showed it."""
+
+    kind: Literal["device_taint_seen"] = "device_taint_seen"
+    node: str
+    driver: str
+    device: str
+    taint: Taint
+    present: bool
+    at: AwareDatetime
+
+
+class DevicesHeld(_Event):
+    """The devices of a target that ResourceClaims have for pods.
+
+    `before` the fault; when the pods that were to leave had `left`; and `during` the fault, after the quiet time.
+    """
+
+    kind: Literal["devices_held"] = "devices_held"
+    node: str
+    phase: Literal["before", "left", "during"]
+    held: tuple[HeldDevice, ...]
+    at: AwareDatetime
+
+
 class ConditionSeen(_Event):
     """A condition of a target that came, changed or went; `at` is when the watch showed it."""
 
@@ -293,7 +319,7 @@ class SignalUnwatched(_Event):
 
     kind: Literal["signal_unwatched"] = "signal_unwatched"
     node: str
-    signal: Literal["events", "custom resources"]
+    signal: Literal["events", "custom resources", "devices"]
     why: str
 
 
@@ -559,6 +585,7 @@ class RunEnded(_Event):
 Event = Annotated[
     RunStarted | StepStarted | StepEnded | WaitStarted | TargetsChosen | SteadyStateChecked | NodeSeen
     | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
+    | DeviceTaintSeen | DevicesHeld
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered

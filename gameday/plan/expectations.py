@@ -25,6 +25,7 @@ from gameday.documents.fields import (
 )
 from gameday.plan.canary import ExpectedCanary
 from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment
+from gameday.plan.device_taints import ExpectedDeviceTaint
 
 
 class ExpectedAlert(DocumentModel):
@@ -164,6 +165,8 @@ class Expectations(DocumentModel):
     """Alerts that must fire for the target."""
     taints: tuple[ExpectedTaint, ...] = ()
     """Taints that must appear on the target."""
+    device_taints: tuple[ExpectedDeviceTaint, ...] = ()
+    """Taints that must appear on devices of the target, where GPUs are allocated by claims (DRA)."""
     cordoned: ExpectedCordon | None = None
     """The target must become unschedulable: a quarantine without a taint of the detector's own."""
     conditions: tuple[ExpectedCondition, ...] = ()
@@ -209,6 +212,7 @@ class Expectations(DocumentModel):
         return bool(
             self.alerts
             or self.expects_quarantine
+            or self.device_taints
             or self.conditions
             or self.labels
             or self.events
@@ -222,8 +226,8 @@ class Expectations(DocumentModel):
 
     def about_gpu_node(self) -> list[str]:
         """Return the keys given here that only a GPU node can fulfil or break."""
-        keys = ("taints", "cordoned", "conditions", "labels", "labels_left", "events", "allocatable_falls", "canary")
-        others = ("topology_manager_rejects", "stays_schedulable_for", "workloads")
+        keys = ("taints", "device_taints", "cordoned", "conditions", "labels", "labels_left", "events")
+        others = ("allocatable_falls", "canary", "topology_manager_rejects", "stays_schedulable_for", "workloads")
         return [key for key in (*keys, *others) if getattr(self, key) != type(self).model_fields[key].default]
 
     def about_api_servers(self) -> list[str]:
@@ -236,6 +240,12 @@ class Expectations(DocumentModel):
         return [
             *((("alerts", index, "within"), alert.within) for index, alert in enumerate(self.alerts)),
             *((("taints", index, "within"), taint.within) for index, taint in enumerate(self.taints)),
+            *((("device_taints", index, "within"), taint.within) for index, taint in enumerate(self.device_taints)),
+            *(
+                (("device_taints", index, "pods_leave_within"), taint.pods_leave_within)
+                for index, taint in enumerate(self.device_taints)
+                if taint.pods_leave_within
+            ),
             *((("conditions", index, "within"), condition.within) for index, condition in enumerate(self.conditions)),
             *((("labels", index, "within"), label.within) for index, label in enumerate(self.labels)),
             *((("events", index, "within"), event.within) for index, event in enumerate(self.events)),

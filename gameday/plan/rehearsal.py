@@ -39,6 +39,13 @@ class Balance(StrEnum):
     LEAST_CONNECTIONS = "leastconn"
 
 
+class DraXidEffect(StrEnum):
+    """The effect of the taint that the lab's DRA driver puts on the device of an Xid."""
+
+    NO_SCHEDULE = "NoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
 _FLAG = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 # A plan comes from anywhere. What it sets may change how a program works, not which files it reads, where it listens
 # or what it starts.
@@ -193,6 +200,9 @@ class RehearsalSettings(DocumentModel):
     dra: bool = False
     """If true, a driver for dynamic resource allocation publishes the nodes' GPUs as ResourceSlices beside the device
     plugin, and the training jobs hold theirs by ResourceClaims."""
+    dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
+    """Effect of the taint that the driver puts on the device of an Xid. NVIDIA's driver writes NoSchedule; NoExecute is
+    what an administrator who escalates makes of it, and evicts the pods that have the device."""
 
     @model_validator(mode="after")
     def _only_a_lab_has_settings(self) -> Self:
@@ -202,4 +212,6 @@ class RehearsalSettings(DocumentModel):
         for key in sorted(set_here - {"cluster"}):
             if self.cluster != "lab":
                 raise conflict((key,), "only the lab has this setting: write `cluster: lab` beside it")
+        if "dra_xid_effect" in self.model_fields_set and not self.dra:
+            raise conflict(("dra_xid_effect",), "only a DRA driver taints devices: write `dra: true` beside it")
         return self

@@ -290,7 +290,7 @@ class RehearsalCluster:
             str(port),
             "--state-dir",
             str(self.folder / "pods"),
-            *(["--dra"] if self._lab.dra else []),
+            *self._lab.node_arguments(),
         )
 
     def _start_controllers(self) -> Child:

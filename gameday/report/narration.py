@@ -19,6 +19,7 @@ from gameday.history.events import (
     ConditionSeen,
     CordonSeen,
     DetectorConsulted,
+    DeviceTaintSeen,
     Event,
     FaultInjected,
     FaultUndone,
@@ -137,6 +138,11 @@ def _taint(event: TaintSeen) -> Sentence:
     verb = "on" if event.present else "gone from"
     tone = "" if event.taint.key.startswith(NODE_LIFECYCLE_DOMAIN) else "mark"
     return Sentence(event.manager or "Kubernetes", f"Taint {event.taint} {verb} {event.node}", tone, event.at)
+
+
+def _device_taint(event: DeviceTaintSeen) -> Sentence:
+    verb = "on" if event.present else "gone from"
+    return Sentence(event.driver, f"Taint {event.taint} {verb} {event.device} of {event.node}", "mark", event.at)
 
 
 def _condition(event: ConditionSeen) -> Sentence:
@@ -273,6 +279,7 @@ _TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     HopSeen: _hop,
     AlertSeen: _alert,
     TaintSeen: _taint,
+    DeviceTaintSeen: _device_taint,
     ConditionSeen: _condition,
     LabelSeen: _label,
     AllocatableSeen: _allocatable,

@@ -10,6 +10,7 @@ from gameday.report.summary import Noticed
 SIGNAL_PHRASES = {
     "alert-fires": ("alert firing", "no alert fired"),
     "taint-set": ("node tainted", "the node was not tainted"),
+    "device-tainted": ("device tainted", "no device was tainted"),
     "cordoned": ("node cordoned", "the node was not cordoned"),
     "condition-set": ("condition set", "no condition was set"),
     "label-set": ("label set", "no label was set"),

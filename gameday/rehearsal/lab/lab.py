@@ -43,7 +43,7 @@ class Lab:
         self.control_plane = ControlPlane(self.folder / "control-plane", settings, say)
         self.admin_kubeconfig = self.control_plane.folder / "admin.kubeconfig"
         self._nodes = nodes
-        self._dra = settings.dra
+        self._settings = settings
         self._gpus = gpus
         self._client_nodes = client_nodes
         self._held: HeldFolder | None = None
@@ -60,7 +60,7 @@ class Lab:
             seeder.rights()
             for account in ACCOUNTS:
                 seeder.service_account_kubeconfig(account, self.folder / f"{account}.kubeconfig")
-            if self._dra:
+            if self._settings.dra:
                 seeder.device_class()
             if self._nodes:
                 self._start_nodes()
@@ -89,7 +89,7 @@ class Lab:
             "port": plane.ports.nodes,
             "state-dir": self.folder / "pods",
         }
-        words = [f"--{name}={value}" for name, value in arguments.items()] + (["--dra"] if self._dra else [])
+        words = [f"--{name}={value}" for name, value in arguments.items()] + self._settings.node_arguments()
         argv = [sys.executable, "-m", "gameday.rehearsal.nodes", *words]
         child = Child("nodes", argv, plane.folder / "nodes.log")
         metrics_url = f"http://127.0.0.1:{plane.ports.nodes}/metrics"

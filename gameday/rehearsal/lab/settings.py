@@ -16,6 +16,7 @@ from gameday.plan.rehearsal import (
     ApiServers,
     Balance,
     ClientQps,
+    DraXidEffect,
     Environment,
     Flags,
     LabComponent,
@@ -51,6 +52,7 @@ class LabSettings(DocumentModel):
     """Bytes of resident memory above which an API server is killed."""
     dra: bool = False
     """True: a DRA driver publishes the virtual nodes' GPUs, too."""
+    dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
     hold: tuple[Annotated[str, Field(max_length=63)], ...] = ()
     """Names of the API servers that are started only when asked for."""
 
@@ -69,6 +71,10 @@ class LabSettings(DocumentModel):
     def server_names(self) -> tuple[str, ...]:
         """The API servers' names, the first first."""
         return tuple(map(server_name, range(1, self.api_servers + 1)))
+
+    def node_arguments(self) -> list[str]:
+        """Return the arguments of `gameday.rehearsal.nodes` for the nodes' DRA driver."""
+        return ["--dra", f"--dra-xid-effect={self.dra_xid_effect}"] if self.dra else []
 
     @property
     def has_balancer(self) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from aiohttp import web
 
 from gameday.errors import TlsFolderError
+from gameday.plan.rehearsal import DraXidEffect
 from gameday.rehearsal.nodes import MAX_CLIENT_NODES, MAX_GPUS, MAX_NODES, kubelet_server, server
 from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.kubelet_server import serving_tls
@@ -58,6 +59,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--dra", action="store_true", help="a DRA driver publishes the GPUs as ResourceSlices, and prepares claims"
     )
+    parser.add_argument(
+        "--dra-xid-effect",
+        type=DraXidEffect,
+        default=DraXidEffect.NO_SCHEDULE,
+        help="effect of the taint that it puts on the device of an Xid",
+    )
     parser.add_argument("--loki-url", help="where the kernel log is shipped to; without it, nowhere")
     parser.add_argument(
         "--log-store-pid", type=Path, help="file with the log store's process id, for a fault that makes it stand still"
@@ -95,6 +102,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             hold_outs=arguments.hold_outs,
             client_nodes=arguments.client_nodes,
             dra=arguments.dra,
+            dra_xid_effect=arguments.dra_xid_effect,
         )
         async with LogShipper(arguments.loki_url) as shipper:
             nodes = VirtualNodes(settings, shipper)

@@ -3,6 +3,7 @@
 After NVIDIA's driver (kubernetes-sigs/dra-driver-nvidia-gpu, device_health.go): an Xid that is no application's own
 taints the device with `…/xid`, NoSchedule, and a lost GPU gets `…/gpu-lost`. It differs in one thing: that driver hears
 of Xids from NVML, this one reads the kernel log, as a line written there is all that a game-day's `xid` fault makes.
+The effect may be NoExecute instead, which stands for the administrator who escalates: no driver evicts by itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gameday.errors import ClaimError
+from gameday.plan.rehearsal import DraXidEffect
 from gameday.rehearsal.nodes.gpus import FB_TOTAL_MIB
 from gameday.rehearsal.nodes.identity import CUDA_VERSION, DRIVER_VERSION, MODEL, GpuIdentity
 from gameday.rehearsal.nodes.kernel_log import KernelRecord
@@ -40,11 +42,12 @@ _TRY_AGAIN_S = (0.5, 5.0)
 class DeviceTaint:
     key: str
     value: str
+    effect: DraXidEffect
     since: str
     """RFC 3339; tolerations count from here."""
 
     def document(self) -> Object:
-        return {"key": self.key, "value": self.value, "effect": "NoSchedule", "timeAdded": self.since}
+        return {"key": self.key, "value": self.value, "effect": self.effect, "timeAdded": self.since}
 
 
 def device_class() -> Object:
@@ -180,11 +183,14 @@ def container_of(pod: Object, claim: str, request: str) -> str | None:
 class DraDriver:
     """The driver on one node: it publishes the slice, and finds the GPUs of a pod's claims."""
 
-    def __init__(self, machine: Machine, api: ApiClient, may_write: Callable[[], Awaitable[None]]) -> None:
-        """Prepare the driver; `may_write` returns as soon as the node may speak."""
+    def __init__(
+        self, machine: Machine, api: ApiClient, may_write: Callable[[], Awaitable[None]], xid_effect: DraXidEffect
+    ) -> None:
+        """Prepare the driver; `may_write` returns as soon as the node may speak, `xid_effect` is of an Xid's taint."""
         self._machine = machine
         self._api = api
         self._may_write = may_write
+        self._xid_effect = xid_effect
         self._node_uid = ""
         self._xids: dict[int, DeviceTaint] = {}
         self._lost: dict[int, DeviceTaint] = {}
@@ -221,7 +227,7 @@ class DraDriver:
         if event.kind is Kind.GPU_RESET and event.success:
             self._xids.pop(gpu, None)
         elif event.kind is Kind.XID and event.code is not None and event.code not in _APPLICATIONS_XIDS:
-            self._xids[gpu] = DeviceTaint(XID_TAINT, str(event.code), rfc3339(now_utc()))
+            self._xids[gpu] = DeviceTaint(XID_TAINT, str(event.code), self._xid_effect, rfc3339(now_utc()))
         else:
             return
         self._changed.set()
@@ -279,7 +285,7 @@ class DraDriver:
         if self._machine.gpu_serves(gpu):
             self._lost.pop(gpu, None)
         else:
-            self._lost.setdefault(gpu, DeviceTaint(LOST_TAINT, "", rfc3339(now_utc())))
+            self._lost.setdefault(gpu, DeviceTaint(LOST_TAINT, "", DraXidEffect.NO_SCHEDULE, rfc3339(now_utc())))
         return [taints[gpu] for taints in (self._xids, self._lost) if gpu in taints]
 
     # Claims

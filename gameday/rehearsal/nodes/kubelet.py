@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gameday.faults.component_pods import Component
+from gameday.plan.rehearsal import DraXidEffect
 from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.components import Sandbox
 from gameday.rehearsal.nodes.containers import ContainerProcess
@@ -50,12 +51,13 @@ class Kubelet:
         state_dir: Path,
         label: Callable[[int, GpuHolder | None], None],
         registering: asyncio.Semaphore,
-        dra: bool,
+        dra: DraXidEffect | None,
     ) -> None:
         """Prepare the kubelet.
 
         `api_address`: the API server as pods reach it; `host_url`: where agents reach the machine's host;
-        `registering` bounds how many register at once; `dra`: the node has a DRA driver.
+        `registering` bounds how many register at once; `dra`: the effect of its DRA driver's
+        taint for an Xid; None: it has no such driver.
         """
         self.machine = machine
         self.api = api
@@ -65,7 +67,7 @@ class Kubelet:
         self._host_url = host_url
         self.devices = GpuDevices(len(machine.gpus), machine.gpu_serves, label)
         self.pods: dict[str, PodRunner] = {}
-        self.dra = DraDriver(machine, api, self.may_write) if dra and machine.gpus else None
+        self.dra = DraDriver(machine, api, self.may_write, dra) if dra and machine.gpus else None
         self.registered = asyncio.Event()
         self._registering = registering
         self._to_register = True

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from gameday.plan.rehearsal import DraXidEffect
 from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.devices import GpuHolder
@@ -54,6 +55,7 @@ class Settings:
     hold_outs: int = 0
     client_nodes: int = 0
     dra: bool = False
+    dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
 
     @property
     def names(self) -> list[str]:
@@ -117,7 +119,7 @@ class VirtualNodes:
                 state_dir=self._settings.state_dir / "pods",
                 label=self._labeller(machine.index),
                 registering=registering,
-                dra=self._settings.dra,
+                dra=self._settings.dra_xid_effect if self._settings.dra else None,
             )
         types = f"{INSTANCE_TYPE_LABEL} in ({INSTANCE_TYPE},{CLIENT_INSTANCE_TYPE})"
         nodes = Reflector(api, "/api/v1/nodes", label_selector=types)

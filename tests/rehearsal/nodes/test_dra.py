@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from gameday.errors import ClaimError
+from gameday.plan.rehearsal import DraXidEffect
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.devices import GpuDevices, GpuHolder
 from gameday.rehearsal.nodes.dra import DRIVER, SLICES, DraDriver, claims_of, container_of, devices_for
@@ -98,12 +99,12 @@ class SliceServer:
 class Node:
     """A machine of eight GPUs with a driver, which hears what the machine's listener would."""
 
-    def __init__(self, runner: asyncio.Runner) -> None:
+    def __init__(self, runner: asyncio.Runner, effect: DraXidEffect = DraXidEffect.NO_SCHEDULE) -> None:
         self._runner = runner
         self.server = SliceServer()
         fleet = GpuFleet([NODE], 8)
         self.machine = Machine(0, NODE, fleet, DcgmCache(fleet), lambda *_: None, boot_s=0.01)
-        self.driver = DraDriver(self.machine, cast("ApiClient", self.server), self._may_write)
+        self.driver = DraDriver(self.machine, cast("ApiClient", self.server), self._may_write, effect)
 
     async def _may_write(self) -> None:
         return
@@ -165,6 +166,12 @@ def test_an_xid_taints_its_device_alone_and_starts_no_new_generation(node: Node)
     assert server.taints() == {"gpu-3": [(f"{DRIVER}/xid", "79", "NoSchedule")]}
     assert server.slice is not None
     assert server.slice["spec"]["pool"]["generation"] == 1
+
+
+def test_the_effect_of_an_xid_may_be_what_an_administrator_makes_of_it() -> None:
+    with asyncio.Runner() as runner:
+        other = Node(runner, DraXidEffect.NO_EXECUTE)
+        assert other.published(other.register, lambda: other.xid(79)).taints()["gpu-3"][0][2] == "NoExecute"
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 109])

@@ -1,0 +1,30 @@
+"""Devices of dynamic resource allocation, as a game-day sees them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from gameday.values.nodes import Taint
+
+
+class TaintedDevice(BaseModel):
+    """A device of a node with one of its taints."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    driver: str
+    device: str
+    taint: Taint
+
+
+class HeldDevice(BaseModel):
+    """A device that a ResourceClaim has for a pod."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    driver: str
+    device: str
+    pod: str
+    """Namespace and name, with `/` between."""
+    uid: str
+    """The pod's."""
