@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable
+from gameday.values.nodes import NodeRole
 
 if TYPE_CHECKING:
     from gameday.cluster.profile import ClusterProfile
@@ -37,7 +38,8 @@ def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
             targets = choose_and_follow(run)
             checked = check_all(run, targets)
             _comment(_head(run, targets), *map(_guardrail, checked), "")
-            _comment(*_host_commands(run.plan.fault, targets[0]), "")
+            if run.plan.fault.runs_on is NodeRole.GPU:
+                _comment(*_host_commands(run.plan.fault, targets[0]), "")
             for change in planned_changes(run, targets):
                 _print(change)
     except RefusedError as error:
@@ -63,7 +65,7 @@ def _head(run: ReadOnlyRun, targets: Targets) -> str:
     dangers = [
         f"{name} is not allowed on this cluster" for name in plan.dangers() if name not in run.profile.allow_dangerous
     ]
-    touched = ", ".join(f"{target.node} GPU {target.gpu}" for target in targets)
+    touched = ", ".join(str(target.target) for target in targets)
     lines = [
         f"a dry run of {plan.name}: {plan.title}",
         f"cluster {run.profile.name} ({run.kubernetes.server}), namespace {run.profile.namespace}; nothing was changed",

@@ -163,11 +163,11 @@ def _line(record: Record) -> Text | None:  # noqa: C901, PLR0911, PLR0912 - one 
     """Return the line of an event that deserves one; None for the rest."""
     match record.event:
         case TargetsChosen(targets=targets):
-            return Text("target " + ", ".join(f"{t.node} GPU {t.gpu}" for t in targets))
+            return Text("target " + ", ".join(map(str, targets)))
         case SteadyStateChecked(seconds=float() as seconds, node=node):
             return Text(f"log path of {node} alive, {seconds:.1f} s from kernel log to log store")
         case FaultInjected(fault=fault, target=target, layer=layer):
-            return Text(f"fault {fault} is in on {target.node} GPU {target.gpu}, layer {layer}", style="bold")
+            return Text(f"fault {fault} is in on {target}, layer {layer}", style="bold")
         case RecoveryDisturbed(fault=fault, target=target, written_at=datetime()):
             return Text(f"fault {fault} is in on {target.node} while it is repaired", style="bold")
         case AlertSeen(state="firing", receivers=(_, *_)):

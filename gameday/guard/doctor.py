@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gameday.agent.security import security_of
+from gameday.agent.security import api_account_of, security_of
+from gameday.agent.task import ApiCanaryTask
 from gameday.cluster.manifests import agent_pod, gpu_canary
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
@@ -20,17 +21,19 @@ from gameday.errors import AdapterError, KubernetesError, RefusedError
 from gameday.guard.check import check_all
 from gameday.guard.preview import fault_warnings
 from gameday.guard.read_only_run import choose_and_follow
-from gameday.guard.rights import rights_for
+from gameday.guard.rights import rights_for, rights_of_the_control_plane
 from gameday.guard.rule_series import RuleCheck, RuleSeries
 from gameday.ledger.lease import CLUSTER_LEASE, as_held, lease_refusal, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.ledger.termination_message import termination_message
+from gameday.observe.api_server_metrics import API_SERVER_JOB, NOMINAL_SEATS, RESIDENT_MEMORY, SERVER_LABEL
 from gameday.plan.expectations import ExpectedAlert
 from gameday.reaper.excluded_nodes import node_reasons
-from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, gpu_users_left, mark_task
+from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, agent_manifest, gpu_users_left, mark_task
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
+from gameday.values.nodes import NodeRole
 
 # A kernel log may be silent for long, but a node that wrote nothing for a day into the store has no shipper.
 _LOG_LOOK_BACK = timedelta(hours=24)
@@ -61,8 +64,11 @@ def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequ
     """
     yield from checked_part("kubernetes", _cluster(run))
     yield from checked_part("rights", _rights(run))
-    yield from checked_part("kubernetes", _canaries(run))
+    loads_api_servers = run.plan.fault.runs_on is NodeRole.API_CLIENT
+    yield from checked_part("kubernetes", _api_canary(run) if loads_api_servers else _canaries(run))
     yield from checked_part("prometheus", _prometheus(run))
+    if loads_api_servers:
+        yield from checked_part("prometheus", _api_servers(run))
     yield from checked_part("alertmanager", _alertmanager(run))
     targets: Targets = ()
     try:
@@ -72,8 +78,10 @@ def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequ
     yield from checked_part("targets", _targets(run, targets))
     yield from checked_part("detectors", _detectors(run))
     yield from checked_part("guardrails", _guardrails(run, targets))
-    yield from checked_part("logs", _logs(run, targets))
-    yield from checked_part("agent", (_agent_by_pod if send_pod else _agent_by_reading)(run, targets))
+    if not loads_api_servers:
+        yield from checked_part("logs", _logs(run, targets))
+    by_pod = send_pod and not loads_api_servers  # its line in the kernel log is for GPU nodes
+    yield from checked_part("agent", (_agent_by_pod if by_pod else _agent_by_reading)(run, targets))
 
 
 def checked_part(area: str, checks: Iterator[Prerequisite]) -> Iterator[Prerequisite]:
@@ -137,7 +145,8 @@ def _rights(run: ReadOnlyRun) -> Iterator[Prerequisite]:
         why_not = run.kubernetes.why_forbidden(
             right.verb, right.group, resource, subresource, right.namespace, right.name
         )
-        fix = "kubectl apply -f deploy/rbac, and run as gameday-runner" if why_not else ""
+        folder = "-k deploy/control-plane" if right in rights_of_the_control_plane() else "-f deploy/rbac"
+        fix = f"kubectl apply {folder}, and run as gameday-runner" if why_not else ""
         yield Prerequisite("rights", str(right), why_not is None, why_not or "granted", fix)
 
 
@@ -153,6 +162,31 @@ def _canaries(run: ReadOnlyRun) -> Iterator[Prerequisite]:
         ok, detail = False if error.status == 403 else None, error.cause
         fix = "kubectl apply -f deploy/rbac, or set canary_priority_class in the cluster profile"
     yield Prerequisite("kubernetes", "canaries are admitted", ok, detail, fix)
+
+
+def _api_canary(run: ReadOnlyRun) -> Iterator[Prerequisite]:
+    """Check that admission takes the API canary with its account, without making it."""
+    longest = run.plan.guardrails.max_duration
+    task = ApiCanaryTask(run_id=run.id, node="any", duration_s=longest.total_seconds())
+    manifest = agent_manifest(run, run.record.object_name("api-canary"), task, longest)
+    ok: bool | None = True
+    detail, fix = f"account {api_account_of(task)}", ""
+    try:
+        run.kubernetes.create_pod(manifest, dry_run=True)
+    except KubernetesError as error:
+        ok, detail = False if error.status == 403 else None, error.cause
+        fix = "kubectl apply -k deploy/control-plane"
+    yield Prerequisite("kubernetes", "the API canary is admitted", ok, detail, fix)
+
+
+def _api_servers(run: ReadOnlyRun) -> Iterator[Prerequisite]:
+    """Check that Prometheus scrapes the API servers: their seats, and their memory."""
+    for metric in (NOMINAL_SEATS, RESIDENT_MEMORY):
+        query = f"{metric.name}{{job={json.dumps(API_SERVER_JOB)}}}"
+        servers = {sample.labels.get(SERVER_LABEL, "") for sample in run.servers.prometheus.query(query)}
+        found = f"of {len(servers)} API servers: {', '.join(sorted(servers))}" if servers else "no sample"
+        fix = "" if servers else "let Prometheus scrape the API servers (docs/control-plane.md, What a cluster needs)"
+        yield Prerequisite("prometheus", metric.name, bool(servers), found, fix)
 
 
 def _prometheus(run: ReadOnlyRun) -> Iterator[Prerequisite]:
@@ -214,6 +248,8 @@ def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     yield Prerequisite("targets", "opted in and fit", True, f"the next run with this seed would take {names}")
     for warning in fault_warnings(run):
         yield Prerequisite("targets", "worth knowing", True, warning)
+    if run.plan.fault.runs_on is NodeRole.API_CLIENT:
+        return
     label, node = run.profile.prometheus_node_label, targets[0].node
     series = f"DCGM_FI_DEV_GPU_TEMP{{{label}={json.dumps(node)}}}"
     sampled = run.servers.prometheus.query(series)
@@ -264,7 +300,9 @@ def _agent_by_reading(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisi
     images = run.kubernetes.node(node).status.images or []
     pulled = any(image in (listed.names or []) for listed in images)
     found = "is in" if pulled else "is not in"
-    fix = "" if pulled else "--send-pod pulls it; a node lists only its largest images"
+    by_pod = run.plan.fault.runs_on is NodeRole.GPU
+    tells = "--send-pod pulls it" if by_pod else "the baseline refuses where it cannot start there"
+    fix = "" if pulled else f"{tells}; a node lists only its largest images"
     detail = f"{image} {found} the node's list of {len(images)} images"
     yield Prerequisite("agent", "image", pulled or None, f"{node}: {detail}", fix)
     label = run.profile.prometheus_node_label
@@ -273,9 +311,8 @@ def _agent_by_reading(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisi
     )
     offsets = run.servers.prometheus.query(query)
     if not offsets:
-        yield Prerequisite(
-            "agent", "clock", None, f"Prometheus holds no node_time_seconds of {node}", "--send-pod asks the node"
-        )
+        fix = "--send-pod asks the node" if by_pod else "scrape node-exporter there"
+        yield Prerequisite("agent", "clock", None, f"Prometheus holds no node_time_seconds of {node}", fix)
     else:
         yield _clock(node, offsets[0].value, "node-exporter's clock against Prometheus'")
 

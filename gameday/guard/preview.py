@@ -11,19 +11,22 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from gameday.agent.task import InjectTask, RemediateTask
+from gameday.agent.task import ApiCanaryTask, InjectTask, RemediateTask
+from gameday.cluster.flow_control import Shares, level_names
 from gameday.cluster.manifests import gpu_canary, gpu_job, misaligned_pod
 from gameday.documents.fields import format_duration
 from gameday.faults.registry import fault_for
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
 from gameday.plan.models import FaultParameters
+from gameday.plan.settings import FlowControl
 from gameday.remediations.registry import remediation_for
 from gameday.run.agents import AGENT_START_TIMEOUT, SentTask, agent_manifest, injector_deadline, mark_task, qa_task
 from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import ChosenTarget, Targets, pool_labels
+from gameday.values.nodes import NodeRole
 from gameday.values.results import Step
 
 Json = dict[str, Any]
@@ -46,8 +49,11 @@ class PlannedChange:
 def planned_changes(run: ReadOnlyRun, targets: Targets) -> list[PlannedChange]:
     """Return every change that the run would make, in the order of the steps; it deletes again what it creates."""
     found = list(_locks(run, targets))
+    if run.plan.settings.flow_control:
+        found += _flow_control(run.plan.settings.flow_control)
     for target in targets:
-        found += _changes_on_target(run, target)
+        is_client = run.plan.fault.runs_on is NodeRole.API_CLIENT
+        found += _load_from_target(run, target) if is_client else _changes_on_target(run, target)
     return sorted(found, key=lambda change: list(Step).index(change.step))
 
 
@@ -66,6 +72,24 @@ def _locks(run: ReadOnlyRun, targets: Targets) -> Iterator[PlannedChange]:
 def _object(version: str, kind: str, run: ReadOnlyRun, name: str, content: Json) -> Json:
     metadata = {"name": name, "namespace": run.profile.namespace}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+
+
+def _flow_control(wanted: FlowControl) -> Iterator[PlannedChange]:
+    """Yield the objects of the limiter; their shares depend on those of the levels that the run finds."""
+    why = f"a level of exactly {wanted.seats} seats; where one share is worth more, a second one beside it, {{}}"
+    spare = f"{level_names(wanted, Shares(own=1, spare=1))[-1]}, that takes no requests and lends all it has"
+    yield PlannedChange(Step.INJECT, "create", f"prioritylevelconfiguration/{wanted.name}", why.format(spare))
+    why = f"sends {', '.join(wanted.verbs)} of {', '.join(wanted.resources)} in {', '.join(wanted.namespaces)} there"
+    yield PlannedChange(Step.INJECT, "create", f"flowschema/{wanted.name}", why)
+
+
+def _load_from_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
+    """Yield the pods on an API-client node, which needs neither a repair nor a proof that it is good."""
+    longest = run.plan.guardrails.max_duration
+    task = ApiCanaryTask(run_id=run.id, node=target.node, duration_s=longest.total_seconds())
+    why = "the API canary: small requests of an ordinary client, to the end of the run"
+    yield _agent(run, Step.BASELINE, "api-canary", target, task, longest, why)
+    yield _injector(run, Step.INJECT, "inject", target, run.plan.fault)
 
 
 def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
@@ -180,9 +204,7 @@ def approval_question(run: ReadOnlyRun, targets: Targets) -> str:
     plan = run.plan
     parameters = plan.fault.model_dump(mode="json", exclude={"type", "hold"}, exclude_defaults=True)
     shown = ", ".join(f"{escape_markdown(key)} {escape_markdown(value)}" for key, value in parameters.items())
-    broken = ", ".join(
-        escape_markdown(target.node) + (f" GPU {target.gpu}" if target.gpu is not None else "") for target in targets
-    )
+    broken = ", ".join(escape_markdown(target.target) for target in targets)
     detector_warnings = [f"{found.detector}: {found.what} {found.fix}" for found in run.record.loaded.detector_warnings]
     lines = [
         f"**{escape_markdown(plan.title)}** on cluster {escape_markdown(run.profile.name)}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gameday.api_clients.lists import NAMESPACE as LOAD_NAMESPACE
 from gameday.plan.models import Plan
 from gameday.remediations.registry import remediation_for
 from gameday.run.drain import moves_pods
@@ -69,6 +70,22 @@ _DEVICES = (
 )
 
 
+_FLOW_CONTROL = tuple(
+    Right(verb, resource, group="flowcontrol.apiserver.k8s.io")
+    for resource, verbs in {
+        "prioritylevelconfigurations": ("list", "create", "get", "delete"),
+        "flowschemas": ("create", "get", "delete"),
+    }.items()
+    for verb in verbs
+)
+_API_CANARY = (Right("delete", "leases", LOAD_NAMESPACE, "coordination.k8s.io"),)
+
+
+def rights_of_the_control_plane() -> tuple[Right, ...]:
+    """Return what a run of any plan of the control plane needs besides; deploy/control-plane grants it."""
+    return (*_FLOW_CONTROL, *_API_CANARY)
+
+
 def _job(namespace: str) -> tuple[Right, ...]:
     return tuple(Right(verb, "jobs", namespace, "batch") for verb in ("create", "delete"))
 
@@ -87,3 +104,7 @@ def _of_plan(plan: Plan, namespace: str) -> Iterator[Right]:
             yield Right("watch", sign.resource.plural, group=group)
     if plan.expect.expects_quarantine and not plan.recover.is_hands_off:
         yield from _job(namespace)
+    if plan.settings.flow_control:
+        yield from _FLOW_CONTROL
+    if plan.expect.api_canary:
+        yield from _API_CANARY

@@ -91,9 +91,8 @@ def _faults(run: RunFolder) -> list[Lane]:
     for fault in run.history.of(FaultInjected):
         end = undone.get(fault.intent)
         start_s, end_s = run.offset_s(fault.written_at), run.offset_s(end) if end else _last_s(run)
-        gpu = f" GPU {fault.target.gpu}" if fault.target.gpu is not None else ""
         bar = Bar(start_s=start_s, end_s=max(end_s, start_s), tone="fault", open=end is None)
-        lanes.append(Lane(label=f"Fault {fault.fault} in", detail=f"{fault.target.node}{gpu}", bars=(bar,)))
+        lanes.append(Lane(label=f"Fault {fault.fault} in", detail=str(fault.target), bars=(bar,)))
     return lanes
 
 

@@ -89,7 +89,7 @@ def _step_ended(event: StepEnded) -> Sentence:
 
 
 def _targets(event: TargetsChosen) -> Sentence:
-    names = ", ".join(t.node + (f" GPU {t.gpu}" if t.gpu is not None else "") for t in event.targets)
+    names = ", ".join(map(str, event.targets))
     return Sentence("game-day", f"Target chosen: {names} (of {event.candidates} candidates, {event.rule})")
 
 
@@ -103,10 +103,7 @@ def _intent(event: IntentRecorded) -> Sentence:
 
 
 def _injected(event: FaultInjected) -> Sentence:
-    gpu = f" GPU {event.target.gpu}" if event.target.gpu is not None else ""
-    return Sentence(
-        "agent", f"Fault {event.fault} in on {event.target.node}{gpu}, {event.layer}", "mark", event.written_at
-    )
+    return Sentence("agent", f"Fault {event.fault} in on {event.target}, {event.layer}", "mark", event.written_at)
 
 
 def _undone(event: FaultUndone) -> Sentence:

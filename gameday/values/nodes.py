@@ -28,6 +28,9 @@ class Target(BaseModel):
     node: str
     gpu: int | None = Field(default=None, description="NVML index on the node")
 
+    def __str__(self) -> str:
+        return self.node if self.gpu is None else f"{self.node} GPU {self.gpu}"
+
 
 class Taint(BaseModel):
     """A node's taint."""
