@@ -8,46 +8,12 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from gameday.checks.memory_slope import MEMORY, STARTED, MemorySlope, check, judge, memory_slope
+from gameday.checks.memory_slope import STARTED, MemorySlope, check, judge, memory_slope
 from gameday.checks.verdict import Status
-from gameday.history.events import LoadStaged
-from gameday.history.frames import SCHEMAS, Frames, conform, empty
+from gameday.history.frames import Frames, empty
 from gameday.plan.control_plane import ExpectedContainment, ExpectedMemorySlope
-from gameday.values.api_requests import LoadStage
-from tests.report.run_builder import NODE, PLAN, START, Timed, history_of, passing
-
-LIST = 27_000_000
-BASE = 500_000_000.0
-COUNTS = (1, 2, 4, 8)
-
-
-def staged(counts: tuple[int, ...] = COUNTS) -> LoadStaged:
-    stages = [
-        LoadStage(
-            clients=clients,
-            began_at=START + timedelta(seconds=20 * number),
-            ended_at=START + timedelta(seconds=20 * number + 8),
-            until=START + timedelta(seconds=20 * number + 19),
-        )
-        for number, clients in enumerate(counts)
-    ]
-    return LoadStaged(node=NODE, list_bytes=LIST, form="table", stages=tuple(stages))
-
-
-def frame(samples: list[tuple[float, float]], server: str = "kube-apiserver", metric: str = MEMORY) -> pd.DataFrame:
-    times = [pd.Timestamp(START + timedelta(seconds=at)) for at, _ in samples]
-    columns = dict.fromkeys(SCHEMAS["api_server"], "") | {"time": times, "metric": metric, "server": server}
-    return conform("api_server", pd.DataFrame(columns | {"value": [value for _, value in samples]}))
-
-
-def scraped(*peaks: float, before: float = BASE) -> pd.DataFrame:
-    """Return scrapes every 5 s: each stage at its peak from its beginning up to the next one's."""
-    found = [(-5.0, before), *((20.0 * number + 5 * k, peak) for number, peak in enumerate(peaks) for k in range(4))]
-    return frame(found)
-
-
-def grown(k: float, base: float = BASE, counts: tuple[int, ...] = COUNTS) -> list[float]:
-    return [base + k * clients * LIST for clients in counts]
+from tests.report.run_builder import PLAN, START, Timed, history_of, passing
+from tests.support.stages import BASE, COUNTS, LIST, frame, grown, scraped, staged
 
 
 def slope(rows: pd.DataFrame, counts: tuple[int, ...] = COUNTS) -> MemorySlope:
