@@ -26,6 +26,8 @@ from gameday.values.results import Step
 
 ORDER = 61
 MEMORY = "process_resident_memory_bytes"
+HEAP = "go_memstats_heap_inuse_bytes"
+"""Falls with each collection, so that it keeps no earlier peak; a scrape every few seconds may miss its own."""
 STARTED = "process_start_time_seconds"
 FEWEST_STAGES = 3
 """A line through two points always fits."""

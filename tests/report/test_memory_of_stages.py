@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gameday.checks.memory_slope import STARTED
+from gameday.checks.memory_slope import HEAP, STARTED
 from gameday.history.frames import Frames
 from gameday.report import render
 from gameday.report.figure import figures_of
@@ -32,6 +32,13 @@ def test_figures_tell_k_and_the_memory_of_one_list() -> None:
     assert found["k: memory by bytes of concurrent LISTs"] == pytest.approx(3)
     assert found["memory by concurrent LIST"] == pytest.approx(3 * found["one LIST as JSON"])
     assert found["R² of the line through the peaks"] == pytest.approx(1)
+
+
+def test_the_heap_has_a_k_of_its_own() -> None:
+    heap = scraped(*grown(2.0)).assign(metric=HEAP)
+    found = figures(pd.concat([scraped(*grown(3.0)), heap]))
+    assert found["k of the heap in use"] == pytest.approx(2)
+    assert found["k: memory by bytes of concurrent LISTs"] == pytest.approx(3)
 
 
 def test_servers_that_ended_are_counted_once_each_and_by_their_starts() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gameday.checks.api_canary import fault_window, longest_gap
 from gameday.checks.containment import memory_growth, restarts
 from gameday.checks.facts import target_nodes
-from gameday.checks.memory_slope import memory_slope
+from gameday.checks.memory_slope import HEAP, memory_slope
 from gameday.history.events import LoadLogged, LoadStaged
 from gameday.history.frames import Frames
 from gameday.history.journal import History
@@ -79,5 +79,8 @@ def _slope(history: History, frames: Frames) -> Iterator[Figure]:
             # Without a line through the peaks these are the most that they can be.
             yield Figure(name="k: memory by bytes of concurrent LISTs", unit="", value=slope.k)
             yield Figure(name="memory by concurrent LIST", unit="MiB", value=slope.k * size)
+            heap = memory_slope(frames.api_server, staged, HEAP)
+            if heap:
+                yield Figure(name="k of the heap in use", unit="", value=heap.k)
             if slope.line:
                 yield Figure(name="R² of the line through the peaks", unit="", value=slope.line.r2)
