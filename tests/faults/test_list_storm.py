@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -35,20 +36,25 @@ SECRETS = "/api/v1/namespaces/gameday-load/secrets"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     running = Program(tmp_path_factory.mktemp("apiserver"))
-    with running.http() as http:
-        http.post("/api/v1/namespaces", json={"metadata": {"name": "gameday-load"}}).raise_for_status()
     yield running
     running.end()
 
 
 @pytest.fixture
 def host(server: Program, tmp_path: Path) -> Iterator[FakeHost]:
-    (tmp_path / "token").write_text(server.token())
-    host = FakeHost()
-    host.api = ApiServer(url=server.url, ca_file=Path(server.ready["ca"]), token_file=tmp_path / "token")
-    yield host
+    yield _host_of(server, tmp_path)
     with server.http() as http:
         http.delete(SECRETS)
+
+
+def _host_of(server: Program, folder: Path) -> FakeHost:
+    with server.http() as http:
+        made = http.post("/api/v1/namespaces", json={"metadata": {"name": "gameday-load"}})
+    assert made.status_code in (201, 409)
+    (folder / "token").write_text(server.token())
+    host = FakeHost()
+    host.api = ApiServer(url=server.url, ca_file=Path(server.ready["ca"]), token_file=folder / "token")
+    return host
 
 
 def left(server: Program) -> int:
@@ -131,6 +137,23 @@ def test_an_end_before_the_last_round_ends_the_clients(host: FakeHost, server: P
     assert note.reason == "told to end"
     fault.undo(parameters, 0, host, {})
     assert left(server) == 0
+
+
+def test_the_undo_waits_for_a_server_that_the_storm_killed(tmp_path: Path) -> None:
+    server = Program(tmp_path / "apiserver")
+    try:
+        host = _host_of(server, tmp_path)
+        fault, parameters = ListStormFault(), ListStormParameters(**SMALL | {"rounds": 1000})
+        fault.inject(parameters, 0, host)
+        assert server.end(signal.SIGKILL) != 0
+        undo = threading.Thread(target=fault.undo, args=(parameters, 0, host, {}))
+        undo.start()
+        server.start()
+        undo.join()
+        assert fault.verify_undone(parameters, 0, host, {})
+        assert left(server) == 0
+    finally:
+        server.end()
 
 
 def test_another_process_undoes_by_the_label_alone(host: FakeHost, server: Program) -> None:
