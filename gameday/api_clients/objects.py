@@ -1,4 +1,4 @@
-"""The objects that a storm LISTs: made, counted and deleted by their label."""
+"""The objects of a load: made, counted and deleted by their label."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ _PARALLEL = 8
 """Objects made at the same time: enough to keep a server busy, too few to be a storm of its own."""
 _PAGE = 500
 _SEED = 20260101
+_VERSIONS = 1_000_003
+_KINDS = {"secrets": ("Secret", "data"), "configmaps": ("ConfigMap", "binaryData")}
+"""Kind and key of the bytes, by resource."""
 _CONFLICT = 409
 
 
@@ -41,7 +44,7 @@ class LoadObjects:
 
         Args:
             server: The API server.
-            resource: Plural of the core group; only secrets can be made.
+            resource: Plural of the core group: secrets or configmaps.
             load: The value of their label, and the start of their names.
         """
         self._server = server
@@ -51,7 +54,7 @@ class LoadObjects:
         self._selector = f"{LOAD_LABEL}={load}"
 
     def make(self, count: int, size: int) -> None:
-        """Make Secrets of random, incompressible bytes, the same in every run.
+        """Make objects of random, incompressible bytes, the same in every run.
 
         Args:
             count: How many.
@@ -83,7 +86,13 @@ class LoadObjects:
 
         async def make_some(http: httpx.AsyncClient) -> None:
             for number in numbers:
-                await ask(http, "POST", self._path, content=_secret(self._load, number, size), fine=(_CONFLICT,))
+                await ask(
+                    http,
+                    "POST",
+                    self._path,
+                    content=load_object(self._resource, self._load, number, size),
+                    fine=(_CONFLICT,),
+                )
 
         async with self._open(_PARALLEL) as http:
             await asyncio.gather(*(make_some(http) for _ in range(_PARALLEL)))
@@ -134,13 +143,23 @@ def object_name(load: str, number: int) -> str:
     return f"{load}-{number:05}"
 
 
-def _secret(load: str, number: int, size: int) -> bytes:
-    payload = random.Random(_SEED + number).randbytes(size)  # noqa: S311 - a payload, and no secret
+def load_object(resource: str, load: str, number: int, size: int, version: int = 0) -> bytes:
+    """Return an object of a load, as JSON: random, incompressible bytes, the same in every run.
+
+    Args:
+        resource: secrets or configmaps.
+        load: The value of its label, and the start of its name.
+        number: The object's.
+        size: Bytes of its data, before Kubernetes encodes it.
+        version: Another one has other bytes.
+    """
+    kind, data = _KINDS[resource]
+    payload = random.Random(_SEED + number + version * _VERSIONS).randbytes(size)  # noqa: S311 - a payload, and no secret
     return orjson.dumps(
         {
             "apiVersion": "v1",
-            "kind": "Secret",
+            "kind": kind,
             "metadata": {"name": object_name(load, number), "labels": {LOAD_LABEL: load}},
-            "data": {"payload": base64.b64encode(payload).decode()},
+            data: {"payload": base64.b64encode(payload).decode()},
         }
     )

@@ -11,6 +11,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 ErrorWord = Literal["", "refused", "timeout", "cut", "tls", "ended", "other"]
 """The reason why a request has no whole answer; empty: it has one. `ended`: the client itself had to end."""
 
+RequestVerb = Literal["list", "create", "update", "delete"]
+"""What a client's request asks for."""
+
 CanaryCall = Literal["readyz", "get", "put", "list"]
 """The API canary's calls: /readyz, GET a ConfigMap, PUT a Lease, LIST one object."""
 
@@ -35,6 +38,7 @@ class ApiRequest(LoadModel):
     client: int = Field(description="from 0")
     round: int = Field(description="the client's LIST, from 0; one that is asked for again keeps its number")
     attempt: int = Field(description="from 1")
+    verb: RequestVerb = "list"
     sent_at: AwareDatetime = Field(description="wall clock at `start`")
     start: float
     first_byte: float | None = Field(description="None: no answer began")
@@ -53,8 +57,8 @@ class ApiRequest(LoadModel):
 
     @property
     def is_served(self) -> bool:
-        """The whole answer came, and it is a 200."""
-        return self.status == 200 and not self.error
+        """The whole answer came, and it is a success."""
+        return 200 <= self.status < 300 and not self.error
 
     @property
     def ended_at(self) -> datetime:

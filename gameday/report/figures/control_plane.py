@@ -53,8 +53,8 @@ def _load(history: History) -> Iterator[Figure]:
         unit="s",
         value=(max(one.ended_at for one in requests) - min(one.sent_at for one in requests)).total_seconds(),
     )
-    if served:
-        value = percentile((one.seconds for one in served), 0.5) or 0.0
+    if lists := [one.seconds for one in served if one.verb == "list"]:
+        value = percentile(lists, 0.5) or 0.0
         yield Figure(name="load: median time of a LIST", unit="s", value=value)
 
 

@@ -1,0 +1,79 @@
+"""Go's garbage collector in the API servers under load: how often it ran, what it kept, what it cost.
+
+Of several servers each figure is the median of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import pandas as pd
+
+from gameday.checks.api_canary import fault_window
+from gameday.checks.containment import MEMORY
+from gameday.checks.facts import target_nodes
+from gameday.history.frames import Frames
+from gameday.history.journal import History
+from gameday.plan.models import Plan
+from gameday.report.figure import Figure
+
+# The names of `gameday/observe/api_server_metrics.py`, which says what each means.
+_CYCLES = "go_gc_cycles_total_gc_cycles_total"
+_GC_CPU = "go_cpu_classes_gc_total_cpu_seconds_total"
+_CPU = "process_cpu_seconds_total"
+_LIVE = "go_gc_heap_live_bytes"
+_GOAL = "go_gc_heap_goal_bytes"
+_PERCENT = "go_gc_gogc_percent"
+_LIMIT = "go_gc_gomemlimit_bytes"
+_NO_LIMIT = float(2**62)
+"""A memory limit above it is none: Go's runtime shows 2^63 - 1 where none is set."""
+_MIB = 2**20
+
+
+def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
+    nodes = target_nodes(history)
+    window = fault_window(history, nodes[0]) if nodes else None
+    rows = frames.api_server
+    if window is None or not (rows.metric == _CYCLES).any():
+        return []
+    begin, end = pd.Timestamp(window.begin), pd.Timestamp(window.end)
+    return list(_figures(rows[(rows.time >= begin) & (rows.time <= end)]))
+
+
+def _figures(rows: pd.DataFrame) -> Iterator[Figure]:
+    yield from _figure("collections in a second", "", _rates(_of(rows, _CYCLES)))
+    yield from _figure(
+        "share of CPU spent on collections", "%", 100 * _rates(_of(rows, _GC_CPU)) / _rates(_of(rows, _CPU))
+    )
+    yield from _figure("live heap under load", "MiB", _by_server(rows, _LIVE, "median") / _MIB)
+    yield from _figure("heap goal under load", "MiB", _by_server(rows, _GOAL, "median") / _MIB)
+    yield from _figure("peak memory under load", "MiB", _by_server(rows, MEMORY, "max") / _MIB)
+    yield from _figure("GOGC in force", "%", _by_server(rows, _PERCENT, "last"))
+    limits = _by_server(rows, _LIMIT, "last")
+    yield from _figure("GOMEMLIMIT in force", "MiB", limits[limits < _NO_LIMIT] / _MIB)
+
+
+def _of(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    return rows[rows.metric == metric].sort_values("time")
+
+
+def _by_server(rows: pd.DataFrame, metric: str, how: Literal["last", "max", "median"]) -> pd.Series[float]:
+    return _of(rows, metric).groupby("server").value.agg(how)
+
+
+def _rates(counter: pd.DataFrame) -> pd.Series[float]:
+    """Return a counter's increase per second by server: a restart begins again at 0."""
+    found = {}
+    for server, rows in counter.groupby("server"):
+        seconds = (rows.time.iloc[-1] - rows.time.iloc[0]).total_seconds()
+        if seconds > 0:
+            steps = rows.value.diff().iloc[1:]
+            found[str(server)] = float(steps.where(steps >= 0, rows.value.iloc[1:]).sum()) / seconds
+    return pd.Series(found, dtype=float)
+
+
+def _figure(name: str, unit: str, by_server: pd.Series[float]) -> Iterator[Figure]:
+    known = by_server.dropna()
+    if len(known):
+        yield Figure(name=f"API server: {name}", unit=unit, value=float(known.median()))
