@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from gameday.cluster.flow_control import FlowControlApi, FlowControlKind, Shares, level_names, manifests, total_seats
-from gameday.errors import KubernetesError, StepFailedError
+from gameday.cluster.lab_control import Verb, ask_lab
+from gameday.errors import ControlError, KubernetesError, StepFailedError
 from gameday.guard.flow_control import growth_for_exactly, shares_for_exactly
-from gameday.history.events import FlowControlSet, SeatsRead
+from gameday.history.events import FlowControlSet, HeldServersStarted, SeatsRead
 from gameday.ledger.entries import DeleteFlowControl
 from gameday.observe.api_server_load import nominal_seats
 from gameday.plan.settings import FlowControl
@@ -27,6 +28,7 @@ def put_in_settings(run: Run) -> None:
         KubernetesError: The API server refuses them.
         AdapterError: Prometheus cannot be asked.
     """
+    hold_servers(run)
     wanted = run.plan.settings.flow_control
     if wanted is None:
         return
@@ -53,6 +55,39 @@ def put_in_settings(run: Run) -> None:
         )
     )
     _await_seats(run, wanted)
+
+
+def hold_servers(run: Run) -> None:
+    """Hold the servers back that are to start after the fault, where a run before has started them.
+
+    Raises:
+        StepFailedError: The cluster is no lab, or the lab does not do it.
+    """
+    _ask_servers(run, Verb.HOLD)
+
+
+def start_held_servers(run: Run) -> None:
+    """Start the servers that were held back. Raises StepFailedError."""
+    if servers := _ask_servers(run, Verb.START):
+        run.note(HeldServersStarted(servers=servers))
+
+
+def _ask_servers(run: Run, verb: Verb) -> tuple[str, ...]:
+    rehearsal, lab = run.plan.rehearsal, run.profile.lab_control
+    if run.plan.settings.start_held_servers is None:
+        return ()
+    if lab is None:
+        raise StepFailedError(
+            "settings.start_held_servers starts API servers, and this cluster is no lab",
+            f"gameday rehearse {run.plan.name}",
+        )
+    servers = rehearsal.held_servers
+    try:
+        for server in servers:
+            ask_lab(lab, verb, server)
+    except ControlError as error:
+        raise StepFailedError(f"the lab does not {verb} its API servers: {error}", "gameday lab status") from None
+    return servers
 
 
 def _shares(seats: int, total: int, others: int) -> Shares:

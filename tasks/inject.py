@@ -16,7 +16,7 @@ from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets
 from gameday.tasks import step_task
-from gameday.tasks.control_plane_settings import put_in_settings
+from gameday.tasks.control_plane_settings import put_in_settings, start_held_servers
 from gameday.tasks.running_pods import pods_before_fault
 from gameday.values.nodes import NodeRole
 from gameday.values.results import Hop, Step
@@ -31,7 +31,9 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
     """
     with step(run, Step.INJECT, AGENT_START_TIMEOUT + run.plan.fault.goes_in_within):
         put_in_settings(run)
-        return tuple(_inject(run, target) for target in targets)
+        faults = tuple(_inject(run, target) for target in targets)
+        start_held_servers(run)
+        return faults
 
 
 def _inject(run: Run, target: ChosenTarget) -> InjectedFault:

@@ -6,13 +6,16 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import httpx
 import orjson
 
 from gameday.api_clients.client import LONGEST_PAUSE_S
 from gameday.api_clients.connection import retry_after
 from gameday.errors import HostError
+
+if TYPE_CHECKING:
+    import httpx
 
 RESTART_S = 30.0
 """About the time that an API server takes to restart."""
@@ -57,6 +60,8 @@ async def ask(
     Raises:
         HostError: The server refuses, or does not answer in time.
     """
+    import httpx  # noqa: PLC0415
+
     deadline = time.monotonic() + within_s
     headers = {"Content-Type": "application/json"} | dict(headers or {})
     while True:

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 import httpx
 
 from gameday.api_clients.connection import error_word, open_connection
-from gameday.api_clients.lists import NAMESPACE
-from gameday.api_clients.objects import LOAD_LABEL, load_object
+from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
+from gameday.api_clients.objects import load_object
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
 from gameday.values.api_requests import ApiRequest, ErrorWord, RequestVerb

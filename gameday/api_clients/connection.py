@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from http.client import HTTPException
-
-import httpx
+from typing import TYPE_CHECKING
 
 from gameday import __version__
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
 from gameday.values.api_requests import ErrorWord
+
+if TYPE_CHECKING:
+    import httpx
+
+# httpx is imported where it is used: it takes long to load, and every command reads the faults.
 
 Headers = Sequence[tuple[str, str]]
 
@@ -19,17 +23,6 @@ Headers = Sequence[tuple[str, str]]
 def read_token(server: ApiServer) -> str:
     """Return the pod's token, read anew each time: the kubelet renews it in place. Raises OSError."""
     return server.token_file.read_text(encoding="utf-8").strip()
-
-
-class _Token(httpx.Auth):
-    """The pod's token on each request."""
-
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        request.headers["Authorization"] = f"Bearer {read_token(self._server)}"
-        yield request
 
 
 def tls_context(server: ApiServer) -> ssl.SSLContext:
@@ -42,9 +35,15 @@ def tls_context(server: ApiServer) -> ssl.SSLContext:
 
 def open_connection(server: ApiServer, timeout: httpx.Timeout, connections: int = 1) -> httpx.AsyncClient:
     """Return a client with connections of its own, without retries, redirects or a proxy. Raises HostError."""
+    import httpx  # noqa: PLC0415
+
+    def with_token(request: httpx.Request) -> httpx.Request:
+        request.headers["Authorization"] = f"Bearer {read_token(server)}"
+        return request
+
     return httpx.AsyncClient(
         base_url=server.url,
-        auth=_Token(server),
+        auth=with_token,
         verify=tls_context(server),
         timeout=timeout,
         trust_env=False,
@@ -55,6 +54,8 @@ def open_connection(server: ApiServer, timeout: httpx.Timeout, connections: int 
 
 def error_word(error: Exception) -> ErrorWord:
     """Return a failure's word for the log."""
+    import httpx  # noqa: PLC0415
+
     cause: BaseException | None = error
     while cause is not None:
         match cause:

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field
 
 from gameday.api_clients.lists import Form, Read
 from gameday.api_clients.order import OwnCost
-from gameday.values.api_loads import Followed
+from gameday.values.api_loads import Measured
 from gameday.values.api_requests import ApiRequest, LoadModel, LoadStage
 
 _MOST_IN_A_NOTE = 50
@@ -49,7 +49,7 @@ class MeasuredNote(LoadModel):
     """The note of what a load measured of itself, when it is over."""
 
     note: Literal["measured"] = "measured"
-    measured: Followed
+    measured: Measured
 
 
 StormEnding = Literal["rounds done", "told to end", "host short of memory"]

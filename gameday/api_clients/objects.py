@@ -6,9 +6,8 @@ import asyncio
 import base64
 import random
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import orjson
 
 from gameday.api_clients.ask import ask
@@ -17,7 +16,10 @@ from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE, Form, Read, list_re
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
 
-_TIMEOUT = httpx.Timeout(60.0, connect=10.0)
+if TYPE_CHECKING:
+    import httpx
+
+_TIMEOUT_S, _CONNECT_TIMEOUT_S = 60.0, 10.0
 _PARALLEL = 8
 """Objects made at the same time: enough to keep a server busy, too few to be a storm of its own."""
 _PAGE = 500
@@ -135,7 +137,9 @@ class LoadObjects:
             raise HostError(f"GET {self._path}: the answer is no JSON") from None
 
     def _open(self, connections: int = 1) -> httpx.AsyncClient:
-        return open_connection(self._server, _TIMEOUT, connections)
+        import httpx  # noqa: PLC0415
+
+        return open_connection(self._server, httpx.Timeout(_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S), connections)
 
 
 def object_name(load: str, number: int) -> str:

@@ -6,15 +6,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from gameday.api_clients.churn import Churn, ChurnOrder
-from gameday.api_clients.lists import NAMESPACE
+from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
 from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
 from gameday.api_clients.notes import request_notes
-from gameday.api_clients.objects import LOAD_LABEL, LoadObjects
+from gameday.api_clients.objects import LoadObjects
 from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
@@ -24,6 +23,9 @@ from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.api_requests import percentile
 from gameday.values.nodes import NodeRole
+
+if TYPE_CHECKING:
+    from gameday.api_clients.churn import Churn
 
 LOAD = "api-churn"
 """The load's name: the value of its objects' label, and the start of their names."""
@@ -118,6 +120,8 @@ class ApiChurnFault(Fault[ApiChurnParameters]):
         if counted.objects != parameters.objects:
             raise HostError(f"{parameters.objects} objects were made, and the API server counts {counted.objects}")
         began_at = datetime.now(UTC)
+        from gameday.api_clients.churn import Churn, ChurnOrder  # noqa: PLC0415 - httpx takes long to load
+
         order = ChurnOrder(
             server=host.api_server(),
             resource=_RESOURCE,

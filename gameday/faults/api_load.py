@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
 from gameday.api_clients.memory import LEAST_FREE, free_share
+from gameday.api_clients.objects import LoadObjects
 from gameday.documents.fields import conflict
 from gameday.documents.sizes import format_size
 from gameday.errors import HostError
-
-if TYPE_CHECKING:
-    from gameday.api_clients.objects import LoadObjects
 
 _MOST_BYTES = 1_200_000_000
 """Most content of all objects together: far enough from the 2 GiB that etcd takes by default."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from gameday.api_clients.follower import FollowOrder
+from gameday.api_clients.following import Following
 from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
 from gameday.api_clients.notes import MeasuredNote
+from gameday.api_clients.objects import LoadObjects
+from gameday.api_clients.writer import Writer
 from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
@@ -22,10 +26,6 @@ from gameday.plan.models import FaultParameters
 from gameday.values.api_loads import Followed, FollowMode
 from gameday.values.api_requests import percentile
 from gameday.values.nodes import NodeRole
-
-if TYPE_CHECKING:
-    from gameday.api_clients.following import Following
-    from gameday.api_clients.objects import LoadObjects
 
 LOAD = "list-or-watch"
 """The load's name: the value of its objects' label, and the start of their names."""
@@ -140,10 +140,6 @@ class ListOrWatchFault(Fault[ListOrWatchParameters]):
         return {}
 
     def inject(self, parameters: ListOrWatchParameters, gpu: int, host: Host) -> Evidence:
-        # Loaded here, as httpx takes long to load and every command reads the faults.
-        from gameday.api_clients.follower import FollowOrder  # noqa: PLC0415
-        from gameday.api_clients.following import Following  # noqa: PLC0415
-
         make_counted(_objects(parameters, host), parameters.objects, parameters.object_size)
         check_memory(MEMINFO, LOAD)
         following = Following(
@@ -179,8 +175,6 @@ class ListOrWatchFault(Fault[ListOrWatchParameters]):
         ended: threading.Event,
         tell: Callable[[BaseModel], None],
     ) -> tuple[str, ...]:
-        from gameday.api_clients.writer import Writer  # noqa: PLC0415
-
         following = self._followings[id(parameters)]
         writer = Writer(host.api_server(), parameters.resource, LOAD, parameters.objects, parameters.changes_per_second)
         thread = threading.Thread(target=writer.run, args=(parameters.follows_for.total_seconds(),))
@@ -226,8 +220,6 @@ def summary(measured: Followed) -> tuple[str, ...]:
 
 
 def _objects(parameters: ListOrWatchParameters, host: Host) -> LoadObjects:
-    from gameday.api_clients.objects import LoadObjects  # noqa: PLC0415
-
     return LoadObjects(host.api_server(), parameters.resource, LOAD)
 
 

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.lists import NAMESPACE, Form, Read
 from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
 from gameday.api_clients.notes import StageNote, StormEnding, StormEndNote, StormNote, request_notes
+from gameday.api_clients.objects import LoadObjects
 from gameday.api_clients.order import ListOrder, OwnCost
 from gameday.api_clients.storm import Storm, wait_until_sent
 from gameday.documents.fields import conflict
@@ -25,9 +26,6 @@ from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.api_requests import HAND_OVER_S, ApiRequest, LoadStage, max_overlap, percentile
 from gameday.values.nodes import NodeRole
-
-if TYPE_CHECKING:
-    from gameday.api_clients.objects import LoadObjects
 
 LOAD = "list-storm"
 """The load's name: the value of its objects' label, and the start of their names."""
@@ -283,8 +281,6 @@ def summary(requests: Sequence[ApiRequest], cost: OwnCost) -> tuple[str, ...]:
 
 def _objects(parameters: ListStormParameters, host: Host) -> LoadObjects:
     # Every command loads the faults, and httpx is needed by an agent only.
-    from gameday.api_clients.objects import LoadObjects  # noqa: PLC0415
-
     return LoadObjects(host.api_server(), parameters.resource, LOAD)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
-from gameday.values.api_loads import Followed
+from gameday.values.api_loads import Measured
 from gameday.values.api_requests import ApiCanarySample, ApiRequest, LoadStage
 from gameday.values.devices import HeldDevice
 from gameday.values.nodes import NodeRole, NodeSnapshot, Taint, Target
@@ -164,7 +164,14 @@ class LoadMeasured(_Event):
 
     kind: Literal["load_measured"] = "load_measured"
     node: str
-    measured: Followed
+    measured: Measured
+
+
+class HeldServersStarted(_Event):
+    """The API servers of a lab that were held back start, while the fault is in."""
+
+    kind: Literal["held_servers_started"] = "held_servers_started"
+    servers: tuple[str, ...]
 
 
 class FaultUndone(_Event):
@@ -590,6 +597,7 @@ Event = Annotated[
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | LoadStaged | LoadMeasured
+    | HeldServersStarted
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip

@@ -51,6 +51,17 @@ class ExpectedMemorySlope(DocumentModel):
         return self
 
 
+class ExpectedSkew(DocumentModel):
+    """How soon a load spreads over the API servers again that sat on one of them."""
+
+    below: float = Field(default=1.3, gt=1, le=5, allow_inf_nan=False)
+    """Index that it must fall below: the busiest server's requests over the mean of all servers'."""
+    within: Bound = timedelta(minutes=2)
+    """Longest time for that, from the start of the servers that were held back."""
+    failed_at_most: float = Field(default=0.001, ge=0, le=1, allow_inf_nan=False)
+    """Largest share of the load's requests that may fail; one that is answered when sent again has not failed."""
+
+
 class ExpectedContainment(DocumentModel):
     """The limits within which the load must be held, as a taint holds work away from a bad node."""
 
@@ -61,15 +72,18 @@ class ExpectedContainment(DocumentModel):
     """Most memory that any API server may use above its use before the fault, such as `800MiB`."""
     memory_slope: ExpectedMemorySlope | None = None
     """Cost of concurrent LISTs in memory, by the stages of the fault."""
+    skew: ExpectedSkew | None = None
+    """Spread of the load over several API servers."""
     servers_stay_up: bool = True
     """If true, no API server may end or start again while the fault is in."""
 
     @model_validator(mode="after")
     def _can_be_broken(self) -> ExpectedContainment:
-        bounds = (self.executing_at_most, self.memory_growth_at_most, self.memory_slope)
-        if not self.servers_stay_up and not any(bounds):
+        bounds = (self.executing_at_most, self.memory_growth_at_most, self.memory_slope, self.skew)
+        if not self.servers_stay_up and all(bound is None for bound in bounds):
             raise conflict(
                 (),
-                "expect at least one of executing_at_most, memory_growth_at_most, memory_slope and servers_stay_up",
+                "expect at least one of executing_at_most, memory_growth_at_most, memory_slope, skew and "
+                "servers_stay_up",
             )
         return self

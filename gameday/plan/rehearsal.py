@@ -185,6 +185,8 @@ class RehearsalSettings(DocumentModel):
     other keys need `lab`."""
     api_servers: ApiServers | None = None
     """Number of kube-apiservers; several are behind a load balancer."""
+    held_api_servers: int | None = Field(default=None, ge=1, le=4)
+    """Number of API servers, the last ones, that do not run until `settings.start_held_servers` lets them start."""
     balance: Balance | None = None
     """The load balancer's choice of a server for a new connection."""
     flags: Flags = Field(default_factory=dict)
@@ -203,6 +205,22 @@ class RehearsalSettings(DocumentModel):
     dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
     """Effect of the taint that the driver puts on the device of an Xid. NVIDIA's driver writes NoSchedule; NoExecute is
     what an administrator who escalates makes of it, and evicts the pods that have the device."""
+
+    @property
+    def held_servers(self) -> tuple[str, ...]:
+        """Names of the API servers that do not run at first."""
+        servers = self.api_servers or 1
+        return tuple(
+            f"{LabComponent.API_SERVER}-{n}" for n in range(servers - (self.held_api_servers or 0) + 1, servers + 1)
+        )
+
+    @model_validator(mode="after")
+    def _one_server_runs(self) -> Self:
+        if self.held_api_servers and self.held_api_servers >= (self.api_servers or 1):
+            raise conflict(
+                ("held_api_servers",), "the first server is needed for the start: hold fewer than api_servers"
+            )
+        return self
 
     @model_validator(mode="after")
     def _only_a_lab_has_settings(self) -> Self:

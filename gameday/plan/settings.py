@@ -45,5 +45,8 @@ class FlowControl(DocumentModel):
 class Settings(DocumentModel):
     """Settings of the control plane, put in before the fault under the ledger, and taken back at the end."""
 
+    start_held_servers: Literal["after-fault"] | None = None
+    """`after-fault`: the API servers that the rehearsal holds back (`rehearsal.held_api_servers`) start when the fault
+    is in. Only a lab can do this; on another cluster the run is refused."""
     flow_control: FlowControl | None = None
     """A limit on the requests that run at the same time; null: the cluster's own flow schemas only."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
 from gameday.values.api_requests import LoadModel
+
+Protocol = Literal["http2", "http1"]
+"""The HTTP version of a client's connection."""
 
 
 class FollowMode(StrEnum):
@@ -98,3 +101,41 @@ def lags(writes: Iterable[Write], seen: Iterable[Sighting]) -> list[float | None
         first = next((one for one in by_name[write.name] if one.version >= write.version), None)
         found.append(max(0.0, first.at - write.at) if first else None)
     return found
+
+
+class SteadySecond(LoadModel):
+    """The requests of steady clients whose answers ended in one second."""
+
+    at: AwareDatetime = Field(description="its begin")
+    requests: int = Field(default=0, description="asked for; one that was sent again counts once")
+    refused: int = Field(default=0, description="of these: answered with no success")
+    lost: int = Field(default=0, description="of these: without an answer, although it was sent twice")
+    cut: int = Field(default=0, description="connections that ended under a request, which was then sent again")
+    reconnects: int = Field(default=0, description="answers over another connection than the client's answer before")
+
+
+class SteadyLoad(LoadModel):
+    """The figures of many clients that each ask at a steady rate over one connection."""
+
+    load: Literal["steady_clients"] = "steady_clients"
+    clients: int
+    rate: float = Field(description="requests a second of each client")
+    protocol: Protocol
+    watch_only: bool
+    began_at: AwareDatetime
+    ended_at: AwareDatetime
+    cpu_seconds: float = Field(description="user and system time of the clients' process")
+    seconds: tuple[SteadySecond, ...]
+
+    @property
+    def requests(self) -> int:
+        return sum(second.requests for second in self.seconds)
+
+    @property
+    def failed(self) -> int:
+        """Requests that the server refused, or that got no answer at all."""
+        return sum(second.refused + second.lost for second in self.seconds)
+
+
+Measured = Annotated[Followed | SteadyLoad, Field(discriminator="load")]
+"""The figures of a load."""

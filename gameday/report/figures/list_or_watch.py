@@ -22,6 +22,7 @@ def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
     return [
         figure
         for event in history.of(LoadMeasured)
+        if isinstance(event.measured, Followed)
         for figure in (*_client(event.measured), *_server(event.measured, frames.api_server))
     ]
 

@@ -1,0 +1,214 @@
+"""Many clients with one connection each, as agents of nodes have them: the load that stays where it connected."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from gameday.api_clients.lists import NAMESPACE
+from gameday.api_clients.notes import MeasuredNote
+from gameday.api_clients.objects import LoadObjects, object_name
+from gameday.api_clients.process import ClientProcess
+from gameday.api_clients.steady_order import SteadyLine, SteadyOrder
+from gameday.documents.fields import Duration, conflict
+from gameday.errors import HostError
+from gameday.faults.api_load import make_counted, refuse_leftovers
+from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.host.base import Host
+from gameday.host.privileges import API_CLIENT, PodSecurity
+from gameday.plan.models import FaultParameters
+from gameday.values.api_loads import Protocol, SteadyLoad, SteadySecond
+from gameday.values.nodes import NodeRole
+
+LOAD = "steady-clients"
+"""The load's name: the value of its object's label, and the start of its name."""
+_RESOURCE = "secrets"
+_SIZE = 100
+_CONNECTED_WITHIN_S = 60.0
+_END_TIMEOUT_S = 10.0
+_LOOK_EVERY_S = 0.1
+_ENDS_WITHIN = timedelta(seconds=15)
+
+
+class SteadyClientsParameters(FaultParameters):
+    needs_api_canary: ClassVar[bool] = True
+    runs_on: ClassVar[NodeRole] = NodeRole.API_CLIENT
+    goes_in_within: ClassVar[timedelta] = timedelta(minutes=2)
+
+    type: Literal["steady_clients"] = "steady_clients"
+    clients: int = Field(default=60, ge=1, le=200)
+    """Clients, each with one connection."""
+    rate: float = Field(default=2.0, gt=0, le=20)
+    """Requests a second of each client, one at a time."""
+    protocol: Protocol = "http2"
+    """HTTP version; an API server closes no connection of `http1` to spread them (`--goaway-chance`)."""
+    watch_only: bool = False
+    """If true, the clients hold a watch each and ask for nothing else; a watch keeps its server."""
+    runs_for: Duration = timedelta(seconds=90)
+    """Time for which they ask, from the moment at which all of them are connected."""
+
+    @model_validator(mode="after")
+    def _ends_by_itself(self) -> SteadyClientsParameters:
+        longest = self.runs_for + timedelta(seconds=_CONNECTED_WITHIN_S) + _ENDS_WITHIN
+        if self.hold < longest:
+            raise conflict(
+                ("hold",),
+                f"connecting and asking takes up to {longest.total_seconds():.0f} s: hold it for longer, or let it run "
+                "for a shorter time",
+            )
+        return self
+
+
+class SteadyClientsFault(Fault[SteadyClientsParameters]):
+    """Connects many clients, each of which asks for a small object at a steady rate over its one connection.
+
+    The clients are a process of the agent's pod, on an API-client node. A request whose connection ends under it is
+    sent once more; that is counted apart from what the server refuses. The fault is in when every client has had an
+    answer.
+
+    The load makes one Secret in namespace gameday-load, with the label gameday.dev/load=steady-clients; that and the
+    clients are all that is to be undone. `hold` begins before they connect.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = SteadyClientsParameters
+    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
+    api_account: ClassVar[str] = "gameday-api-client"
+    security: ClassVar[PodSecurity] = API_CLIENT
+    summary: ClassVar[str] = "Many clients ask at a steady rate, each over one connection"
+    does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods; API servers that no client is connected to"
+    seen_by: ClassVar[tuple[str, ...]] = ("the API servers' own metrics: requests a second of each of them",)
+
+    def __init__(self) -> None:
+        # By the parameters' identity, as two parts of one compound fault share this instance.
+        self._loads: dict[int, _Load] = {}
+
+    def claims(self, parameters: SteadyClientsParameters) -> tuple[Claim, ...]:
+        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
+
+    def prior_state(self, parameters: SteadyClientsParameters, gpu: int, host: Host) -> dict[str, str]:
+        refuse_leftovers(_objects(host), _RESOURCE, LOAD)
+        return {}
+
+    def inject(self, parameters: SteadyClientsParameters, gpu: int, host: Host) -> Evidence:
+        make_counted(_objects(host), 1, _SIZE)
+        collection = f"/api/v1/namespaces/{NAMESPACE}/{_RESOURCE}"
+        load = _Load(
+            SteadyOrder(
+                server=host.api_server(),
+                path=collection if parameters.watch_only else f"{collection}/{object_name(LOAD, 0)}",
+                clients=parameters.clients,
+                rate=parameters.rate,
+                protocol=parameters.protocol,
+                watch_only=parameters.watch_only,
+            )
+        )
+        self._loads[id(parameters)] = load
+        load.begin()
+        if not load.wait_connected(_CONNECTED_WITHIN_S):
+            raise HostError(f"not every client had an answer within {_CONNECTED_WITHIN_S:g} s")
+        return Evidence(
+            lines=("before: no object of this load", f"after: {parameters.clients} clients have had an answer"),
+            written_at=load.began_at,
+        )
+
+    def hold(
+        self, parameters: SteadyClientsParameters, gpu: int, host: Host, ended: threading.Event
+    ) -> tuple[str, ...] | None:
+        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
+
+    def hold_and_tell(
+        self,
+        parameters: SteadyClientsParameters,
+        gpu: int,
+        host: Host,
+        ended: threading.Event,
+        tell: Callable[[BaseModel], None],
+    ) -> tuple[str, ...]:
+        load = self._loads[id(parameters)]
+        deadline = time.monotonic() + parameters.runs_for.total_seconds()
+        while time.monotonic() < deadline and not load.process.is_over and not ended.wait(_LOOK_EVERY_S):
+            pass
+        load.end()
+        measured = load.measured()
+        tell(MeasuredNote(measured=measured))
+        if load.process.has_failed:
+            raise HostError("the clients' process died; its own words are in this pod's log")
+        cut, reconnects = (sum(getattr(s, name) for s in measured.seconds) for name in ("cut", "reconnects"))
+        return (
+            f"{measured.requests} requests of {measured.clients} clients, {measured.failed} failed",
+            f"{cut} connections ended under a request, {reconnects} reconnects; {measured.cpu_seconds:.1f} s of CPU",
+        )
+
+    def undo(self, parameters: SteadyClientsParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        load = self._loads.pop(id(parameters), None)
+        if load:
+            load.end()
+        return Evidence(lines=(f"deleted {_objects(host).delete()} {_RESOURCE} of this load",))
+
+    def verify_undone(
+        self, parameters: SteadyClientsParameters, gpu: int, host: Host, undo_state: dict[str, str]
+    ) -> bool:
+        return not _objects(host).exist()
+
+
+def _objects(host: Host) -> LoadObjects:
+    return LoadObjects(host.api_server(), _RESOURCE, LOAD)
+
+
+class _Load:
+    """The clients' process and what it says."""
+
+    def __init__(self, order: SteadyOrder) -> None:
+        self._order = order
+        self._connected = threading.Event()
+        self._seconds: list[SteadySecond] = []
+        self._cpu_seconds = 0.0
+        self._ended_at: datetime | None = None
+        self.began_at = datetime.now(UTC)
+        self.process = ClientProcess("gameday.api_clients.steady", order, SteadyLine, self._hear)
+        try:
+            self.process.wait_ready()
+        except BaseException:
+            self.end()
+            raise
+
+    def begin(self) -> None:
+        self.began_at = datetime.now(UTC)
+        self.process.go()
+
+    def wait_connected(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not self._connected.wait(_LOOK_EVERY_S):
+            if self.process.is_over or time.monotonic() > deadline:
+                return self._connected.is_set()
+        return True
+
+    def end(self) -> None:
+        self._ended_at = self._ended_at or datetime.now(UTC)
+        self.process.ask_to_end()
+        self.process.end(_END_TIMEOUT_S)
+
+    def measured(self) -> SteadyLoad:
+        return SteadyLoad(
+            clients=self._order.clients,
+            rate=self._order.rate,
+            protocol=self._order.protocol,
+            watch_only=self._order.watch_only,
+            began_at=self.began_at,
+            ended_at=self._ended_at or datetime.now(UTC),
+            cpu_seconds=self._cpu_seconds,
+            seconds=tuple(self._seconds),
+        )
+
+    def _hear(self, line: SteadyLine) -> None:
+        if line.connected:
+            self._connected.set()
+        if line.second:
+            self._seconds.append(line.second)
+        if line.cpu_seconds is not None:
+            self._cpu_seconds = line.cpu_seconds
