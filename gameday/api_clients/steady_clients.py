@@ -144,7 +144,7 @@ class SteadyClients:
 
 
 def _name_of(response: httpx.Response) -> object:
-    """Return what tells the connection of an answer from others: its address on this side."""
+    """Return the name of an answer's connection: its address on this side."""
     stream: Any = response.extensions.get("network_stream")
     return stream.get_extra_info("client_addr") if stream else None
 

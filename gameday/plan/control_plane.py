@@ -52,7 +52,7 @@ class ExpectedMemorySlope(DocumentModel):
 
 
 class ExpectedSkew(DocumentModel):
-    """How soon a load spreads over the API servers again that sat on one of them."""
+    """The time in which a load that sat on one API server must spread over all of them again."""
 
     below: float = Field(default=1.3, gt=1, le=5, allow_inf_nan=False)
     """Index that it must fall below: the busiest server's requests over the mean of all servers'."""

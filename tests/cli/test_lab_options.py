@@ -146,3 +146,11 @@ def test_asking_where_no_lab_runs_is_refused(tmp_path: Path, capsys: Capture) ->
     for verb in Verb:
         assert run(["lab", verb, "kube-apiserver", "--folder", str(tmp_path)]) == ExitCode.REFUSED
         assert "`gameday lab up` starts one" in capsys.readouterr().err
+
+
+def test_a_plan_holds_back_its_last_servers() -> None:
+    defaults = RehearsalSettings(cluster="lab", api_servers=3, held_api_servers=2)
+    assert LabOptions().settings(defaults).hold == ("kube-apiserver-2", "kube-apiserver-3")
+    assert RehearsalSettings(cluster="lab", api_servers=3).held_servers == ()
+    with pytest.raises(ValueError, match="hold fewer than api_servers"):
+        RehearsalSettings(cluster="lab", api_servers=2, held_api_servers=2)
