@@ -1,0 +1,107 @@
+"""The control plane's section and figures: with data, without any, and with text that is not ours."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from gameday.checks.containment import EXECUTING, MEMORY
+from gameday.history.events import ApiCanarySampled, FaultInjected, FlowControlSet, LoadLogged
+from gameday.history.frames import SCHEMAS, Frames, conform
+from gameday.report.figure import figures_of
+from gameday.report.render import render
+from gameday.report.run_folder import load_run_folder
+from gameday.report.sections import control_plane
+from gameday.values.api_requests import ApiCanarySample, ApiRequest
+from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing, write
+
+WRITTEN = next(event.written_at for event in history_of(passing()).of(FaultInjected))
+HOSTILE = "<script>alert(1)</script>"
+
+
+def _sample(after_s: float, **others: Any) -> ApiCanarySample:
+    sent = WRITTEN + timedelta(seconds=after_s)
+    return ApiCanarySample(**{"kind": "get", "sent_at": sent, "seconds": 0.02, "status": 200, **others})
+
+
+def _request(client: int, status: int = 200) -> ApiRequest:
+    return ApiRequest(
+        client=client,
+        round=0,
+        attempt=1,
+        sent_at=WRITTEN,
+        start=1.0,
+        first_byte=1.5,
+        end=3.0,
+        status=status,
+        bytes=1000,
+        priority_level="a-level",
+    )
+
+
+def _row(metric: str, after_s: float, value: float, server: str) -> dict[str, object]:
+    blank = dict.fromkeys(SCHEMAS["api_server"], "")
+    time = WRITTEN + timedelta(seconds=after_s)
+    return blank | {"time": time, "server": server, "metric": metric, "value": value, "priority_level": HOSTILE}
+
+
+def _loaded() -> list[Timed]:
+    samples = (_sample(-2), _sample(0.5), _sample(1, seconds=1.5), _sample(1.5, status=429))
+    requests = (_request(0), _request(1), _request(2, status=429))
+    flow_control = FlowControlSet(name=HOSTILE, seats=2, shares=1, spare_shares=54, total_seats=600)
+    return [
+        Timed(0, flow_control),
+        Timed(0, ApiCanarySampled(node=NODE, samples=samples)),
+        Timed(0, LoadLogged(node=NODE, requests=requests)),
+        *passing(),
+    ]
+
+
+def _frames() -> Frames:
+    rows = [
+        _row(MEMORY, -3, 100 * 2**20, HOSTILE),
+        _row(MEMORY, 1, 400 * 2**20, HOSTILE),
+        _row(EXECUTING, 1, 2, HOSTILE),
+        _row(EXECUTING, 2, 1, HOSTILE),
+    ]
+    return Frames(api_server=conform("api_server", rows))
+
+
+def test_the_section_has_the_calls_the_load_and_the_servers(tmp_path: Path) -> None:
+    built = control_plane.build(load_run_folder(write(tmp_path, _loaded(), _frames())))
+    (call,) = built.calls
+    assert call.before is not None
+    assert call.during is not None
+    assert (call.before.requests, call.during.requests, call.during.failed) == (1, 3, 1)
+    (load,) = built.loads
+    assert (load.clients, load.requests, load.by_answer[0], load.bytes) == (3, 3, ("200", 2), 3000)
+    (server,) = built.servers
+    assert server.growth == 300 * 2**20
+    assert built.flow_control is not None
+    assert {chart.metric for chart in built.charts} >= {MEMORY, EXECUTING}
+
+
+def test_what_a_server_or_a_plan_is_called_is_shown_and_never_run(tmp_path: Path) -> None:
+    page = render(write(tmp_path, _loaded(), _frames()), datetime.now(UTC)).html.read_text(encoding="utf-8")
+    assert HOSTILE not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "54 spare shares that lend all their seats" in page
+
+
+def test_a_run_that_loaded_nothing_says_so(tmp_path: Path) -> None:
+    built = control_plane.build(load_run_folder(write(tmp_path, passing())))
+    assert (built.calls, built.loads, built.servers, built.charts) == ((), (), (), ())
+    page = render(tmp_path, datetime.now(UTC)).html.read_text(encoding="utf-8")
+    assert "this game-day loaded no API server" in page
+
+
+def test_the_figures_are_those_of_the_load_and_absent_without_one() -> None:
+    found = {one.name: one.value for one in figures_of(PLAN, history_of(_loaded()), _frames()).figures}
+    assert found["load: requests"] == 3
+    assert found["load: told to come later (429)"] == 1
+    assert found["API server: growth of memory under load"] == 300
+    assert found["ordinary client under load: failed requests"] == 1
+    without = figures_of(PLAN, history_of(passing()), Frames())
+    assert not any(one.name.startswith(("load:", "API server:", "ordinary client")) for one in without.figures)
+    assert without.problems == ()
