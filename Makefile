@@ -14,12 +14,12 @@ COMPILE = .tools/uv/bin/uv --quiet pip compile --universal --python-version 3.11
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 
-.PHONY: rehearse test test-kubesim test-slow test-lab torture lint lint-types lint-house setup browser lab lab-version alerts docs lock clean
+.PHONY: rehearse test test-kubesim test-slow test-lab test-control-plane torture lint lint-types lint-house setup browser lab lab-version alerts docs lock clean
 
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
 
-FAST = -m "not slow and not browser and not conformance and not lab"
+FAST = -m "not slow and not browser and not conformance and not lab and not control_plane"
 # A file's tests share a worker, and so its servers.
 SHARED = --dist loadfile --no-loadscope-reorder --durations=25
 # `make test` plays five parts side by side, because many tests wait. A pool of workers would be shorter to write, but
@@ -59,6 +59,13 @@ test-lab: setup
 	@$(SETUP) haproxy
 	@if why=$$($(LAB) find 2>&1 >/dev/null); then exec .venv/bin/pytest -m lab -n 3 $(SHARED) $(ARGS); \
 	else echo "skipping the lab suite; $$why"; fi
+
+# The shipped plans of the control plane, each on a lab of its own: minutes each, so they are no part of CI, and one after
+# the other, because each of them measures its API servers.
+test-control-plane: setup
+	@$(SETUP) haproxy
+	$(LAB) find >/dev/null
+	.venv/bin/pytest -m control_plane -p no:xdist tests/control_plane $(ARGS)
 
 # Game-days that are killed, cancelled, put to sleep and robbed of their servers: is anything left behind?
 # make torture ARGS="--seed 7 --runs 100", or --all; tests/torture says more.
