@@ -73,7 +73,8 @@ class ApiChurnFault(Fault[ApiChurnParameters]):
 
     Beside the writes it keeps watches of them open, as informers do, and LISTs them all every few seconds: together
     what makes an API server's collector work. A write that comes late is not caught up on, so that the rate is the most
-    there is; the log of requests tells what it was. Nothing is asked for twice. A watch that ends is opened again.
+    there is; the log of requests shows what it was. Nothing is asked for twice. A watch that ends is opened again.
+    `hold` begins before the objects are made, at about a hundred in a second.
 
     The load ends by itself where less than 15 % of its node's memory is free. Its objects carry the label
     gameday.dev/load=api-churn, and are deleted by it; they and the client are all that is to be undone.

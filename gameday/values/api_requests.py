@@ -12,7 +12,7 @@ ErrorWord = Literal["", "refused", "timeout", "cut", "tls", "ended", "other"]
 """The reason why a request has no whole answer; empty: it has one. `ended`: the client itself had to end."""
 
 RequestVerb = Literal["list", "create", "update", "delete"]
-"""What a client's request asks for."""
+"""The verb of a client's request, as Kubernetes' rights name it."""
 
 CanaryCall = Literal["readyz", "get", "put", "list"]
 """The API canary's calls: /readyz, GET a ConfigMap, PUT a Lease, LIST one object."""
