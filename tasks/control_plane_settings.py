@@ -54,7 +54,7 @@ def put_in_settings(run: Run) -> None:
             name=wanted.name, seats=wanted.seats, shares=shares.own, spare_shares=shares.spare, total_seats=total
         )
     )
-    _await_seats(run, wanted)
+    _await_seats(run, wanted, frozenset(seats_now))
 
 
 def hold_servers(run: Run) -> None:
@@ -123,10 +123,10 @@ def _create(api: FlowControlApi, kind: FlowControlKind, manifest: dict[str, obje
         ) from None
 
 
-def _await_seats(run: Run, wanted: FlowControl) -> None:
+def _await_seats(run: Run, wanted: FlowControl, servers: frozenset[str]) -> None:
     def in_force() -> dict[str, int] | None:
         seats = _seats_of(run, wanted)
-        return seats if seats and set(seats.values()) == {wanted.seats} else None
+        return seats if servers <= seats.keys() and set(seats.values()) == {wanted.seats} else None
 
     what = f"{wanted.seats} seats of level {wanted.name} on every API server"
     seats = run.wait(what, _IN_FORCE_WITHIN, in_force, every_s=_POLL_S)

@@ -11,6 +11,7 @@ from gameday.api_clients.lists import Form, Read
 from gameday.api_clients.order import OwnCost
 from gameday.values.api_loads import Measured
 from gameday.values.api_requests import ApiRequest, LoadModel, LoadStage
+from gameday.values.pod_steps import PodsPlaced, PodStep
 
 _MOST_IN_A_NOTE = 50
 """Requests in one line: about 20 KB of a pod's log."""
@@ -50,6 +51,20 @@ class MeasuredNote(LoadModel):
 
     note: Literal["measured"] = "measured"
     measured: Measured
+
+
+class PodStepNote(LoadModel):
+    """The note of a step of pods."""
+
+    note: Literal["pod-step"] = "pod-step"
+    step: PodStep
+
+
+class PodsPlacedNote(LoadModel):
+    """The note of where all pods are, before they are deleted."""
+
+    note: Literal["pods-placed"] = "pods-placed"
+    placed: PodsPlaced
 
 
 StormEnding = Literal["rounds done", "told to end", "host short of memory"]

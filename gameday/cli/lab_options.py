@@ -89,7 +89,11 @@ class LabOptions:
 
         from gameday.rehearsal.lab.settings import LabSettings  # noqa: PLC0415
 
-        asked = defaults.model_dump(exclude={"cluster", "held_api_servers"}, exclude_none=True) if defaults else {}
+        asked = (
+            defaults.model_dump(exclude={"cluster", "held_api_servers", "training"}, exclude_none=True)
+            if defaults
+            else {}
+        )
         if defaults and defaults.held_servers:
             asked["hold"] = defaults.held_servers
         given = {

@@ -143,6 +143,7 @@ def rehearse(
         offender=offender,
         lab=lab,
         client_nodes=client_nodes_for(loaded.plan),
+        spare=0 if checked.rehearsal.training else nodes,
     ) as here:
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else []), *options.words()]

@@ -53,10 +53,10 @@ class ListStormParameters(FaultParameters):
     clients: int = Field(default=30, ge=1, le=200)
     """Clients that LIST at the same time, each over a connection of its own."""
     stages: tuple[Annotated[int, Field(ge=1, le=200)], ...] = Field(default=(), max_length=10)
-    """Numbers of clients of several storms in place of one, each larger than the one before, such as `[1, 2, 4, 8]`.
+    """Counts of clients, for several storms in place of one, each larger than the one before, such as `[1, 2, 4, 8]`.
 
     Each begins twelve seconds after the one before has ended, so that two scrapes see the memory that it took. An API
-    server does not give that memory back in between: a stage tells what its LISTs cost only where the memory rises
+    server does not give that memory back in between: a stage shows what its LISTs cost only where the memory rises
     above all earlier peaks.
     """
     objects: int = Field(default=1000, ge=1, le=20_000)

@@ -17,6 +17,7 @@ from gameday.values.api_loads import Measured
 from gameday.values.api_requests import ApiCanarySample, ApiRequest, LoadStage
 from gameday.values.devices import HeldDevice
 from gameday.values.nodes import NodeRole, NodeSnapshot, Taint, Target
+from gameday.values.pod_steps import PodsPlaced, PodStep
 from gameday.values.results import Cleanliness, Hop, RepairHop, RepairKind, Step, StepOutcome
 
 
@@ -172,6 +173,15 @@ class HeldServersStarted(_Event):
 
     kind: Literal["held_servers_started"] = "held_servers_started"
     servers: tuple[str, ...]
+
+
+class PodStepsLogged(_Event):
+    """The pods that a fault created in steps, by its own log."""
+
+    kind: Literal["pod_steps_logged"] = "pod_steps_logged"
+    node: str = Field(description="where the fault's pod ran")
+    steps: tuple[PodStep, ...]
+    placed: PodsPlaced | None = Field(description="None where the fault ended before it looked")
 
 
 class FaultUndone(_Event):
@@ -597,7 +607,7 @@ Event = Annotated[
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | LoadStaged | LoadMeasured
-    | HeldServersStarted
+    | HeldServersStarted | PodStepsLogged
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip

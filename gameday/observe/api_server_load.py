@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from gameday.agent.task import ApiCanaryNote, notes_in
-from gameday.api_clients.notes import MeasuredNote, RequestsNote, StageNote, StormNote
+from gameday.api_clients.notes import (
+    MeasuredNote,
+    PodsPlacedNote,
+    PodStepNote,
+    RequestsNote,
+    StageNote,
+    StormNote,
+)
 from gameday.errors import AdapterError
-from gameday.history.events import ApiCanarySampled, FaultInjected, LoadLogged, LoadMeasured, LoadStaged
+from gameday.history.events import (
+    ApiCanarySampled,
+    FaultInjected,
+    LoadLogged,
+    LoadMeasured,
+    LoadStaged,
+    PodStepsLogged,
+)
 from gameday.observe.api_server_metrics import NOMINAL_SEATS, SERVER_LABEL
 from gameday.run.run import Run
 from gameday.run.targets import chosen_targets
@@ -74,3 +88,7 @@ def note_load(run: Run, node: str, pod: str) -> None:
     for storm in notes_in(log, StormNote)[:1]:
         stages = tuple(note.stage for note in notes_in(log, StageNote))
         run.note(LoadStaged(node=node, list_bytes=storm.list_bytes, form=storm.form, stages=stages))
+    steps = tuple(note.step for note in notes_in(log, PodStepNote))
+    if steps:
+        placed = [note.placed for note in notes_in(log, PodsPlacedNote)]
+        run.note(PodStepsLogged(node=node, steps=steps, placed=placed[-1] if placed else None))

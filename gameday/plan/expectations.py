@@ -26,6 +26,7 @@ from gameday.documents.fields import (
 from gameday.plan.canary import ExpectedCanary
 from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment
 from gameday.plan.device_taints import ExpectedDeviceTaint
+from gameday.plan.scheduling import ExpectedScheduling
 
 
 class ExpectedAlert(DocumentModel):
@@ -185,6 +186,8 @@ class Expectations(DocumentModel):
     """Small requests of an ordinary user, sent twice a second, for faults that load the control plane."""
     containment: ExpectedContainment | None = None
     """Limits within which the load on the API servers must stay."""
+    scheduling: ExpectedScheduling | None = None
+    """Places and waiting times of the pods that the fault pods_in_steps creates."""
     topology_manager_rejects: MisalignedPod | None = None
     """Pod that the target's kubelet must reject at admission with TopologyAffinityError while a `numa` fault is in, as
     topologyManagerPolicy single-numa-node does."""
@@ -220,6 +223,7 @@ class Expectations(DocumentModel):
             or self.canary
             or self.api_canary
             or self.containment
+            or self.scheduling
             or self.topology_manager_rejects
             or self.stays_schedulable_for
         )

@@ -183,6 +183,8 @@ class RehearsalSettings(DocumentModel):
     cluster: Literal["embedded", "lab"] | None = None
     """Control plane of the rehearsal: `embedded`, the stand-in, or `lab`, Kubernetes' own programs (docs/lab.md). All
     other keys need `lab`."""
+    training: bool = True
+    """If true, training jobs hold GPUs of the nodes; without them a plan's own pods find all GPUs free."""
     api_servers: ApiServers | None = None
     """Number of kube-apiservers; several are behind a load balancer."""
     held_api_servers: int | None = Field(default=None, ge=1, le=4)
@@ -227,9 +229,9 @@ class RehearsalSettings(DocumentModel):
         # By value: a plan that is read back from JSON writes every key.
         fields = type(self).model_fields
         set_here = {key for key, value in self if value != fields[key].get_default(call_default_factory=True)}
-        for key in sorted(set_here - {"cluster"}):
+        for key in sorted(set_here - {"cluster", "training"}):
             if self.cluster != "lab":
                 raise conflict((key,), "only the lab has this setting: write `cluster: lab` beside it")
-        if "dra_xid_effect" in self.model_fields_set and not self.dra:
+        if "dra_xid_effect" in set_here and not self.dra:
             raise conflict(("dra_xid_effect",), "only a DRA driver taints devices: write `dra: true` beside it")
         return self

@@ -15,6 +15,7 @@ from gameday.faults.xid import XidParameters
 from gameday.health.policy_files import kernel_signal, load_policy
 from gameday.plan.catalogue import control_plane_plans, find_plan, load_shipped, shipped_plans
 from gameday.plan.models import Plan
+from gameday.values.nodes import NodeRole
 from gameday.xid.decide import Response
 from gameday.xid.lines import format_xid, recognise
 
@@ -106,7 +107,7 @@ def test_a_plan_of_the_control_plane_names_its_schema_and_its_cluster(name: str)
     first, *_ = path.read_text(encoding="utf-8").splitlines()
     assert first == "# yaml-language-server: $schema=../../docs/plan.schema.json"
     assert plan.rehearsal.cluster == "lab"
-    assert plan.expect.api_canary is not None
+    assert (plan.expect.api_canary is not None) is (plan.fault.runs_on is NodeRole.API_CLIENT)
     assert find_plan(name) == path
 
 

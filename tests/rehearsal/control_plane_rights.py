@@ -35,7 +35,7 @@ ASKED: dict[str, list[tuple[str, str, dict[str, Any] | None, Headers, int]]] = {
         ("GET", "/api/v1/namespaces/gameday/secrets", None, {}, 403),
         ("GET", "/api/v1/secrets", None, {}, 403),
         ("GET", "/api/v1/namespaces/gameday/configmaps", None, {}, 403),
-        ("POST", f"{_LOAD}/pods", _object("p"), {}, 403),
+        ("POST", f"{_LOAD}/services", _object("p"), {}, 403),
         ("POST", _LEASES, _object("l"), {}, 403),
         ("GET", _FLOW_SCHEMAS, None, {}, 403),
         ("GET", f"{_LOAD}/secrets", None, _MASTER, 200),

@@ -18,6 +18,7 @@ from gameday.guard.flow_control import nominal_seats
 from gameday.history.events import FlowControlSet, SeatsRead
 from gameday.ledger import undo
 from gameday.ledger.entries import DeleteFlowControl, EndApiCanary
+from gameday.plan.rehearsal import RehearsalSettings
 from gameday.plan.settings import FlowControl, Settings
 from gameday.tasks import control_plane_settings
 from gameday.tasks.control_plane_settings import _shares, note_seats_after, put_in_settings
@@ -36,8 +37,12 @@ class FakeRun:
 
     def __init__(self, settings: Settings) -> None:
         self.kubernetes = FakeKubernetes()
-        self.plan = SimpleNamespace(settings=settings, guardrails=SimpleNamespace(max_duration=timedelta(minutes=5)))
-        self.profile = SimpleNamespace(prometheus=SimpleNamespace(url="http://prometheus"))
+        self.plan = SimpleNamespace(
+            settings=settings,
+            guardrails=SimpleNamespace(max_duration=timedelta(minutes=5)),
+            rehearsal=RehearsalSettings(),
+        )
+        self.profile = SimpleNamespace(prometheus=SimpleNamespace(url="http://prometheus"), lab_control=None)
         self.noted: list[Any] = []
         self.undos: list[Any] = []
 

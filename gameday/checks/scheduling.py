@@ -1,0 +1,57 @@
+"""The pods of a load must all get a node, in time, and no GPU may be given out twice."""
+
+from __future__ import annotations
+
+from gameday.checks.facts import at_most, seconds_text, stop_reason, target_nodes
+from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import PodStepsLogged
+from gameday.history.frames import Frames
+from gameday.history.journal import History
+from gameday.plan.models import Plan
+from gameday.plan.scheduling import ExpectedScheduling
+from gameday.values.results import Step
+
+ORDER = 65
+
+
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    expected = plan.expect.scheduling
+    return [one for node in target_nodes(history) for one in _of(expected, history, node)] if expected else []
+
+
+def _of(expected: ExpectedScheduling, history: History, node: str | None) -> list[Verdict]:
+    logged = next((event for _, event in reversed(history.about(PodStepsLogged, node))), None)
+    placed = logged.placed if logged else None
+    waits = [step.p99_s for step in logged.steps if step.p99_s is not None] if logged else []
+    bound = expected.p99_within.total_seconds()
+    all_bound = placed.bound == placed.wanted if placed else None
+    most = placed.most_on_a_node if placed else 0
+    twice = placed.devices_given_twice if placed else 0
+    whole = most <= expected.gpus_per_node and twice == 0 if placed else None
+    worst = max(waits, default=None)
+    in_time = worst <= bound if worst is not None else None
+    absent = f"the load's log was not read: {stop_reason(history)}"
+    return [
+        _verdict("pods-placed", "Every pod of the load gets a node", "all", all_bound, node, absent).model_copy(
+            update={"measured": f"{placed.bound} of {placed.wanted}"} if placed else {}
+        ),
+        _verdict(
+            "gpus-given-once", "No GPU is given to two pods", f"≤ {expected.gpus_per_node} a node", whole, node, absent
+        ).model_copy(update={"measured": f"{most} on one node, {twice} devices twice"} if placed else {}),
+        _verdict(
+            "scheduling-latency",
+            "99 of 100 pods of each step wait for a node",
+            at_most(expected.p99_within),
+            in_time,
+            node,
+            absent,
+        ).model_copy(update={"measured": seconds_text(worst), "seconds": worst} if worst is not None else {}),
+    ]
+
+
+def _verdict(check: str, expectation: str, bound: str, held: bool | None, node: str | None, absent: str) -> Verdict:
+    status = {True: Status.HELD, False: Status.BROKEN, None: Status.UNKNOWN}[held]
+    why = absent if held is None else ""
+    return Verdict(
+        check=check, expectation=expectation, bound=bound, status=status, why=why, step=Step.VERIFY_TAINT, node=node
+    )

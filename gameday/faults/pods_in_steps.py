@@ -1,0 +1,121 @@
+"""Pods in steps: one-GPU pods for the scheduler, by the device plugin's count or by claims (DRA)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, Field
+
+from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
+from gameday.api_clients.notes import PodsPlacedNote, PodStepNote
+from gameday.errors import HostError
+from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.host.base import Host
+from gameday.host.privileges import API_CLIENT, PodSecurity
+from gameday.plan.models import FaultParameters
+from gameday.values.nodes import NodeRole
+from gameday.values.pod_steps import LOAD, Allocation, PodStep
+
+if TYPE_CHECKING:
+    from gameday.api_clients.pods import PodLoad
+
+
+class PodsInStepsParameters(FaultParameters):
+    dangerous: ClassVar[str] = (
+        "the pods take free GPUs, so that other work waits for them, and the scheduler is busy with them"
+    )
+    needs_api_canary: ClassVar[bool] = True
+    runs_on: ClassVar[NodeRole] = NodeRole.API_CLIENT
+
+    type: Literal["pods_in_steps"] = "pods_in_steps"
+    allocation: Allocation = Allocation.DEVICE_PLUGIN
+    """The way to ask for the GPU: `device-plugin`, the resource nvidia.com/gpu, or `dra`, a claim for each pod."""
+    steps: tuple[Annotated[int, Field(ge=1, le=10_000)], ...] = Field(default=(50, 50), min_length=1, max_length=20)
+    """Pods of each step; a step begins when all pods of the one before are bound."""
+    rate: float = Field(default=50, gt=0, le=1000)
+    """Pods created in a second."""
+    patience: float = Field(default=60, gt=0, le=600)
+    """Seconds after a step's last creation for which its pods are waited for."""
+    device_class: str = Field(default="gpu.gameday.dev", max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    """DeviceClass of the claims; the default is the lab's."""
+
+
+class PodsInStepsFault(Fault[PodsInStepsParameters]):
+    """Creates one-GPU pods in namespace gameday-load, step by step, and notes how long each waits for its node.
+
+    Times are those at which a watch of the pods shows them, first and bound. At the end the pods' places are read from
+    the objects: how many of these pods are on one node, and whether any device is in two claims. Pods and the claims'
+    template carry the label gameday.dev/load=pods-in-steps, and are deleted by it.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = PodsInStepsParameters
+    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
+    api_account: ClassVar[str] = "gameday-api-client"
+    security: ClassVar[PodSecurity] = API_CLIENT
+    summary: ClassVar[str] = "Creates one-GPU pods in steps, by count or by claims"
+    does_not_reach: ClassVar[str] = "the GPUs and running pods; nodes without free GPUs"
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "kube-scheduler's own metrics, and the controller-manager's for claims",
+        "other pods that wait for a GPU",
+    )
+
+    def claims(self, parameters: PodsInStepsParameters) -> tuple[Claim, ...]:
+        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
+
+    def warnings(self, parameters: PodsInStepsParameters) -> tuple[str, ...]:
+        return (f"{sum(parameters.steps)} pods ask for one GPU each",)
+
+    def prior_state(self, parameters: PodsInStepsParameters, gpu: int, host: Host) -> dict[str, str]:
+        if _load(parameters, host).exist():
+            raise HostError(
+                f"namespace {NAMESPACE} holds pods of another such load: `gameday reap` undoes the run that left them; "
+                f"else kubectl -n {NAMESPACE} delete pods,resourceclaimtemplates -l {LOAD_LABEL}={LOAD}"
+            )
+        return {}
+
+    def inject(self, parameters: PodsInStepsParameters, gpu: int, host: Host) -> Evidence:
+        began_at = datetime.now(UTC)
+        _load(parameters, host).prepare()
+        return Evidence(lines=(f"before: namespace {NAMESPACE} held no such pods",), written_at=began_at)
+
+    def hold(
+        self, parameters: PodsInStepsParameters, gpu: int, host: Host, ended: threading.Event
+    ) -> tuple[str, ...] | None:
+        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
+
+    def hold_and_tell(
+        self,
+        parameters: PodsInStepsParameters,
+        gpu: int,
+        host: Host,
+        ended: threading.Event,
+        tell: Callable[[BaseModel], None],
+    ) -> tuple[str, ...]:
+        load, lines = _load(parameters, host), list[str]()
+
+        def tell_step(step: PodStep) -> None:
+            tell(PodStepNote(step=step))
+            p99 = "none" if step.p99_s is None else f"{step.p99_s:.2f} s"
+            lines.append(f"step {step.step}: {step.bound} of {step.created} bound in {step.took_s:.1f} s, p99 {p99}")
+
+        load.make_in_steps(parameters.steps, parameters.rate, parameters.patience, ended, tell_step)
+        placed = load.placed(sum(parameters.steps))
+        tell(PodsPlacedNote(placed=placed))
+        return (*lines, f"{placed.bound} of {placed.wanted} pods have a node, at most {placed.most_on_a_node} the same")
+
+    def undo(self, parameters: PodsInStepsParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        return Evidence(lines=(f"deleted {_load(parameters, host).delete()} pods from namespace {NAMESPACE}",))
+
+    def verify_undone(
+        self, parameters: PodsInStepsParameters, gpu: int, host: Host, undo_state: dict[str, str]
+    ) -> bool:
+        return not _load(parameters, host).exist()
+
+
+def _load(parameters: PodsInStepsParameters, host: Host) -> PodLoad:
+    from gameday.api_clients.pods import PodLoad  # noqa: PLC0415 - httpx takes long to load
+
+    return PodLoad(host.api_server(), parameters.allocation, parameters.device_class)

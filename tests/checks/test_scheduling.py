@@ -1,0 +1,60 @@
+"""Pods of a load: all placed, in time, and no GPU given out twice; unknown where the log was not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gameday.checks import run_checks
+from gameday.checks.verdict import Status
+from gameday.history.events import PodStepsLogged
+from gameday.history.frames import Frames
+from gameday.plan.expectations import Expectations
+from gameday.values.pod_steps import PodsPlaced, PodStep
+from tests.report.run_builder import FAULT_AT, NODE, PLAN, Timed, history_of, passing
+
+CHECKS = ("pods-placed", "gpus-given-once", "scheduling-latency")
+
+
+def judged(*logged: PodStepsLogged) -> dict[str, Status]:
+    plan = PLAN.model_copy(update={"expect": Expectations.model_validate({"scheduling": {"p99_within": "5s"}})})
+    timed = [*passing(), *(Timed(FAULT_AT + 9, one) for one in logged)]
+    return {one.check: one.status for one in run_checks(plan, history_of(timed), Frames()) if one.check in CHECKS}
+
+
+def logged(p99_s: float | None = 1.0, **placed: int) -> PodStepsLogged:
+    step = PodStep(step=1, created=16, bound=16, took_s=3.0, p50_s=p99_s, p99_s=p99_s)
+    values: dict[str, Any] = {"wanted": 16, "bound": 16, "most_on_a_node": 8, "devices_given_twice": 0} | placed
+    return PodStepsLogged(node=NODE, steps=(step,), placed=PodsPlaced(**values))
+
+
+def test_pods_that_all_have_a_gpu_of_their_own_in_time_hold() -> None:
+    assert judged(logged()) == dict.fromkeys(CHECKS, Status.HELD)
+
+
+@pytest.mark.parametrize(
+    ("event", "broken"),
+    [
+        (logged(bound=15), "pods-placed"),
+        (logged(most_on_a_node=9), "gpus-given-once"),
+        (logged(devices_given_twice=1), "gpus-given-once"),
+        (logged(p99_s=5.1), "scheduling-latency"),
+    ],
+)
+def test_each_expectation_breaks_alone(event: PodStepsLogged, broken: str) -> None:
+    assert [check for check, status in judged(event).items() if status is not Status.HELD] == [broken]
+
+
+def test_a_load_that_was_not_heard_of_proves_nothing() -> None:
+    assert judged() == dict.fromkeys(CHECKS, Status.UNKNOWN)
+
+
+def test_steps_without_an_end_prove_no_place() -> None:
+    cut = logged().model_copy(update={"placed": None})
+    assert judged(cut)["pods-placed"] is Status.UNKNOWN
+    assert judged(cut)["scheduling-latency"] is Status.HELD
+
+
+def test_a_step_in_which_no_pod_was_bound_has_no_latency() -> None:
+    assert judged(logged(p99_s=None))["scheduling-latency"] is Status.UNKNOWN
