@@ -246,7 +246,8 @@ def _await_baseline_window(run: Run, node: str) -> None:
     )
     since = max(1, round((datetime.now(UTC) - run.record.started + window).total_seconds()))
     held = scrapes(f"{since}s")
-    if 0 < held < FEWEST_BASELINE_SCRAPES:
+    # Bands and robust z are of a GPU's metrics.
+    if 0 < held < FEWEST_BASELINE_SCRAPES and run.plan.fault.runs_on is NodeRole.GPU:
         run.problem(
             f"{held:g} scrapes of {of} in the {since} s before the fault: fewer than {FEWEST_BASELINE_SCRAPES} do "
             "not show what is usual, so the report may lack bands and robust z",

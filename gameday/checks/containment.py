@@ -61,8 +61,8 @@ def _overlap(most: int, history: History, node: str | None) -> Verdict:
     read = {event.phase: event.seats for event in history.of(SeatsRead)}
     bound = most * max(1, len(read.get("before", {})))
     found = max_overlap(requests, HAND_OVER_S)
-    measured = f"{found} of {len(requests)} requests"
-    if found == 0:
+    measured = f"{found} of {len(requests)} requests, for longer than {HAND_OVER_S} s"
+    if not any(request.is_served for request in requests):
         status, why = _not_measured(history, node, "no answered request is in the clients' log")
         measured = ""
     else:
@@ -91,9 +91,11 @@ def _by_frames(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 def _executing(
     most: int, level: str, history: History, frames: Frames, node: str | None, window: Window | None
 ) -> Verdict:
-    """Judge the requests that run in the level; without a level of ours, those of the level that runs most."""
+    """Judge the priority levels that served the fault's requests, by their log; else ours, and else every level."""
+    logged = {name for event in history.of(LoadLogged) if event.node == node for name in event.levels.values()}
+    levels = logged or ({level} if level else set())
     rows = _rows(frames.api_server, EXECUTING, window)
-    rows = rows[rows.priority_level == (level or rows.priority_level)]
+    rows = rows[rows.priority_level.isin(levels)] if levels else rows
     text = "In every scrape, no more of the fault's requests run at the same time on an API server"
     if rows.empty:
         status, why = _not_measured(history, node, f"samples of {EXECUTING}")
@@ -101,7 +103,7 @@ def _executing(
     at_once = rows.groupby(["server", "priority_level", "time"]).value.sum()
     found, scrapes = int(at_once.max()), len(at_once)
     status = Status.BROKEN if found > most else Status.HELD
-    measured = f"{found} at most in {scrapes} scrapes"
+    measured = f"{found} at most in {scrapes} scrapes of {', '.join(sorted(levels)) or 'every level'}"
     return _verdict("containment-executing", text, f"≤ {most}", measured, status, "", node)
 
 

@@ -70,6 +70,12 @@ class FlowControlApi:
             if level.spec.type == "Limited" and level.spec.limited.nominal_concurrency_shares is not None
         }
 
+    def level_names(self) -> dict[str, str]:
+        """Return the names of all priority levels by their UIDs, which answers of the API server carry."""
+        with self._kubernetes.explained("list priority levels"):
+            levels = self._api.list_priority_level_configuration().items
+        return {level.metadata.uid: level.metadata.name for level in levels}
+
     def owner(self, kind: FlowControlKind, name: str) -> str | None:
         """Return the run that an object belongs to, "" for one that no run made; None where it is not there."""
         with self._kubernetes.explained(f"read {kind} {name}"), absent_is_none():

@@ -148,6 +148,9 @@ class LoadLogged(_Event):
     kind: Literal["load_logged"] = "load_logged"
     node: str
     requests: tuple[ApiRequest, ...]
+    levels: dict[str, str] = Field(
+        default={}, description="names of the priority levels that answers name, by UID, as far as they could be read"
+    )
 
 
 class LoadStaged(_Event):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gameday.agent.task import ApiCanaryNote, notes_in
 from gameday.api_clients.notes import (
     MeasuredNote,
@@ -11,7 +13,8 @@ from gameday.api_clients.notes import (
     StageNote,
     StormNote,
 )
-from gameday.errors import AdapterError
+from gameday.cluster.flow_control import FlowControlApi
+from gameday.errors import AdapterError, KubernetesError
 from gameday.history.events import (
     ApiCanarySampled,
     FaultInjected,
@@ -23,6 +26,7 @@ from gameday.history.events import (
 from gameday.observe.api_server_metrics import NOMINAL_SEATS, SERVER_LABEL
 from gameday.run.run import Run
 from gameday.run.targets import chosen_targets
+from gameday.values.api_requests import ApiRequest
 from gameday.values.nodes import NodeRole
 
 
@@ -84,7 +88,7 @@ def note_load(run: Run, node: str, pod: str) -> None:
         run.note(LoadMeasured(node=node, measured=note.measured))
     if not measured:
         requests = tuple(one for note in notes_in(log, RequestsNote) for one in note.requests)
-        run.note(LoadLogged(node=node, requests=requests))
+        run.note(LoadLogged(node=node, requests=requests, levels=_levels_of(run, requests)))
     for storm in notes_in(log, StormNote)[:1]:
         stages = tuple(note.stage for note in notes_in(log, StageNote))
         run.note(LoadStaged(node=node, list_bytes=storm.list_bytes, form=storm.form, stages=stages))
@@ -92,3 +96,14 @@ def note_load(run: Run, node: str, pod: str) -> None:
     if steps:
         placed = [note.placed for note in notes_in(log, PodsPlacedNote)]
         run.note(PodStepsLogged(node=node, steps=steps, placed=placed[-1] if placed else None))
+
+
+def _levels_of(run: Run, requests: Sequence[ApiRequest]) -> dict[str, str]:
+    """Return the names of the priority levels that served the requests, by UID; a refusal costs the names only."""
+    seen = {request.priority_level for request in requests} - {""}
+    try:
+        names = FlowControlApi(run.kubernetes).level_names() if seen else {}
+    except KubernetesError as error:
+        run.problem(f"the priority levels of the load are not known by name: {error}")
+        return {}
+    return {uid: name for uid, name in names.items() if uid in seen}

@@ -96,7 +96,7 @@ def test_a_run_that_never_got_to_the_fault_says_so() -> None:
 
 def test_a_third_seat_in_one_scrape_breaks() -> None:
     verdict = judged(*STEADY, row(EXECUTING, 3, 3, level=LEVEL))["containment-executing"]
-    assert (verdict.status, verdict.measured) == (Status.BROKEN, "3 at most in 3 scrapes")
+    assert (verdict.status, verdict.measured) == (Status.BROKEN, "3 at most in 3 scrapes of gameday-heavy-list")
 
 
 def test_seats_of_several_servers_are_not_added_up_and_those_of_flow_schemas_are() -> None:
@@ -140,7 +140,7 @@ def test_a_server_that_started_again_breaks_and_is_named_with_its_time() -> None
 def test_answers_beside_each_other_break_the_log_and_refusals_are_no_work() -> None:
     three = LoadLogged(node=NODE, requests=tuple(request(number, 1, 2) for number in range(3)))
     verdict = judged(*STEADY, events=(SET, *SEATS, Timed(0, three)))["containment-request-log"]
-    assert (verdict.status, verdict.measured) == (Status.BROKEN, "3 of 3 requests")
+    assert (verdict.status, verdict.measured) == (Status.BROKEN, "3 of 3 requests, for longer than 0.2 s")
     refused = LoadLogged(node=NODE, requests=tuple(request(number, 1, 2, 429) for number in range(3)))
     verdict = judged(*STEADY, events=(SET, *SEATS, Timed(0, refused)))["containment-request-log"]
     assert (verdict.status, verdict.measured) == (Status.UNKNOWN, "")

@@ -13,6 +13,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gameday import cli
 from gameday.cli.lab_options import LabOptions
+from gameday.cli.rehearsal import client_nodes_for
 from gameday.detectors.resolve import load_complete_plan
 from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster, Size
 from tests.game_days.conftest import QUIET
@@ -39,12 +40,20 @@ def play_on_a_lab(folder: Path, plan: Path, *arguments: str) -> Played:
     """
     need_programs()
     wanted = load_complete_plan(plan, ()).plan
+    # A load on API servers needs no GPU; a plan about devices wants what `gameday rehearse` has.
+    nodes = 8 if wanted.rehearsal.dra else 1
+    size = Size(
+        nodes,
+        gpus=nodes,
+        spare=0 if wanted.rehearsal.training else nodes,
+        client_nodes=client_nodes_for(wanted),
+    )
     said, reports = io.StringIO(), folder / "reports"
     with (
         RehearsalCluster(
             folder / "cluster",
-            Size(nodes=1, gpus=1, client_nodes=wanted.targets.nodes),
-            Detector.OFF,
+            size,
+            Detector.DEFAULT if wanted.rehearsal.dra else Detector.OFF,
             control_plane=ControlPlane.LAB,
             lab=LabOptions().settings(wanted.rehearsal),
         ) as cluster,
