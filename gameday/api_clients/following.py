@@ -27,7 +27,7 @@ class Following:
         self._ended: Traffic | None = None
         self._ended_at: datetime | None = None
         self.to_sync = Traffic()
-        """What its first view of all objects took."""
+        """Traffic of its first view of all objects."""
         self.began_at = self._synced_at = datetime.now(UTC)
         self._process = ClientProcess("gameday.api_clients.follow", order, FollowerLine, self._hear)
         try:

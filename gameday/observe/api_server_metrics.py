@@ -49,6 +49,10 @@ HEAP_FREE = Metric("go_memory_classes_heap_free_bytes", "gauge", "Free bytes of 
 HEAP_RELEASED = Metric("go_memory_classes_heap_released_bytes", "gauge", "Free bytes of heap given back to the kernel.")
 HEAP_UNUSED = Metric("go_memory_classes_heap_unused_bytes", "gauge", "Bytes reserved for objects and not used by any.")
 GC_CYCLES = Metric("go_gc_cycles_total_gc_cycles_total", "counter", "Collections that have ended.")
+GO_CPU_SECONDS = Metric(
+    "go_cpu_classes_total_cpu_seconds_total", "counter", "Estimated CPU time that Go's runtime had, idle time included."
+)
+GO_IDLE_SECONDS = Metric("go_cpu_classes_idle_cpu_seconds_total", "counter", "Estimated part of it that was idle.")
 GC_CPU_SECONDS = Metric("go_cpu_classes_gc_total_cpu_seconds_total", "counter", "Estimated CPU time of collections.")
 GC_PERCENT = Metric("go_gc_gogc_percent", "gauge", "GOGC in force.")
 MEMORY_LIMIT = Metric("go_gc_gomemlimit_bytes", "gauge", "GOMEMLIMIT in force; 2^63 - 1 where none is set.")
@@ -155,6 +159,8 @@ API_SERVER_METRICS: tuple[Metric, ...] = (
     HEAP_RELEASED,
     HEAP_UNUSED,
     GC_CYCLES,
+    GO_CPU_SECONDS,
+    GO_IDLE_SECONDS,
     GC_CPU_SECONDS,
     GC_PERCENT,
     MEMORY_LIMIT,

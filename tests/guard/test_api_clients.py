@@ -1,4 +1,4 @@
-"""What doctor, the dry run and the live view say of a plan whose fault runs on an API-client node."""
+"""Doctor, dry run and live view of a plan whose fault runs on an API-client node."""
 
 from __future__ import annotations
 

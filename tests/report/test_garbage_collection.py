@@ -59,7 +59,8 @@ def test_the_share_of_cpu_and_the_treatment_are_told() -> None:
     told = found(
         [
             *counter("a", CYCLES, 0, 1),
-            *counter("a", "process_cpu_seconds_total", 10, 12),
+            *counter("a", "go_cpu_classes_total_cpu_seconds_total", 10, 16),
+            *counter("a", "go_cpu_classes_idle_cpu_seconds_total", 8, 12),
             *counter("a", "go_cpu_classes_gc_total_cpu_seconds_total", 1, 1.5),
             *counter("a", "go_gc_gogc_percent", 50, 50),
             *counter("a", "go_gc_gomemlimit_bytes", 2.0**63, 2.0**63),

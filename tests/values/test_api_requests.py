@@ -1,4 +1,4 @@
-"""What is read from a request log."""
+"""Readings of a request log."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from gameday.report.figure import Figure
 # The names of `gameday/observe/api_server_metrics.py`, which says what each means.
 _CYCLES = "go_gc_cycles_total_gc_cycles_total"
 _GC_CPU = "go_cpu_classes_gc_total_cpu_seconds_total"
-_CPU = "process_cpu_seconds_total"
+# Estimates, which Go's documentation lets be compared with each other only, and not with the kernel's CPU time.
+_ALL_CPU, _IDLE = "go_cpu_classes_total_cpu_seconds_total", "go_cpu_classes_idle_cpu_seconds_total"
 _LIVE = "go_gc_heap_live_bytes"
 _GOAL = "go_gc_heap_goal_bytes"
 _PERCENT = "go_gc_gogc_percent"
@@ -43,9 +44,8 @@ def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
 
 def _figures(rows: pd.DataFrame) -> Iterator[Figure]:
     yield from _figure("collections in a second", "", _rates(_of(rows, _CYCLES)))
-    yield from _figure(
-        "share of CPU spent on collections", "%", 100 * _rates(_of(rows, _GC_CPU)) / _rates(_of(rows, _CPU))
-    )
+    busy = _rates(_of(rows, _ALL_CPU)) - _rates(_of(rows, _IDLE))
+    yield from _figure("share of CPU spent on collections", "%", 100 * _rates(_of(rows, _GC_CPU)) / busy[busy > 0])
     yield from _figure("live heap under load", "MiB", _by_server(rows, _LIVE, "median") / _MIB)
     yield from _figure("heap goal under load", "MiB", _by_server(rows, _GOAL, "median") / _MIB)
     yield from _figure("peak memory under load", "MiB", _by_server(rows, MEMORY, "max") / _MIB)
