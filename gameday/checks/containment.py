@@ -8,7 +8,7 @@ from gameday.checks.api_canary import Window, fault_window
 from gameday.checks.facts import first_fault, first_few, judge_absence, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.documents.sizes import format_size
-from gameday.history.events import FlowControlSet, LoadLogged, SeatsRead
+from gameday.history.events import LoadLogged, SeatsRead
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
@@ -46,8 +46,9 @@ def _seats(name: str, seats: int, history: History) -> Verdict:
     if wrong:
         status, why = Status.BROKEN, first_few(wrong)
     elif missing:
-        status, why = judge_absence(history, Step.VERIFY_TAINT, f"the level's seats {missing[0]} the fault")
-        status = Status.UNKNOWN if history.last(FlowControlSet) is None else status
+        # A server that nobody could scrape has not lost its seats.
+        _, why = judge_absence(history, Step.VERIFY_TAINT, f"the level's seats {missing[0]} the fault")
+        status = Status.UNKNOWN
     else:
         status, why = Status.HELD, ""
     measured = ", ".join(f"{server}: {found}" for server, found in sorted(read.get("after", {}).items()))

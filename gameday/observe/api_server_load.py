@@ -37,7 +37,8 @@ def nominal_seats(run: Run) -> dict[str, dict[str, int]]:
         AdapterError: Prometheus cannot be asked.
     """
     found: dict[str, dict[str, int]] = {}
-    for sample in run.servers.prometheus.query(NOMINAL_SEATS.name):
+    # The newest within a minute: a server under load misses scrapes, and has its seats all the same.
+    for sample in run.servers.prometheus.query(f"last_over_time({NOMINAL_SEATS.name}[1m])"):
         server, level = sample.labels.get(SERVER_LABEL, ""), sample.labels.get("priority_level", "")
         found.setdefault(server, {})[level] = round(sample.value)
     return found

@@ -24,10 +24,10 @@ def test_two_seats_hold_a_storm_and_hold_nothing_of_system_masters(tmp_path: Pat
     # What the canary meets on a machine that plays other tests beside this one says nothing of the limiter.
     content["expect"]["api_canary"] = {"p99_within": "20s", "longest_gap": "30s", "errors": 1000, "after_for": "3s"}
     arms = {arm["name"]: arm for arm in content["arms"]["compare"]}
-    arms["masters"] |= {
-        "must_break": ["containment-request-log"],
-        "may_break": ["containment-executing", "api-canary-latency"],
-    }
+    # A busy machine may lose every scrape of so short a storm, and then nothing is known by the server's metrics.
+    by_metrics = ["containment-executing", "containment-memory", "containment-servers-up", "api-canary-latency"]
+    arms["limited"] |= {"may_break": by_metrics}
+    arms["masters"] |= {"may_break": by_metrics, "must_break": ["containment-request-log"]}
     content["arms"] = {"compare": [arms["limited"], arms["masters"]]}
     plan = tmp_path / "plan.yaml"
     with plan.open("w", encoding="utf-8") as file:

@@ -55,6 +55,9 @@ RARELY_USED: Mapping[str, Mapping[tuple[str, str, str], str]] = {
         ("patch", "leases", "gameday"): "renewal, every few seconds of a longer run",
         ("list", "pods", CLUSTER): "where the watch cannot bring its state along, or has to be read anew",
         ("list", "events", "default"): "the same",
+        ("list", "resourceslices", CLUSTER): "a plan with expect.device_taints looks at the devices of its node",
+        ("watch", "resourceslices", CLUSTER): "the same",
+        ("list", "resourceclaims", CLUSTER): "the same: which pods hold devices of the node",
     },
     HEALTH: {
         ("list", "nodes", ""): "when it starts",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -37,7 +38,9 @@ def test_clients_of_the_balancer_outlive_a_killed_server_and_a_restarted_one(tmp
 
         ask_lab(tmp_path / SOCKET, Verb.KILL, "kube-apiserver")
         until(lambda: plane.kubectl("get", "--raw", "/readyz", check=False) == "ok", 60, "another server answers")
-        plane.kubectl("create", "configmap", "while-one-was-gone")
+        # A server that has just started is ready before it has heard of every role.
+        created = partial(plane.kubectl, "create", "configmap", "while-one-was-gone", check=False)
+        until(created, 60, "another server lets the administrator write")
         ask_lab(tmp_path / SOCKET, Verb.RESTART, "kube-apiserver-2")
         until(lambda: plane.kubectl("get", "--raw", "/readyz", check=False) == "ok", 60, "another server answers")
         until(lambda: all(one.ready for one in ask(tmp_path)), 120, "all are ready")
@@ -46,7 +49,8 @@ def test_clients_of_the_balancer_outlive_a_killed_server_and_a_restarted_one(tmp
         # Each server is asked at its own address; the certificate is good for it, too.
         for name in _SETTINGS.server_names:
             own = plane.components()[name]["ready_url"].removesuffix("/readyz")
-            assert "while-one-was-gone" in plane.kubectl("--server", own, "get", "configmaps", "-o", "name"), name
+            names = partial(plane.kubectl, "--server", own, "get", "configmaps", "-o", "name", check=False)
+            until(lambda names=names: "while-one-was-gone" in names(), 60, f"{name} shows what another server wrote")
         restarts = {name: plane.components()[name]["restarts"] for name in _SETTINGS.server_names}
         assert restarts == {"kube-apiserver": 1, "kube-apiserver-2": 1, "kube-apiserver-3": 0}
         environment = Path(f"/proc/{plane.components()['kube-apiserver-3']['pid']}/environ").read_bytes()
