@@ -84,6 +84,8 @@ def judge_after_fault(run: Run, result: StepResult, target: ChosenTarget) -> Non
     pod = api_canary_pod(run, target.index)
 
     def looked_for_long_enough() -> bool | None:
+        if datetime.now(UTC) < until:
+            return None  # each reading is of the whole log
         note_canary_samples(run, target.node, pod)
         seen = [event.samples[-1].sent_at for event in run.history().of(ApiCanarySampled) if event.node == target.node]
         return True if seen and seen[-1] >= until else None

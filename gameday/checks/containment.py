@@ -52,7 +52,7 @@ def _seats(name: str, seats: int, history: History) -> Verdict:
     else:
         status, why = Status.HELD, ""
     measured = ", ".join(f"{server}: {found}" for server, found in sorted(read.get("after", {}).items()))
-    return _verdict(
+    return containment_verdict(
         "containment-seats", f"Level {name} has its seats on every API server", f"= {seats}", measured, status, why
     )
 
@@ -69,7 +69,7 @@ def _overlap(most: int, history: History, node: str | None) -> Verdict:
     else:
         status, why = (Status.BROKEN if found > bound else Status.HELD), ""
     text = "By the clients' log, no more of the fault's requests are answered at the same time"
-    return _verdict("containment-request-log", text, f"≤ {bound}", measured, status, why, node)
+    return containment_verdict("containment-request-log", text, f"≤ {bound}", measured, status, why, node)
 
 
 def _by_frames(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
@@ -100,12 +100,12 @@ def _executing(
     text = "In every scrape, no more of the fault's requests run at the same time on an API server"
     if rows.empty:
         status, why = _not_measured(history, node, f"samples of {EXECUTING}")
-        return _verdict("containment-executing", text, f"≤ {most}", "", status, why, node)
+        return containment_verdict("containment-executing", text, f"≤ {most}", "", status, why, node)
     at_once = rows.groupby(["server", "priority_level", "time"]).value.sum()
     found, scrapes = int(at_once.max()), len(at_once)
     status = Status.BROKEN if found > most else Status.HELD
     measured = f"{found} at most in {scrapes} scrapes of {', '.join(sorted(levels)) or 'every level'}"
-    return _verdict("containment-executing", text, f"≤ {most}", measured, status, "", node)
+    return containment_verdict("containment-executing", text, f"≤ {most}", measured, status, "", node)
 
 
 def _memory(most: int, history: History, frames: Frames, node: str | None, window: Window | None) -> Verdict:
@@ -113,10 +113,10 @@ def _memory(most: int, history: History, frames: Frames, node: str | None, windo
     growth = memory_growth(frames.api_server, window)
     if not growth:
         status, why = _not_measured(history, node, f"samples of {MEMORY} before and during the fault")
-        return _verdict("containment-memory", text, f"≤ {format_size(most)}", "", status, why, node)
+        return containment_verdict("containment-memory", text, f"≤ {format_size(most)}", "", status, why, node)
     server, worst = max(growth.items(), key=lambda item: item[1])
     status = Status.BROKEN if worst > most else Status.HELD
-    return _verdict(
+    return containment_verdict(
         "containment-memory", text, f"≤ {format_size(most)}", f"{worst / 2**20:,.0f} MiB ({server})", status, "", node
     )
 
@@ -142,10 +142,11 @@ def _stay_up(history: History, frames: Frames, node: str | None, window: Window 
     begun = restarts(frames.api_server, window)
     if begun is None:
         status, why = _not_measured(history, node, f"samples of {STARTED}")
-        return _verdict("containment-servers-up", text, "0 restarts", "", status, why, node)
+        return containment_verdict("containment-servers-up", text, "0 restarts", "", status, why, node)
     why = first_few([f"{server} started again at {pd.Timestamp(at, unit='s'):%H:%M:%S} UTC" for server, at in begun])
     status = Status.BROKEN if begun else Status.HELD
-    return _verdict("containment-servers-up", text, "0 restarts", f"{len(begun)} restarts", status, why, node)
+    measured = f"{len(begun)} restarts"
+    return containment_verdict("containment-servers-up", text, "0 restarts", measured, status, why, node)
 
 
 def restarts(api_server: pd.DataFrame, window: Window | None) -> list[tuple[str, float]] | None:
@@ -177,9 +178,10 @@ def _not_measured(history: History, node: str | None, what: str) -> tuple[Status
     return Status.UNKNOWN, f"not measured: {what}"
 
 
-def _verdict(
+def containment_verdict(
     check: str, expectation: str, bound: str, measured: str, status: Status, why: str, node: str | None = None
 ) -> Verdict:
+    """Return the verdict of one check of the step in which a load's containment is judged."""
     return Verdict(
         check=check,
         expectation=expectation,

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import pandas as pd
 
+from gameday.checks.containment import containment_verdict
 from gameday.checks.facts import first_fault, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import HeldServersStarted, LoadMeasured
@@ -17,7 +18,6 @@ from gameday.history.journal import History
 from gameday.plan.control_plane import ExpectedSkew
 from gameday.plan.models import Plan
 from gameday.values.api_loads import SteadyLoad
-from gameday.values.results import Step
 
 ORDER = 61
 REQUESTS = "apiserver_request_total"
@@ -117,16 +117,16 @@ def _heals(
     if begin is None or not index:
         why = "no API server was started while the load ran" if begin is None else f"there are no samples of {REQUESTS}"
         why = why if first_fault(history, node) else f"not reached: {stop_reason(history)}"
-        return _verdict("containment-skew", text, bound, "", Status.UNKNOWN, why, node)
+        return containment_verdict("containment-skew", text, bound, "", Status.UNKNOWN, why, node)
     healed, last = healed_after(index, expected.below, begin), index[-1]
     seen_for = last.at - begin
     if healed is not None and healed <= expected.within.total_seconds():
-        return _verdict("containment-skew", text, bound, f"after {healed:.0f} s", Status.HELD, "", node)
+        return containment_verdict("containment-skew", text, bound, f"after {healed:.0f} s", Status.HELD, "", node)
     measured = f"{last.value:.2f} after {seen_for.total_seconds():.0f} s"
     if seen_for + timedelta(seconds=2 * STEP_S) < expected.within:
         why = f"the load ended {seen_for.total_seconds():.0f} s after the servers were started: let it run for longer"
-        return _verdict("containment-skew", text, bound, measured, Status.UNKNOWN, why, node)
-    return _verdict("containment-skew", text, bound, measured, Status.BROKEN, "", node)
+        return containment_verdict("containment-skew", text, bound, measured, Status.UNKNOWN, why, node)
+    return containment_verdict("containment-skew", text, bound, measured, Status.BROKEN, "", node)
 
 
 def _answered(expected: ExpectedSkew, history: History, load: SteadyLoad | None, node: str | None) -> Verdict:
@@ -134,23 +134,8 @@ def _answered(expected: ExpectedSkew, history: History, load: SteadyLoad | None,
     bound = f"≤ {expected.failed_at_most:.3%} failed"
     if load is None or load.requests == 0:
         why = "there is no log of the load" if first_fault(history, node) else f"not reached: {stop_reason(history)}"
-        return _verdict("containment-load-answered", text, bound, "", Status.UNKNOWN, why, node)
+        return containment_verdict("containment-load-answered", text, bound, "", Status.UNKNOWN, why, node)
     share = load.failed / load.requests
     status = Status.BROKEN if share > expected.failed_at_most else Status.HELD
     measured = f"{load.failed} of {load.requests}"
-    return _verdict("containment-load-answered", text, bound, measured, status, "", node)
-
-
-def _verdict(
-    check: str, expectation: str, bound: str, measured: str, status: Status, why: str, node: str | None
-) -> Verdict:
-    return Verdict(
-        check=check,
-        expectation=expectation,
-        bound=bound,
-        measured=measured,
-        status=status,
-        step=Step.VERIFY_TAINT,
-        why=why,
-        node=node,
-    )
+    return containment_verdict("containment-load-answered", text, bound, measured, status, "", node)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
+from gameday.api_clients.lists import NAMESPACE
 from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
 from gameday.api_clients.notes import request_notes
 from gameday.api_clients.objects import LoadObjects
 from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
+from gameday.faults.api_load import check_memory, make_counted, refuse_leftovers
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.host.base import Host
 from gameday.host.privileges import API_CLIENT, PodSecurity
@@ -105,21 +106,12 @@ class ApiChurnFault(Fault[ApiChurnParameters]):
         )
 
     def prior_state(self, parameters: ApiChurnParameters, gpu: int, host: Host) -> dict[str, str]:
-        if _objects(host).exist():
-            raise HostError(
-                f"namespace {NAMESPACE} holds objects of another load: `gameday reap` undoes the run that left them; "
-                f"else kubectl -n {NAMESPACE} delete {_RESOURCE} -l {LOAD_LABEL}={LOAD}"
-            )
-        if (free := free_share(MEMINFO)) < LEAST_FREE:
-            raise HostError(f"only {free:.0%} of this node's memory is free, and the load needs {LEAST_FREE:.0%}")
+        refuse_leftovers(_objects(host), _RESOURCE, LOAD)
+        check_memory(MEMINFO, LOAD)
         return {}
 
     def inject(self, parameters: ApiChurnParameters, gpu: int, host: Host) -> Evidence:
-        objects = _objects(host)
-        objects.make(parameters.objects, parameters.object_size)
-        counted = objects.count()
-        if counted.objects != parameters.objects:
-            raise HostError(f"{parameters.objects} objects were made, and the API server counts {counted.objects}")
+        make_counted(_objects(host), parameters.objects, parameters.object_size)
         began_at = datetime.now(UTC)
         from gameday.api_clients.churn import Churn, ChurnOrder  # noqa: PLC0415 - httpx takes long to load
 
@@ -138,7 +130,7 @@ class ApiChurnFault(Fault[ApiChurnParameters]):
             raise HostError(f"not every watch was answered within {_WATCHING_WITHIN_S:g} s")
         lines = (
             f"before: namespace {NAMESPACE} held no {_RESOURCE} of the load",
-            f"made: {counted.objects} of {format_size(parameters.object_size)}",
+            f"made: {parameters.objects} of {format_size(parameters.object_size)}",
             f"after: {parameters.watches} watches are open, {parameters.rate:g} writes per second go on",
         )
         return Evidence(lines=lines, written_at=began_at)

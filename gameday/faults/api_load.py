@@ -48,4 +48,4 @@ def check_memory(meminfo: Path, load: str) -> None:
     """Raise HostError where too little of the machine's memory is free for a load to begin."""
     free = free_share(meminfo)
     if free < LEAST_FREE:
-        raise HostError(f"only {free:.0%} of this node's memory is free, and a {load} needs {LEAST_FREE:.0%}")
+        raise HostError(f"only {free:.0%} of this node's memory is free, and the load {load} needs {LEAST_FREE:.0%}")

@@ -280,7 +280,6 @@ def summary(requests: Sequence[ApiRequest], cost: OwnCost) -> tuple[str, ...]:
 
 
 def _objects(parameters: ListStormParameters, host: Host) -> LoadObjects:
-    # Every command loads the faults, and httpx is needed by an agent only.
     return LoadObjects(host.api_server(), parameters.resource, LOAD)
 
 

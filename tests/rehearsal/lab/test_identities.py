@@ -179,7 +179,7 @@ _PAGES = {
 def test_prometheus_reads_every_series_that_the_project_knows_and_nothing_of_the_api(
     plane: Plane, component: str
 ) -> None:
-    """What a server shows only after some use may be there or not; everything else has to be."""
+    """Every metric has to be there, but for those that a server shows only after some use."""
     tls = _tls(plane)
     tls.load_cert_chain(plane.folder / "prometheus-client.crt", plane.folder / "prometheus-client.key")
     page = urljoin(ready_urls(plane.folder)[component], "/metrics")
