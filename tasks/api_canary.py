@@ -68,7 +68,7 @@ def judge_during_fault(run: Run, result: StepResult, fault: InjectedFault) -> No
     note_canary_samples(run, fault.node, api_canary_pod(run, fault.target.index))
     note_seats_after(run)
     _mark(result, api_canary.during_fault(run.plan, run.history()))
-    _mark(result, containment.by_history(run.plan, run.history()))
+    _mark(result, containment.seats_verdicts(run.plan, run.history()))
 
 
 def judge_after_fault(run: Run, result: StepResult, target: ChosenTarget) -> None:

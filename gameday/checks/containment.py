@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from gameday.checks.api_canary import Window, fault_window
@@ -11,8 +13,9 @@ from gameday.documents.sizes import format_size
 from gameday.history.events import LoadLogged, SeatsRead
 from gameday.history.frames import Frames
 from gameday.history.journal import History
+from gameday.observe.api_server_metrics import EXECUTION_SECONDS
 from gameday.plan.models import Plan
-from gameday.values.api_requests import HAND_OVER_S, max_overlap
+from gameday.values.api_requests import ApiRequest, busy_seconds
 from gameday.values.results import Step
 
 ORDER = 60
@@ -22,16 +25,13 @@ STARTED = "process_start_time_seconds"
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    return [*by_history(plan, history), *_by_frames(plan, history, frames)]
+    return [*seats_verdicts(plan, history), *_by_frames(plan, history, frames)]
 
 
-def by_history(plan: Plan, history: History) -> list[Verdict]:
-    """Return the verdicts on the seats of the plan's level, and on the clients' own log."""
-    wanted, expected = plan.settings.flow_control, plan.expect.containment
-    verdicts = [_seats(wanted.name, wanted.seats, history)] if wanted else []
-    if expected and expected.executing_at_most:
-        verdicts += [_overlap(expected.executing_at_most, history, node) for node in target_nodes(history)]
-    return verdicts
+def seats_verdicts(plan: Plan, history: History) -> list[Verdict]:
+    """Return the verdict on the seats of the plan's level; none without a level."""
+    wanted = plan.settings.flow_control
+    return [_seats(wanted.name, wanted.seats, history)] if wanted else []
 
 
 def _seats(name: str, seats: int, history: History) -> Verdict:
@@ -57,21 +57,6 @@ def _seats(name: str, seats: int, history: History) -> Verdict:
     )
 
 
-def _overlap(most: int, history: History, node: str | None) -> Verdict:
-    requests = [request for event in history.of(LoadLogged) if event.node == node for request in event.requests]
-    read = {event.phase: event.seats for event in history.of(SeatsRead)}
-    bound = most * max(1, len(read.get("before", {})))
-    found = max_overlap(requests, HAND_OVER_S)
-    measured = f"{found} of {len(requests)} requests, for longer than {HAND_OVER_S} s"
-    if not any(request.is_served for request in requests):
-        status, why = _not_measured(history, node, "no answered request is in the clients' log")
-        measured = ""
-    else:
-        status, why = (Status.BROKEN if found > bound else Status.HELD), ""
-    text = "By the clients' log, no more of the fault's requests are answered at the same time"
-    return containment_verdict("containment-request-log", text, f"≤ {bound}", measured, status, why, node)
-
-
 def _by_frames(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     expected = plan.expect.containment
     if expected is None:
@@ -80,8 +65,9 @@ def _by_frames(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     for node in target_nodes(history):
         window = fault_window(history, node)
         if expected.executing_at_most:
-            level = plan.settings.flow_control.name if plan.settings.flow_control else ""
-            verdicts.append(_executing(expected.executing_at_most, level, history, frames, node, window))
+            levels = _levels(plan, history, node)
+            verdicts.append(_executing(expected.executing_at_most, levels, history, frames, node, window))
+            verdicts.append(_executing_mean(expected.executing_at_most, levels, history, frames, node))
         if expected.memory_growth_at_most is not None:
             verdicts.append(_memory(expected.memory_growth_at_most, history, frames, node, window))
         if expected.servers_stay_up:
@@ -89,14 +75,17 @@ def _by_frames(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     return verdicts
 
 
-def _executing(
-    most: int, level: str, history: History, frames: Frames, node: str | None, window: Window | None
-) -> Verdict:
-    """Judge the priority levels that served the fault's requests, by their log; else ours, and else every level."""
+def _levels(plan: Plan, history: History, node: str | None) -> set[str]:
+    """Return the priority levels that served the fault's requests, by their log; else the plan's; empty: every one."""
     logged = {name for event in history.of(LoadLogged) if event.node == node for name in event.levels.values()}
-    levels = logged or ({level} if level else set())
-    rows = _rows(frames.api_server, EXECUTING, window)
-    rows = rows[rows.priority_level.isin(levels)] if levels else rows
+    wanted = plan.settings.flow_control
+    return logged or ({wanted.name} if wanted else set())
+
+
+def _executing(
+    most: int, levels: set[str], history: History, frames: Frames, node: str | None, window: Window | None
+) -> Verdict:
+    rows = _rows(_of_levels(frames.api_server, levels), EXECUTING, window)
     text = "In every scrape, no more of the fault's requests run at the same time on an API server"
     if rows.empty:
         status, why = _not_measured(history, node, f"samples of {EXECUTING}")
@@ -106,6 +95,48 @@ def _executing(
     status = Status.BROKEN if found > most else Status.HELD
     measured = f"{found} at most in {scrapes} scrapes of {', '.join(sorted(levels)) or 'every level'}"
     return containment_verdict("containment-executing", text, f"≤ {most}", measured, status, "", node)
+
+
+def _executing_mean(most: int, levels: set[str], history: History, frames: Frames, node: str | None) -> Verdict:
+    """Judge the servers' own sum of the time in work: it misses nothing between two scrapes."""
+    text = "Over the whole load, no more of the fault's requests run on an API server on average"
+    requests = [request for event in history.of(LoadLogged) if event.node == node for request in event.requests]
+    means = executing_mean(frames.api_server, levels, requests)
+    if not means or not any(request.is_served for request in requests):
+        what = f"{EXECUTION_SECONDS.name} before and after the load, with a log of its requests"
+        status, why = _not_measured(history, node, what)
+        return containment_verdict("containment-executing-mean", text, f"≤ {most}", "", status, why, node)
+    server, found = max(means.items(), key=lambda item: item[1])
+    status = Status.BROKEN if found > most else Status.HELD
+    measured = f"{found:.2f} in {busy_seconds(requests):.1f} s ({server})"
+    return containment_verdict("containment-executing-mean", text, f"≤ {most}", measured, status, "", node)
+
+
+def executing_mean(api_server: pd.DataFrame, levels: set[str], requests: Sequence[ApiRequest]) -> dict[str, float]:
+    """Return by server: the mean number of requests in work while a load had any under way.
+
+    A request holds its seats at least as long as it is in work, and its client waits longer than that. So a level of N
+    seats has a mean of N at most, however slow the clients read.
+
+    Args:
+        api_server: The frame of that name.
+        levels: Names of the priority levels to count; empty: every one.
+        requests: The load's log. Servers without a sample before the first and after the last are left out, and so
+            are servers that started again in between.
+    """
+    rows = api_server[api_server.metric == f"{EXECUTION_SECONDS.name}_sum"]
+    if rows.empty or not requests:
+        return {}
+    before = rows[rows.time <= pd.Timestamp(min(request.sent_at for request in requests))]
+    after = rows[rows.time >= pd.Timestamp(max(request.ended_at for request in requests))]
+    keys = ["server", "priority_level", "flow_schema", "labels"]
+    begun = _of_levels(before, levels).sort_values("time").groupby(keys).value.last()
+    ended = _of_levels(after, levels).sort_values("time").groupby(keys).value.first()
+    # A flow schema shows its series with its first request.
+    worked = ended.sub(begun, fill_value=0.0).groupby("server")
+    whole = set(before.server) & set(after.server) - {server for server, values in worked if values.min() < 0}
+    busy = busy_seconds(requests)
+    return {str(server): float(values.sum()) / busy for server, values in worked if server in whole}
 
 
 def _memory(most: int, history: History, frames: Frames, node: str | None, window: Window | None) -> Verdict:
@@ -162,6 +193,10 @@ def restarts(api_server: pd.DataFrame, window: Window | None) -> list[tuple[str,
     # Prometheus stores the seconds rounded to milliseconds in each scrape.
     begun = rows[rows.value > window.begin.timestamp()]
     return sorted({(str(server), float(at)) for server, at in zip(begun.server, begun.value.round(), strict=True)})
+
+
+def _of_levels(api_server: pd.DataFrame, levels: set[str]) -> pd.DataFrame:
+    return api_server[api_server.priority_level.isin(levels)] if levels else api_server
 
 
 def _rows(api_server: pd.DataFrame, metric: str, window: Window | None) -> pd.DataFrame:

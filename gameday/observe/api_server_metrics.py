@@ -103,6 +103,9 @@ REJECTED = Metric(
 SEATS_ASKED = Metric(
     "apiserver_flowcontrol_work_estimated_seats", "histogram", "Seats that requests were estimated to need.", _FLOW
 )
+EXECUTION_SECONDS = Metric(
+    "apiserver_flowcontrol_request_execution_seconds", "histogram", "Time in work.", (*_FLOW, "type")
+)
 QUEUE_SECONDS = Metric(
     "apiserver_flowcontrol_request_wait_duration_seconds", "histogram", "Time in queues.", (*_FLOW, "execute")
 )
@@ -182,6 +185,7 @@ API_SERVER_METRICS: tuple[Metric, ...] = (
     DISPATCHED,
     REJECTED,
     SEATS_ASKED,
+    EXECUTION_SECONDS,
     QUEUE_SECONDS,
     RESOURCE_OBJECTS,
     RESOURCE_BYTES,

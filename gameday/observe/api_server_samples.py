@@ -70,8 +70,8 @@ def api_server_frame(series: Iterable[Series]) -> pd.DataFrame:
 
 
 def _is_wide(metric: Metric) -> bool:
-    """Return True if the metric has a series for each kind of request or resource."""
-    return bool({"resource", "execute"} & set(metric.labels))
+    """Return True if the metric has a series for each kind of request or resource, or for each level's kind of work."""
+    return bool({"resource", "execute", "type"} & set(metric.labels))
 
 
 def _names(metrics: Iterable[Metric]) -> tuple[str, ...]:

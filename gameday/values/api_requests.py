@@ -126,6 +126,15 @@ def max_overlap(requests: Iterable[ApiRequest], longer_than_s: float = 0.0) -> i
     return most
 
 
+def busy_seconds(requests: Iterable[ApiRequest]) -> float:
+    """Return the time in which at least one of the requests was under way, from its start to its end."""
+    busy, reached = 0.0, float("-inf")
+    for start, end in sorted((request.start, request.end) for request in requests):
+        busy += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return busy
+
+
 def percentile(values: Iterable[float], share: float) -> float | None:
     """Return the smallest value that at least `share` (0 to 1) of all values do not exceed; None for no values."""
     ordered = sorted(values)

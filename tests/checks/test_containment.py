@@ -1,14 +1,17 @@
-"""The verdicts on where the load was held: by the servers' own metrics and by the clients' log, never by silence."""
+"""The verdicts on where the load was held: by the servers' own metrics, never by silence."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from gameday.checks.containment import EXECUTING, MEMORY, STARTED, check
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import FaultInjected, FlowControlSet, LoadLogged, SeatsRead
 from gameday.history.frames import SCHEMAS, Frames, conform
+from gameday.observe.api_server_metrics import EXECUTION_SECONDS
 from gameday.plan.control_plane import ExpectedContainment
 from gameday.plan.settings import FlowControl, Settings
 from gameday.values.api_requests import ApiRequest
@@ -18,6 +21,7 @@ PASSING = passing()
 WRITTEN = next(event.written_at for event in history_of(PASSING).of(FaultInjected))
 LEVEL = "gameday-heavy-list"
 MIB = 2**20
+WORKED = f"{EXECUTION_SECONDS.name}_sum"
 
 
 def plan(**expected: Any) -> Any:
@@ -52,6 +56,8 @@ STEADY = (
     row(MEMORY, 1, 350 * MIB),
     row(STARTED, -5, 1000.0),
     row(STARTED, 1, 1000.0),
+    row(WORKED, -5, 100.0, level=LEVEL),
+    row(WORKED, 60, 106.0, level=LEVEL),
 )
 SEATS = tuple(Timed(0, SeatsRead(phase=phase, seats={"a:6443": 2})) for phase in ("before", "after"))
 SET = Timed(0, FlowControlSet(name=LEVEL, seats=2, shares=1, spare_shares=54, total_seats=600))
@@ -70,8 +76,8 @@ def test_a_load_that_is_held_holds_everything() -> None:
     assert {name: one.status for name, one in verdicts.items()} == dict.fromkeys(
         (
             "containment-seats",
-            "containment-request-log",
             "containment-executing",
+            "containment-executing-mean",
             "containment-memory",
             "containment-servers-up",
         ),
@@ -82,10 +88,9 @@ def test_a_load_that_is_held_holds_everything() -> None:
 
 def test_without_frames_nothing_is_said_of_the_servers() -> None:
     verdicts = judged()
-    for name in ("containment-executing", "containment-memory", "containment-servers-up"):
+    for name in ("containment-executing", "containment-executing-mean", "containment-memory", "containment-servers-up"):
         assert verdicts[name].status is Status.UNKNOWN
-        assert "not measured: samples of" in verdicts[name].why
-    assert verdicts["containment-request-log"].status is Status.HELD
+        assert "not measured: " in verdicts[name].why
 
 
 def test_a_run_that_never_got_to_the_fault_says_so() -> None:
@@ -137,19 +142,35 @@ def test_a_server_that_started_again_breaks_and_is_named_with_its_time() -> None
     assert f"a:6443 started again at {again:%H:%M}" in verdict.why
 
 
-def test_answers_beside_each_other_break_the_log_and_refusals_are_no_work() -> None:
-    three = LoadLogged(node=NODE, requests=tuple(request(number, 1, 2) for number in range(3)))
-    verdict = judged(*STEADY, events=(SET, *SEATS, Timed(0, three)))["containment-request-log"]
-    assert (verdict.status, verdict.measured) == (Status.BROKEN, "3 of 3 requests, for longer than 0.2 s")
+def test_the_mean_over_the_load_sees_what_no_scrape_saw() -> None:
+    # Three seconds in which the load had requests under way, and 7.5 seconds of work: 2.5 at a time.
+    grown = row(WORKED, 60, 107.5, level=LEVEL)
+    verdict = judged(*STEADY[:-1], grown)["containment-executing-mean"]
+    assert (verdict.status, verdict.measured) == (Status.BROKEN, "2.50 in 3.0 s (a:6443)")
+
+
+def test_the_mean_of_each_server_is_judged_and_a_level_that_first_serves_begins_at_nothing() -> None:
+    other = (row(WORKED, -5, 1.0, "b:6443", "system"), row(WORKED, 60, 3.0, "b:6443", LEVEL))
+    verdict = judged(*STEADY, *other)["containment-executing-mean"]
+    assert (verdict.status, verdict.measured) == (Status.HELD, "2.00 in 3.0 s (a:6443)")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        STEADY[:-1],  # nothing after the load
+        (*STEADY[:-2], STEADY[-1]),  # nothing before it
+        (*STEADY[:-1], row(WORKED, 60, 3.0, level=LEVEL)),  # the server began anew
+    ],
+)
+def test_a_server_that_was_not_scraped_around_the_load_has_no_mean(rows: tuple[dict[str, object], ...]) -> None:
+    assert judged(*rows)["containment-executing-mean"].status is Status.UNKNOWN
+
+
+def test_a_load_that_was_only_refused_holds_nothing() -> None:
     refused = LoadLogged(node=NODE, requests=tuple(request(number, 1, 2, 429) for number in range(3)))
-    verdict = judged(*STEADY, events=(SET, *SEATS, Timed(0, refused)))["containment-request-log"]
+    verdict = judged(*STEADY, events=(SET, *SEATS, Timed(0, refused)))["containment-executing-mean"]
     assert (verdict.status, verdict.measured) == (Status.UNKNOWN, "")
-
-
-def test_two_servers_may_each_answer_as_many() -> None:
-    four = LoadLogged(node=NODE, requests=tuple(request(number, 1, 2) for number in range(4)))
-    both = tuple(Timed(0, SeatsRead(phase=phase, seats={"a": 2, "b": 2})) for phase in ("before", "after"))
-    assert judged(*STEADY, events=(SET, *both, Timed(0, four)))["containment-request-log"].status is Status.HELD
 
 
 def test_other_seats_on_one_server_break_and_are_named() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gameday.values.api_requests import ApiRequest, max_overlap, percentile
+from gameday.values.api_requests import ApiRequest, busy_seconds, max_overlap, percentile
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -64,3 +65,10 @@ def test_a_percentile_is_the_smallest_value_that_enough_others_do_not_exceed(val
 
 def test_there_is_no_percentile_of_nothing() -> None:
     assert percentile([], 0.5) is None
+
+
+def test_the_busy_time_counts_what_overlaps_once_and_pauses_never() -> None:
+    spans = ((6.0, 7.0), (1.0, 3.0), (2.0, 2.5), (2.9, 4.0))
+    requests = [request(end, end).model_copy(update={"start": start}) for start, end in spans]
+    assert busy_seconds(requests) == pytest.approx(4.0)
+    assert busy_seconds([]) == 0.0
