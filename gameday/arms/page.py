@@ -89,7 +89,8 @@ def _read(record: ComparisonRecord, place: Assignment, run: RunFolder) -> tuple[
             result=arm_result(_arm_of(record, place), run.history, run.verdicts),
             own=run.result,
             verdicts=run.verdicts,
-            figures=(*took, *(measured.figures if measured else ())),
+            # A duration that a plan judges is a figure of every plan too.
+            figures=tuple({one.name: one for one in (*took, *(measured.figures if measured else ()))}.values()),
         ),
         measured.problems if measured else (),
     )

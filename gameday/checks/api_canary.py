@@ -136,20 +136,20 @@ def _expectations(expected: ExpectedApiCanary) -> tuple[_Expectation, ...]:
 
 def _judge(
     one: _Expectation, expected: ExpectedApiCanary, samples: Sequence[ApiCanarySample], window: Window
-) -> tuple[Status, str, str]:
-    """Return the status, what was measured, and why."""
+) -> tuple[Status, str, str, float | None]:
+    """Return the status, what was measured, why, and the seconds of what is a duration."""
     if one.check == "api-canary-errors":
         failed = [sample for sample in samples if not sample.is_served]
         status = Status.BROKEN if len(failed) > expected.errors else Status.HELD
         worst = f"{failed[0].kind}: {failed[0].status or failed[0].error}" if failed else ""
-        return status, f"{len(failed)} of {len(samples)}", worst
+        return status, f"{len(failed)} of {len(samples)}", worst, None
     if one.check == "api-canary-gap":
         gap = longest_gap(samples, window)
-        return _bounded(gap, expected.longest_gap), seconds_text(gap), ""
+        return _bounded(gap, expected.longest_gap), seconds_text(gap), "", gap
     if len(samples) < _FEWEST_SAMPLES:
-        return Status.UNKNOWN, "", f"{len(samples)} samples while the load was on: fewer than {_FEWEST_SAMPLES}"
+        return Status.UNKNOWN, "", f"{len(samples)} samples while the load was on: fewer than {_FEWEST_SAMPLES}", None
     p99 = percentile([sample.seconds for sample in samples], 0.99) or 0.0
-    return _bounded(p99, expected.p99_within), seconds_text(p99), ""
+    return _bounded(p99, expected.p99_within), seconds_text(p99), "", p99
 
 
 def _bounded(seconds: float, bound: timedelta) -> Status:
@@ -178,7 +178,7 @@ def _after(expected: ExpectedApiCanary, history: History, node: str | None) -> V
     status = Status.BROKEN if failed else _bounded(p99, expected.p99_within)
     measured = f"{seconds_text(p99)}, {len(failed)} of {len(samples)} failed"
     why = f"{failed[0].kind}: {failed[0].status or failed[0].error}" if failed else ""
-    return _verdict(one, node, status, measured, why, Step.QA_NODE)
+    return _verdict(one, node, status, measured, why, p99, Step.QA_NODE)
 
 
 def _verdict(
@@ -187,6 +187,7 @@ def _verdict(
     status: Status,
     measured: str = "",
     why: str = "",
+    seconds: float | None = None,
     step: Step = Step.VERIFY_TAINT,
 ) -> Verdict:
     return Verdict(
@@ -197,5 +198,6 @@ def _verdict(
         status=status,
         step=step,
         why=why,
+        seconds=seconds,
         node=node,
     )

@@ -25,6 +25,9 @@ SINCE = {
     DurationKind.RECOVER: "recovery begun → node remediated",
     DurationKind.QA: "QA begun → every check passed",
     DurationKind.RETURN: "fault in → node takes work again",
+    DurationKind.CANARY_UNDER_LOAD: "99 of 100 of an ordinary client’s small requests took no longer",
+    DurationKind.CANARY_GAP: "longest time in which that client had no answer",
+    DurationKind.CANARY_AFTER: "99 of 100 with the load gone",
 }
 
 
@@ -40,8 +43,17 @@ def worst_per_check(verdicts: Iterable[Verdict]) -> dict[str, Status]:
 
 
 def durations(run: RunFolder) -> tuple[RunDuration, ...]:
+    """Return the durations that a run of its kind has: of a GPU node's way back, or of the API canary's requests."""
+    alert = _from_checks(run, "alert-fires", DurationKind.ALERT)
+    if run.plan and run.plan.expect.api_canary:
+        return (
+            alert,
+            _from_checks(run, "api-canary-latency", DurationKind.CANARY_UNDER_LOAD),
+            _from_checks(run, "api-canary-gap", DurationKind.CANARY_GAP),
+            _from_checks(run, "api-canary-after", DurationKind.CANARY_AFTER),
+        )
     return (
-        _from_checks(run, "alert-fires", DurationKind.ALERT),
+        alert,
         _from_checks(run, "taint-set", DurationKind.TAINT),
         _to_recover(run),
         _to_qa(run),

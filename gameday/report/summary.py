@@ -34,6 +34,9 @@ class DurationKind(StrEnum):
     RECOVER = "time to recover"
     QA = "time to QA pass"
     RETURN = "time to return"
+    CANARY_UNDER_LOAD = "API canary under load"
+    CANARY_GAP = "longest API canary gap"
+    CANARY_AFTER = "API canary after the load"
 
 
 class RunDuration(BaseModel):

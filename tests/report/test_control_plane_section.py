@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from gameday.checks.containment import EXECUTING, MEMORY
+from gameday.checks.verdict import Status
 from gameday.history.events import ApiCanarySampled, FaultInjected, FlowControlSet, LoadLogged
 from gameday.history.frames import SCHEMAS, Frames, conform
+from gameday.plan.control_plane import ExpectedApiCanary
+from gameday.report.durations import durations
 from gameday.report.figure import figures_of
 from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.sections import control_plane
+from gameday.report.summary import DurationKind
 from gameday.values.api_requests import ApiCanarySample, ApiRequest
 from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing, write
 
@@ -82,6 +86,24 @@ def test_the_section_has_the_calls_the_load_and_the_servers(tmp_path: Path) -> N
     assert {chart.metric for chart in built.charts} >= {MEMORY, EXECUTING}
 
 
+def test_the_head_shows_the_api_canarys_durations_and_none_of_a_gpu_nodes_way_back(tmp_path: Path) -> None:
+    expect = PLAN.expect.model_copy(update={"api_canary": ExpectedApiCanary(longest_gap=timedelta(seconds=5))})
+    samples = tuple(_sample(0.2 + number / 10, seconds=0.3) for number in range(25))
+    events = [Timed(0, ApiCanarySampled(node=NODE, samples=samples)), *_loaded()]
+    run = load_run_folder(write(tmp_path, events, _frames(), PLAN.model_copy(update={"expect": expect})))
+    found = {one.measure: one for one in durations(run)}
+    assert list(found) == [
+        DurationKind.ALERT,
+        DurationKind.CANARY_UNDER_LOAD,
+        DurationKind.CANARY_GAP,
+        DurationKind.CANARY_AFTER,
+    ]
+    assert (found[DurationKind.CANARY_UNDER_LOAD].seconds, found[DurationKind.CANARY_UNDER_LOAD].status) == (
+        1.5,
+        Status.BROKEN,
+    )
+
+
 def test_what_a_server_or_a_plan_is_called_is_shown_and_never_run(tmp_path: Path) -> None:
     page = render(write(tmp_path, _loaded(), _frames()), datetime.now(UTC)).html.read_text(encoding="utf-8")
     assert HOSTILE not in page
@@ -101,7 +123,7 @@ def test_the_figures_are_those_of_the_load_and_absent_without_one() -> None:
     assert found["load: requests"] == 3
     assert found["load: told to come later (429)"] == 1
     assert found["API server: growth of memory under load"] == 300
-    assert found["ordinary client under load: failed requests"] == 1
+    assert found["API canary under load: failed requests"] == 1
     without = figures_of(PLAN, history_of(passing()), Frames())
-    assert not any(one.name.startswith(("load:", "API server:", "ordinary client")) for one in without.figures)
+    assert not any(one.name.startswith(("load:", "API server:", "API canary")) for one in without.figures)
     assert without.problems == ()

@@ -13,6 +13,7 @@ from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.report.figure import Figure
+from gameday.report.summary import DurationKind
 from gameday.values.api_requests import HAND_OVER_S, max_overlap, percentile
 
 
@@ -21,20 +22,17 @@ def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
 
 
 def _canary(history: History) -> Iterator[Figure]:
+    under_load = str(DurationKind.CANARY_UNDER_LOAD)
     for node in target_nodes(history)[:1]:
         window = fault_window(history, node)
         samples = window.samples(history, node) if window else []
         if window and samples:
-            for share, name in ((0.5, "median"), (0.99, "99th percentile")):
+            for share, name in ((0.5, f"{under_load}: median"), (0.99, under_load)):
                 value = percentile((sample.seconds for sample in samples), share) or 0.0
-                yield Figure(name=f"ordinary client under load: {name}", unit="s", value=value)
-            yield Figure(
-                name="ordinary client under load: longest time without an answer",
-                unit="s",
-                value=longest_gap(samples, window),
-            )
+                yield Figure(name=name, unit="s", value=value)
+            yield Figure(name=str(DurationKind.CANARY_GAP), unit="s", value=longest_gap(samples, window))
             failed = sum(not sample.is_served for sample in samples)
-            yield Figure(name="ordinary client under load: failed requests", unit="", value=float(failed))
+            yield Figure(name=f"{under_load}: failed requests", unit="", value=float(failed))
 
 
 def _load(history: History) -> Iterator[Figure]:
