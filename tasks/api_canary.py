@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from gameday.agent.api_canary import lease_name
 from gameday.agent.task import ApiCanaryTask
-from gameday.checks import api_canary, containment
+from gameday.checks import api_canary, containment, webhook
 from gameday.checks.verdict import Status, Verdict
 from gameday.errors import RefusedError
 from gameday.history.events import ApiCanarySampled, SteadyStateChecked
@@ -69,6 +69,7 @@ def judge_during_fault(run: Run, result: StepResult, fault: InjectedFault) -> No
     note_seats_after(run)
     _mark(result, api_canary.during_fault(run.plan, run.history()))
     _mark(result, containment.seats_verdicts(run.plan, run.history()))
+    _mark(result, webhook.by_history(run.plan, run.history()))
 
 
 def judge_after_fault(run: Run, result: StepResult, target: ChosenTarget) -> None:

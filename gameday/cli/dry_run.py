@@ -65,6 +65,8 @@ def _head(run: ReadOnlyRun, targets: Targets) -> str:
     dangers = [
         f"{name} is not allowed on this cluster" for name in plan.dangers() if name not in run.profile.allow_dangerous
     ]
+    if why_not := plan.fault.why_not_here(run.profile.namespace, is_lab=run.profile.lab_control is not None):
+        dangers.append(f"the run would be refused: {why_not}")
     touched = ", ".join(str(target.target) for target in targets)
     lines = [
         f"a dry run of {plan.name}: {plan.title}",

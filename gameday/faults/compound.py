@@ -76,6 +76,9 @@ class CompoundParameters(FaultParameters):
     def dangers(self) -> dict[str, str]:
         return {name: why for part in self.parts for name, why in part.dangers().items()}
 
+    def why_not_here(self, namespace: str, *, is_lab: bool) -> str:
+        return next(filter(None, (part.why_not_here(namespace, is_lab=is_lab) for part in self.parts)), "")
+
 
 class CompoundFault(Fault[CompoundParameters]):
     """Puts two to four faults into one node, one right after the other, and takes them out in the opposite order.

@@ -103,6 +103,9 @@ def _cluster(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     for name, why in run.plan.dangers().items():
         fix = f"add {name} to allow_dangerous of profile {run.profile.name}, if this cluster may bear it"
         yield Prerequisite("kubernetes", f"{name} is allowed here", name in run.profile.allow_dangerous, why, fix)
+    if why_not := run.plan.fault.why_not_here(run.profile.namespace, is_lab=run.profile.lab_control is not None):
+        fix = "docs/control-plane.md, On a real cluster, and on the lab only"
+        yield Prerequisite("kubernetes", f"{run.plan.fault.type} suits this cluster", False, why_not, fix)
     held = as_held(_lease(run))
     fix = lease_refusal(held).hint if held else ""
     yield Prerequisite(

@@ -198,13 +198,15 @@ def _note_start(record: RunRecord, profile: ClusterProfile, kubernetes: Kubernet
 
 
 def _check_dangers(plan: Plan, profile: ClusterProfile) -> None:
-    """Refuse a dangerous fault that this cluster's profile does not allow: a copied plan brings its dangers along."""
+    """Refuse a dangerous fault that this cluster does not allow or cannot bear: a copied plan brings its dangers."""
     for fault, why in plan.dangers().items():
         if fault not in profile.allow_dangerous:
             raise RefusedError(
                 f"profile {profile.name} does not allow the dangerous fault {fault} ({why})",
                 f"add {fault} to the profile's allow_dangerous, if this cluster may bear it",
             )
+    if why := plan.fault.why_not_here(profile.namespace, is_lab=profile.lab_control is not None):
+        raise RefusedError(why, "docs/control-plane.md, On a real cluster, and on the lab only")
 
 
 def _take_lease(record: RunRecord, kubernetes: Kubernetes, closing: Closing) -> Leases:

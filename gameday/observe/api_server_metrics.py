@@ -110,6 +110,21 @@ QUEUE_SECONDS = Metric(
     "apiserver_flowcontrol_request_wait_duration_seconds", "histogram", "Time in queues.", (*_FLOW, "execute")
 )
 
+WEBHOOK_REJECTIONS = Metric(
+    "apiserver_admission_webhook_rejection_count",
+    "counter",
+    "Requests that an admission webhook kept out, by its answer or (calling_webhook_error) because it gave none.",
+    ("name", "type", "operation", "error_type", "rejection_code"),
+    after="a webhook keeps a request out",
+)
+WEBHOOK_FAIL_OPEN = Metric(
+    "apiserver_admission_webhook_fail_open_count",
+    "counter",
+    "Requests that were admitted although their webhook gave no answer.",
+    ("name", "type"),
+    after="a webhook with failurePolicy Ignore gives no answer",
+)
+
 RESOURCE_OBJECTS = Metric(
     "apiserver_resource_objects", "gauge", "Stored objects, counted every minute; -1: not known.", _RESOURCE
 )
@@ -187,6 +202,8 @@ API_SERVER_METRICS: tuple[Metric, ...] = (
     SEATS_ASKED,
     EXECUTION_SECONDS,
     QUEUE_SECONDS,
+    WEBHOOK_REJECTIONS,
+    WEBHOOK_FAIL_OPEN,
     RESOURCE_OBJECTS,
     RESOURCE_BYTES,
     STORAGE_BYTES,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from gameday.documents.fields import Bound, DocumentModel, conflict
@@ -87,3 +89,17 @@ class ExpectedContainment(DocumentModel):
                 "servers_stay_up",
             )
         return self
+
+
+class ExpectedWebhook(DocumentModel):
+    """The reach of an admission webhook whose endpoint is gone: the writes that it matches, and no others."""
+
+    matched_writes: Literal["refused", "admitted"]
+    """Fate of every write that the webhook matches, by the log of the client that sends them."""
+    answered_within: Bound = timedelta(seconds=1)
+    """Longest time that 99 of 100 of these writes may take to be answered, refused or admitted."""
+    leases_renewed_within: Bound = timedelta(seconds=20)
+    """Longest time in which a node's Lease may stay unchanged, as seen every five seconds; kubelets renew it every
+    ten, and the controller-manager gives a node up after forty."""
+    out_within: Bound = timedelta(seconds=10)
+    """Longest time from the webhook's deletion until a write that it matched is admitted again."""

@@ -24,7 +24,7 @@ from gameday.documents.fields import (
     conflict,
 )
 from gameday.plan.canary import ExpectedCanary
-from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment
+from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment, ExpectedWebhook
 from gameday.plan.device_taints import ExpectedDeviceTaint
 from gameday.plan.scheduling import ExpectedScheduling
 
@@ -186,6 +186,8 @@ class Expectations(DocumentModel):
     """Small requests of an ordinary user, sent twice a second, for faults that load the control plane."""
     containment: ExpectedContainment | None = None
     """Limits within which the load on the API servers must stay."""
+    webhook: ExpectedWebhook | None = None
+    """Writes that the webhook of the fault webhook_unreachable matches, and those that it must not reach."""
     scheduling: ExpectedScheduling | None = None
     """Places and waiting times of the pods that the fault pods_in_steps creates."""
     topology_manager_rejects: MisalignedPod | None = None
@@ -223,6 +225,7 @@ class Expectations(DocumentModel):
             or self.canary
             or self.api_canary
             or self.containment
+            or self.webhook
             or self.scheduling
             or self.topology_manager_rejects
             or self.stays_schedulable_for
@@ -236,7 +239,7 @@ class Expectations(DocumentModel):
 
     def about_api_servers(self) -> list[str]:
         """Return the keys given here that only a fault which loads API servers can fulfil or break."""
-        return [key for key in ("api_canary", "containment") if getattr(self, key) is not None]
+        return [key for key in ("api_canary", "containment", "webhook") if getattr(self, key) is not None]
 
     def bounds(self) -> list[tuple[tuple[str | int, ...], timedelta]]:
         """Return every bound that counts from the fault going in, each with its path from these expectations."""

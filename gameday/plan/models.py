@@ -74,6 +74,15 @@ class FaultParameters(DocumentModel):
         """Return why each dangerous fault is dangerous, by its type; a fault made of others names those."""
         return {self.type: self.dangerous} if self.dangerous else {}
 
+    def why_not_here(self, namespace: str, *, is_lab: bool) -> str:
+        """Return why a cluster cannot bear these parameters, even where it allows the fault; empty: it can.
+
+        Args:
+            namespace: The game-day's own, with its ledger and its Leases.
+            is_lab: The cluster is a rehearsal's lab.
+        """
+        return ""
+
 
 def _resolve_fault(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> FaultParameters:
     """Validate a fault against the model of its `type`, among those in the context's `faults`."""
@@ -330,6 +339,8 @@ class Plan(DocumentModel):
                 ("expect", "topology_manager_rejects"),
                 "only the fault numa makes sure that the target has more than one NUMA node",
             )
+        if self.expect.webhook and self.fault.type != "webhook_unreachable" and not self.fault.is_read_back:
+            raise conflict(("expect", "webhook"), "only the fault webhook_unreachable puts in a webhook to judge")
 
     def _check_role(self) -> None:
         """Refuse what only a GPU node can show or have, where the fault runs on an API-client node."""

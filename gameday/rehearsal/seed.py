@@ -88,6 +88,7 @@ class Seeder:
         kustomization = YAML(typ="safe", pure=True).load((CONTROL_PLANE / "kustomization.yaml").read_text("utf-8"))
         for name in kustomization["resources"]:
             self._apply(CONTROL_PLANE / name)
+        self._apply(CONTROL_PLANE / "webhook" / "webhook.yaml")
         self._apply(CONTROL_PLANE_HERE)
 
     def fake_detector_kubeconfig(self, path: Path) -> Path:

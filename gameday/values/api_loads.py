@@ -137,5 +137,41 @@ class SteadyLoad(LoadModel):
         return sum(second.refused + second.lost for second in self.seconds)
 
 
-Measured = Annotated[Followed | SteadyLoad, Field(discriminator="load")]
+WriteOutcome = Literal["admitted", "refused", "failed"]
+"""`refused`: by a webhook that could not be asked, as the API server's answer says; `failed`: in any other way."""
+
+
+class MatchedWrite(LoadModel):
+    """A write that an admission webhook matches."""
+
+    sent_at: AwareDatetime
+    seconds: float = Field(description="up to the end of the answer, or until the request was given up")
+    outcome: WriteOutcome
+
+
+class NodeLeases(LoadModel):
+    """The renewals of the nodes' Leases, as LISTs every few seconds showed them."""
+
+    nodes: int
+    longest_s: float = Field(description="longest time in which a Lease was seen unchanged")
+    node: str = Field(max_length=253, description="whose Lease that was")
+
+
+class WebhookOutage(LoadModel):
+    """The writes around an admission webhook whose endpoint is gone."""
+
+    load: Literal["webhook_unreachable"] = "webhook_unreachable"
+    failure_policy: Literal["fail", "ignore"]
+    began_at: AwareDatetime = Field(description="the webhook was in")
+    ended_at: AwareDatetime = Field(description="its deletion was sent")
+    before: tuple[float, ...] = Field(description="seconds of the same writes before it was in")
+    writes: tuple[MatchedWrite, ...] = Field(description="while it was in")
+    leases: NodeLeases | None = Field(description="None: they could not be listed")
+    out_after_s: float | None = Field(
+        description="from its deletion to the answer of the first write that was admitted; None: none was, or with "
+        "policy ignore, which admits all"
+    )
+
+
+Measured = Annotated[Followed | SteadyLoad | WebhookOutage, Field(discriminator="load")]
 """The figures of a load."""
