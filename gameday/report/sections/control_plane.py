@@ -12,10 +12,12 @@ from gameday.checks.api_canary import Window, fault_window
 from gameday.checks.containment import EXECUTING, MEMORY, memory_growth
 from gameday.checks.facts import target_nodes
 from gameday.checks.memory_slope import MemorySlope, memory_slope
+from gameday.checks.webhook import webhook_outage
 from gameday.history.events import ApiCanarySampled, FlowControlSet, LoadLogged, LoadStaged
 from gameday.report.charts import Drawing, Scene, lines
 from gameday.report.run_folder import RunFolder
 from gameday.report.sections.gpus import moments_of, scene_of
+from gameday.values.api_loads import NodeLeases, WebhookOutage
 from gameday.values.api_requests import HAND_OVER_S, ApiCanarySample, ApiRequest, max_overlap, percentile
 
 ORDER = 71
@@ -75,6 +77,19 @@ class Slope(BaseModel):
     slope: MemorySlope
 
 
+class Outage(BaseModel):
+    """The writes that a webhook without an endpoint matched, by the log of the client that sent them; seconds."""
+
+    failure_policy: str
+    lasted: float
+    by_outcome: tuple[tuple[str, int], ...]
+    median_before: float | None
+    median: float | None
+    worst: float | None
+    leases: NodeLeases | None
+    out_after: float | None
+
+
 class PlaneChart(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -91,6 +106,7 @@ class ControlPlane(BaseModel):
     loads: tuple[Load, ...]
     servers: tuple[ServerRow, ...]
     slopes: tuple[Slope, ...]
+    outage: Outage | None
     charts: tuple[PlaneChart, ...]
 
 
@@ -104,6 +120,7 @@ def build(run: RunFolder) -> ControlPlane:
         loads=tuple(_load(event) for event in run.history.of(LoadLogged)),
         servers=tuple(_servers(run.frames.api_server, window)),
         slopes=tuple(_slopes(run)),
+        outage=_outage(webhook_outage(run.history, node)),
         charts=tuple(_charts(run, node, samples)),
     )
 
@@ -172,6 +189,22 @@ def _slopes(run: RunFolder) -> Iterator[Slope]:
         slope = memory_slope(run.frames.api_server, staged)
         if slope:
             yield Slope(list_bytes=staged.list_bytes, form=staged.form, slope=slope)
+
+
+def _outage(measured: WebhookOutage | None) -> Outage | None:
+    if measured is None:
+        return None
+    seconds = [write.seconds for write in measured.writes]
+    return Outage(
+        failure_policy=measured.failure_policy,
+        lasted=(measured.ended_at - measured.began_at).total_seconds(),
+        by_outcome=tuple(Counter(write.outcome for write in measured.writes).most_common()),
+        median_before=percentile(measured.before, 0.5),
+        median=percentile(seconds, 0.5),
+        worst=max(seconds, default=None),
+        leases=measured.leases,
+        out_after=measured.out_after_s,
+    )
 
 
 def _charts(run: RunFolder, node: str | None, samples: Sequence[ApiCanarySample]) -> list[PlaneChart]:
