@@ -47,7 +47,7 @@ def put_in_settings(run: Run) -> None:
     shares = _shares(wanted.seats, total, sum(shares_now.values()))
     undo = DeleteFlowControl(schema_name=wanted.name, levels=level_names(wanted, shares))
     run.intend("flow-control", f"create flow schema {wanted.name}", undo, None, run.plan.guardrails.max_duration)
-    for kind, manifest in manifests(wanted, shares, run.id):
+    for kind, manifest in manifests(wanted, shares, run.id, run.profile.namespace):
         _create(api, kind, manifest)
     run.note(
         FlowControlSet(

@@ -6,6 +6,7 @@ agent is dead or ends the storm: the clients then end in mid-request. Every line
 
 from __future__ import annotations
 
+import random
 import resource
 import sys
 import threading
@@ -25,7 +26,10 @@ def main() -> int:
     clients = _clients(order)
     _say(ClientsLine(ready=True))
     sys.stdin.readline()
-    threads = [threading.Thread(target=client.run, args=(order.lists.rounds,)) for client in clients]
+    threads = [
+        threading.Thread(target=client.run, args=(order.lists.rounds, start_after_s(number, order.lists.starts_over_s)))
+        for client, number in zip(clients, order.clients, strict=True)
+    ]
     for thread in threads:
         thread.start()
     # A daemon: it would otherwise keep a process alive whose clients are done.
@@ -34,6 +38,11 @@ def main() -> int:
         thread.join()
     _say(ClientsLine(cost=own_cost()))
     return 0
+
+
+def start_after_s(client: int, over_s: float) -> float:
+    """Return the seconds after which a client begins: at random within a time, and the same in every run."""
+    return random.Random(client).uniform(0, over_s)  # noqa: S311 - jitter, and no secret
 
 
 def own_cost() -> OwnCost:

@@ -73,8 +73,9 @@ class StormClient:
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
         self._ended = threading.Event()
 
-    def run(self, rounds: int) -> None:
-        """Ask `rounds` times, one after the other, or until `end` is called."""
+    def run(self, rounds: int, start_after_s: float = 0.0) -> None:
+        """Wait, and ask `rounds` times, one after the other, or until `end` is called."""
+        self._ended.wait(start_after_s)
         for number in range(rounds):
             for attempt in range(1, MOST_ATTEMPTS + 1):
                 if self._ended.is_set():

@@ -19,6 +19,7 @@ class ListOrder(LoadModel):
     read: Read
     resource_version: str = Field(default="", description="for Read.EXACT")
     rounds: int = Field(ge=1, description="LISTs of each client")
+    starts_over_s: float = Field(default=0.0, ge=0, description="time over which the clients' first LISTs are spread")
     headers: tuple[tuple[str, str], ...] = Field(default=(), description="beside the client's own")
 
 

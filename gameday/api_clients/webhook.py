@@ -193,9 +193,7 @@ class LeaseWatcher:
     def look(self, now: float) -> None:
         """List the Leases once, at this moment of the monotonic clock."""
         try:
-            page = orjson.loads(
-                self._api.ask("GET", _NODE_LEASES, query={"limit": str(_MOST_NODES)}, accept=_METADATA)
-            )
+            page = orjson.loads(self._api.ask("GET", _NODE_LEASES, query={"limit": str(_MOST_NODES)}, accept=_METADATA))
             versions = {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in page["items"] or ()}
         except (Failed, ValueError, KeyError, TypeError):
             self._failed = True

@@ -99,13 +99,16 @@ def level_names(wanted: FlowControl, shares: Shares) -> tuple[str, ...]:
     return (wanted.name, _spare_name(wanted)) if shares.spare else (wanted.name,)
 
 
-def manifests(wanted: FlowControl, shares: Shares, run_id: str) -> list[tuple[FlowControlKind, dict[str, Any]]]:
+def manifests(
+    wanted: FlowControl, shares: Shares, run_id: str, namespace: str
+) -> list[tuple[FlowControlKind, dict[str, Any]]]:
     """Return the objects to create, in this order: the levels before the schema that needs one.
 
     Args:
         wanted: The plan's flow control.
         shares: The shares that give its seats.
         run_id: The run, as a label.
+        namespace: The game-day's own, with its service accounts.
     """
     queuing = {"queues": 1, "handSize": 1, "queueLengthLimit": wanted.queue_length}
     limited = {
@@ -124,7 +127,7 @@ def manifests(wanted: FlowControl, shares: Shares, run_id: str) -> list[tuple[Fl
         }
         objects.append((FlowControlKind.LEVEL, _level(_spare_name(wanted), spare, run_id)))
     rule = {
-        "subjects": [{"kind": "Group", "group": {"name": group}} for group in wanted.groups],
+        "subjects": _subjects(wanted, namespace),
         "resourceRules": [
             {
                 "verbs": list(wanted.verbs),
@@ -147,6 +150,15 @@ def manifests(wanted: FlowControl, shares: Shares, run_id: str) -> list[tuple[Fl
         },
     }
     return [*objects, (FlowControlKind.SCHEMA, schema)]
+
+
+def _subjects(wanted: FlowControl, namespace: str) -> list[dict[str, Any]]:
+    if wanted.accounts:
+        return [
+            {"kind": "ServiceAccount", "serviceAccount": {"namespace": namespace, "name": name}}
+            for name in wanted.accounts
+        ]
+    return [{"kind": "Group", "group": {"name": group}} for group in wanted.groups]
 
 
 def _level(name: str, limited: dict[str, Any], run_id: str) -> dict[str, Any]:

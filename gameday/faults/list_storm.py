@@ -16,7 +16,7 @@ from gameday.api_clients.notes import StageNote, StormEnding, StormEndNote, Stor
 from gameday.api_clients.objects import LoadObjects
 from gameday.api_clients.order import ListOrder, OwnCost
 from gameday.api_clients.storm import Storm, wait_until_sent
-from gameday.documents.fields import conflict
+from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
 from gameday.faults.api_load import check_memory, make_counted, refuse_leftovers, refuse_too_much
@@ -82,6 +82,8 @@ class ListStormParameters(FaultParameters):
     """
     rounds: int = Field(default=1, ge=1, le=1000)
     """LISTs of each client, one after the other."""
+    starts_over: Duration = Field(default=timedelta(), le=timedelta(minutes=4))
+    """Time over which the clients' first LISTs are spread at random, as those of agents with a jitter; `0s`: none."""
     act_as: Literal["account", "system-masters"] = "account"
     """The user who LISTs: the service account gameday-api-client, or a user of the group system:masters.
 
@@ -202,6 +204,7 @@ class ListStormFault(Fault[ListStormParameters]):
             read=parameters.read,
             resource_version=version,
             rounds=parameters.rounds,
+            starts_over_s=parameters.starts_over.total_seconds(),
             headers=_MASTERS if parameters.act_as == "system-masters" else (),
         )
         storm = Storm(order, parameters.counts[0])
@@ -219,8 +222,9 @@ class ListStormFault(Fault[ListStormParameters]):
         )
         self._begun[id(parameters)] = _Begun(order, note, [storm])
         storm.begin()
-        if not wait_until_sent(storm, _IN_FLIGHT_WITHIN_S):
-            raise HostError(f"not every client could send its request within {_IN_FLIGHT_WITHIN_S:g} s")
+        within_s = order.starts_over_s + _IN_FLIGHT_WITHIN_S
+        if not wait_until_sent(storm, within_s):
+            raise HostError(f"not every client could send its request within {within_s:g} s")
         lines = (
             f"before: namespace {NAMESPACE} held no {parameters.resource} of a storm",
             f"made: {parameters.objects} of {format_size(parameters.object_size)}; "

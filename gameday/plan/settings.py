@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from gameday.documents.fields import DocumentModel
+from gameday.documents.fields import DocumentModel, conflict
 
 _OBJECT_NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 """A name of a Kubernetes object: a DNS subdomain, kept to the length of a label."""
@@ -35,11 +35,20 @@ class FlowControl(DocumentModel):
     all of them, and requests that name none."""
     groups: tuple[Annotated[str, Field(pattern=_GROUP)], ...] = Field(default=("system:authenticated",), min_length=1)
     """Groups of the users whose requests are meant."""
+    accounts: tuple[Annotated[str, Field(pattern=_OBJECT_NAME)], ...] = Field(default=(), max_length=20)
+    """Service accounts of the game-day's own namespace whose requests are meant, in place of the groups: such as
+    gameday-api-client, which is the load, and gameday-api-canary."""
     precedence: int = Field(default=1000, ge=1, le=10_000)
     """Matching precedence of the flow schema; the lowest wins. The default comes after those of the controllers (800)
     and of kube-system's service accounts (900), and before that of all other service accounts (9000)."""
     queue_length: int = Field(default=200, ge=1, le=10_000)
     """Most requests that wait; the next is refused with 429."""
+
+    @model_validator(mode="after")
+    def _accounts_or_groups(self) -> FlowControl:
+        if self.accounts and self.groups != type(self).model_fields["groups"].default:
+            raise conflict(("groups",), "the accounts say whose requests are meant: leave out one of the two")
+        return self
 
 
 class Settings(DocumentModel):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gameday.api_clients.__main__ import start_after_s
 from gameday.api_clients.lists import Form, Read
 from gameday.api_clients.notes import RequestsNote, request_notes
 from gameday.api_clients.order import ClientsLine, ClientsOrder, ListOrder
@@ -43,6 +44,20 @@ def test_clients_of_several_processes_run_to_their_end(tmp_path: Path) -> None:
     assert storm.failed == 0
     assert storm.cost.cpu_seconds > 0
     assert storm.cost.rss_bytes > 2 * 10_000_000
+
+
+def test_starts_are_spread_at_random_and_alike_in_every_run(tmp_path: Path) -> None:
+    with serving(tmp_path, ok(b"x")) as server:
+        storm = Storm(order(server).model_copy(update={"starts_over_s": 0.6}), 3)
+        try:
+            storm.begin()
+            eventually(lambda: storm.is_over, "the storm is over")
+        finally:
+            storm.end()
+    starts = {one.client: one.start for one in storm.requests}
+    planned = {client: start_after_s(client, 0.6) for client in range(3)}
+    assert max(starts, key=lambda client: starts[client]) == max(planned, key=lambda client: planned[client])
+    assert max(starts.values()) - min(starts.values()) >= 0.9 * (max(planned.values()) - min(planned.values())) > 0
 
 
 def test_an_end_in_mid_request_is_logged_by_every_client(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from gameday.cluster.flow_control import FlowControlKind, Shares, level_names, manifests, total_seats
 from gameday.guard.flow_control import nominal_seats
@@ -40,7 +41,7 @@ def test_seats_of_a_server_whose_levels_nobody_scraped_are_refused() -> None:
 
 
 def test_the_level_neither_lends_nor_borrows_and_comes_before_the_schema_that_needs_it() -> None:
-    made = manifests(FlowControl(), Shares(own=1, spare=54), "run-1")
+    made = manifests(FlowControl(), Shares(own=1, spare=54), "run-1", "gameday")
     assert [kind for kind, _ in made] == [FlowControlKind.LEVEL, FlowControlKind.LEVEL, FlowControlKind.SCHEMA]
     level, spare, schema = (manifest for _, manifest in made)
     limited = level["spec"]["limited"]
@@ -54,7 +55,7 @@ def test_the_level_neither_lends_nor_borrows_and_comes_before_the_schema_that_ne
 
 def test_requests_without_a_namespace_are_meant_where_all_namespaces_are() -> None:
     everywhere = FlowControl(namespaces=("*",))
-    schema = manifests(everywhere, Shares(own=2, spare=0), "run-1")[-1][1]
+    schema = manifests(everywhere, Shares(own=2, spare=0), "run-1", "gameday")[-1][1]
     assert schema["spec"]["rules"][0]["resourceRules"][0]["clusterScope"] is True
 
 
@@ -63,3 +64,14 @@ def test_requests_without_a_namespace_are_meant_where_all_namespaces_are() -> No
 )
 def test_a_spare_level_is_made_only_where_it_is_needed(spare: int, names: tuple[str, ...]) -> None:
     assert level_names(FlowControl(), Shares(own=1, spare=spare)) == names
+
+
+def test_accounts_take_the_place_of_the_groups() -> None:
+    wanted = FlowControl(accounts=("gameday-api-client", "gameday-api-canary"))
+    (rule,) = manifests(wanted, Shares(own=2, spare=0), "run-1", "chaos")[-1][1]["spec"]["rules"]
+    assert [(one["kind"], one["serviceAccount"]["namespace"]) for one in rule["subjects"]] == [
+        ("ServiceAccount", "chaos"),
+        ("ServiceAccount", "chaos"),
+    ]
+    with pytest.raises(ValidationError, match="leave out one of the two"):
+        FlowControl(accounts=("a",), groups=("system:masters",))

@@ -53,9 +53,7 @@ class FakeServer:
                 self.configurations.pop(name) if method == "DELETE" else self.configurations[name],
             )
         elif path.endswith("/leases"):
-            items = [
-                {"metadata": {"name": name, "resourceVersion": str(v)}} for name, v in self.lease_versions.items()
-            ]
+            items = [{"metadata": {"name": name, "resourceVersion": str(v)}} for name, v in self.lease_versions.items()]
             return orjson.dumps({"items": items})
         elif method == "DELETE":
             assert query == {"labelSelector": f"{LOAD_LABEL}={LOAD}"}

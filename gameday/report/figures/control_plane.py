@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pandas as pd
+
 from gameday.checks.api_canary import fault_window, longest_gap
 from gameday.checks.containment import memory_growth, restarts
 from gameday.checks.facts import target_nodes
@@ -16,9 +18,17 @@ from gameday.report.figure import Figure
 from gameday.report.summary import DurationKind
 from gameday.values.api_requests import HAND_OVER_S, max_overlap, percentile
 
+_WAIT = "apiserver_flowcontrol_request_wait_duration_seconds"
+
 
 def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
-    return [*_canary(history), *_load(history), *_memory(history, frames), *_slope(history, frames)]
+    return [
+        *_canary(history),
+        *_load(history),
+        *_wait(plan, history, frames),
+        *_memory(history, frames),
+        *_slope(history, frames),
+    ]
 
 
 def _canary(history: History) -> Iterator[Figure]:
@@ -54,6 +64,21 @@ def _load(history: History) -> Iterator[Figure]:
     if lists := [one.seconds for one in served if one.verb == "list"]:
         value = percentile(lists, 0.5) or 0.0
         yield Figure(name="load: median time of a LIST", unit="s", value=value)
+
+
+def _wait(plan: Plan, history: History, frames: Frames) -> Iterator[Figure]:
+    window, wanted = fault_window(history, target_nodes(history)[0]), plan.settings.flow_control
+    if window is None or wanted is None:
+        return
+    rows = frames.api_server[frames.api_server.priority_level == wanted.name]
+    # A request that was refused waited, too, under execute=false; the level is new, so that it began at nothing.
+    rows = rows[(rows.time >= pd.Timestamp(window.begin)) & (rows.labels == "execute=true")]
+    waited, count = (
+        rows[rows.metric == f"{_WAIT}_{part}"].groupby(["server", "flow_schema"]).value.max().sum()
+        for part in ("sum", "count")
+    )
+    if count:
+        yield Figure(name="limited level: mean wait in the queue", unit="s", value=float(waited / count))
 
 
 def _memory(history: History, frames: Frames) -> Iterator[Figure]:
