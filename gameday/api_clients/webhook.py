@@ -61,7 +61,8 @@ class Asks(Protocol):
 
 
 def manifest(scope: Scope) -> dict[str, Any]:
-    """Return the webhook's configuration. Objects without a namespace, such as itself, are never matched."""
+    """Return the webhook's configuration, which matches no object without a namespace (docs/sources.md, Admission
+    webhooks)."""
     webhook: dict[str, Any] = {
         "name": _WEBHOOK,
         "clientConfig": {"url": _REFUSES},

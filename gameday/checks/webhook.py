@@ -71,8 +71,9 @@ def _answered(expected: ExpectedWebhook, history: History, outage: WebhookOutage
         why = f"{len(outage.writes)} writes: fewer than {_FEWEST_WRITES}" if outage else _absent(history, node)
         return containment_verdict(name, text, bound, "", Status.UNKNOWN, why, node)
     p99 = percentile((write.seconds for write in outage.writes), 0.99) or 0.0
+    median = percentile((write.seconds for write in outage.writes), 0.5) or 0.0
     without = percentile(outage.before, 0.5) or 0.0
-    measured = f"{seconds_text(p99)}; in the median {seconds_text(without)} without the webhook"
+    measured = f"{seconds_text(p99)}; in the median {median * 1000:.0f} ms, and {without * 1000:.0f} ms without it"
     return containment_verdict(name, text, bound, measured, _bounded(p99, expected.answered_within), "", node)
 
 

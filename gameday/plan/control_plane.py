@@ -99,6 +99,6 @@ class ExpectedWebhook(DocumentModel):
     """Longest time that 99 of 100 of these writes may take to be answered, refused or admitted."""
     leases_renewed_within: Bound = timedelta(seconds=20)
     """Longest time in which a node's Lease may stay unchanged, as seen every five seconds; kubelets renew it every
-    ten, and the controller-manager gives a node up after forty."""
+    ten, and the controller-manager calls a node NotReady after fifty (`--node-monitor-grace-period`)."""
     out_within: Bound = timedelta(seconds=10)
     """Longest time from the webhook's deletion until a write that it matched is admitted again."""

@@ -67,7 +67,7 @@ def judged(
 def test_one_that_fails_closed_and_only_for_what_it_matches_holds() -> None:
     assert judged(outage()) == {
         "matched-writes": (Status.HELD, "40 of 40"),
-        "answer-time": (Status.HELD, "0.02 s; in the median 0.02 s without the webhook"),
+        "answer-time": (Status.HELD, "0.02 s; in the median 20 ms, and 20 ms without it"),
         "node-leases": (Status.HELD, "14.8 s unchanged at most, of 3 nodes"),
         "out": (Status.HELD, "0.40 s"),
         "called": (Status.HELD, f"7 by {REFUSED}"),

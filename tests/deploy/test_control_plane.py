@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from gameday.api_clients.webhook import NAME
 from gameday.rehearsal.seed import CONTROL_PLANE_HERE
 from kubesim.apiserver.resources import RESOURCES
-from tests.deploy.manifests import CONTROL_PLANE, DEPLOY, RBAC, ROOT, identity, resources_of
+from tests.deploy.manifests import CONTROL_PLANE, DEPLOY, RBAC, ROOT, documents, identity, resources_of
 
 FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 SERVED = {
@@ -77,6 +78,17 @@ def test_no_real_cluster_is_given_what_only_a_rehearsal_gives() -> None:
     assert "impersonate" not in granted
     (as_master,) = (d for d in HERE if identity(d) == ("ClusterRole", "", "gameday-api-client-as-master"))
     assert [rule["resourceNames"] for rule in as_master["rules"]] == [["gameday-master"], ["system:masters"]]
+
+
+def test_the_right_to_make_webhooks_is_one_accounts_and_applied_apart() -> None:
+    assert not any("validatingwebhookconfigurations" in str(role) for role in (*RBAC, *CONTROL_PLANE))
+    webhook = documents(DEPLOY / "control-plane" / "webhook" / "webhook.yaml")
+    rules = {(one["kind"], one["metadata"].get("namespace", "")): one["rules"] for one in webhook if "rules" in one}
+    create, own = rules["ClusterRole", ""]
+    assert (create["verbs"], own["verbs"], own["resourceNames"]) == (["create"], ["get", "delete"], [NAME])
+    assert [rule["verbs"] for rule in rules["Role", "gameday-load"]] == [["create", "deletecollection"]]
+    assert [rule["verbs"] for rule in rules["Role", "kube-node-lease"]] == [["list"]]
+    assert {one["name"] for role in webhook for one in role.get("subjects", ())} == {"gameday-webhook"}
 
 
 def test_nothing_of_it_is_applied_by_default() -> None:
