@@ -61,8 +61,10 @@ class Asks(Protocol):
 
 
 def manifest(scope: Scope) -> dict[str, Any]:
-    """Return the webhook's configuration, which matches no object without a namespace (docs/sources.md, Admission
-    webhooks)."""
+    """Return the webhook's configuration, which matches nothing without a namespace.
+
+    docs/sources.md, Admission webhooks, says what each key bounds.
+    """
     webhook: dict[str, Any] = {
         "name": _WEBHOOK,
         "clientConfig": {"url": _REFUSES},
