@@ -8,15 +8,17 @@ from typing import Any
 
 from gameday.checks.containment import EXECUTING, MEMORY
 from gameday.checks.verdict import Status
-from gameday.history.events import ApiCanarySampled, FaultInjected, FlowControlSet, LoadLogged
+from gameday.history.events import ApiCanarySampled, FaultInjected, FlowControlSet, LoadLogged, LoadMeasured
 from gameday.history.frames import SCHEMAS, Frames, conform
 from gameday.plan.control_plane import ExpectedApiCanary
+from gameday.plan.settings import FlowControl, Settings
 from gameday.report.durations import durations
 from gameday.report.figure import figures_of
 from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.sections import control_plane
 from gameday.report.summary import DurationKind
+from gameday.values.api_loads import MatchedWrite, NodeLeases, WebhookOutage
 from gameday.values.api_requests import ApiCanarySample, ApiRequest
 from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing, write
 
@@ -111,6 +113,23 @@ def test_what_a_server_or_a_plan_is_called_is_shown_and_never_run(tmp_path: Path
     assert "54 spare shares that lend all their seats" in page
 
 
+def test_a_webhook_without_an_endpoint_is_told_of(tmp_path: Path) -> None:
+    outage = WebhookOutage(
+        failure_policy="fail",
+        began_at=WRITTEN,
+        ended_at=WRITTEN + timedelta(seconds=45),
+        before=(0.003,),
+        writes=(MatchedWrite(sent_at=WRITTEN, seconds=0.004, outcome="refused"),) * 2,
+        leases=NodeLeases(nodes=3, longest_s=14, node=HOSTILE),
+        out_after_s=0.4,
+    )
+    told = [*_loaded(), Timed(20, LoadMeasured(node=NODE, measured=outage))]
+    page = render(write(tmp_path, told, _frames()), datetime.now(UTC)).html.read_text(encoding="utf-8")
+    assert "2 were refused. Their answers took 4 ms in the median" in page
+    assert "admitted again after 0.40 s" in page
+    assert HOSTILE not in page
+
+
 def test_a_run_that_loaded_nothing_says_so(tmp_path: Path) -> None:
     built = control_plane.build(load_run_folder(write(tmp_path, passing())))
     assert (built.calls, built.loads, built.servers, built.charts) == ((), (), (), ())
@@ -124,6 +143,23 @@ def test_the_figures_are_those_of_the_load_and_absent_without_one() -> None:
     assert found["load: told to come later (429)"] == 1
     assert found["API server: growth of memory under load"] == 300
     assert found["API canary under load: failed requests"] == 1
+    assert "limited level: mean wait in the queue" not in found, "the plan limits nothing"
     without = figures_of(PLAN, history_of(passing()), Frames())
     assert not any(one.name.startswith(("load:", "API server:", "API canary")) for one in without.figures)
     assert without.problems == ()
+
+
+def test_the_wait_is_that_of_the_plans_level_by_the_servers_own_sums() -> None:
+    wait = "apiserver_flowcontrol_request_wait_duration_seconds"
+    level = {"priority_level": "gameday-heavy-list", "labels": "execute=true"}
+    rows = [
+        _row(f"{wait}_{part}", after, value, server) | level
+        for server in ("a", "b")
+        for part, values in (("sum", (1.0, 30.0)), ("count", (2.0, 10.0)))
+        for after, value in zip((1, 2), values, strict=True)
+    ]
+    rows += [row | {"labels": "execute=false", "value": 999.0} for row in rows]
+    plan = PLAN.model_copy(update={"settings": Settings(flow_control=FlowControl())})
+    frames = Frames(api_server=conform("api_server", rows))
+    found = {one.name: one.value for one in figures_of(plan, history_of(_loaded()), frames).figures}
+    assert found["limited level: mean wait in the queue"] == 3
