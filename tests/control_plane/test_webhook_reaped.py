@@ -35,6 +35,8 @@ def test_the_reaper_takes_out_the_webhook_of_a_killed_game_day_and_its_killed_ag
         Detector.OFF,
         control_plane=ControlPlane.LAB,
     ) as cluster:
+        with cluster.profile.open("a", encoding="utf-8") as profile:
+            profile.write("lease_duration_s: 8\n")  # which the reaper waits for
         prefect = {"PREFECT_API_URL": f"{cluster.urls['prefect']}/api"}
         argv = [sys.executable, "-m", "gameday.cli", "run", str(PLAN), "--arm", "everything"]
         process = subprocess.Popen(
