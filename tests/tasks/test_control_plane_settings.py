@@ -42,7 +42,9 @@ class FakeRun:
             guardrails=SimpleNamespace(max_duration=timedelta(minutes=5)),
             rehearsal=RehearsalSettings(),
         )
-        self.profile = SimpleNamespace(prometheus=SimpleNamespace(url="http://prometheus"), lab_control=None)
+        self.profile = SimpleNamespace(
+            prometheus=SimpleNamespace(url="http://prometheus"), lab_control=None, namespace="gameday"
+        )
         self.noted: list[Any] = []
         self.undos: list[Any] = []
 
