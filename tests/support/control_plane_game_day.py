@@ -71,10 +71,11 @@ def _left(kubeconfig: Path) -> Iterator[str]:
     """Yield what a game-day made and did not take back."""
     api = config.new_client_from_config(str(kubeconfig))
     flow, core = client.FlowcontrolApiserverV1Api(api), client.CoreV1Api(api)
-    leases = client.CoordinationV1Api(api)
+    leases, admission = client.CoordinationV1Api(api), client.AdmissionregistrationV1Api(api)
     for kind, found in (
         ("flow schema", flow.list_flow_schema()),
         ("priority level", flow.list_priority_level_configuration()),
+        ("webhook", admission.list_validating_webhook_configuration()),
         ("secret", core.list_namespaced_secret("gameday-load", limit=10)),
         ("lease", leases.list_namespaced_lease("gameday-load")),
         ("lease", leases.list_namespaced_lease("gameday")),
