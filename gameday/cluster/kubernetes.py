@@ -33,7 +33,8 @@ CANDIDATE_PAGE = 500
 _CONFLICT_TRIES = 8
 _MERGE_PATCH = "application/merge-patch+json"
 _TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
-_LOG_BYTES = 1 << 20
+# The kubelet begins a new file at 10 MiB (containerLogMaxSize; it looks every 10 s) and serves the last one only.
+_LOG_BYTES = 16 << 20
 
 
 class ClusterIdentity(BaseModel):
@@ -171,7 +172,7 @@ class Kubernetes:
         return None
 
     def pod_log(self, name: str) -> str:
-        """Return the first MiB of a pod's log."""
+        """Return a pod's log, at most its first 16 MiB: more than a kubelet keeps in one file."""
         with self.explained(f"read the log of pod {name}"):
             answer = self.core.read_namespaced_pod_log(
                 name, self.profile.namespace, limit_bytes=_LOG_BYTES, _preload_content=False

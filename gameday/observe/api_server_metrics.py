@@ -54,6 +54,11 @@ GO_CPU_SECONDS = Metric(
 )
 GO_IDLE_SECONDS = Metric("go_cpu_classes_idle_cpu_seconds_total", "counter", "Estimated part of it that was idle.")
 GC_CPU_SECONDS = Metric("go_cpu_classes_gc_total_cpu_seconds_total", "counter", "Estimated CPU time of collections.")
+GC_IDLE_SECONDS = Metric(
+    "go_cpu_classes_gc_mark_idle_cpu_seconds_total",
+    "counter",
+    "Estimated part of it on processors that had nothing else to do.",
+)
 GC_PERCENT = Metric("go_gc_gogc_percent", "gauge", "GOGC in force.")
 MEMORY_LIMIT = Metric("go_gc_gomemlimit_bytes", "gauge", "GOMEMLIMIT in force; 2^63 - 1 where none is set.")
 
@@ -180,6 +185,7 @@ API_SERVER_METRICS: tuple[Metric, ...] = (
     GO_CPU_SECONDS,
     GO_IDLE_SECONDS,
     GC_CPU_SECONDS,
+    GC_IDLE_SECONDS,
     GC_PERCENT,
     MEMORY_LIMIT,
     IN_FLIGHT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from gameday.agent.task import ApiCanaryNote
 from gameday.api_clients.notes import RequestsNote
+from gameday.cluster.kubernetes import Kubernetes
 from gameday.history.events import ApiCanarySampled, LoadLogged
 from gameday.observe.api_server_load import nominal_seats, note_canary_samples, note_load
 from gameday.values.api_requests import ApiCanarySample, ApiRequest
@@ -54,6 +56,24 @@ def test_each_sample_is_noted_once() -> None:
     note_canary_samples(run, "client-1", "pod")
     counts = [len(event.samples) for event in run.history().of(ApiCanarySampled)]
     assert counts == [2, 1]
+
+
+def test_samples_beyond_the_first_mib_of_the_log_are_read() -> None:
+    """The API canary writes a MiB in some seventeen minutes."""
+    run: Any = FakeRun("\n".join(_canary_line(*(second + part / 8 for part in range(8))) for second in range(1500)))
+    assert len(run.log) > 1 << 20
+
+    def read(_name: str, _namespace: str, *, limit_bytes: int, **_: object) -> SimpleNamespace:
+        return SimpleNamespace(data=run.log.encode()[:limit_bytes])
+
+    adapter: Any = SimpleNamespace(
+        core=SimpleNamespace(read_namespaced_pod_log=read),
+        profile=SimpleNamespace(namespace="gameday"),
+        explained=lambda _: nullcontext(),
+    )
+    run.kubernetes = SimpleNamespace(pod_log=lambda name: Kubernetes.pod_log(adapter, name))
+    note_canary_samples(run, "client-1", "pod")
+    assert run.history().of(ApiCanarySampled)[0].samples[-1].sent_at == START + timedelta(seconds=1499 + 7 / 8)
 
 
 def test_the_loads_log_is_noted_once_with_everything_in_it() -> None:

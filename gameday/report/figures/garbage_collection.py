@@ -20,9 +20,13 @@ from gameday.report.figure import Figure
 
 # The names of `gameday/observe/api_server_metrics.py`, which says what each means.
 _CYCLES = "go_gc_cycles_total_gc_cycles_total"
-_GC_CPU = "go_cpu_classes_gc_total_cpu_seconds_total"
-# Estimates, which Go's documentation lets be compared with each other only, and not with the kernel's CPU time.
+# "This metric is an overestimate, and not directly comparable to system CPU time measurements. Compare only with other
+# /cpu/classes metrics": https://pkg.go.dev/runtime/metrics. All four count GOMAXPROCS times the wall clock, and are
+# brought up to date at the end of each collection.
 _ALL_CPU, _IDLE = "go_cpu_classes_total_cpu_seconds_total", "go_cpu_classes_idle_cpu_seconds_total"
+_GC_CPU = "go_cpu_classes_gc_total_cpu_seconds_total"
+_GC_IDLE = "go_cpu_classes_gc_mark_idle_cpu_seconds_total"
+"""Marking on processors that had nothing else to do, which gives way to any request: no cost of the collector."""
 _LIVE = "go_gc_heap_live_bytes"
 _GOAL = "go_gc_heap_goal_bytes"
 _PERCENT = "go_gc_gogc_percent"
@@ -44,14 +48,20 @@ def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
 
 def _figures(rows: pd.DataFrame) -> Iterator[Figure]:
     yield from _figure("collections in a second", "", _rates(_of(rows, _CYCLES)))
-    busy = _rates(_of(rows, _ALL_CPU)) - _rates(_of(rows, _IDLE))
-    yield from _figure("share of CPU spent on collections", "%", 100 * _rates(_of(rows, _GC_CPU)) / busy[busy > 0])
+    yield from _figure("share of CPU spent on collections", "%", 100 * _gc_share(rows))
     yield from _figure("live heap under load", "MiB", _by_server(rows, _LIVE, "median") / _MIB)
     yield from _figure("heap goal under load", "MiB", _by_server(rows, _GOAL, "median") / _MIB)
     yield from _figure("peak memory under load", "MiB", _by_server(rows, MEMORY, "max") / _MIB)
     yield from _figure("GOGC in force", "%", _by_server(rows, _PERCENT, "last"))
     limits = _by_server(rows, _LIMIT, "last")
     yield from _figure("GOMEMLIMIT in force", "MiB", limits[limits < _NO_LIMIT] / _MIB)
+
+
+def _gc_share(rows: pd.DataFrame) -> pd.Series[float]:
+    """Return by server the part of its busy CPU time that collections took from its own work, by Go's estimates."""
+    given, idle, collecting, spare = (_rates(_of(rows, name)) for name in (_ALL_CPU, _IDLE, _GC_CPU, _GC_IDLE))
+    busy = given - idle
+    return (collecting - spare) / busy[busy > 0]
 
 
 def _of(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
