@@ -17,6 +17,7 @@ from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets
 from gameday.tasks import step_task
 from gameday.tasks.control_plane_settings import put_in_settings, start_held_servers
+from gameday.tasks.restart_api_servers import refuse_restart_without_lab
 from gameday.tasks.running_pods import pods_before_fault
 from gameday.values.nodes import NodeRole
 from gameday.values.results import Hop, Step
@@ -30,6 +31,7 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
         StopRunError: A fault did not go in, or the run was stopped.
     """
     with step(run, Step.INJECT, AGENT_START_TIMEOUT + run.plan.fault.goes_in_within):
+        refuse_restart_without_lab(run)
         put_in_settings(run)
         faults = tuple(_inject(run, target) for target in targets)
         start_held_servers(run)

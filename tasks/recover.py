@@ -28,6 +28,7 @@ from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
 from gameday.tasks.await_repair import await_cluster_repairs, is_back
+from gameday.tasks.restart_api_servers import restart_with_load_gone
 from gameday.tasks.return_to_service import intend_qa_and_return
 from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Cleanliness, Step
@@ -58,6 +59,7 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
         else:
             _await_nodes_that_went_down(run, targets)
             _take_out_faults(run, result)
+            restart_with_load_gone(run)
             repairs, back = tuple(_remediate(run, result, target) for target in targets), targets
         for target in back:
             for expected in run.plan.expect.alerts:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from gameday.checks.facts import at_most, first_fault, judge_absence, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import ApiCanarySampled, FaultUndone, LoadLogged, LoadMeasured
+from gameday.history.events import ApiCanarySampled, ApiServersRestarted, FaultUndone, LoadLogged, LoadMeasured
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.control_plane import ExpectedApiCanary
@@ -94,6 +94,13 @@ def _undone_at(history: History, intent: str) -> datetime | None:
     return next((record.at for record, event in history.with_times(FaultUndone) if event.intent == intent), None)
 
 
+def _well_from(history: History, intent: str) -> datetime | None:
+    """Return when an ordinary client must be well again: the fault is out, and a restart by the run itself is over."""
+    restarted = history.last(ApiServersRestarted)
+    undone = _undone_at(history, intent)
+    return max(undone, restarted.ready_at) if undone and restarted else undone
+
+
 def _during(expected: ExpectedApiCanary, history: History, node: str | None) -> list[Verdict]:
     window = fault_window(history, node)
     samples = window.samples(history, node) if window else []
@@ -163,7 +170,7 @@ def _after(expected: ExpectedApiCanary, history: History, node: str | None) -> V
         f"{at_most(expected.p99_within)}, none failed",
     )
     found = first_fault(history, node)
-    begin = _undone_at(history, found[1].intent) if found else None
+    begin = _well_from(history, found[1].intent) if found else None
     seen = [sample.sent_at for event in history.of(ApiCanarySampled) if event.node == node for sample in event.samples]
     if begin is None or not seen or max(seen) <= begin:
         status, why = judge_absence(history, Step.QA_NODE, "the API canary's samples with the load gone")

@@ -10,7 +10,7 @@ from gameday.checks.api_canary import Window, fault_window
 from gameday.checks.facts import first_fault, first_few, judge_absence, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.documents.sizes import format_size
-from gameday.history.events import LoadLogged, SeatsRead
+from gameday.history.events import ApiServersRestarted, LoadLogged, SeatsRead
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.observe.api_server_metrics import EXECUTION_SECONDS
@@ -170,7 +170,7 @@ def memory_growth(api_server: pd.DataFrame, window: Window | None) -> dict[str, 
 
 def _stay_up(history: History, frames: Frames, node: str | None, window: Window | None) -> Verdict:
     text = "No API server ends or starts again from the fault on"
-    begun = restarts(frames.api_server, window)
+    begun = restarts(frames.api_server, window, history)
     if begun is None:
         status, why = _not_measured(history, node, f"samples of {STARTED}")
         return containment_verdict("containment-servers-up", text, "0 restarts", "", status, why, node)
@@ -180,18 +180,21 @@ def _stay_up(history: History, frames: Frames, node: str | None, window: Window 
     return containment_verdict("containment-servers-up", text, "0 restarts", measured, status, why, node)
 
 
-def restarts(api_server: pd.DataFrame, window: Window | None) -> list[tuple[str, float]] | None:
+def restarts(api_server: pd.DataFrame, window: Window | None, history: History) -> list[tuple[str, float]] | None:
     """Return each start of an API server since a window began, as the server and Unix seconds; None: not measured.
 
     Args:
         api_server: The frame of that name.
         window: The time with the fault in.
+        history: The run's; the restarts that it made itself do not count.
     """
     rows = api_server[api_server.metric == STARTED]
     if window is None or rows.empty:
         return None
     # Prometheus stores the seconds rounded to milliseconds in each scrape.
     begun = rows[rows.value > window.begin.timestamp()]
+    for own in history.of(ApiServersRestarted):
+        begun = begun[(begun.value < own.asked_at.timestamp()) | (begun.value > own.ready_at.timestamp())]
     return sorted({(str(server), float(at)) for server, at in zip(begun.server, begun.value.round(), strict=True)})
 
 

@@ -178,6 +178,14 @@ class HeldServersStarted(_Event):
     servers: tuple[str, ...]
 
 
+class ApiServersRestarted(_Event):
+    """The API servers of a lab were restarted by the run, one after the other, with the load gone."""
+
+    kind: Literal["api_servers_restarted"] = "api_servers_restarted"
+    asked_at: AwareDatetime
+    ready_at: AwareDatetime = Field(description="when the last of them answered /readyz with its caches filled")
+
+
 class PodStepsLogged(_Event):
     """The pods that a fault created in steps, by its own log."""
 
@@ -610,7 +618,7 @@ Event = Annotated[
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | LoadStaged | LoadMeasured
-    | HeldServersStarted | PodStepsLogged
+    | HeldServersStarted | ApiServersRestarted | PodStepsLogged
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip

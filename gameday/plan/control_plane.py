@@ -63,6 +63,23 @@ class ExpectedSkew(DocumentModel):
     """Largest share of the load's requests that may fail; one that is answered when sent again has not failed."""
 
 
+class ExpectedRestartDrop(DocumentModel):
+    """The share of an API server's memory that its restart must free, with the load gone before and after."""
+
+    at_least: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False)
+    """Least share, such as 0.2: the server had kept that much of the load."""
+    at_most: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False)
+    """Most: a restart is no cure worth its price."""
+
+    @model_validator(mode="after")
+    def _bounds_agree(self) -> ExpectedRestartDrop:
+        if self.at_least is None and self.at_most is None:
+            raise conflict((), "expect at_least, at_most or both")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise conflict(("at_least",), f"at_least {self.at_least:g} is more than at_most {self.at_most:g}")
+        return self
+
+
 class ExpectedContainment(DocumentModel):
     """The limits within which the load must be held, as a taint holds work away from a bad node."""
 
@@ -75,17 +92,25 @@ class ExpectedContainment(DocumentModel):
     """Cost of concurrent LISTs in memory, by the stages of the fault."""
     skew: ExpectedSkew | None = None
     """Spread of the load over several API servers."""
+    restart_frees: ExpectedRestartDrop | None = None
+    """Memory that `recover.restart_api_servers` frees, of every API server."""
     servers_stay_up: bool = True
-    """If true, no API server may end or start again while the fault is in."""
+    """If true, no API server may end or start again from the fault on, but by `recover.restart_api_servers`."""
 
     @model_validator(mode="after")
     def _can_be_broken(self) -> ExpectedContainment:
-        bounds = (self.executing_at_most, self.memory_growth_at_most, self.memory_slope, self.skew)
+        bounds = (
+            self.executing_at_most,
+            self.memory_growth_at_most,
+            self.memory_slope,
+            self.skew,
+            self.restart_frees,
+        )
         if not self.servers_stay_up and all(bound is None for bound in bounds):
             raise conflict(
                 (),
-                "expect at least one of executing_at_most, memory_growth_at_most, memory_slope, skew and "
-                "servers_stay_up",
+                "expect at least one of executing_at_most, memory_growth_at_most, memory_slope, skew, restart_frees "
+                "and servers_stay_up",
             )
         return self
 

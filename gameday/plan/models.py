@@ -122,6 +122,14 @@ def _is_known_remediation(name: str, info: ValidationInfo) -> str:
 RemediationName = Annotated[str, Field(max_length=63), AfterValidator(_is_known_remediation)]
 
 
+class ServerRestart(DocumentModel):
+    """A restart of a lab's API servers once the load is gone, which shows how much memory only a restart frees."""
+
+    settle: Duration = Field(default=timedelta(seconds=30), ge=timedelta(seconds=20), le=timedelta(minutes=10))
+    """Time from the end of the load to the restart, and again from the restart to the end of the step. The memory is
+    that of its second half, which at a scrape every 5 s has two samples at least."""
+
+
 class Recovery(DocumentModel):
     """The repair of the node: by the game-day once the fault is out, or by the cluster while the game-day watches."""
 
@@ -142,6 +150,9 @@ class Recovery(DocumentModel):
     give the node back within the bound of `hops.returned`."""
     hops: RepairChain = RepairChain()
     """The hops that the cluster must take, if the cluster repairs; the detector's profile completes them."""
+    restart_api_servers: ServerRestart | None = None
+    """The API servers are restarted, one after the other, once the load is gone. Only a lab can do this; on another
+    cluster the run is refused."""
 
     @property
     def is_hands_off(self) -> bool:
@@ -259,7 +270,23 @@ class Plan(DocumentModel):
         self._check_bounds()
         self._check_repair_chain()
         self._check_fault()
+        self._check_restart()
         return self
+
+    def _check_restart(self) -> None:
+        containment = self.expect.containment
+        if containment and containment.restart_frees and not self.recover.restart_api_servers:
+            raise conflict(
+                ("expect", "containment", "restart_frees"),
+                "nothing is restarted, so nothing would measure this: write `restart_api_servers: {}` in recover",
+            )
+        is_load = self.fault.runs_on is NodeRole.API_CLIENT or self.fault.is_read_back
+        if self.recover.restart_api_servers and not is_load:
+            raise conflict(
+                ("recover", "restart_api_servers"),
+                f"{self.fault.type} breaks a GPU node, and the API servers' memory is measured under a load on them "
+                "only, such as api_churn",
+            )
 
     def _check_targets(self) -> None:
         most = self.guardrails.max_nodes

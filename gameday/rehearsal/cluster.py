@@ -29,11 +29,13 @@ from gameday.rehearsal.lab.programs import find_balancer, find_programs
 from gameday.rehearsal.lab.settings import STOCK, LabSettings
 from gameday.rehearsal.lab.status import ready_urls
 from gameday.rehearsal.observability import (
+    RULES,
     ComponentJob,
     Credentials,
     ScrapeJob,
     alertmanager_program,
     component_jobs,
+    control_plane_rules,
     prometheus_program,
     scrape_jobs,
 )
@@ -365,6 +367,7 @@ class RehearsalCluster:
                 nodes=self.size.nodes,
                 jobs=jobs,
                 alertmanager_port=ports["alertmanager"],
+                rule_files=(RULES, control_plane_rules(self.folder, self._lab.api_server_memory)),
             ),
             alertmanager_program(self.folder, port=ports["alertmanager"]),
         ):

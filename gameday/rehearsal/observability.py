@@ -31,6 +31,7 @@ RULES = shipped("deploy") / "alerts" / "gpu-faults.rules.yaml"
 """The rules of production for GPU nodes."""
 CONTROL_PLANE_RULES = RULES.with_name("control-plane.rules.yaml")
 """The rules of production for control planes."""
+_BUDGET = "instance:apiserver_memory_budget:bytes"
 
 _SMALL = 32  # nodes up to which Prometheus keeps up at its fastest on two cores
 # One scrape of everything is 77 MB at 1,000 nodes of 8 GPUs; beyond this many nodes only what rules and reports
@@ -220,6 +221,29 @@ def prometheus_program(
         "--log.level=warn",
     )
     return Program("prometheus", argv, f"http://127.0.0.1:{port}/-/ready", folder / "prometheus.log")
+
+
+def control_plane_rules(folder: Path, budget_bytes: int | None) -> Path:
+    """Return the rules for control planes, with the API servers' memory budget written in where there is one.
+
+    The rules take GOMEMLIMIT for the budget, and ask everybody else to write a figure of their own in its place.
+
+    Args:
+        folder: A copy with the budget is written here.
+        budget_bytes: Resident memory above which the lab kills an API server; None: it has no budget.
+
+    Raises:
+        OSError: `folder` cannot be written.
+    """
+    if budget_bytes is None:
+        return CONTROL_PLANE_RULES
+    content = YAML(typ="safe", pure=True).load(CONTROL_PLANE_RULES.read_text(encoding="utf-8"))
+    rules = (rule for group in content["groups"] for rule in group["rules"])
+    budget = next(rule for rule in rules if rule.get("record") == _BUDGET)
+    budget["expr"] = f'group by (instance) (up{{job="{API_SERVER_JOB}"}}) * {budget_bytes}'
+    copy = folder.resolve() / CONTROL_PLANE_RULES.name
+    _write_yaml(copy, content)
+    return copy
 
 
 def alertmanager_program(folder: Path, *, port: int, webhook_url: str | None = None) -> Program:

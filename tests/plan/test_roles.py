@@ -94,3 +94,14 @@ def test_a_report_reads_a_stored_plan_of_the_control_plane(tmp_path: Path) -> No
     assert run.plan.expect.containment == plan.expect.containment
     assert run.plan.fault.type == "list_storm"
     assert json.loads((tmp_path / "plan.json").read_text())["rehearsal"]["api_servers"] is None
+
+
+def test_a_restart_that_nothing_makes_or_measures_is_refused() -> None:
+    found = problem(f"{STORM}  containment: {{restart_frees: {{at_least: 0.2}}}}\n")
+    assert found.where == "expect.containment.restart_frees"
+    assert "`restart_api_servers: {}`" in found.message
+    gpu = GPU.replace("api_canary: {}", "stays_schedulable_for: 5s")
+    found = problem(f"{gpu}recover: {{restart_api_servers: {{}}}}\n")
+    assert found.where == "recover.restart_api_servers"
+    both = f"{STORM}  containment: {{restart_frees: {{at_least: 0.2}}}}\nrecover: {{restart_api_servers: {{}}}}\n"
+    assert parse(both).plan.recover.restart_api_servers

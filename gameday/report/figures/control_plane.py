@@ -86,7 +86,7 @@ def _memory(history: History, frames: Frames) -> Iterator[Figure]:
     growth = memory_growth(frames.api_server, window)
     if growth:
         yield Figure(name="API server: growth of memory under load", unit="MiB", value=max(growth.values()) / 2**20)
-    begun = restarts(frames.api_server, window)
+    begun = restarts(frames.api_server, window, history)
     if begun is not None:
         ended = len({server for server, _ in begun})
         yield Figure(name="API servers that ended under load", unit="", value=float(ended))

@@ -12,6 +12,7 @@ from gameday.checks.api_canary import Window, fault_window
 from gameday.checks.containment import EXECUTING, MEMORY, memory_growth
 from gameday.checks.facts import target_nodes
 from gameday.checks.memory_slope import MemorySlope, memory_slope
+from gameday.checks.restart_drop import RestartDrop, restart_drops
 from gameday.checks.webhook import webhook_outage
 from gameday.history.events import ApiCanarySampled, FlowControlSet, LoadLogged, LoadStaged
 from gameday.report.charts import Drawing, Scene, lines
@@ -107,6 +108,7 @@ class ControlPlane(BaseModel):
     servers: tuple[ServerRow, ...]
     slopes: tuple[Slope, ...]
     outage: Outage | None
+    restarts: dict[str, RestartDrop] = Field(description="by server, what a restart with the load gone freed")
     charts: tuple[PlaneChart, ...]
 
 
@@ -121,6 +123,7 @@ def build(run: RunFolder) -> ControlPlane:
         servers=tuple(_servers(run.frames.api_server, window)),
         slopes=tuple(_slopes(run)),
         outage=_outage(webhook_outage(run.history, node)),
+        restarts=restart_drops(run.plan, run.history, run.frames) if run.plan else {},
         charts=tuple(_charts(run, node, samples)),
     )
 

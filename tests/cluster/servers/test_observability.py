@@ -10,7 +10,14 @@ from ruamel.yaml import YAML
 
 from gameday.errors import ProgramMissingError
 from gameday.rehearsal import programs
-from gameday.rehearsal.observability import Credentials, component_jobs, pace, prometheus_program, scrape_jobs
+from gameday.rehearsal.observability import (
+    Credentials,
+    component_jobs,
+    control_plane_rules,
+    pace,
+    prometheus_program,
+    scrape_jobs,
+)
 from gameday.rehearsal.programs import find_program, install_hint
 from tests.alerts.shipped import run_tool
 
@@ -76,6 +83,20 @@ def test_each_scrape_job_has_its_own_pace(tmp_path: Path) -> None:
     assert config["alerting"]["alertmanagers"] == [{"static_configs": [{"targets": ["127.0.0.1:4"]}]}]
     assert program.ready_url == "http://127.0.0.1:3/-/ready"
     assert "--web.listen-address=127.0.0.1:3" in program.argv
+
+
+def test_the_rules_know_the_memory_budget_of_the_labs_servers(tmp_path: Path) -> None:
+    shipped = control_plane_rules(tmp_path, None)
+    copy = control_plane_rules(tmp_path, 1300 * 2**20)
+    assert shipped.parent != copy.parent == tmp_path
+    yaml = YAML(typ="safe", pure=True)
+    before, after = (
+        [rule for group in yaml.load(path.read_text())["groups"] for rule in group["rules"]] for path in (shipped, copy)
+    )
+    changed = [new for old, new in zip(before, after, strict=True) if new != old]
+    expr = 'group by (instance) (up{job="apiserver"}) * 1363148800'
+    assert changed == [{"record": "instance:apiserver_memory_budget:bytes", "expr": expr}]
+    assert run_tool("promtool", "check", "rules", copy).returncode == 0
 
 
 def test_each_server_of_a_control_plane_is_scraped_under_its_name(tmp_path: Path) -> None:
