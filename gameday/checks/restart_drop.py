@@ -1,8 +1,8 @@
-"""A restart with the load gone must free as much memory of each API server as the plan says.
+"""Judge the memory that a restart with the load gone frees, of each API server.
 
-Before and after it the servers have the same to do, what a cluster asks of them that nobody loads, and hold the same
-objects. So the difference is what the process had kept of the load. Under the load it could not be told from what the
-restarted server has not yet been asked again.
+On both sides of it the servers hold the same objects and serve the same small requests of an idle cluster. So the
+difference is what the process had kept of the load. Under the load nobody could separate that from what the restarted
+server has not yet been asked for again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ORDER = 62
 
 @dataclass(frozen=True)
 class RestartDrop:
-    """An API server's resident memory before and after its restart, in bytes."""
+    """An API server's memory of some kind before and after its restart, in bytes."""
 
     before: float
     after: float
@@ -43,15 +43,19 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     return [_verdict(expected, plan, history, frames, target_nodes(history)[0])] if expected else []
 
 
-def restart_drops(plan: Plan, history: History, frames: Frames) -> dict[str, RestartDrop]:
+def restart_drops(plan: Plan, history: History, frames: Frames, metric: str = MEMORY) -> dict[str, RestartDrop]:
     """Return by server what the run's own restart freed: medians of the second half of `settle`, before and after.
 
-    Empty where nothing was restarted; a server without samples on both sides is left out.
+    Args:
+        plan: The plan.
+        history: The run's; empty is returned where nothing was restarted.
+        frames: The frames; a server without samples on both sides is left out.
+        metric: A gauge of bytes by server.
     """
     asked, done = plan.recover.restart_api_servers, history.last(ApiServersRestarted)
     if asked is None or done is None:
         return {}
-    half, rows = asked.settle / 2, frames.api_server[frames.api_server.metric == MEMORY]
+    half, rows = asked.settle / 2, frames.api_server[frames.api_server.metric == metric]
     before = _medians(rows, done.asked_at - half, half)
     after = _medians(rows, done.ready_at + half, half)
     return {server: RestartDrop(before[server], after[server]) for server in sorted(before.keys() & after.keys())}

@@ -49,6 +49,7 @@ HEAP_FREE = Metric("go_memory_classes_heap_free_bytes", "gauge", "Free bytes of 
 HEAP_RELEASED = Metric("go_memory_classes_heap_released_bytes", "gauge", "Free bytes of heap given back to the kernel.")
 HEAP_UNUSED = Metric("go_memory_classes_heap_unused_bytes", "gauge", "Bytes reserved for objects and not used by any.")
 GC_CYCLES = Metric("go_gc_cycles_total_gc_cycles_total", "counter", "Collections that have ended.")
+ALLOCATED_BYTES = Metric("go_gc_heap_allocs_bytes_total", "counter", "Bytes of heap ever allocated.")
 GO_CPU_SECONDS = Metric(
     "go_cpu_classes_total_cpu_seconds_total", "counter", "Estimated CPU time that Go's runtime had, idle time included."
 )
@@ -182,6 +183,7 @@ API_SERVER_METRICS: tuple[Metric, ...] = (
     HEAP_RELEASED,
     HEAP_UNUSED,
     GC_CYCLES,
+    ALLOCATED_BYTES,
     GO_CPU_SECONDS,
     GO_IDLE_SECONDS,
     GC_CPU_SECONDS,

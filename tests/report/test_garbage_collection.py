@@ -59,6 +59,7 @@ def test_the_share_of_cpu_and_the_treatment_are_told() -> None:
     told = found(
         [
             *counter("a", CYCLES, 0, 1),
+            *counter("a", "go_gc_heap_allocs_bytes_total", 2**30, 3 * 2**29),
             *counter("a", "go_cpu_classes_total_cpu_seconds_total", 10, 16),
             *counter("a", "go_cpu_classes_idle_cpu_seconds_total", 8, 12),
             *counter("a", "go_cpu_classes_gc_total_cpu_seconds_total", 1, 1.75),
@@ -68,6 +69,7 @@ def test_the_share_of_cpu_and_the_treatment_are_told() -> None:
             *counter("a", "process_resident_memory_bytes", 2**28, 2**29),
         ]
     )
+    assert told["collections for each GiB allocated"] == pytest.approx(2)
     assert told["share of CPU spent on collections"] == pytest.approx(25)
     assert (told["GOGC in force"], told["peak memory under load"]) == (50, 512)
     assert "GOMEMLIMIT in force" not in told, "none is set"

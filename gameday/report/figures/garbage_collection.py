@@ -20,6 +20,7 @@ from gameday.report.figure import Figure
 
 # The names of `gameday/observe/api_server_metrics.py`, which says what each means.
 _CYCLES = "go_gc_cycles_total_gc_cycles_total"
+_ALLOCATED = "go_gc_heap_allocs_bytes_total"
 # "This metric is an overestimate, and not directly comparable to system CPU time measurements. Compare only with other
 # /cpu/classes metrics": https://pkg.go.dev/runtime/metrics. All four count GOMAXPROCS times the wall clock, and are
 # brought up to date at the end of each collection.
@@ -48,7 +49,10 @@ def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
 
 
 def _figures(rows: pd.DataFrame) -> Iterator[Figure]:
-    yield from _figure("collections in a second", "", _rates(_of(rows, _CYCLES)))
+    cycles, allocated = _rates(_of(rows, _CYCLES)), _rates(_of(rows, _ALLOCATED))
+    yield from _figure("collections in a second", "", cycles)
+    # By what was allocated, two runs compare even where a busy machine served one of them fewer requests.
+    yield from _figure("collections for each GiB allocated", "", cycles / (allocated[allocated > 0] / 2**30))
     yield from _figure("share of CPU spent on collections", "%", 100 * _gc_share(rows))
     yield from _figure("live heap under load", "MiB", _by_server(rows, _LIVE, "median") / _MIB)
     yield from _figure("heap goal under load", "MiB", _by_server(rows, _GOAL, "median") / _MIB)
