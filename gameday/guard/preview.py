@@ -196,6 +196,9 @@ def fault_warnings(run: ReadOnlyRun) -> list[str]:
     plan = run.plan
     faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
     side_effects = [warning for fault in faults for warning in fault_for(fault).warnings(fault)]
+    if plan.recover.restart_api_servers:
+        refused = "" if run.profile.lab_control else "; this cluster is no lab, and the run is refused"
+        side_effects.append(f"every API server is restarted once the load is gone{refused}")
     return [*side_effects, *(f"{name} is dangerous: {why}" for name, why in plan.dangers().items())]
 
 

@@ -10,12 +10,26 @@ from typing import Any
 import pytest
 
 from gameday.errors import ControlError, StepFailedError
+from gameday.faults.registry import parameter_models
+from gameday.guard.preview import fault_warnings
 from gameday.history.events import ApiServersRestarted
+from gameday.plan.load import parse_plan
 from gameday.plan.models import Recovery, ServerRestart
+from gameday.report.narration import narrate
 from gameday.tasks import restart_api_servers
 from gameday.tasks.restart_api_servers import refuse_restart_without_lab, restart_with_load_gone
 
 LAB = Path("/lab/control.sock")
+PLAN = b"""\
+apiVersion: gameday/v1
+name: a
+title: t
+hypothesis: h
+fault: {type: api_churn}
+guardrails: {allow_dangerous: [api_churn]}
+expect: {api_canary: {}}
+recover: {restart_api_servers: {}}
+"""
 ASKED_FOR = ServerRestart(settle=timedelta(seconds=20))
 
 
@@ -56,6 +70,9 @@ def test_the_memory_settles_before_and_after_it(asked: list[Path]) -> None:
     )
     assert isinstance(noted, ApiServersRestarted)
     assert noted.asked_at <= noted.ready_at
+    said = narrate(noted)
+    assert said
+    assert "API servers restarted" in said.text
 
 
 def test_a_plan_without_it_restarts_nothing(asked: list[Path]) -> None:
@@ -78,3 +95,14 @@ def test_a_lab_that_does_not_restart_breaks_the_step(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(restart_api_servers, "restart_api_servers", refuse)
     with pytest.raises(StepFailedError, match="does not restart its API servers: kube-apiserver ended with 1"):
         restart_with_load_gone(fake())
+
+
+def test_a_dry_run_says_what_is_restarted_and_where_it_is_refused() -> None:
+    plan = parse_plan(PLAN, "p.yaml", parameter_models()).plan
+
+    def warned(lab: Path | None) -> str:
+        run: Any = SimpleNamespace(plan=plan, profile=SimpleNamespace(lab_control=lab))
+        return next(said for said in fault_warnings(run) if "restarted" in said)
+
+    assert "refused" not in warned(LAB)
+    assert "this cluster is no lab" in warned(None)
