@@ -246,7 +246,7 @@ class ClusterProfile(BaseSettings):
     notify_on: Literal["red or change", "every run"] = "red or change"
     """Red is every outcome but passed; a change is an outcome that differs from the plan's last run's."""
     lab_control: Path | None = None
-    """Control socket of a lab (docs/lab.md), by which a comparison restarts API servers; `gameday rehearse` sets it.
+    """Control socket of a lab (docs/lab.md), to restart API servers by; `gameday rehearse` sets it.
 
     None on every real cluster."""
     guardrails: ClusterGuardrails = ClusterGuardrails()
