@@ -8,9 +8,17 @@ from typing import Any
 
 from gameday.checks.containment import EXECUTING, MEMORY
 from gameday.checks.verdict import Status
-from gameday.history.events import ApiCanarySampled, FaultInjected, FlowControlSet, LoadLogged, LoadMeasured
+from gameday.history.events import (
+    ApiCanarySampled,
+    ApiServersRestarted,
+    FaultInjected,
+    FlowControlSet,
+    LoadLogged,
+    LoadMeasured,
+)
 from gameday.history.frames import SCHEMAS, Frames, conform
 from gameday.plan.control_plane import ExpectedApiCanary
+from gameday.plan.models import Recovery, ServerRestart
 from gameday.plan.settings import FlowControl, Settings
 from gameday.report.durations import durations
 from gameday.report.figure import figures_of
@@ -163,3 +171,23 @@ def test_the_wait_is_that_of_the_plans_level_by_the_servers_own_sums() -> None:
     frames = Frames(api_server=conform("api_server", rows))
     found = {one.name: one.value for one in figures_of(plan, history_of(_loaded()), frames).figures}
     assert found["limited level: mean wait in the queue"] == 3
+def test_a_restart_has_a_table_and_its_refused_calls_are_left_out(tmp_path: Path) -> None:
+    asked, ready = (WRITTEN + timedelta(seconds=after_s) for after_s in (100, 110))
+    samples = (_sample(105, status=0, error="refused"), _sample(115))
+    events = [
+        Timed(0, ApiServersRestarted(asked_at=asked, ready_at=ready)),
+        Timed(0, ApiCanarySampled(node=NODE, samples=samples)),
+        *_loaded(),
+    ]
+    rows = [_row(MEMORY, 95, 400 * 2**20, HOSTILE), _row(MEMORY, 125, 300 * 2**20, HOSTILE)]
+    recover = Recovery(restart_api_servers=ServerRestart(settle=timedelta(seconds=20)))
+    plan = PLAN.model_copy(update={"recover": recover})
+    run = load_run_folder(write(tmp_path, events, Frames(api_server=conform("api_server", rows)), plan=plan))
+    built = control_plane.build(run)
+    assert built.restarts[HOSTILE].share == 0.25
+    (call,) = built.calls
+    assert call.after is not None
+    assert (call.after.requests, call.after.failed) == (1, 0)
+    page = render(tmp_path, datetime.now(UTC)).html.read_text(encoding="utf-8")
+    assert "before and after their restart" in page
+    assert HOSTILE not in page

@@ -14,7 +14,7 @@ from gameday.checks.facts import target_nodes
 from gameday.checks.memory_slope import MemorySlope, memory_slope
 from gameday.checks.restart_drop import RestartDrop, restart_drops
 from gameday.checks.webhook import webhook_outage
-from gameday.history.events import ApiCanarySampled, FlowControlSet, LoadLogged, LoadStaged
+from gameday.history.events import ApiCanarySampled, ApiServersRestarted, FlowControlSet, LoadLogged, LoadStaged
 from gameday.report.charts import Drawing, Scene, lines
 from gameday.report.run_folder import RunFolder
 from gameday.report.sections.gpus import moments_of, scene_of
@@ -114,11 +114,14 @@ class ControlPlane(BaseModel):
 
 def build(run: RunFolder) -> ControlPlane:
     samples = [sample for event in run.history.of(ApiCanarySampled) for sample in event.samples]
+    restarts = run.history.of(ApiServersRestarted)
+    # Nobody is served while the only API server restarts, which says nothing of the time after the load.
+    judged = [s for s in samples if not any(s.ended_at > r.asked_at and s.sent_at < r.ready_at for r in restarts)]
     node = target_nodes(run.history)[0]
     window = fault_window(run.history, node)
     return ControlPlane(
         flow_control=run.history.last(FlowControlSet),
-        calls=tuple(_call(call, samples, window) for call in _CALLS if any(s.kind == call for s in samples)),
+        calls=tuple(_call(call, judged, window) for call in _CALLS if any(s.kind == call for s in judged)),
         loads=tuple(_load(event) for event in run.history.of(LoadLogged)),
         servers=tuple(_servers(run.frames.api_server, window)),
         slopes=tuple(_slopes(run)),
