@@ -62,7 +62,7 @@ def comparison(
     chosen = plan_with_arms(plan, cluster.detector_profiles)
     try:
         refuse_overdue(trigger)
-        with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
+        with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports)), [chosen]) as opened:
             refuse_left_out(played_here([chosen], cluster.lab_control)[1])
             assigned, unassigned = assign(id, [chosen], fit_nodes(opened, [chosen], chosen.arms.seed))
             refuse_left_out(unassigned)

@@ -75,7 +75,7 @@ def season(
     chosen, left_out = choose_plans(plans, within=within, at_once=at_once, folders=folders)
     try:
         refuse_overdue(trigger)
-        with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
+        with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports)), chosen) as opened:
             chosen, without_lab = played_here(chosen, cluster.lab_control)
             assigned, unassigned = assign(id, chosen, fit_nodes(opened, chosen, seed))
             approved = approve_season(opened, cluster, chosen, assigned, approved_by, Path(reports) / id)

@@ -91,7 +91,7 @@ def judge_after_fault(run: Run, result: StepResult, target: ChosenTarget) -> Non
         seen = [event.samples[-1].sent_at for event in run.history().of(ApiCanarySampled) if event.node == target.node]
         return True if seen and seen[-1] >= until else None
 
-    patience = expected.after_for + expected.longest_gap + AGENT_START_TIMEOUT
+    patience = expected.after_for + expected.longest_silence + AGENT_START_TIMEOUT
     if not run.wait("the API canary with the load gone", patience, looked_for_long_enough, every_s=_POLL_S):
         result.mark_unknown("the API canary has no samples with the load gone")
     _mark(result, api_canary.after_fault(run.plan, run.history()))

@@ -3,6 +3,7 @@
 One JSON line is answered with one:
 
     {"verb": "restart", "component": "kube-apiserver-2"}  →  {"pid": 4711}  or  {"error": "no component is named …"}
+    {"verb": "pause", "component": "etcd", "for_s": 20}  →  {"pid": 4712, "paused": true}
     {"verb": "configure", "rehearsal": {"environment": {"kube-apiserver": {"GOGC": "50"}}}}  →  {"pid": null, …}
 """
 
@@ -51,6 +52,15 @@ class Request(DocumentModel):
 
     verb: Verb
     component: str = Field(max_length=63)
+    for_s: float | None = Field(default=None, gt=0, le=3600)
+    """Of a pause: seconds after which the lab resumes it by itself, whoever died meanwhile; None: when it is asked."""
+
+
+class Look(DocumentModel):
+    """A question: does one component run, and is it paused?"""
+
+    verb: Literal["look"]
+    component: str = Field(max_length=63)
 
 
 class Configure(DocumentModel):
@@ -70,23 +80,25 @@ class Fresh(DocumentModel):
     verb: Literal["fresh"]
 
 
-Order = Request | Configure | Fresh
+Order = Request | Look | Configure | Fresh
 
 
 class Answer(DocumentModel):
     """The component's process id (None: it does not run, or several were asked for), or why nothing was done."""
 
     pid: int | None = None
+    paused: bool = False
     error: str = ""
 
 
-def ask_lab(control: Path, verb: Verb, component: str) -> int | None:
+def ask_lab(control: Path, verb: Verb, component: str, for_s: float | None = None) -> int | None:
     """Ask for something to be done with a component.
 
     Args:
         control: The lab's control socket.
         verb: What to do.
         component: The component's name.
+        for_s: Of a pause: seconds after which the lab resumes it by itself; None: it stays paused.
 
     Returns:
         The component's process id, None where it runs no more.
@@ -94,7 +106,12 @@ def ask_lab(control: Path, verb: Verb, component: str) -> int | None:
     Raises:
         ControlError: The lab refuses, or there is none.
     """
-    return _ask(control, Request(verb=verb, component=component[:63]), _ANSWERS_WITHIN_S)
+    return _ask(control, Request(verb=verb, component=component[:63], for_s=for_s), _ANSWERS_WITHIN_S).pid
+
+
+def look_at(control: Path, component: str) -> Answer:
+    """Return a component's process id and whether it is paused. Raises ControlError."""
+    return _ask(control, Look(verb="look", component=component[:63]), _ANSWERS_WITHIN_S)
 
 
 def configure_lab(control: Path, rehearsal: dict[str, Any]) -> None:
@@ -137,7 +154,7 @@ def short_address(control: Path) -> Iterator[str]:
         os.close(directory)
 
 
-def _ask(control: Path, order: Order, within_s: float) -> int | None:
+def _ask(control: Path, order: Order, within_s: float) -> Answer:
     try:
         with socket.socket(socket.AF_UNIX) as client, short_address(control) as address:
             client.connect(address)
@@ -148,4 +165,4 @@ def _ask(control: Path, order: Order, within_s: float) -> int | None:
         raise ControlError(f"no lab can be asked in {control.parent}: {why}; `gameday lab up` starts one") from None
     if answer.error:
         raise ControlError(answer.error)
-    return answer.pid
+    return answer

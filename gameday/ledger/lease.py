@@ -26,6 +26,8 @@ CLUSTER_LEASE = "gameday-cluster"
 LEASE_DURATION = timedelta(seconds=30)
 _RENEWALS_PER_DURATION = 2
 _RETRIES_PER_DURATION = 10
+# The part of a duration that is left when a renewal is due, less the pause before the last retry.
+_OUTAGE_PER_DURATION = 1 - 1 / _RENEWALS_PER_DURATION - 1 / _RETRIES_PER_DURATION
 # An observer looks this often while a lease's duration passes: a living holder is seen to renew after half of it.
 _LOOKS_PER_DURATION = 6
 # No holder is observed for longer, whatever duration somebody wrote into the lease.
@@ -41,6 +43,16 @@ _CONFLICT_STATUS = 409
 def node_lease(node: str) -> str:
     """Return the name of a node's lease."""
     return f"gameday-node-{node}"
+
+
+def lease_duration(usual_s: float, outage: timedelta = timedelta()) -> timedelta:
+    """Return the duration of a lease whose holder itself keeps the API server from taking writes for a time.
+
+    Args:
+        usual_s: The cluster profile's.
+        outage: The longest time without writes.
+    """
+    return timedelta(seconds=usual_s) + outage / _OUTAGE_PER_DURATION
 
 
 def is_game_day_lease(name: str) -> bool:

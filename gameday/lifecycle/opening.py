@@ -29,7 +29,7 @@ from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError, LeaseHeldError, RefusedError, SeasonGoneError
 from gameday.history.events import DetectorConsulted, Refused, RunStarted
 from gameday.ledger.entries import Header
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_refusal
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_duration, lease_refusal
 from gameday.ledger.ledger import Ledger
 from gameday.lifecycle.closing import (
     Closing,
@@ -105,6 +105,7 @@ def _open(record: RunRecord, profile: ClusterProfile, invocation: Invocation, cl
         closing.add("note the costs", partial(note_costs, record, servers))
         _note_start(record, profile, servers.kubernetes, invocation)
         _check_dangers(record.plan, profile)
+        _check_lab(record.plan, profile)
         if record.loaded.from_detector:
             record.note(DetectorConsulted(**asdict(record.loaded.from_detector)))
         for warning in record.loaded.detector_warnings:
@@ -209,6 +210,16 @@ def _check_dangers(plan: Plan, profile: ClusterProfile) -> None:
         raise RefusedError(why, "docs/control-plane.md, On a real cluster, and on the lab only")
 
 
+def _check_lab(plan: Plan, profile: ClusterProfile) -> None:
+    """Refuse a fault that stops programs of the control plane where the cluster is no lab."""
+    if plan.fault.needs_lab and profile.lab_control is None:
+        raise RefusedError(
+            f"{plan.fault.type} stops a program of the control plane, and cluster {profile.name} is no lab (its "
+            "profile has no lab_control)",
+            f"gameday rehearse {plan.name}",
+        )
+
+
 def _take_lease(record: RunRecord, kubernetes: Kubernetes, closing: Closing) -> Leases:
     """Take the cluster's lease, or rely on the season's.
 
@@ -221,7 +232,7 @@ def _take_lease(record: RunRecord, kubernetes: Kubernetes, closing: Closing) -> 
         kubernetes,
         record.id,
         partial(record.abort.request, "guard"),
-        timedelta(seconds=kubernetes.profile.lease_duration_s),
+        lease_duration(kubernetes.profile.lease_duration_s, record.plan.fault.api_server_away_for),
         record.abort.sleep,
     )
     closing.add("release the leases", leases.release)

@@ -11,6 +11,22 @@ from gameday.documents.fields import Bound, DocumentModel, conflict
 from gameday.documents.sizes import Size
 
 
+class ExpectedOutage(DocumentModel):
+    """A time in which the API server answers no ordinary client, as the fault means it to be: no more, and no less."""
+
+    at_least: Bound
+    """Least time without a successful answer to one kind of request: below it the fault was not felt, and the other
+    verdicts prove nothing."""
+    at_most: Bound
+    """Longest such time: the fault's own, and the time that the API server takes to be well again."""
+
+    @model_validator(mode="after")
+    def _bounds_agree(self) -> ExpectedOutage:
+        if self.at_least > self.at_most:
+            raise conflict(("at_least",), "no outage is at least this long and at most shorter: swap the two")
+        return self
+
+
 class ExpectedApiCanary(DocumentModel):
     """The answers that an ordinary user must still get while the fault is in, and again once it is out.
 
@@ -26,6 +42,14 @@ class ExpectedApiCanary(DocumentModel):
     """Most requests without a successful answer: refused, failed, cut off, or not answered in time."""
     after_for: Bound = timedelta(seconds=10)
     """Time for which the same must hold again once the fault is out."""
+    outage: ExpectedOutage | None = None
+    """Time without answers while the fault is in, for a fault that stops the API server; the bounds above then hold
+    only once it is out."""
+
+    @property
+    def longest_silence(self) -> timedelta:
+        """The longest time between two answers that the plan takes."""
+        return self.outage.at_most if self.outage else self.longest_gap
 
 
 class ExpectedMemorySlope(DocumentModel):
@@ -80,12 +104,25 @@ class ExpectedRestartDrop(DocumentModel):
         return self
 
 
+class ExpectedReconnect(DocumentModel):
+    """The return of clients that keep a copy of many objects, after the API server they watched was restarted."""
+
+    within: Bound = timedelta(seconds=60)
+    """Longest time from the restart until the last client is connected again, and stays so."""
+    lists_at_most: int = Field(default=1, ge=0, le=1000)
+    """Most LISTs of all objects by any one client after the restart. An informer needs one at most: a server that has
+    just started may not know any more what changed since the client's last version."""
+    timeouts_at_most: int = Field(default=0, ge=0, le=100_000)
+    """Most requests that got no answer in time. A server that is not ready yet must refuse at once (429 since
+    Kubernetes 1.31), so that a client knows when to come again."""
+
+
 class ExpectedContainment(DocumentModel):
     """The limits within which the load must be held, as a taint holds work away from a bad node."""
 
     executing_at_most: int | None = Field(default=None, ge=1, le=10_000)
     """Most of the fault's requests that run at the same time on each API server: in every scrape of the priority level,
-    and by the clients' own log."""
+    and on average over the load."""
     memory_growth_at_most: Size | None = None
     """Most memory that any API server may use above its use before the fault, such as `800MiB`."""
     memory_slope: ExpectedMemorySlope | None = None
@@ -94,6 +131,11 @@ class ExpectedContainment(DocumentModel):
     """Spread of the load over several API servers."""
     restart_frees: ExpectedRestartDrop | None = None
     """Memory that `recover.restart_api_servers` frees, of every API server."""
+    reconnect: ExpectedReconnect | None = None
+    """Return of the fault's own clients after an API server was restarted under them."""
+    nodes_and_pods_stay: bool = False
+    """If true, no node of the cluster may become NotReady, and no pod that ran before the fault may be evicted or
+    deleted, up to the end of the run's last step."""
     servers_stay_up: bool = True
     """If true, no API server may end or start again from the fault on, but by `recover.restart_api_servers`."""
 
@@ -105,12 +147,13 @@ class ExpectedContainment(DocumentModel):
             self.memory_slope,
             self.skew,
             self.restart_frees,
+            self.reconnect,
         )
-        if not self.servers_stay_up and all(bound is None for bound in bounds):
+        if not (self.servers_stay_up or self.nodes_and_pods_stay) and all(bound is None for bound in bounds):
             raise conflict(
                 (),
-                "expect at least one of executing_at_most, memory_growth_at_most, memory_slope, skew, restart_frees "
-                "and servers_stay_up",
+                "expect at least one of executing_at_most, memory_growth_at_most, memory_slope, skew, restart_frees, "
+                "reconnect, nodes_and_pods_stay and servers_stay_up",
             )
         return self
 

@@ -57,6 +57,9 @@ class FaultParameters(DocumentModel):
     needs_api_canary: ClassVar[bool] = False
     """True for a fault whose harm only an ordinary API client sees, so that a plan needs `expect.api_canary`."""
 
+    needs_lab: ClassVar[bool] = False
+    """True for a fault that stops programs of the control plane, which only a lab lets itself be asked for."""
+
     goes_in_within: ClassVar[timedelta] = timedelta()
     """Longest time that injecting takes once the agent has started, for a fault that has much to prepare."""
 
@@ -69,6 +72,11 @@ class FaultParameters(DocumentModel):
     type: str
     hold: Duration = timedelta(seconds=60)
     """Time after which the agent takes the fault out by itself, if nothing else has."""
+
+    @property
+    def api_server_away_for(self) -> timedelta:
+        """The longest time for which the fault lets the API server take no writes: the run's lease outlasts it."""
+        return timedelta()
 
     def dangers(self) -> dict[str, str]:
         """Return why each dangerous fault is dangerous, by its type; a fault made of others names those."""
@@ -359,6 +367,12 @@ class Plan(DocumentModel):
                 ("expect",),
                 f"{self.fault.type} loads the API server: write in expect.api_canary what an ordinary client "
                 "must still get, or `api_canary: {}` for the defaults",
+            )
+        if self.fault.needs_lab and self.rehearsal.cluster != "lab":
+            raise conflict(
+                ("fault", "type"),
+                f"{self.fault.type} stops a program of the control plane, which only a lab allows: write "
+                "`rehearsal: {cluster: lab}`",
             )
         self._check_role()
         if self.expect.topology_manager_rejects and self.fault.type != "numa":

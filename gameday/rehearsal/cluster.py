@@ -269,6 +269,11 @@ class RehearsalCluster:
         arguments = ("--port", str(port), "--data-dir", str(self._credentials))
         return self._python("apiserver", *arguments, module="kubesim.apiserver")
 
+    @property
+    def _lab_control(self) -> Path | None:
+        """The lab's control socket; None where the control plane is another one."""
+        return self._credentials / SOCKET if self.control_plane is ControlPlane.LAB else None
+
     def _start_nodes(self, port: int) -> Child:
         return self._python(
             "nodes",
@@ -293,6 +298,7 @@ class RehearsalCluster:
             "--state-dir",
             str(self.folder / "pods"),
             *self._lab.node_arguments(),
+            *(("--lab-control", str(self._lab_control)) if self._lab_control else ()),
         )
 
     def _start_controllers(self) -> Child:
@@ -411,8 +417,8 @@ class RehearsalCluster:
             "quarantine_taint_keys": self._quarantine_keys(),
             **{server: {"url": self.urls[server]} for server in ("prometheus", "alertmanager", "loki")},
         }
-        if self.control_plane is ControlPlane.LAB:
-            profile["lab_control"] = str(self._credentials / SOCKET)
+        if self._lab_control:
+            profile["lab_control"] = str(self._lab_control)
         if self._lab.api_server_memory:
             # An API server that is killed for its memory fails our own requests, too. A real cluster is spared that by
             # this limit; here it is what the plan wants to see.

@@ -20,7 +20,7 @@ from gameday.season.arm_checks import refuse_unknown_checks
 from gameday.season.record import LeftOut
 from gameday.values.nodes import NodeRole
 
-_NEEDS_A_LAB = "its arms differ in `rehearsal`, and only a lab's control plane can be changed for an arm"
+_NEEDS_A_LAB = "it restarts or stops programs of the control plane, and only a lab lets itself be asked for that"
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,9 @@ class ChosenPlan:
 
     @property
     def changes_the_lab(self) -> bool:
-        """True where its arms run with different settings of the control plane."""
-        return bool(self.plan.arms and any(arm.rehearsal for arm in self.plan.arms.compare))
+        """True where its arms run with different settings of the control plane, or its fault stops parts of it."""
+        arms = self.plan.arms.compare if self.plan.arms else ()
+        return any(arm.rehearsal for arm in arms) or any(plan.fault.needs_lab for plan in self.played)
 
     @property
     def begins_fresh(self) -> bool:

@@ -21,7 +21,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.nodes import snapshot
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AbortedError, AdapterError, KubernetesError, LeaseHeldError, RefusedError
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_refusal
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_duration, lease_refusal
 from gameday.reaper.excluded_nodes import reap_before_start
 from gameday.reaper.histories import reap_season_member
 from gameday.reaper.reap import ReapResult
@@ -60,15 +60,26 @@ class OpenSeason:
 
 
 @contextmanager
-def open_season(id: str, profile: ClusterProfile, on_reaped: Callable[[ReapResult], object]) -> Iterator[OpenSeason]:
+def open_season(
+    id: str,
+    profile: ClusterProfile,
+    on_reaped: Callable[[ReapResult], object],
+    chosen: Sequence[ChosenPlan] = (),
+) -> Iterator[OpenSeason]:
     """Hold the cluster's lease until the block ends; SIGINT and SIGTERM ask the season's runs to stop.
 
-    `on_reaped` gets what was undone of dead runs, also where that keeps the season from beginning.
+    Args:
+        id: The season's name.
+        profile: The cluster.
+        on_reaped: Gets what was undone of dead runs, also where that keeps the season from beginning.
+        chosen: The plans, whose faults the lease has to outlast.
 
-    Raises RefusedError where another run or season holds it, or the API server cannot be asked.
+    Raises:
+        RefusedError: Another run or season holds it, or the API server cannot be asked.
     """
     kubernetes, abort = Kubernetes(profile), Abort()
-    lasts = timedelta(seconds=profile.lease_duration_s)
+    outages = [plan.fault.api_server_away_for for one in chosen for plan in one.played]
+    lasts = lease_duration(profile.lease_duration_s, max(outages, default=timedelta()))
     leases = Leases(kubernetes, id, lambda why: abort.request("guard", why), lasts, abort.sleep)
     with abort.on_signals():
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -173,5 +173,78 @@ class WebhookOutage(LoadModel):
     )
 
 
-Measured = Annotated[Followed | SteadyLoad | WebhookOutage, Field(discriminator="load")]
+class Paused(LoadModel):
+    """A program of the control plane that was stopped for a time (SIGSTOP)."""
+
+    load: Literal["etcd_paused"] = "etcd_paused"
+    component: str = Field(max_length=63)
+    paused_at: AwareDatetime
+    resumed_at: AwareDatetime = Field(description="it was seen to run again")
+    ended_at: AwareDatetime = Field(description="of the time after that which still counts as the fault's")
+
+
+class Outcome(StrEnum):
+    """The outcome of one request of a client that follows many objects, or the end of its watch."""
+
+    LISTED = "listed"
+    WATCHING = "watching"
+    ENDED = "watch ended"
+    GONE = "410"
+    THROTTLED = "429"
+    UNAVAILABLE = "5xx"
+    REFUSED = "other refusal"
+    NO_CONNECTION = "no connection"
+    TIMEOUT = "time-out"
+
+    @property
+    def is_connected(self) -> bool:
+        """The client then has what it needs."""
+        return self in (Outcome.LISTED, Outcome.WATCHING)
+
+
+class Happening(LoadModel):
+    """What happened to a client. `at` is by the machine's monotonic clock."""
+
+    client: int = Field(description="from 0")
+    at: float
+    outcome: Outcome
+
+
+class Reconnected(LoadModel):
+    """The return of many clients to an API server that was restarted under them."""
+
+    load: Literal["api_server_restarted"] = "api_server_restarted"
+    server: str = Field(max_length=63)
+    keep_up: Literal["watch", "list"]
+    clients: int
+    objects: int
+    began_at: AwareDatetime
+    restarted_at: AwareDatetime
+    ended_at: AwareDatetime
+    lists: tuple[int, ...] = Field(description="successful LISTs of each client after the restart")
+    back_after_s: tuple[float | None, ...] = Field(
+        description="by client, from the restart until it was connected and stayed so; None: it never was; 0: it was "
+        "never cut off"
+    )
+    outcomes: dict[Outcome, int] = Field(description="of all clients' requests after the restart")
+    cpu_seconds: float = Field(description="user and system time of the clients' process")
+
+
+def back_after(happenings: Sequence[Happening], restarted: float) -> float | None:
+    """Return the seconds from a restart until a client was connected and stayed so; None: it was not, at the end.
+
+    Args:
+        happenings: What happened to the client after the restart, in order.
+        restarted: The restart, by the machine's monotonic clock.
+    """
+    back: float | None = 0.0
+    for one in happenings:
+        if not one.outcome.is_connected:
+            back = None
+        elif back is None:
+            back = one.at - restarted
+    return back
+
+
+Measured = Annotated[Followed | SteadyLoad | WebhookOutage | Paused | Reconnected, Field(discriminator="load")]
 """The figures of a load."""

@@ -41,7 +41,7 @@ class Control:
     def fileno(self) -> int:
         return self._listener.fileno()
 
-    def answer(self, obey: Callable[[Order], int | None]) -> None:
+    def answer(self, obey: Callable[[Order], Answer]) -> None:
         """Read a client's order and answer it with what `obey` returns or refuses by ControlError."""
         client, _ = self._listener.accept()
         with client, suppress(OSError):  # a client that went away needs no answer
@@ -52,14 +52,14 @@ class Control:
         self._path.unlink(missing_ok=True)
 
 
-def _answer(line: bytes, obey: Callable[[Order], int | None]) -> Answer:
+def _answer(line: bytes, obey: Callable[[Order], Answer]) -> Answer:
     try:
-        return Answer(pid=obey(_ORDER.validate_json(line)))
+        return obey(_ORDER.validate_json(line))
     except ValidationError:
         verbs = ", ".join(Verb)
         return Answer(
-            error=f"{shown(line.decode(errors='replace'))} is no request: verb ({verbs}) and component; or configure "
-            "and rehearsal, or fresh"
+            error=f"{shown(line.decode(errors='replace'))} is no request: verb ({verbs}, look) and component; or "
+            "configure and rehearsal, or fresh"
         )
     except ControlError as error:
         return Answer(error=str(error))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gameday import __version__
+from gameday.cluster.lab_control import SOCKET
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.control_plane import ControlPlane
@@ -88,6 +89,7 @@ class Lab:
             "client-nodes": self._client_nodes,
             "port": plane.ports.nodes,
             "state-dir": self.folder / "pods",
+            "lab-control": plane.folder / SOCKET,
         }
         words = [f"--{name}={value}" for name, value in arguments.items()] + self._settings.node_arguments()
         argv = [sys.executable, "-m", "gameday.rehearsal.nodes", *words]

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gameday.cluster.lab_control import Configure, Fresh, Order, Request, Verb
+from gameday.cluster.lab_control import Answer, Configure, Fresh, Look, Order, Request, Verb
 from gameday.errors import ControlError
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.lab.control import Control
@@ -66,6 +66,7 @@ class _Supervised:
     facts: Supervision
     held: bool
     paused: bool = False
+    resume_at: float | None = None
     restarts: int = 0
     crashes: int = 0
     """Crashes in a row; a steady minute sets them back to zero."""
@@ -76,6 +77,14 @@ class _Supervised:
     @property
     def pid(self) -> int | None:
         return self.child.process.pid if self.child.process and self.child.alive else None
+
+    def pause(self, for_s: float | None) -> None:
+        self.send(signal.SIGSTOP)
+        self.paused, self.resume_at = True, None if for_s is None else time.monotonic() + for_s
+
+    def resume(self) -> None:
+        self.send(signal.SIGCONT)
+        self.paused, self.resume_at = False, None
 
     def send(self, which: signal.Signals) -> None:
         if self.child.alive and self.child.process:
@@ -136,6 +145,7 @@ class Supervisor:
                 asked, _, _ = select.select([*pidfds, *listeners], [], [], self._wait_s())
             if control and control.fileno() in asked:
                 control.answer(partial(self._obey, change))
+            self._resume_due()
             self._weigh()
             self._mend()
 
@@ -161,9 +171,18 @@ class Supervisor:
         """Return the time until something is due, None where nothing is: the soonest decides."""
         waits = [_WEIGHED_EVERY_S for one in self._supervised.values() if one.facts.memory_limit_bytes and one.pid]
         for one in self._supervised.values():
+            if one.resume_at is not None:
+                waits.append(max(0.0, one.resume_at - time.monotonic()))
             if not one.held and not one.child.alive:  # one that ended since the last look is due now
                 waits.append(0.0 if one.start_again_at is None else max(0.0, one.start_again_at - time.monotonic()))
         return min(waits, default=None)
+
+    def _resume_due(self) -> None:
+        for one in self._supervised.values():
+            if one.resume_at is not None and one.resume_at <= time.monotonic():
+                one.resume()
+                self._say(f"{one.child.name}: its pause is over")
+                self._tell()
 
     def _weigh(self) -> None:
         for one in self._supervised.values():
@@ -195,47 +214,47 @@ class Supervisor:
     def _start_again(self, one: _Supervised) -> None:
         one.restarts += one.child.process is not None  # one that was held until now starts for the first time
         one.child.end()
-        one.started, one.start_again_at, one.paused = time.monotonic(), None, False
+        one.started, one.start_again_at = time.monotonic(), None
+        one.paused, one.resume_at = False, None
         try:
             one.child.start()
         except OSError as error:
             self._plan_start(one, f"{one.child.name} cannot be started: {error.filename}: {error.strerror}")
 
-    def _obey(self, change: Callable[[Configure | Fresh], None] | None, request: Order) -> int | None:
-        """Do what is asked and return the component's process id, None for one that does not run.
-
-        Raises ControlError.
-        """
-        if not isinstance(request, Request):
+    def _obey(self, change: Callable[[Configure | Fresh], None] | None, request: Order) -> Answer:
+        """Do what is asked, and return how the component is then. Raises ControlError."""
+        if isinstance(request, Configure | Fresh):
             if change is None:
                 raise ControlError(f"only a whole control plane can be asked to {request.verb}")
             self._say(f"{request.verb}, as asked")
+            for one in self._supervised.values():  # a server does not start while etcd is paused
+                one.resume()
             change(request)
-            return None
+            return Answer()
         one = self._supervised.get(request.component)
         if one is None:
             raise ControlError(f"no component is named {request.component!r}: choose {', '.join(self._supervised)}")
+        if isinstance(request, Look):
+            return Answer(pid=one.pid, paused=one.paused)
         if request.verb is Verb.START:
             if one.child.alive:
                 raise ControlError(f"{request.component} runs already")
         elif not one.child.alive and request.verb is not Verb.HOLD:
             raise ControlError(f"{request.component} does not run just now")
         self._say(f"{request.component}: {request.verb}, as asked")
-        self._act(one, request.verb)
+        self._act(one, request.verb, request.for_s)
         self._tell()
-        return one.pid
+        return Answer(pid=one.pid, paused=one.paused)
 
-    def _act(self, one: _Supervised, verb: Verb) -> None:
+    def _act(self, one: _Supervised, verb: Verb, for_s: float | None) -> None:
         if verb is Verb.KILL:  # `_mend` finds it, as any crash
             one.send(signal.SIGKILL)
         elif verb is Verb.PAUSE:
-            one.send(signal.SIGSTOP)
-            one.paused = True
+            one.pause(for_s)
         elif verb is Verb.RESUME:
-            one.send(signal.SIGCONT)
-            one.paused = False
+            one.resume()
         else:
-            one.send(signal.SIGCONT)
+            one.resume()
             one.child.end(_ENDS_WITHIN_S)
             one.held = verb is Verb.HOLD
             if not one.held:

@@ -65,6 +65,9 @@ def _arguments() -> argparse.Namespace:
         default=DraXidEffect.NO_SCHEDULE,
         help="effect of the taint that it puts on the device of an Xid",
     )
+    parser.add_argument(
+        "--lab-control", type=Path, help="control socket of the lab that the nodes join, for faults of its programs"
+    )
     parser.add_argument("--loki-url", help="where the kernel log is shipped to; without it, nowhere")
     parser.add_argument(
         "--log-store-pid", type=Path, help="file with the log store's process id, for a fault that makes it stand still"
@@ -103,6 +106,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             client_nodes=arguments.client_nodes,
             dra=arguments.dra,
             dra_xid_effect=arguments.dra_xid_effect,
+            lab_control=arguments.lab_control,
         )
         async with LogShipper(arguments.loki_url) as shipper:
             nodes = VirtualNodes(settings, shipper)

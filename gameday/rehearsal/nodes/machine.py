@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from gameday.errors import HostError, MachineDownError
@@ -101,6 +102,7 @@ class Machine:
         self.log = KernelLog(self._logged)
         self.components = Components(self._component_changed)
         self.hold_log_store: Callable[[bool], None] = lambda _: None  # set where a log store can be reached
+        self.lab_control: Path | None = None  # the lab's control socket, where the node is one of a lab's
         self.extra_files: dict[str, str] = {}
         self.gpu_processes: dict[int, dict[int, str]] = {}  # GPU index -> pid -> program
         self.required_by: dict[str, tuple[str, ...]] = {}  # unit -> units whose Requires= names it

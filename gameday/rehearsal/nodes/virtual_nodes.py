@@ -43,7 +43,7 @@ class Settings:
 
     `boot_s`: seconds a reboot takes; `log_store_pid`: the file with its process id; `hold_outs`: how many of the last
     nodes are spares; `client_nodes`: how many nodes without GPUs there are besides, for API clients; `dra`: a DRA
-    driver publishes the GPUs, too.
+    driver publishes the GPUs, too; `lab_control`: the control socket of the lab that the nodes belong to.
     """
 
     nodes: int
@@ -56,6 +56,7 @@ class Settings:
     client_nodes: int = 0
     dra: bool = False
     dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
+    lab_control: Path | None = None
 
     @property
     def names(self) -> list[str]:
@@ -84,6 +85,8 @@ class VirtualNodes:
             machine.hold_log_store = self._hold_log_store
         self._with_gpus = tuple(self.machines.values())
         self.machines |= _client_machines(settings)
+        for machine in self.machines.values():
+            machine.lab_control = settings.lab_control
         self.exposition = Exposition(self.cache, names, [gpu_identities(name, settings.gpus) for name in names])
         self.kubelets: dict[str, Kubelet] = {}
 

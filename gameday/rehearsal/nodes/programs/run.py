@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePosixPath
 
 from gameday.errors import HostError, MachineDownError
+from gameday.faults.lab_component import LAB_PROGRAM
 from gameday.host.base import ProgramResult
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.programs.base import Printed, Refused
@@ -14,6 +15,7 @@ from gameday.rehearsal.nodes.programs.coreutils import rm, test
 from gameday.rehearsal.nodes.programs.crictl import crictl
 from gameday.rehearsal.nodes.programs.dcgmi import dcgmi
 from gameday.rehearsal.nodes.programs.ip import ip, ss
+from gameday.rehearsal.nodes.programs.lab_control import lab_control
 from gameday.rehearsal.nodes.programs.nccl_tests import env
 from gameday.rehearsal.nodes.programs.nvidia_smi import nvidia_smi
 from gameday.rehearsal.nodes.programs.ping import ping
@@ -30,6 +32,7 @@ PROGRAMS: Mapping[str, Program] = {
     "systemd-run": systemd_run,
     "env": env,
     "ip": ip,
+    LAB_PROGRAM: lab_control,
     "ping": ping,
     "rm": rm,
     "ss": ss,

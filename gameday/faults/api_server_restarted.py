@@ -1,0 +1,265 @@
+"""An API server is restarted while many clients follow a store with many objects: who comes back, and at what cost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from gameday.api_clients.informers_order import InformersLine, InformersOrder
+from gameday.api_clients.lists import NAMESPACE
+from gameday.api_clients.memory import MEMINFO
+from gameday.api_clients.notes import MeasuredNote
+from gameday.api_clients.objects import LoadObjects
+from gameday.api_clients.process import ClientProcess
+from gameday.documents.fields import Duration, conflict, format_duration
+from gameday.documents.sizes import Size, format_size
+from gameday.errors import HostError
+from gameday.faults import lab_component
+from gameday.faults.api_load import check_memory, make_counted, refuse_leftovers, refuse_too_much
+from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.host.base import Host
+from gameday.host.privileges import API_CLIENT, PodSecurity
+from gameday.plan.models import FaultParameters
+from gameday.values.api_loads import Happening, Outcome, Reconnected, back_after
+from gameday.values.nodes import NodeRole
+
+LOAD = "api-server-restarted"
+"""The load's name: the value of its objects' label, and the start of their names."""
+_RESOURCE = "secrets"
+_CONNECTED_WITHIN_S = 60.0
+_END_TIMEOUT_S = 10.0
+_LOOK_EVERY_S = 0.1
+_MAKES_A_SECOND = 50
+"""Objects made in a second at the least, half of what the lab takes."""
+_ENDS_WITHIN = timedelta(seconds=15)
+
+
+class ApiServerRestartedParameters(FaultParameters):
+    needs_api_canary: ClassVar[bool] = True
+    needs_lab: ClassVar[bool] = True
+    runs_on: ClassVar[NodeRole] = NodeRole.API_CLIENT
+    goes_in_within: ClassVar[timedelta] = timedelta(minutes=5)
+
+    type: Literal["api_server_restarted"] = "api_server_restarted"
+    server: str = Field(default="kube-apiserver", pattern=r"^kube-apiserver(-[2-5])?$")
+    """Name of the API server, as `gameday lab status` shows it."""
+    clients: int = Field(default=20, ge=1, le=200)
+    """Clients that follow all the objects, each over a connection of its own."""
+    keep_up: Literal["watch", "list"] = "watch"
+    """`watch`: as an informer does. `list`: by a LIST of everything at each interval."""
+    interval: Duration = Field(default=timedelta(seconds=5), ge=timedelta(milliseconds=100))
+    """Time from the end of one LIST to the next, where they keep up by LISTs."""
+    objects: int = Field(default=2000, ge=1, le=20_000)
+    """Secrets that are made first, and that the clients follow."""
+    object_size: Size = Field(default=2000, ge=1, le=1 << 20)
+    """Random bytes in each, which JSON makes a third more of; all together at most 1.2GB."""
+    begins_after: Duration = timedelta(seconds=5)
+    """Time from the last client's connection to the restart."""
+    watched_for: Duration = timedelta(seconds=75)
+    """Time after the restart for which the clients are followed."""
+
+    @property
+    def api_server_away_for(self) -> timedelta:
+        return self.watched_for
+
+    @model_validator(mode="after")
+    def _ends_by_itself(self) -> ApiServerRestartedParameters:
+        refuse_too_much(self.objects, self.object_size)
+        longest = timedelta(seconds=self.objects / _MAKES_A_SECOND + _CONNECTED_WITHIN_S)
+        longest += self.begins_after + self.watched_for + _ENDS_WITHIN
+        if self.hold < longest:
+            raise conflict(("hold",), f"all of it takes up to {format_duration(longest)}: hold it for as long")
+        return self
+
+
+class ApiServerRestartedFault(Fault[ApiServerRestartedParameters]):
+    """Restarts an API server while clients follow many Secrets in namespace gameday-load, as informers do.
+
+    A server that has just started has to read every kind into its watch cache before it can serve a watch, while all
+    clients ask at once; the more clients and objects, the longer. Only a lab can be asked for the restart, by its
+    control socket; on every other cluster the run is refused before it begins. The lab ends the server, after 2 s by
+    force, and starts it again at once, whoever dies meanwhile.
+
+    The fault is in when every client is connected; the restart comes `begins_after` later. The Secrets carry the label
+    gameday.dev/load=api-server-restarted, and are deleted at the end; they and the clients are all that is to be
+    undone.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = ApiServerRestartedParameters
+    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
+    api_account: ClassVar[str] = "gameday-api-client"
+    security: ClassVar[PodSecurity] = API_CLIENT
+    summary: ClassVar[str] = "Restarts an API server that many clients follow (lab only)"
+    does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods; other API servers"
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "every client of that server: its connection ends, and it comes again",
+        "the API server's own metrics: process_start_time_seconds, apiserver_watch_cache_initializations_total",
+    )
+
+    def __init__(self) -> None:
+        # By the parameters' identity, as two parts of one compound fault share this instance.
+        self._loads: dict[int, _Clients] = {}
+
+    def claims(self, parameters: ApiServerRestartedParameters) -> tuple[Claim, ...]:
+        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
+
+    def warnings(self, parameters: ApiServerRestartedParameters) -> tuple[str, ...]:
+        return (f"{parameters.server} is restarted, and answers nobody for some seconds",)
+
+    def prior_state(self, parameters: ApiServerRestartedParameters, gpu: int, host: Host) -> dict[str, str]:
+        if lab_component.look(host, parameters.server).pid is None:
+            raise HostError(f"{parameters.server} does not run: gameday lab status")
+        refuse_leftovers(_objects(host), _RESOURCE, LOAD)
+        check_memory(MEMINFO, LOAD)
+        return {}
+
+    def inject(self, parameters: ApiServerRestartedParameters, gpu: int, host: Host) -> Evidence:
+        make_counted(_objects(host), parameters.objects, parameters.object_size)
+        clients = _Clients(
+            InformersOrder(
+                server=host.api_server(),
+                path=f"/api/v1/namespaces/{NAMESPACE}/{_RESOURCE}",
+                clients=parameters.clients,
+                keep_up=parameters.keep_up,
+                interval_s=parameters.interval.total_seconds(),
+            )
+        )
+        self._loads[id(parameters)] = clients
+        clients.begin()
+        if not clients.wait_connected(_CONNECTED_WITHIN_S):
+            raise HostError(f"not every client was connected within {_CONNECTED_WITHIN_S:g} s")
+        lines = (
+            "before: no object of this load",
+            f"made: {parameters.objects} {_RESOURCE} of {format_size(parameters.object_size)}",
+            f"after: {parameters.clients} clients follow them; {parameters.server} is restarted "
+            f"{format_duration(parameters.begins_after)} from now",
+        )
+        return Evidence(lines=lines, written_at=clients.began_at)
+
+    def hold(
+        self, parameters: ApiServerRestartedParameters, gpu: int, host: Host, ended: threading.Event
+    ) -> tuple[str, ...] | None:
+        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
+
+    def hold_and_tell(
+        self,
+        parameters: ApiServerRestartedParameters,
+        gpu: int,
+        host: Host,
+        ended: threading.Event,
+        tell: Callable[[BaseModel], None],
+    ) -> tuple[str, ...]:
+        clients = self._loads[id(parameters)]
+        if ended.wait(parameters.begins_after.total_seconds()):
+            return ("ended before the restart",)
+        before = lab_component.look(host, parameters.server)
+        restarted_at, restarted = datetime.now(UTC), time.monotonic()
+        after = lab_component.restart(host, parameters.server)
+        if after.pid in (None, before.pid):
+            raise HostError(f"{parameters.server} was not started again: process {before.pid}, then {after.pid}")
+        deadline = restarted + parameters.watched_for.total_seconds()
+        while time.monotonic() < deadline and not clients.process.is_over and not ended.wait(_LOOK_EVERY_S):
+            pass
+        clients.end()
+        measured = clients.measured(parameters, restarted_at, restarted)
+        tell(MeasuredNote(measured=measured))
+        if clients.process.has_failed:
+            raise HostError("the clients' process died; its own words are in this pod's log")
+        return (f"{parameters.server} was restarted: process {before.pid}, then {after.pid}", *_summary(measured))
+
+    def undo(
+        self, parameters: ApiServerRestartedParameters, gpu: int, host: Host, undo_state: dict[str, str]
+    ) -> Evidence:
+        clients = self._loads.pop(id(parameters), None)
+        if clients:
+            clients.end()
+        return Evidence(lines=(f"deleted {_objects(host).delete()} {_RESOURCE} of this load",))
+
+    def verify_undone(
+        self, parameters: ApiServerRestartedParameters, gpu: int, host: Host, undo_state: dict[str, str]
+    ) -> bool:
+        return not _objects(host).exist()
+
+
+def _summary(measured: Reconnected) -> tuple[str, ...]:
+    back = [seconds for seconds in measured.back_after_s if seconds is not None]
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(measured.outcomes.items()))
+    last = f", the last after {max(back):.1f} s" if back else ""
+    return (f"{len(back)} of {measured.clients} clients are back{last}", f"after the restart: {counts or 'nothing'}")
+
+
+def _objects(host: Host) -> LoadObjects:
+    return LoadObjects(host.api_server(), _RESOURCE, LOAD)
+
+
+class _Clients:
+    """The clients' process and what happens to them."""
+
+    def __init__(self, order: InformersOrder) -> None:
+        self._order = order
+        self._lock = threading.Lock()
+        self._happened: list[Happening] = []
+        self._connected: set[int] = set()
+        self._cpu_seconds = 0.0
+        self._ended_at: datetime | None = None
+        self.began_at = datetime.now(UTC)
+        self.process = ClientProcess("gameday.api_clients.informers", order, InformersLine, self._hear)
+        try:
+            self.process.wait_ready()
+        except BaseException:
+            self.end()
+            raise
+
+    def begin(self) -> None:
+        self.began_at = datetime.now(UTC)
+        self.process.go()
+
+    def wait_connected(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not (connected := self._all_connected()) and not self.process.is_over and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY_S)
+        return connected
+
+    def end(self) -> None:
+        self._ended_at = self._ended_at or datetime.now(UTC)
+        self.process.ask_to_end()
+        self.process.end(_END_TIMEOUT_S)
+
+    def measured(
+        self, parameters: ApiServerRestartedParameters, restarted_at: datetime, restarted: float
+    ) -> Reconnected:
+        with self._lock:
+            after = [one for one in self._happened if one.at >= restarted]
+        by_client = [[one for one in after if one.client == number] for number in range(self._order.clients)]
+        return Reconnected(
+            server=parameters.server,
+            keep_up=self._order.keep_up,
+            clients=self._order.clients,
+            objects=parameters.objects,
+            began_at=self.began_at,
+            restarted_at=restarted_at,
+            ended_at=self._ended_at or datetime.now(UTC),
+            lists=tuple(sum(one.outcome is Outcome.LISTED for one in mine) for mine in by_client),
+            back_after_s=tuple(back_after(mine, restarted) for mine in by_client),
+            outcomes=dict(Counter(one.outcome for one in after)),
+            cpu_seconds=self._cpu_seconds,
+        )
+
+    def _all_connected(self) -> bool:
+        with self._lock:
+            return len(self._connected) == self._order.clients
+
+    def _hear(self, line: InformersLine) -> None:
+        happened, last = line.happened, Outcome.LISTED if self._order.keep_up == "list" else Outcome.WATCHING
+        with self._lock:
+            if happened:
+                self._happened.append(happened)
+                self._connected |= {happened.client} if happened.outcome is last else set()
+            if line.cpu_seconds is not None:
+                self._cpu_seconds = line.cpu_seconds

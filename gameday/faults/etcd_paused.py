@@ -1,0 +1,135 @@
+"""etcd stands still for a bounded time, as behind a disk that stalls."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from gameday.api_clients.notes import MeasuredNote
+from gameday.documents.fields import Duration, conflict, format_duration
+from gameday.errors import HostError
+from gameday.faults import lab_component
+from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.host.base import Host
+from gameday.host.privileges import API_CLIENT, PodSecurity
+from gameday.plan.models import FaultParameters
+from gameday.values.api_loads import Paused
+from gameday.values.nodes import NodeRole
+
+_ETCD = "etcd"
+_LOOK_EVERY_S = 0.5
+_RESUMES_WITHIN = timedelta(seconds=10)
+
+
+class EtcdPausedParameters(FaultParameters):
+    needs_api_canary: ClassVar[bool] = True
+    needs_lab: ClassVar[bool] = True
+    runs_on: ClassVar[NodeRole] = NodeRole.API_CLIENT
+
+    type: Literal["etcd_paused"] = "etcd_paused"
+    lasts: Duration = Field(default=timedelta(seconds=20), ge=timedelta(seconds=1), le=timedelta(minutes=10))
+    """Time for which etcd stands still."""
+    begins_after: Duration = timedelta(seconds=5)
+    """Time before it: nothing that the game-day writes can be stored meanwhile, such as that its pod is ready."""
+    watched_for: Duration = timedelta(seconds=20)
+    """Time after it that is still judged as the fault's, in which the API server has to become well again."""
+
+    @property
+    def api_server_away_for(self) -> timedelta:
+        return self.lasts
+
+    @model_validator(mode="after")
+    def _ends_by_itself(self) -> EtcdPausedParameters:
+        longest = self.begins_after + self.lasts + _RESUMES_WITHIN + self.watched_for
+        if self.hold < longest:
+            raise conflict(("hold",), f"all of it takes up to {format_duration(longest)}: hold it for as long")
+        return self
+
+
+class EtcdPausedFault(Fault[EtcdPausedParameters]):
+    """Stops etcd (SIGSTOP) for a bounded time: it keeps its connections and answers nothing.
+
+    That is what a disk does to it that stalls for long. Only a lab can be asked for it, by its control socket; on every
+    other cluster the run is refused before it begins. The lab lets etcd go on by itself when the time is over: neither
+    the game-day nor its agent has to live for it, and none of them could reach the other while etcd stands still.
+
+    The fault is in when the lab has shown that etcd runs; the pause begins `begins_after` later, so that everything
+    that the game-day has to write down first is stored. The run's lease is made to outlast the pause.
+    """
+
+    parameters: ClassVar[type[FaultParameters]] = EtcdPausedParameters
+    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
+    api_account: ClassVar[str] = "gameday-api-client"
+    security: ClassVar[PodSecurity] = API_CLIENT
+    summary: ClassVar[str] = "etcd stands still for a bounded time (lab only)"
+    does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods, which need no API server to go on"
+    seen_by: ClassVar[tuple[str, ...]] = (
+        "every client of the API server: reads and writes fail or wait, /readyz fails",
+        "the node lifecycle controller, once nodes' leases are older than its grace period",
+    )
+
+    def claims(self, parameters: EtcdPausedParameters) -> tuple[Claim, ...]:
+        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
+
+    def warnings(self, parameters: EtcdPausedParameters) -> tuple[str, ...]:
+        return (f"nothing can be read or written through the API server for {format_duration(parameters.lasts)}",)
+
+    def prior_state(self, parameters: EtcdPausedParameters, gpu: int, host: Host) -> dict[str, str]:
+        state = lab_component.look(host, _ETCD)
+        if state.pid is None or state.paused:
+            raise HostError("etcd does not run, or is paused already and not by this run: gameday lab status")
+        return {}
+
+    def inject(self, parameters: EtcdPausedParameters, gpu: int, host: Host) -> Evidence:
+        state, now = lab_component.look(host, _ETCD), datetime.now(UTC)
+        lines = (
+            f"before: etcd runs, process {state.pid}",
+            f"from {format_duration(parameters.begins_after)} from now it stands still for "
+            f"{format_duration(parameters.lasts)}; the lab lets it go on",
+        )
+        return Evidence(lines=lines, written_at=now)
+
+    def hold(
+        self, parameters: EtcdPausedParameters, gpu: int, host: Host, ended: threading.Event
+    ) -> tuple[str, ...] | None:
+        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
+
+    def hold_and_tell(
+        self,
+        parameters: EtcdPausedParameters,
+        gpu: int,
+        host: Host,
+        ended: threading.Event,
+        tell: Callable[[BaseModel], None],
+    ) -> tuple[str, ...]:
+        if ended.wait(parameters.begins_after.total_seconds()):
+            return ("ended before etcd was paused",)
+        paused_at = datetime.now(UTC)
+        lab_component.pause(host, _ETCD, parameters.lasts.total_seconds())
+        latest = paused_at + parameters.lasts + _RESUMES_WITHIN
+        while lab_component.look(host, _ETCD).paused:
+            if ended.wait(_LOOK_EVERY_S):
+                return ("ended while etcd was paused",)
+            if datetime.now(UTC) > latest:
+                raise HostError(f"the lab did not resume etcd within {format_duration(_RESUMES_WITHIN)} of its time")
+        resumed_at = datetime.now(UTC)
+        ended.wait(parameters.watched_for.total_seconds())
+        measured = Paused(component=_ETCD, paused_at=paused_at, resumed_at=resumed_at, ended_at=datetime.now(UTC))
+        tell(MeasuredNote(measured=measured))
+        return (f"etcd stood still for {(resumed_at - paused_at).total_seconds():.1f} s",)
+
+    def undo(self, parameters: EtcdPausedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
+        if not lab_component.look(host, _ETCD).paused:
+            return Evidence(lines=("etcd is not paused: nothing to resume",))
+        lab_component.resume(host, _ETCD)
+        return Evidence(lines=("etcd was resumed",))
+
+    def verify_undone(
+        self, parameters: EtcdPausedParameters, gpu: int, host: Host, undo_state: dict[str, str]
+    ) -> bool:
+        state = lab_component.look(host, _ETCD)
+        return state.pid is not None and not state.paused
