@@ -11,13 +11,14 @@ from datetime import UTC, datetime, timedelta
 
 from gameday.agent.api_canary import lease_name
 from gameday.agent.task import ApiCanaryTask
-from gameday.checks import api_canary, containment, webhook
+from gameday.checks import api_canary, containment, nodes_and_pods, reconnect, webhook
 from gameday.checks.verdict import Status, Verdict
 from gameday.errors import RefusedError
 from gameday.history.events import ApiCanarySampled, SteadyStateChecked
 from gameday.ledger.entries import EndApiCanary
 from gameday.observe.api_server_load import api_canary_pod, injector_pod, note_canary_samples, note_load
 from gameday.observe.injected_fault import InjectedFault
+from gameday.observe.node_states import note_nodes_and_pods
 from gameday.run.agents import AGENT_START_TIMEOUT, await_pod, send_agent
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
@@ -70,6 +71,7 @@ def judge_during_fault(run: Run, result: StepResult, fault: InjectedFault) -> No
     _mark(result, api_canary.during_fault(run.plan, run.history()))
     _mark(result, containment.seats_verdicts(run.plan, run.history()))
     _mark(result, webhook.by_history(run.plan, run.history()))
+    _mark(result, reconnect.by_history(run.plan, run.history()))
 
 
 def judge_after_fault(run: Run, result: StepResult, target: ChosenTarget) -> None:
@@ -94,7 +96,9 @@ def judge_after_fault(run: Run, result: StepResult, target: ChosenTarget) -> Non
     patience = expected.after_for + expected.longest_silence + AGENT_START_TIMEOUT
     if not run.wait("the API canary with the load gone", patience, looked_for_long_enough, every_s=_POLL_S):
         result.mark_unknown("the API canary has no samples with the load gone")
+    note_nodes_and_pods(run, "after")
     _mark(result, api_canary.after_fault(run.plan, run.history()))
+    _mark(result, nodes_and_pods.by_history(run.plan, run.history()))
 
 
 def _mark(result: StepResult, verdicts: Iterable[Verdict]) -> None:

@@ -10,6 +10,7 @@ from gameday.observe.cluster_repair import ClusterRepair
 from gameday.observe.device_taints import watch_devices
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.kernel_log import KernelLogTail
+from gameday.observe.node_states import note_nodes_and_pods
 from gameday.reaper.late_quarantine import detector_bound
 from gameday.run.agents import AGENT_START_TIMEOUT, inject_fault
 from gameday.run.run import Run
@@ -33,6 +34,7 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
     with step(run, Step.INJECT, AGENT_START_TIMEOUT + run.plan.fault.goes_in_within):
         refuse_restart_without_lab(run)
         put_in_settings(run)
+        note_nodes_and_pods(run, "before")
         faults = tuple(_inject(run, target) for target in targets)
         start_held_servers(run)
         return faults

@@ -15,7 +15,7 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import ApiCanarySampled, ApiServersRestarted, FaultUndone, LoadLogged, LoadMeasured
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.control_plane import ExpectedApiCanary
+from gameday.plan.control_plane import ExpectedApiCanary, ExpectedOutage
 from gameday.plan.models import Plan
 from gameday.values.api_requests import ApiCanarySample, percentile
 from gameday.values.results import Step
@@ -122,6 +122,15 @@ class _Expectation:
 
 
 def _expectations(expected: ExpectedApiCanary) -> tuple[_Expectation, ...]:
+    if expected.outage:
+        least, most = expected.outage.at_least, expected.outage.at_most
+        return (
+            _Expectation(
+                "api-canary-outage",
+                "The fault takes an ordinary client's answers away, and they come again soon",
+                f"{seconds_text(least.total_seconds())} to {seconds_text(most.total_seconds())}",
+            ),
+        )
     return (
         _Expectation(
             "api-canary-latency",
@@ -145,6 +154,8 @@ def _judge(
     one: _Expectation, expected: ExpectedApiCanary, samples: Sequence[ApiCanarySample], window: Window
 ) -> tuple[Status, str, str, float | None]:
     """Return the status, what was measured, why, and the seconds of what is a duration."""
+    if expected.outage:
+        return _judge_outage(expected.outage, samples, window)
     if one.check == "api-canary-errors":
         failed = [sample for sample in samples if not sample.is_served]
         status = Status.BROKEN if len(failed) > expected.errors else Status.HELD
@@ -157,6 +168,15 @@ def _judge(
         return Status.UNKNOWN, "", f"{len(samples)} samples while the load was on: fewer than {_FEWEST_SAMPLES}", None
     p99 = percentile([sample.seconds for sample in samples], 0.99) or 0.0
     return _bounded(p99, expected.p99_within), seconds_text(p99), "", p99
+
+
+def _judge_outage(
+    outage: ExpectedOutage, samples: Sequence[ApiCanarySample], window: Window
+) -> tuple[Status, str, str, float | None]:
+    gap = longest_gap(samples, window)
+    if gap < outage.at_least.total_seconds():
+        return Status.BROKEN, seconds_text(gap), "the fault was hardly felt, so that the run proves little", gap
+    return _bounded(gap, outage.at_most), seconds_text(gap), "", gap
 
 
 def _bounded(seconds: float, bound: timedelta) -> Status:

@@ -20,10 +20,10 @@ from gameday.cluster.disruption_budgets import DisruptionBudget, disruption_budg
 from gameday.cluster.gpu_pods import GpuPod, gpu_pod
 from gameday.cluster.kube_errors import explained
 from gameday.cluster.kube_transport import connect, send
-from gameday.cluster.nodes import snapshot, taints_of, to_taint
+from gameday.cluster.nodes import readiness, snapshot, taints_of, to_taint
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import KubernetesError
-from gameday.values.nodes import NodeSnapshot, Taint
+from gameday.values.nodes import NodeReadiness, NodeSnapshot, Taint
 
 MANAGER = "gameday"
 """The field manager of all our writes."""
@@ -116,6 +116,18 @@ class Kubernetes:
         with self.explained(f"read node {name}"), absent_is_none():
             return self.core.read_node(name)
         return None
+
+    def readiness_of_nodes(self) -> dict[str, NodeReadiness]:
+        """Return by name whether each node of the cluster is Ready: one LIST of whole objects."""
+        with self.explained("list the nodes"):
+            return {node.metadata.name: readiness(node) for node in self.core.list_node().items}
+
+    def pods_left_alone(self) -> dict[str, str]:
+        """Return UID and namespace/name of every pod on a node that nobody ends and that has not failed: one LIST."""
+        with self.explained("list the pods"):
+            pods = self.core.list_pod_for_all_namespaces(field_selector="spec.nodeName!=,status.phase!=Failed").items
+        found = [gpu_pod(pod) for pod in pods]
+        return {pod.uid: f"{pod.namespace}/{pod.name}" for pod in found if not (pod.terminating or pod.disruption)}
 
     def gpu_pods(self, node: str) -> list[GpuPod]:
         """Return the pods that hold GPUs of the node; those that have ended hold none."""

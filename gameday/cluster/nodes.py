@@ -7,7 +7,7 @@ from datetime import datetime
 
 from kubernetes import client
 
-from gameday.values.nodes import NodeSnapshot, Taint
+from gameday.values.nodes import NodeReadiness, NodeSnapshot, Taint
 
 GPU_RESOURCE = "nvidia.com/gpu"
 """The device plugin's name for whole GPUs, in a node's allocatable and in a container's limits."""
@@ -31,6 +31,15 @@ def snapshot(node: client.V1Node) -> NodeSnapshot:
         boot_id=node.status.node_info.boot_id if node.status.node_info else "",
         allocatable_gpus=int(gpus) if gpus is not None else None,
     )
+
+
+def readiness(node: client.V1Node) -> NodeReadiness:
+    """Return whether a node is Ready, and since when."""
+    conditions = (node.status.conditions if node.status else None) or []
+    ready = next((one for one in conditions if one.type == "Ready"), None)
+    if ready is None:
+        return NodeReadiness(ready=False, since=None)
+    return NodeReadiness(ready=ready.status == "True", since=ready.last_transition_time)
 
 
 def taints_of(node: client.V1Node) -> tuple[Taint, ...]:

@@ -128,8 +128,6 @@ class EtcdPausedFault(Fault[EtcdPausedParameters]):
         lab_component.resume(host, _ETCD)
         return Evidence(lines=("etcd was resumed",))
 
-    def verify_undone(
-        self, parameters: EtcdPausedParameters, gpu: int, host: Host, undo_state: dict[str, str]
-    ) -> bool:
+    def verify_undone(self, parameters: EtcdPausedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
         state = lab_component.look(host, _ETCD)
         return state.pid is not None and not state.paused

@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 from gameday.values.api_loads import Measured
 from gameday.values.api_requests import ApiCanarySample, ApiRequest, LoadStage
 from gameday.values.devices import HeldDevice
-from gameday.values.nodes import NodeRole, NodeSnapshot, Taint, Target
+from gameday.values.nodes import NodeReadiness, NodeRole, NodeSnapshot, Taint, Target
 from gameday.values.pod_steps import PodsPlaced, PodStep
 from gameday.values.results import Cleanliness, Hop, RepairHop, RepairKind, Step, StepOutcome
 
@@ -169,6 +169,15 @@ class LoadMeasured(_Event):
     kind: Literal["load_measured"] = "load_measured"
     node: str
     measured: Measured
+
+
+class NodesAndPodsSeen(_Event):
+    """All nodes, and all pods that run on them, at one moment: what a fault of the control plane must leave alone."""
+
+    kind: Literal["nodes_and_pods_seen"] = "nodes_and_pods_seen"
+    phase: Literal["before", "after"] = Field(description="before the fault goes in, or at the end of the run")
+    nodes: dict[str, NodeReadiness] = Field(description="by name")
+    pods: dict[str, str] = Field(description="UID -> namespace/name; without those that are ended, or have failed")
 
 
 class HeldServersStarted(_Event):
@@ -618,7 +627,7 @@ Event = Annotated[
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | LoadStaged | LoadMeasured
-    | HeldServersStarted | ApiServersRestarted | PodStepsLogged
+    | HeldServersStarted | ApiServersRestarted | NodesAndPodsSeen | PodStepsLogged
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip

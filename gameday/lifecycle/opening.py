@@ -19,7 +19,6 @@ import platform
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from functools import partial
 
 from gameday import __version__

@@ -374,6 +374,12 @@ class Plan(DocumentModel):
                 f"{self.fault.type} stops a program of the control plane, which only a lab allows: write "
                 "`rehearsal: {cluster: lab}`",
             )
+        held = self.expect.containment
+        if held and held.nodes_and_pods_stay and self.rehearsal.cluster != "lab":
+            raise conflict(
+                ("expect", "containment", "nodes_and_pods_stay"),
+                "this reads every node and pod of the cluster: only a lab is small enough (`rehearsal: {cluster: lab}`)",
+            )
         self._check_role()
         if self.expect.topology_manager_rejects and self.fault.type != "numa":
             raise conflict(

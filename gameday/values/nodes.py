@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 GFD_TIMESTAMP_LABEL = "nvidia.com/gfd.timestamp"
 """GPU feature discovery writes the time of its own start here (NVIDIA/k8s-device-plugin, internal/lm): after a reboot,
@@ -43,6 +43,15 @@ class Taint(BaseModel):
 
     def __str__(self) -> str:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class NodeReadiness(BaseModel):
+    """Whether a node is Ready, and since when."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ready: bool
+    since: AwareDatetime | None = Field(description="the condition's lastTransitionTime; None where it has none")
 
 
 class NodeSnapshot(BaseModel):

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gameday.cluster.lab_control import Answer, Configure, Fresh, Look, Order, Request, Verb
+from gameday.cluster.lab_control import Answer, Configure, Fresh, Look, Order, Verb
 from gameday.errors import ControlError
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.lab.control import Control
@@ -227,8 +227,8 @@ class Supervisor:
             if change is None:
                 raise ControlError(f"only a whole control plane can be asked to {request.verb}")
             self._say(f"{request.verb}, as asked")
-            for one in self._supervised.values():  # a server does not start while etcd is paused
-                one.resume()
+            for each in self._supervised.values():  # a server does not start while etcd is paused
+                each.resume()
             change(request)
             return Answer()
         one = self._supervised.get(request.component)
