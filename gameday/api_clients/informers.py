@@ -81,8 +81,8 @@ class Informers:
                     if self._order.keep_up == "list":
                         await asyncio.sleep(self._order.interval_s)
                         continue
-                    async for version in self._watch(number, http, version):
-                        pause_s = _FIRST_PAUSE_S
+                    async for seen in self._watch(number, http, version):
+                        version, pause_s = seen, _FIRST_PAUSE_S
                     self._note(number, Outcome.ENDED)
                 except _Refused as refused:
                     self._note(number, refused.outcome)

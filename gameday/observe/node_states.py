@@ -24,7 +24,7 @@ def note_nodes_during(run: Run, nodes: Collection[str]) -> None:
 
 
 def note_nodes_and_pods(run: Run, phase: Literal["before", "after"]) -> None:
-    """Note every node and pod of the cluster but the game-day's own, where the plan judges them. Raises KubernetesError."""
+    """Note every node and pod but the game-day's own, where the plan judges them. Raises KubernetesError."""
     containment = run.plan.expect.containment
     if containment is None or not containment.nodes_and_pods_stay:
         return

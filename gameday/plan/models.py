@@ -378,7 +378,7 @@ class Plan(DocumentModel):
         if held and held.nodes_and_pods_stay and self.rehearsal.cluster != "lab":
             raise conflict(
                 ("expect", "containment", "nodes_and_pods_stay"),
-                "this reads every node and pod of the cluster: only a lab is small enough (`rehearsal: {cluster: lab}`)",
+                "this reads every node and pod: only a lab is small enough (`rehearsal: {cluster: lab}`)",
             )
         self._check_role()
         if self.expect.topology_manager_rejects and self.fault.type != "numa":

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from gameday.checks.api_canary import Window, check, fault_window, longest_gap
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import ApiCanarySampled, FaultInjected, FaultUndone
 from gameday.history.frames import Frames
-from gameday.plan.control_plane import ExpectedApiCanary
+from gameday.plan.control_plane import ExpectedApiCanary, ExpectedOutage
 from gameday.values.api_requests import ApiCanarySample
 from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing
 
@@ -35,9 +36,11 @@ def steady(begin_s: float, end_s: float, step_s: float = 0.1) -> list[ApiCanaryS
     return [sample(begin_s + number * step_s) for number in range(int((end_s - begin_s) / step_s))]
 
 
-def judged(*samples: ApiCanarySample) -> dict[str, Verdict]:
+def judged(*samples: ApiCanarySample, expected: ExpectedApiCanary | None = None) -> dict[str, Verdict]:
     history = history_of([Timed(0, ApiCanarySampled(node=NODE, samples=samples)), *RUN])
-    return {verdict.check: verdict for verdict in check(EXPECTED, history, Frames())}
+    expect = EXPECTED.expect.model_copy(update={"api_canary": expected or EXPECTED.expect.api_canary})
+    plan = EXPECTED.model_copy(update={"expect": expect})
+    return {verdict.check: verdict for verdict in check(plan, history, Frames())}
 
 
 LENGTH_S = (UNDONE - WRITTEN).total_seconds()
@@ -105,3 +108,25 @@ def test_the_longest_gap_is_at_least_the_mean_one_and_at_most_the_window(moments
     gap = longest_gap(samples, window)
     assert gap <= 20
     assert not samples or gap >= 20 / (len(samples) + 1) - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "status"), [(1.0, Status.BROKEN), (3.0, Status.HELD), (5.0, Status.BROKEN), (LENGTH_S, Status.BROKEN)]
+)
+def test_an_outage_is_neither_too_short_nor_too_long(silent_s: float, status: Status) -> None:
+    outage = ExpectedOutage(at_least=timedelta(seconds=2), at_most=timedelta(seconds=4))
+    samples = [*steady(-5, 1), *steady(1 + silent_s, LENGTH_S + 10)]
+    verdicts = judged(*samples, expected=ExpectedApiCanary(outage=outage))
+    assert set(verdicts) == {"api-canary-outage", "api-canary-after"}, "the other bounds hold only without the fault"
+    assert verdicts["api-canary-outage"].status is status
+
+
+def test_an_outage_that_nobody_sampled_is_unknown() -> None:
+    outage = ExpectedOutage(at_least=timedelta(seconds=2), at_most=timedelta(seconds=4))
+    verdicts = judged(sample(LENGTH_S + 1), expected=ExpectedApiCanary(outage=outage))
+    assert verdicts["api-canary-outage"].status is Status.UNKNOWN
+
+
+def test_an_outage_whose_bounds_are_swapped_is_refused() -> None:
+    with pytest.raises(ValidationError, match="swap the two"):
+        ExpectedOutage(at_least=timedelta(seconds=4), at_most=timedelta(seconds=2))

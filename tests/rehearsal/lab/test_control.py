@@ -16,7 +16,17 @@ from typing import Any
 
 import pytest
 
-from gameday.cluster.lab_control import SOCKET, Configure, Fresh, Verb, ask_lab, configure_lab, restart_api_servers
+from gameday.cluster.lab_control import (
+    SOCKET,
+    Answer,
+    Configure,
+    Fresh,
+    Verb,
+    ask_lab,
+    configure_lab,
+    look_at,
+    restart_api_servers,
+)
 from gameday.errors import ControlError
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.lab.control import Control
@@ -129,6 +139,24 @@ def test_a_paused_component_is_stopped_until_it_is_resumed(lab: Supervised) -> N
     assert lab.ask(Verb.RESUME, "part") == pid
     until(lambda: _state(pid) == "S", 10, "it goes on")
     assert not lab.component("part")["paused"]
+
+
+def test_a_bounded_pause_ends_by_itself(lab: Supervised) -> None:
+    lab.add("part", _WAITS)
+    lab.begin()
+    pid = ask_lab(lab.folder / SOCKET, Verb.PAUSE, "part", 0.3)
+    assert look_at(lab.folder / SOCKET, "part") == Answer(pid=pid, paused=True)
+    until(lambda: not look_at(lab.folder / SOCKET, "part").paused, 10, "nobody asks for it")
+    until(lambda: _state(pid or 0) == "S", 10, "it goes on")
+    assert not lab.component("part")["paused"]
+
+
+def test_fresh_servers_are_not_started_behind_a_paused_component(lab: Supervised) -> None:
+    lab.add("part", _WAITS)
+    lab.begin()
+    lab.ask(Verb.PAUSE, "part")
+    restart_api_servers(lab.folder / SOCKET)
+    assert not look_at(lab.folder / SOCKET, "part").paused
 
 
 def test_a_paused_component_ends_with_the_others(lab: Supervised) -> None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
 
+from gameday.cluster.lab_control import Answer, Verb
 from gameday.errors import HostError, MachineDownError
 from gameday.host.base import ProgramResult
 from gameday.rehearsal.nodes.files import read_file, write_file
 from gameday.rehearsal.nodes.machine import Machine
+from gameday.rehearsal.nodes.programs import lab_control
 from gameday.rehearsal.nodes.programs.run import run_program
 from tests.rehearsal.nodes.conftest import Rack
 
@@ -220,3 +224,29 @@ def test_a_gpu_removed_from_the_bus_is_gone_until_a_rescan(machine: Machine) -> 
     assert not machine.gpu_serves(1)
     write_file(machine, "/sys/bus/pci/rescan", "1")
     assert [sample.index for sample in machine.samples()] == [0, 1, 2, 3]
+
+
+async def test_a_node_of_a_lab_passes_orders_on_to_its_control_socket(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(lab_control, "ask_lab", lambda *order: asked.append(order))
+    monkeypatch.setattr(lab_control, "look_at", lambda *_: Answer(pid=47, paused=True))
+    machine.lab_control = Path("/lab/control.sock")
+    paused = await run(machine, "gameday-lab", "pause", "etcd", "20")
+    assert json.loads(paused.stdout) == {"pid": 47, "paused": True}
+    assert asked == [(machine.lab_control, Verb.PAUSE, "etcd", 20)]
+    assert (await run(machine, "gameday-lab", "look", "etcd")).exit_status == 0
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("argv", [("pause", "etcd"), ("restart", "etcd", "3"), ("kill", "etcd"), ("look",)])
+async def test_what_a_fault_must_not_ask_of_a_lab_is_refused(machine: Machine, argv: tuple[str, ...]) -> None:
+    machine.lab_control = Path("/lab/control.sock")
+    assert (await run(machine, "gameday-lab", *argv)).exit_status == 2
+
+
+async def test_a_node_of_no_lab_says_so(machine: Machine) -> None:
+    refused = await run(machine, "gameday-lab", "look", "etcd")
+    assert (refused.exit_status, refused.stdout) == (1, "")
+    assert "is no node of a lab" in refused.stderr
