@@ -14,11 +14,18 @@ from gameday.checks.facts import target_nodes
 from gameday.checks.memory_slope import MemorySlope, memory_slope
 from gameday.checks.restart_drop import RestartDrop, restart_drops
 from gameday.checks.webhook import webhook_outage
-from gameday.history.events import ApiCanarySampled, ApiServersRestarted, FlowControlSet, LoadLogged, LoadStaged
+from gameday.history.events import (
+    ApiCanarySampled,
+    ApiServersRestarted,
+    FlowControlSet,
+    LoadLogged,
+    LoadMeasured,
+    LoadStaged,
+)
 from gameday.report.charts import Drawing, Scene, lines
 from gameday.report.run_folder import RunFolder
 from gameday.report.sections.gpus import moments_of, scene_of
-from gameday.values.api_loads import NodeLeases, WebhookOutage
+from gameday.values.api_loads import NodeLeases, Paused, Reconnected, WebhookOutage
 from gameday.values.api_requests import HAND_OVER_S, ApiCanarySample, ApiRequest, max_overlap, percentile
 
 ORDER = 71
@@ -91,6 +98,16 @@ class Outage(BaseModel):
     out_after: float | None
 
 
+class Return(BaseModel):
+    """The return of the clients of an API server that was restarted."""
+
+    measured: Reconnected
+    back: int = Field(description="clients that are connected again at the end")
+    median_s: float | None
+    last_s: float | None
+    outcomes: tuple[tuple[str, int], ...] = Field(description="of the clients' requests after the restart")
+
+
 class PlaneChart(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -109,6 +126,8 @@ class ControlPlane(BaseModel):
     slopes: tuple[Slope, ...]
     outage: Outage | None
     restarts: dict[str, RestartDrop] = Field(description="by server, what a restart with the load gone freed")
+    pauses: tuple[Paused, ...]
+    returns: tuple[Return, ...]
     charts: tuple[PlaneChart, ...]
 
 
@@ -117,6 +136,7 @@ def build(run: RunFolder) -> ControlPlane:
     restarts = run.history.of(ApiServersRestarted)
     # Nobody is served while the only API server restarts, which says nothing of the time after the load.
     judged = [s for s in samples if not any(s.ended_at > r.asked_at and s.sent_at < r.ready_at for r in restarts)]
+    measured = [event.measured for event in run.history.of(LoadMeasured)]
     node = target_nodes(run.history)[0]
     window = fault_window(run.history, node)
     return ControlPlane(
@@ -127,6 +147,8 @@ def build(run: RunFolder) -> ControlPlane:
         slopes=tuple(_slopes(run)),
         outage=_outage(webhook_outage(run.history, node)),
         restarts=restart_drops(run.plan, run.history, run.frames) if run.plan else {},
+        pauses=tuple(one for one in measured if isinstance(one, Paused)),
+        returns=tuple(_return(one) for one in measured if isinstance(one, Reconnected)),
         charts=tuple(_charts(run, node, samples)),
     )
 
@@ -210,6 +232,19 @@ def _outage(measured: WebhookOutage | None) -> Outage | None:
         worst=max(seconds, default=None),
         leases=measured.leases,
         out_after=measured.out_after_s,
+    )
+
+
+def _return(measured: Reconnected) -> Return:
+    back = [seconds for seconds in measured.back_after_s if seconds is not None]
+    return Return(
+        measured=measured,
+        back=len(back),
+        median_s=percentile(back, 0.5),
+        last_s=max(back, default=None),
+        outcomes=tuple(
+            sorted(((str(name), count) for name, count in measured.outcomes.items()), key=lambda one: -one[1])
+        ),
     )
 
 
