@@ -1,6 +1,6 @@
 """`python -m gameday.api_clients.informers`: a process with many clients that each keep up with all objects of a kind.
 
-Each does what a reflector of client-go does (docs/sources.md, API server: informers): a LIST, then a watch from the
+Each does what a reflector of client-go does (docs/sources.md, API server: LISTs): a LIST, then a watch from the
 version that it saw last. After a failure it comes again with a growing pause, or when the server said so by
 Retry-After; only a server that does not know its version any more (410) makes it LIST again. One that keeps up by LISTs
 asks for everything at each interval. They hold the last version and no objects.
@@ -28,8 +28,11 @@ from gameday.api_clients.serve import run_until_input_ends, say
 from gameday.api_clients.steady_clients import cpu_seconds
 from gameday.values.api_loads import Happening, Outcome
 
-_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
-_WATCH_TIMEOUT = httpx.Timeout(30.0, read=None)
+_TIMEOUT = httpx.Timeout(30.0)
+"""Time-out of each part of a request, the connection included: half of the 60 s after which an API server gives up
+itself. Our own choice of what is to wait in vain."""
+_SILENT_WATCH = httpx.Timeout(30.0, read=None)
+"""An open watch may be silent for long."""
 _WATCH_S = 3600
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.8, 30.0
 """Pauses of client-go's reflector, each twice the one before, and with up to as much again by chance."""
@@ -114,7 +117,7 @@ class Informers:
             "resourceVersion": version,
             "timeoutSeconds": str(_WATCH_S),
         }
-        async with http.stream("GET", self._order.path, params=params, timeout=_WATCH_TIMEOUT) as response:
+        async with http.stream("GET", self._order.path, params=params, timeout=_SILENT_WATCH) as response:
             _refuse(response)
             is_told = False
             async for line in _lines_or_silence(response):

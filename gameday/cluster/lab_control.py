@@ -53,7 +53,8 @@ class Request(DocumentModel):
     verb: Verb
     component: str = Field(max_length=63)
     for_s: float | None = Field(default=None, gt=0, le=3600)
-    """Of a pause: seconds after which the lab resumes it by itself, whoever died meanwhile; None: when it is asked."""
+    """Length of a pause, after which the lab resumes the component by itself; None: it stays paused until it is
+    asked."""
 
 
 class Look(DocumentModel):

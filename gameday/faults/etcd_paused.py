@@ -1,4 +1,4 @@
-"""etcd stands still for a bounded time, as behind a disk that stalls."""
+"""Pause etcd for a bounded time, as a disk that stalls does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EtcdPausedParameters(FaultParameters):
 
     type: Literal["etcd_paused"] = "etcd_paused"
     lasts: Duration = Field(default=timedelta(seconds=20), ge=timedelta(seconds=1), le=timedelta(minutes=10))
-    """Time for which etcd stands still."""
+    """Length of the pause."""
     begins_after: Duration = timedelta(seconds=5)
     """Time before it: nothing that the game-day writes can be stored meanwhile, such as that its pod is ready."""
     watched_for: Duration = timedelta(seconds=20)
@@ -55,7 +55,7 @@ class EtcdPausedFault(Fault[EtcdPausedParameters]):
 
     That is what a disk does to it that stalls for long. Only a lab can be asked for it, by its control socket; on every
     other cluster the run is refused before it begins. The lab lets etcd go on by itself when the time is over: neither
-    the game-day nor its agent has to live for it, and none of them could reach the other while etcd stands still.
+    the game-day nor its agent has to live for it, and none of them could reach the other during the pause.
 
     The fault is in when the lab has shown that etcd runs; the pause begins `begins_after` later, so that everything
     that the game-day has to write down first is stored. The run's lease is made to outlast the pause.
@@ -65,7 +65,7 @@ class EtcdPausedFault(Fault[EtcdPausedParameters]):
     layer: ClassVar[Layer] = Layer.CONTROL_PLANE
     api_account: ClassVar[str] = "gameday-api-client"
     security: ClassVar[PodSecurity] = API_CLIENT
-    summary: ClassVar[str] = "etcd stands still for a bounded time (lab only)"
+    summary: ClassVar[str] = "etcd is paused for a bounded time (lab only)"
     does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods, which need no API server to go on"
     seen_by: ClassVar[tuple[str, ...]] = (
         "every client of the API server: reads and writes fail or wait, /readyz fails",
@@ -88,7 +88,7 @@ class EtcdPausedFault(Fault[EtcdPausedParameters]):
         state, now = lab_component.look(host, _ETCD), datetime.now(UTC)
         lines = (
             f"before: etcd runs, process {state.pid}",
-            f"from {format_duration(parameters.begins_after)} from now it stands still for "
+            f"from {format_duration(parameters.begins_after)} from now it is paused for "
             f"{format_duration(parameters.lasts)}; the lab lets it go on",
         )
         return Evidence(lines=lines, written_at=now)
@@ -120,7 +120,7 @@ class EtcdPausedFault(Fault[EtcdPausedParameters]):
         ended.wait(parameters.watched_for.total_seconds())
         measured = Paused(component=_ETCD, paused_at=paused_at, resumed_at=resumed_at, ended_at=datetime.now(UTC))
         tell(MeasuredNote(measured=measured))
-        return (f"etcd stood still for {(resumed_at - paused_at).total_seconds():.1f} s",)
+        return (f"etcd was paused for {(resumed_at - paused_at).total_seconds():.1f} s",)
 
     def undo(self, parameters: EtcdPausedParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
         if not lab_component.look(host, _ETCD).paused:

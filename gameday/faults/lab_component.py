@@ -1,7 +1,7 @@
 """The way of a fault to a program of the lab's control plane; no fault itself.
 
 Only a lab has it: its virtual nodes have a program that passes these orders on to the lab's control socket. The lab
-ends a pause by itself, so that it ends whoever died meanwhile.
+ends a pause by itself, so that it ends even if the game-day and its agent are dead.
 """
 
 from __future__ import annotations

@@ -172,7 +172,9 @@ def _handle(run: Run, one: _Watched, checked: GuardrailCheck, began: float) -> N
     if ok is not True and ok not in one.noted:
         one.noted.add(ok)
         note(run, checked, "during", one.looks)
-    too_long = one.unmeasured_since is not None and now - one.unmeasured_since > _UNMEASURED_LIMIT_S
+    # A fault that keeps the API server away takes our own sight, too.
+    limit_s = _UNMEASURED_LIMIT_S + run.plan.fault.api_server_away_for.total_seconds()
+    too_long = one.unmeasured_since is not None and now - one.unmeasured_since > limit_s
     if ok is False or too_long:
         if run.record.step is Step.BASELINE:
             run.record.abort.stop_with(RefusedError(checked.message(), checked.measurement.hint))

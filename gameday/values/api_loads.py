@@ -203,7 +203,7 @@ class Outcome(StrEnum):
 
 
 class Happening(LoadModel):
-    """What happened to a client. `at` is by the machine's monotonic clock."""
+    """A request of a client, or the end of its watch. `at` is by the machine's monotonic clock."""
 
     client: int = Field(description="from 0")
     at: float

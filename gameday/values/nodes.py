@@ -46,7 +46,7 @@ class Taint(BaseModel):
 
 
 class NodeReadiness(BaseModel):
-    """Whether a node is Ready, and since when."""
+    """A node's condition Ready, and the time since which it has that status."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""A program of the control plane that stood still or was restarted: for how long, and what it cost its clients."""
+"""A program of the control plane that was paused or restarted: for how long, and what it cost its clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
         if isinstance(event.measured, Paused):
             paused = event.measured
             seconds = (paused.resumed_at - paused.paused_at).total_seconds()
-            found.append(Figure(name=f"{paused.component}: time for which it stood still", unit="s", value=seconds))
+            found.append(Figure(name=f"{paused.component}: length of its pause", unit="s", value=seconds))
         elif isinstance(event.measured, Reconnected):
             found += _reconnected(event.measured)
     return found
