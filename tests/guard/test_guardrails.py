@@ -242,6 +242,18 @@ def test_the_api_servers_failures_are_budgeted_once_there_are_enough(requests: i
     assert found(ApiErrors(), run) is ok
 
 
+def test_failures_that_the_fault_means_to_bring_are_not_budgeted() -> None:
+    paused = plan(fault={"type": "etcd_paused", "hold": "2m"}, expect={"api_canary": {}}, rehearsal={"cluster": "lab"})
+    run = FakeRun(paused, profile(max_api_error_percent=25), node("a"))
+    for _ in range(40):
+        run.kubernetes.counter.add("GET nodes", sent=1, received=1)
+        run.kubernetes.counter.add_failure()
+    checked = check(ApiErrors(), run.observe())
+    assert checked is not None
+    assert checked.measurement.ok is True
+    assert "the fault itself" in checked.limit
+
+
 def test_the_clusters_longest_run_is_shorter_than_the_plans() -> None:
     run = limited(max_duration="1m")
     assert found(MaxDuration(), run) is True

@@ -13,7 +13,7 @@ from kubernetes.client.exceptions import ApiException
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError
 from gameday.ledger import lease as leases_module
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_duration, node_lease
 from tests.support.world import NAMESPACE, PATIENCE_S, World, unique
 
 # Renewals come this often in place of every 15 s.
@@ -87,6 +87,14 @@ def test_a_free_lease_is_taken_and_given_back(world: World, others: Leases) -> N
     assert spec(world, node_lease("n1")).lease_duration_seconds == 1200
     others.release()
     assert world.holders() == {}
+
+
+@pytest.mark.parametrize("outage_s", [0, 20, 60])
+def test_a_lease_outlasts_the_outage_that_its_own_holder_brings(outage_s: int) -> None:
+    lasts = lease_duration(30, timedelta(seconds=outage_s)).total_seconds()
+    # At the worst the outage begins when a renewal is due, after half of the time, and ends right after a retry.
+    assert lasts - (lasts / 2 + outage_s + lasts / 10) >= 12
+    assert lease_duration(30) == timedelta(seconds=30)
 
 
 def test_a_held_lease_is_refused_with_its_holders_name(world: World, runner: Kubernetes, others: Leases) -> None:

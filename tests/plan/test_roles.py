@@ -87,6 +87,22 @@ def test_containment_that_asks_for_nothing_is_refused() -> None:
     assert "executing_at_most" in found.message
 
 
+@pytest.mark.parametrize("fault", ["etcd_paused", "{type: api_server_restarted, hold: 4m}"])
+def test_a_fault_that_stops_the_control_plane_needs_a_lab(fault: str) -> None:
+    fault = fault if fault.startswith("{") else f"{{type: {fault}, hold: 2m}}"
+    text = STORM.replace("{type: list_storm}", fault)
+    found = problem(text)
+    assert found.where == "fault.type"
+    assert "only a lab allows" in found.message
+    assert parse(f"{text}rehearsal: {{cluster: lab}}\n").plan.fault.needs_lab
+
+
+def test_every_node_and_pod_is_read_on_a_lab_only() -> None:
+    text = f"{STORM}  containment: {{nodes_and_pods_stay: true, servers_stay_up: false}}\n"
+    assert problem(text).where == "expect.containment.nodes_and_pods_stay"
+    assert parse(f"{text}rehearsal: {{cluster: lab}}\n")
+
+
 def test_a_report_reads_a_stored_plan_of_the_control_plane(tmp_path: Path) -> None:
     plan = parse(f"{STORM}  containment: {{executing_at_most: 2}}\nrehearsal: {{cluster: lab}}\n").plan
     run = load_run_folder(write(tmp_path, passing(), plan=plan))

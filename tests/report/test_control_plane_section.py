@@ -26,7 +26,7 @@ from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.sections import control_plane
 from gameday.report.summary import DurationKind
-from gameday.values.api_loads import MatchedWrite, NodeLeases, WebhookOutage
+from gameday.values.api_loads import MatchedWrite, NodeLeases, Outcome, Paused, Reconnected, WebhookOutage
 from gameday.values.api_requests import ApiCanarySample, ApiRequest
 from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing, write
 
@@ -136,6 +136,34 @@ def test_a_webhook_without_an_endpoint_is_told_of(tmp_path: Path) -> None:
     assert "2 were refused. Their answers took 4 ms in the median" in page
     assert "admitted again after 0.40 s" in page
     assert HOSTILE not in page
+def test_a_pause_and_a_restart_are_shown(tmp_path: Path) -> None:
+    end = WRITTEN + timedelta(seconds=40)
+    back = Reconnected(
+        server=HOSTILE,
+        keep_up="watch",
+        clients=3,
+        objects=2000,
+        began_at=WRITTEN,
+        restarted_at=WRITTEN,
+        ended_at=end,
+        lists=(1, 1, 0),
+        back_after_s=(4.0, 9.0, None),
+        outcomes={Outcome.NO_CONNECTION: 5, Outcome.GONE: 2},
+        cpu_seconds=1.0,
+    )
+    resumed = WRITTEN + timedelta(seconds=20)
+    paused = Paused(component=HOSTILE, paused_at=WRITTEN, resumed_at=resumed, ended_at=end)
+    timed = [*(Timed(0, LoadMeasured(node=NODE, measured=one)) for one in (back, paused)), *passing()]
+    (shown,) = control_plane.build(load_run_folder(write(tmp_path, timed))).returns
+    assert (shown.back, shown.median_s, shown.last_s, shown.outcomes[0]) == (2, 4.0, 9.0, ("no connection", 5))
+    page = render(tmp_path, datetime.now(UTC)).html.read_text(encoding="utf-8")
+    assert HOSTILE not in page
+    assert "was paused for 20" in page
+    assert "2 of them were connected again at the end" in page
+    found = {one.name: one.value for one in figures_of(PLAN, history_of(timed), Frames()).figures}
+    assert found["clients after a restart: never back"] == 1
+    assert found["clients after a restart: until the last is back"] == 9
+    assert found[f"{HOSTILE}: length of its pause"] == 20
 
 
 def test_a_run_that_loaded_nothing_says_so(tmp_path: Path) -> None:

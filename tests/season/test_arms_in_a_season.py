@@ -10,8 +10,10 @@ import pytest
 
 from gameday.arms.record import comparisons
 from gameday.coverage.page import render_season
+from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError, RefusedError
 from gameday.history.events import AlertSeen
+from gameday.plan.catalogue import control_plane_plans
 from gameday.season.assignment import RunQueue, assign
 from gameday.season.plans import (
     ChosenPlan,
@@ -137,6 +139,15 @@ def test_the_example_of_the_page_is_a_good_plan(tmp_path: Path) -> None:
         "nvsentinel",
         "nobody",
     ]
+
+
+def test_a_fault_that_stops_the_control_plane_is_played_in_a_lab_only_and_alone() -> None:
+    path = control_plane_plans()["etcd-slow"]
+    one = ChosenPlan("etcd-slow", load_complete_plan(path).of_arm("grace-50s"))
+    assert not one.plan.arms
+    assert [left.title for left in played_here([one], None)[1]] == [one.plan.title]
+    assert played_here([one], Path("control.sock")) == ([one], [])
+    assert plans_that_run_alone([one]) == {one.plan.name}
 
 
 def test_arms_that_change_the_control_plane_are_played_in_a_lab_only_and_alone() -> None:

@@ -66,6 +66,20 @@ def token_of(world: World) -> str:
 # --- reads ---
 
 
+def test_nodes_are_ready_or_not_and_pods_are_left_alone_or_not(world: World, runner: Kubernetes) -> None:
+    ready, unready = world.add_node(), world.add_node(ready="Unknown")
+    kept, failed, ending, waiting = (unique("p") for _ in range(4))
+    uids = {name: world.add_pod(name, run="r", node=ready) for name in (kept, failed, ending)}
+    uids[waiting] = world.add_pod(waiting, run="r")
+    world.report(failed, None, phase="Failed")
+    world.core.delete_namespaced_pod(ending, NAMESPACE, grace_period_seconds=60)
+    nodes = runner.readiness_of_nodes()
+    assert (nodes[ready].ready, nodes[unready].ready) == (True, False)
+    found = runner.pods_left_alone()
+    assert found[uids[kept]] == f"{NAMESPACE}/{kept}"
+    assert not {uids[failed], uids[ending], uids[waiting]} & found.keys()
+
+
 def test_candidates_are_the_nodes_with_all_the_labels(world: World, runner: Kubernetes) -> None:
     group = {"test.example/group": unique("g")}
     ready = world.add_node(labels=group)
