@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +93,11 @@ PRODUCTS = {
     "kubernetes": Product(".", "kube-control-plane", MODULES["kubernetes"]),
     "kwok": Product("sigs.k8s.io/kwok/cmd/kwok", "kwok"),
 }
+OTHER_RELEASES = {
+    folder.name.removeprefix("kube-apiserver-"): folder.name for folder in sorted(LAB.glob("kube-apiserver-*"))
+}
+"""The modules of API servers of other releases by their release, which are built only when asked for."""
+PRODUCTS |= {module: Product(".", module) for module in OTHER_RELEASES.values()}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -100,6 +105,8 @@ def main(arguments: Sequence[str]) -> int:
     actions = parser.add_subparsers(dest="action", required=True)
     actions.add_parser("build", help="build what is missing into .tools/bin")
     actions.add_parser("find", help="say which programs the lab would run, or why it cannot; status 1 then")
+    release = actions.add_parser("release", help="build the API server of another release, for the arms of a plan")
+    release.add_argument("version", help=f"one of {', '.join(OTHER_RELEASES)}")
     pin = actions.add_parser("pin", help="pin another Kubernetes release in lab/kubernetes/go.mod")
     pin.add_argument("version", help="such as v1.38.0")
     chosen = parser.parse_args(arguments)
@@ -107,6 +114,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if chosen.action == "build":
             build()
+        elif chosen.action == "release":
+            build([module_of(chosen.version)])
         elif chosen.action == "find":
             print("\n".join(f"{name}: {program}" for name, program in find_programs().items()))
         else:
@@ -123,10 +132,17 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def build() -> None:
-    """Every module whose programs are missing or outdated; raises LabError, OSError."""
+def module_of(release: str) -> str:
+    """Return the module that builds the API server of another release. Raises LabError."""
+    if release not in OTHER_RELEASES:
+        raise LabError(f"no module below lab/ pins an API server {release!r}: choose {', '.join(OTHER_RELEASES)}")
+    return OTHER_RELEASES[release]
+
+
+def build(modules: Iterable[str] = MODULES) -> None:
+    """Every one of the modules whose programs are missing or outdated; raises LabError, OSError."""
     go = _go_here()
-    outdated = [module for module in MODULES if not _users_own(module) and not _is_built(module, go)]
+    outdated = [module for module in modules if not _users_own(module) and not _is_built(module, go)]
     if not outdated:
         say("nothing is left to build")
         return
@@ -185,6 +201,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _users_own(module: str) -> bool:
+    if module not in MODULES:
+        return False
     try:
         own = find_module(module, users_folders())
     except ProgramMissingError:
@@ -246,7 +264,7 @@ def _compile(module: str, go: Go, program: Path) -> None:
     say(f"{module}: fetching its Go modules")
     _fetch(go, product.package, folder)
     say(f"{module}: building {', '.join(product.links or (product.file,))} with {go.path} {go.version}")
-    if module == "kubernetes":
+    if _is_kubernetes(module):
         say("  the first time about 5 minutes on two cores, 3 GB of memory and 4 GB of Go's cache")
     flags = ["-ldflags", " ".join(("-s -w", *_version_flags(module))), "-p", str(_parallel()), "-o", str(program)]
     _go(go, ["build", *_BUILD_FLAGS, *flags, product.package], folder)
@@ -279,11 +297,15 @@ def _fetch(go: Go, package: str, folder: Path) -> None:
             time.sleep(_PAUSE_S)
 
 
+def _is_kubernetes(module: str) -> bool:
+    return module == "kubernetes" or module in OTHER_RELEASES.values()
+
+
 def _version_flags(module: str) -> list[str]:
     """Return the flags that give Kubernetes its version, as its own build scripts do."""
-    if module != "kubernetes":
+    if not _is_kubernetes(module):
         return []
-    version = pinned_version()
+    version = pinned_version(module)
     major, minor = version.removeprefix("v").split(".")[:2]
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     return [f"-X {package}.{name}={value}" for package in _VERSION_PACKAGES for name, value in values.items()]
@@ -313,11 +335,11 @@ def _free_bytes() -> int:
         return free
 
 
-def pinned_version() -> str:
-    """The Kubernetes release of lab/kubernetes/go.mod, such as v1.38.0."""
-    found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)$", _go_mod("kubernetes"), re.MULTILINE)
+def pinned_version(module: str = "kubernetes") -> str:
+    """The Kubernetes release of a module's go.mod, such as v1.38.0."""
+    found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)$", _go_mod(module), re.MULTILINE)
     if found is None:
-        raise LabError(f"{LAB / 'kubernetes' / 'go.mod'} requires no k8s.io/kubernetes")
+        raise LabError(f"{LAB / module / 'go.mod'} requires no k8s.io/kubernetes")
     return found[1]
 
 

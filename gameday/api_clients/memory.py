@@ -14,9 +14,32 @@ MEMINFO = Path("/proc/meminfo")
 
 def free_share(meminfo: Path) -> float:
     """Return the share of the machine's memory that programs can still get, 0 to 1. Raises HostError."""
+    free, total = _free_and_total(meminfo)
+    return free / total
+
+
+def why_too_large(needed: int, meminfo: Path) -> str:
+    """Return why the machine cannot hold what takes this many bytes; empty where it can. Raises HostError.
+
+    What a load may not touch is left over: below LEAST_FREE it would end half-way.
+    """
+    free, total = _free_and_total(meminfo)
+    kept = round(LEAST_FREE * total)
+    if needed + kept <= free:
+        return ""
+    return (
+        f"it takes {needed / 2**30:.1f} GiB of memory, {kept / 2**30:.1f} GiB ({LEAST_FREE:.0%} of this machine's) must"
+        f" stay free beside it, and {free / 2**30:.1f} GiB are free"
+    )
+
+
+def _free_and_total(meminfo: Path) -> tuple[int, int]:
     try:
         lines = meminfo.read_text(encoding="ascii").splitlines()
         kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
-        return kib["MemAvailable"] / kib["MemTotal"]
-    except (OSError, ValueError, IndexError, KeyError, ZeroDivisionError):
-        raise HostError(f"cannot read how much memory is free: {meminfo} has no MemAvailable and MemTotal") from None
+        free, total = kib["MemAvailable"] * 1024, kib["MemTotal"] * 1024
+    except (OSError, ValueError, IndexError, KeyError):
+        total = 0
+    if not total:
+        raise HostError(f"cannot read how much memory is free: {meminfo} has no MemAvailable and MemTotal")
+    return free, total

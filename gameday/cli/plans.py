@@ -144,10 +144,11 @@ def _load(
     if parsed.data.get("kind") == policy_files.KIND:
         return path, policy_files.parse_policy(parsed, path).policy, ()
     loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
-    if loaded.arms:
-        from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
+    for one in (loaded, *loaded.scales.values()):
+        if one.arms:
+            from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
 
-        refuse_unknown_checks(loaded, path)
+            refuse_unknown_checks(one, path)
     warnings = dict.fromkeys(warning for one in (loaded, *loaded.arms) for warning in one.detector_warnings)
     return path, loaded.plan, tuple(warnings)
 

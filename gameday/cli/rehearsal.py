@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gameday.detectors.models import DetectorProfile
+    from gameday.plan.load import LoadedPlan
     from gameday.plan.models import Plan
     from gameday.plan.rehearsal import RehearsalSettings
     from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster
@@ -104,6 +105,9 @@ def rehearse(
     reports: Reports = Path("reports"),
     keep: Annotated[bool, typer.Option(help="Keep the cluster's folder with its logs.")] = False,
     arm: Arm = None,
+    scale: Annotated[
+        str, typer.Option(help="Size of the experiment: small is the plan as written; a plan's `scales` names others.")
+    ] = "small",
     apiservers: ApiServers = None,
     balance: BalanceBy = None,
     apiserver_flag: ApiServerFlags = None,
@@ -115,10 +119,17 @@ def rehearse(
     dra: Dra = False,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
-    loaded = checked_plan(plan).of_arm(arm) if arm else checked_plan(plan)
+    written = checked_plan(plan)
+    loaded = written.of_scale(scale)
+    at_scale = loaded is not written
+    if at_scale:
+        nodes = max(nodes, _nodes_at(written.plan, scale))
+    if arm:
+        loaded = loaded.of_arm(arm)
     checked = loaded.plan
     for one in loaded.played:
         check_fit(one.plan, nodes, gpus)
+        _check_release(one.plan)
     check_reports(reports)
     options = LabOptions(
         apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
@@ -146,9 +157,11 @@ def rehearse(
         spare=0 if checked.rehearsal.training else nodes,
     ) as here:
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
-        command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else []), *options.words()]
+        command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
+        command += [*(["--scale", scale] if at_scale else []), *options.words()]
         line = shlex.join(str(word) for word in command)
-        here.code = ExitCode(play(out, loaded, plan, here.cluster.profile, reports, "rehearsal", line))
+        played = str(_file_at(written, scale, here.cluster.folder)) if at_scale else plan
+        here.code = ExitCode(play(out, loaded, played, here.cluster.profile, reports, "rehearsal", line))
     return here.code
 
 
@@ -387,6 +400,35 @@ def check_fit(plan: Plan, nodes: int, gpus: int) -> None:
             f"plan {plan.name} aims at {plan.targets.nodes} nodes (targets.nodes), and --nodes is {nodes}:"
             " raise --nodes, or lower the plan's"
         )
+
+
+def _nodes_at(plan: Plan, scale: str) -> int:
+    """Return the nodes that a scale takes at least; refuse one that this machine has too little memory for."""
+    from gameday.api_clients.memory import MEMINFO, why_too_large  # noqa: PLC0415
+
+    asked = plan.scales[scale]
+    if why := why_too_large(asked.memory, MEMINFO):
+        raise CommandError(f"--scale {scale} of {plan.name} does not fit this machine: {why}", ExitCode.REFUSED)
+    return asked.nodes or 1
+
+
+def _file_at(written: LoadedPlan, scale: str, folder: Path) -> Path:
+    """Write the plan as it is at a scale into the folder, and return the file."""
+    file = folder / f"{written.of_scale(scale).plan.name}.yaml"
+    file.write_text(written.text_at_scale(scale), encoding="utf-8")
+    return file
+
+
+def _check_release(plan: Plan) -> None:
+    """Refuse a plan before anything is started whose API servers' release is not built."""
+    from gameday.errors import ProgramMissingError  # noqa: PLC0415
+    from gameday.rehearsal.lab.programs import find_api_server  # noqa: PLC0415
+
+    if release := plan.rehearsal.api_server_release:
+        try:
+            find_api_server(release)
+        except ProgramMissingError as error:
+            raise CommandError(str(error), ExitCode.REFUSED) from None
 
 
 def _set_prefect(home: Path, url: str) -> None:

@@ -52,9 +52,11 @@ def load_complete_plan(path: Path, folders: Sequence[Path] = (), watching: str |
 def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
     """Complete a plan already read from `path`, as `load_complete_plan` does."""
     arms = tuple(completed(one, path, folders, watching) for one in loaded.arms)
+    scales = {name: completed(one, path, folders, watching) for name, one in loaded.scales.items()}
     named = load_detector(_beside(loaded.plan.detector, path), folders) if loaded.plan.names_detector else None
     loaded = _complete(loaded, path, named) if named else loaded
-    return replace(loaded, detector_warnings=tuple(_warnings(loaded.plan, named, watching, folders)), arms=arms)
+    warnings = tuple(_warnings(loaded.plan, named, watching, folders))
+    return replace(loaded, detector_warnings=warnings, arms=arms, scales=scales)
 
 
 def _warnings(

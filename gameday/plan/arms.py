@@ -164,17 +164,29 @@ def source_of_arm(source: Source, number: int, arm: Arm) -> Source:
         number: The arm's place in `arms.compare`.
         arm: The arm, already validated.
     """
-    own: Path = ("arms", "compare", number)
-    base = {key: value for key, value in source.data.items() if key != "arms"}
-    data = merged(base, arm.set) | {
-        "name": f"{source.data['name']}-{arm.name}",
-        "title": f"{source.data['title']}: {arm.heading}",
-    }
-    replaced = set(_replaced(base, arm.set))
+    base = {key: value for key, value in source.data.items() if key not in ("arms", "scales")}
+    head = {"name": f"{source.data['name']}-{arm.name}", "title": f"{source.data['title']}: {arm.heading}"}
+    return laid_over(source, base, arm.set, ("arms", "compare", number), head)
+
+
+def laid_over(
+    source: Source, base: Mapping[str, Any], patch: Mapping[str, Any], own: Path, head: Mapping[str, str]
+) -> Source:
+    """Return a document with the changes of one of its parts laid over it.
+
+    Args:
+        source: The document.
+        base: Its keys that stay.
+        patch: The part's `set`.
+        own: The part's path in the document.
+        head: The name and the title of what comes of it.
+    """
+    data = {**merged(base, patch), **head}
+    replaced = set(_replaced(base, patch))
     places: dict[Path, Place] = {
         path: place
         for path, place in source.places.items()
-        if path[:1] != ("arms",) and not any(path[:depth] in replaced for depth in range(1, len(path) + 1))
+        if (not path or path[0] in base) and not any(path[:depth] in replaced for depth in range(1, len(path) + 1))
     }
     places |= {
         path[len(own) + 1 :]: place for path, place in source.places.items() if path[: len(own) + 1] == (*own, "set")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path as FilePath
 
 from pydantic import ValidationError
+from ruamel.yaml import YAML
 
 from gameday.documents.explain import Tagged, explain
 from gameday.documents.read import decode, read
@@ -16,6 +18,7 @@ from gameday.documents.source import Path, Source, parse
 from gameday.errors import DocumentError, DocumentProblem
 from gameday.plan.arms import Arm, source_of_arm
 from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.scales import AS_WRITTEN, source_of_scale
 from gameday.text import shown
 
 
@@ -66,6 +69,8 @@ class LoadedPlan:
     """Path in the file at which the plan's own keys are: an arm's `set`."""
     arms: tuple[LoadedPlan, ...] = ()
     """The plan as each of its arms changes it, in the file's order; empty for a plan without arms."""
+    scales: Mapping[str, LoadedPlan] = field(default_factory=dict)
+    """The plan at each of its other scales, with the arms that it has there."""
 
     @property
     def played(self) -> tuple[LoadedPlan, ...]:
@@ -92,6 +97,23 @@ class LoadedPlan:
             fix += "" if name else f"; `gameday run {self.plan.name}` or the deployment `comparison/arms` plays them"
         raise DocumentError([DocumentProblem(self.plan.name, None, None, "arms", None, what, fix)])
 
+    def of_scale(self, name: str) -> LoadedPlan:
+        """Return the plan at the scale of this name. Raises DocumentError where it has none."""
+        if name == AS_WRITTEN:
+            return self
+        if name in self.scales:
+            return self.scales[name]
+        what, fix = f"this plan has no scale {shown(name)}", f"its scales: {', '.join((AS_WRITTEN, *self.scales))}"
+        raise DocumentError([DocumentProblem(self.plan.name, None, None, "scales", None, what, fix)])
+
+    def text_at_scale(self, name: str) -> str:
+        """Return the document of this plan at one of its scales, which is a whole plan."""
+        text, file = decode(self.source, self.plan.name), self.plan.name
+        data = source_of_scale(parse(text, file), name, self.plan.scales[name]).data
+        yaml, out = YAML(pure=True), StringIO()
+        yaml.dump(data, out)
+        return out.getvalue()
+
 
 def load_plan(
     path: FilePath, faults: Mapping[str, type[FaultParameters]], remediations: Collection[str] | None = None
@@ -117,19 +139,38 @@ def parse_plan(
 ) -> LoadedPlan:
     """Validate a plan as `load_plan` does, for bytes already read; `file` is only named in problems."""
     parsed = parse(decode(source, file), file)
+
+    def validated(document: Source) -> Plan:
+        return _validated(document, file, faults, remediations)
+
+    whole = _with_arms(source, parsed, validated, ())
+    scales, problems = {}, []
+    for name, scale in whole.plan.scales.items():
+        try:
+            at = source_of_scale(parsed, name, scale)
+            scales[name] = _with_arms(source, at, validated, ("scales", name, "set"))
+        except DocumentError as error:
+            problems += [replace(one, message=f"at the scale {name}: {one.message}") for one in error.problems]
+    if problems:
+        raise DocumentError(problems)
+    return replace(whole, scales=scales)
+
+
+def _with_arms(source: bytes, parsed: Source, validated: Callable[[Source], Plan], at: Path) -> LoadedPlan:
+    """Return the plan of a document, and of each of its arms; `at` is the document's path in the file."""
     sha256 = hashlib.sha256(source).hexdigest()
-    plan = _validated(parsed, file, faults, remediations)
+    plan = validated(parsed)
     arms, problems = [], []
     for number, arm in enumerate(plan.arms.compare if plan.arms else ()):
         try:
-            changed = _validated(source_of_arm(parsed, number, arm), file, faults, remediations)
+            changed = validated(source_of_arm(parsed, number, arm))
         except DocumentError as error:
             problems += [replace(one, message=f"in the arm {arm.name}: {one.message}") for one in error.problems]
         else:
-            arms.append(LoadedPlan(changed, source, sha256, arm=arm, at=("arms", "compare", number, "set")))
+            arms.append(LoadedPlan(changed, source, sha256, arm=arm, at=(*at, "arms", "compare", number, "set")))
     if problems:
         raise DocumentError(problems)
-    return LoadedPlan(plan, source, sha256, arms=tuple(arms))
+    return LoadedPlan(plan, source, sha256, at=at, arms=tuple(arms))
 
 
 def _validated(

@@ -34,6 +34,7 @@ from gameday.plan.purpose import Purpose
 from gameday.plan.qa import Qa
 from gameday.plan.rehearsal import RehearsalSettings
 from gameday.plan.repair_chain import RepairChain, key_of
+from gameday.plan.scales import Scales
 from gameday.plan.settings import Settings
 from gameday.plan.targets import Baseline, Targets
 from gameday.values.nodes import NodeRole
@@ -249,6 +250,8 @@ class Plan(DocumentModel):
     rehearsal: RehearsalSettings = RehearsalSettings()
     arms: Arms | None = None
     """Arms of a comparison (docs/arms.md): the plan is played once for each, with a few of its keys changed."""
+    scales: Scales = Field(default_factory=dict)
+    """Other sizes of the plan by their names, such as `talk`: `gameday rehearse --scale` plays it in one of them."""
 
     def dangers(self) -> dict[str, str]:
         """Return why each dangerous fault of this plan is dangerous, by its type."""

@@ -173,7 +173,18 @@ def _with_its_unit(value: object, handler: ValidatorFunctionWrapHandler) -> Byte
 MemoryLimit = Annotated[ByteSize, Field(gt=0), WrapValidator(_with_its_unit)]
 
 
-SETTABLE_AS_IT_RUNS = ("api_server_memory", "controller_manager_qps", "environment", "flags", "scheduler_qps")
+ApiServerRelease = Annotated[
+    str, Field(pattern=r"^1\.[1-9][0-9]$", json_schema_extra={"examples": ["1.32"]}, max_length=4)
+]
+
+SETTABLE_AS_IT_RUNS = (
+    "api_server_memory",
+    "api_server_release",
+    "controller_manager_qps",
+    "environment",
+    "flags",
+    "scheduler_qps",
+)
 """The keys of `rehearsal` that a running lab can take: by a restart of some of its programs."""
 
 
@@ -201,6 +212,9 @@ class RehearsalSettings(DocumentModel):
     """Requests per second that kube-scheduler's client may send; stock is 50."""
     api_server_memory: MemoryLimit | None = None
     """Resident memory, such as `1GiB`, above which an API server is killed, as the kernel kills a container."""
+    api_server_release: ApiServerRelease | None = None
+    """Minor release of Kubernetes, such as `"1.32"`, of the API servers; `make lab-release` builds it. Scheduler and
+    controller-manager stay the lab's own and start before, with an API server of their release."""
     dra: bool = False
     """If true, a driver for dynamic resource allocation publishes the nodes' GPUs as ResourceSlices beside the device
     plugin, and the training jobs hold theirs by ResourceClaims."""
@@ -232,6 +246,8 @@ class RehearsalSettings(DocumentModel):
         for key in sorted(set_here - {"cluster", "training"}):
             if self.cluster != "lab":
                 raise conflict((key,), "only the lab has this setting: write `cluster: lab` beside it")
+        if self.dra and self.api_server_release:
+            raise conflict(("api_server_release",), "the lab's DRA driver needs its own API servers: leave out `dra`")
         if "dra_xid_effect" in set_here and not self.dra:
             raise conflict(("dra_xid_effect",), "only a DRA driver taints devices: write `dra: true` beside it")
         return self

@@ -170,7 +170,7 @@ def scheduler(folder: Path, ports: Ports, secrets: Secrets, settings: LabSetting
         "tls-private-key-file": secrets.scheduler.key,
     }
     url = f"https://127.0.0.1:{ports.scheduler}"
-    return _component(LabComponent.SCHEDULER, flags, settings, f"{url}/healthz", f"{url}/metrics")
+    return _component(LabComponent.SCHEDULER, flags, settings, f"{url}/readyz", f"{url}/metrics")
 
 
 def _delegating(kubeconfig: Path, port: int) -> dict[str, object]:

@@ -16,7 +16,7 @@ from typing import NoReturn, Self
 import httpx
 
 from gameday.cluster.lab_control import Configure, Fresh
-from gameday.errors import ChildError, ControlError
+from gameday.errors import ChildError, ControlError, ProgramMissingError
 from gameday.plan.rehearsal import LabComponent
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.lab.balancer import balancer
@@ -31,7 +31,7 @@ from gameday.rehearsal.lab.components import (
 )
 from gameday.rehearsal.lab.control import Control
 from gameday.rehearsal.lab.identities import Secrets, first_bindings, make_secrets, write_kubeconfigs
-from gameday.rehearsal.lab.programs import BALANCER, Program, find_balancer, find_programs
+from gameday.rehearsal.lab.programs import BALANCER, Program, find_api_server, find_balancer, find_programs
 from gameday.rehearsal.lab.settings import STOCK, LabSettings, changed
 from gameday.rehearsal.lab.supervisor import Supervision, Supervisor, log
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
@@ -48,7 +48,7 @@ class ControlPlane:
         self.folder = folder
         self.url = ""
         self.ports: Ports | None = None
-        self._settings = settings
+        self._settings = settings.model_copy(update={"api_server_release": None})
         self._started_with = settings
         self._programs: Mapping[str, Program] = {}
         self._secrets: Secrets | None = None
@@ -86,6 +86,8 @@ class ControlPlane:
             if self.supervisor.wrote(_DISK_FULL):
                 raise ChildError(f"no space is left where {self.folder} lies: {error}") from None
             raise
+        if self._started_with.api_server_release:
+            self._run_with(self._started_with)
         self._control = Control(self.folder)
 
     def _start(self, ports: Ports) -> None:
@@ -127,7 +129,9 @@ class ControlPlane:
         return self.supervisor.spawn(*self._child(component, self._settings))
 
     def _child(self, component: Component, settings: LabSettings) -> tuple[Child, Supervision]:
-        program = self._programs[component.program]
+        is_server = component.program == LabComponent.API_SERVER
+        other = settings.api_server_release if is_server else None
+        program = find_api_server(other) if other else self._programs[component.program]
         # After SIGTERM, an API server whose etcd is gone goes on for a minute.
         child = Child(
             component.name,
@@ -137,7 +141,6 @@ class ControlPlane:
             says_ready=False,
             dies_by=signal.SIGKILL,
         )
-        is_server = component.program == LabComponent.API_SERVER
         facts = Supervision(
             program.release,
             component.ready_url,
@@ -153,9 +156,21 @@ class ControlPlane:
 
     def _change(self, asked: Configure | Fresh) -> None:
         """Restart the API servers, one after the other, and what the settings change. Raises ControlError."""
-        before = self._settings
-        settings = changed(self._started_with, asked.rehearsal) if isinstance(asked, Configure) else before
+        settings = changed(self._started_with, asked.rehearsal) if isinstance(asked, Configure) else self._settings
+        try:
+            self._run_with(settings)
+        except (ChildError, OSError, ProgramMissingError) as error:
+            raise ControlError(str(error)) from None
+
+    def _run_with(self, settings: LabSettings) -> None:
+        """Do so with these settings, of which a missing program changes nothing.
+
+        Raises ChildError, ProgramMissingError and OSError.
+        """
         assert self.ports and self._secrets
+        before = self._settings
+        if settings.api_server_release:
+            find_api_server(settings.api_server_release)
         tls = ssl.create_default_context(cafile=str(self._secrets.ca.certificate))
         old = self._components(self.ports, self._secrets, before)
         new = self._components(self.ports, self._secrets, settings)
@@ -165,11 +180,8 @@ class ControlPlane:
             if component == was and component.program != LabComponent.API_SERVER:
                 continue
             child, facts = self._child(component, settings)
-            try:
-                if self.supervisor.replace(child, facts):
-                    child.await_url(component.ready_url, tls)
-            except (ChildError, OSError) as error:
-                raise ControlError(str(error)) from None
+            if self.supervisor.replace(child, facts):
+                child.await_url(component.ready_url, tls)
 
     def end(self) -> None:
         """The API server's clients before it, etcd last."""

@@ -75,6 +75,23 @@ def find_balancer() -> Program:
     return program
 
 
+def find_api_server(release: str) -> Program:
+    """Find the API server of another minor release, a program named like `kube-apiserver-1.32`.
+
+    Raises ProgramMissingError with the command that builds it.
+    """
+    name = f"{MODULES['kubernetes'][0]}-{release}"
+    for folder in (*users_folders(), TOOLS / "bin"):
+        path = folder.absolute() / name
+        program = _ask_version(path) if _is_program(path) else None
+        if program and program.release.startswith(f"v{release}."):
+            return program
+    raise ProgramMissingError(
+        f"the plan wants API servers of Kubernetes {release}, and no {name} of that release is on PATH, in"
+        f" KUBEBUILDER_ASSETS or in {TOOLS / 'bin'}: run `make lab-release VERSION={release}` in the project's checkout"
+    )
+
+
 def users_folders() -> list[Path]:
     """The folders of PATH and KUBEBUILDER_ASSETS; the project's own tool folder is none of them."""
     named = [*os.environ.get("PATH", os.defpath).split(os.pathsep), os.environ.get("KUBEBUILDER_ASSETS", "")]
@@ -112,7 +129,7 @@ def _fitting(
     """Yield the programs of this name that fit; `passed_over` gets the reasons against the others."""
     for folder in folders:
         path = folder.absolute() / name
-        if not (path.is_file() and os.access(path, os.X_OK)):
+        if not _is_program(path):
             continue
         program = _ask_version(path)
         if program is None:
@@ -121,6 +138,10 @@ def _fitting(
             passed_over[f"{program} {why}"] = None
         else:
             yield program
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
 
 
 @cache

@@ -13,6 +13,7 @@ from gameday.errors import ControlError
 from gameday.plan.arms import merged
 from gameday.plan.rehearsal import (
     SETTABLE_AS_IT_RUNS,
+    ApiServerRelease,
     ApiServers,
     Balance,
     ClientQps,
@@ -50,6 +51,8 @@ class LabSettings(DocumentModel):
     """Requests per second; the burst is twice that, as in the stock 50 and 100."""
     api_server_memory: MemoryLimit | None = None
     """Bytes of resident memory above which an API server is killed."""
+    api_server_release: ApiServerRelease | None = None
+    """Another minor release for the API servers, such as 1.32."""
     dra: bool = False
     """True: a DRA driver publishes the virtual nodes' GPUs, too."""
     dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE

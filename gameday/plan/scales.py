@@ -1,0 +1,52 @@
+"""The scales of a plan: the same experiment in other sizes, such as those of a published case.
+
+A scale's changes are laid over the plan as those of an arm are (`gameday/plan/arms.py`); `--scale` chooses one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from gameday.documents.fields import PLAN_NAME, DocumentModel, conflict
+from gameday.documents.source import Source
+from gameday.plan.arms import laid_over
+from gameday.plan.rehearsal import MemoryLimit
+
+AS_WRITTEN = "small"
+"""The scale of the plan as its file has it."""
+SETTABLE = ("arms", "baseline", "expect", "fault", "guardrails", "rehearsal", "settings")
+"""The keys of a plan that a scale may change: all that decide how large it is, how long it takes and what must hold."""
+
+
+class Scale(DocumentModel):
+    """Another size of the same experiment, for `gameday rehearse --scale`."""
+
+    title: str = Field(min_length=1, max_length=80)
+    """The size in a few words, for the report's head."""
+    memory: MemoryLimit
+    """Memory, such as `20GiB`, that the whole rehearsal takes: a machine with less to spare refuses it."""
+    nodes: int | None = Field(default=None, ge=1, le=1000)
+    """Least number of virtual GPU nodes; none: as many as `--nodes` says."""
+    set: dict[str, Any] = Field(default={}, json_schema_extra={"propertyNames": {"enum": list(SETTABLE)}})
+    """Keys of the plan with other values, written as in the plan and merged as those of an arm are: arms, baseline,
+    expect, fault, guardrails, rehearsal and settings."""
+
+    @model_validator(mode="after")
+    def _sets_sizes(self) -> Scale:
+        for key in self.set:
+            if key not in SETTABLE:
+                raise conflict(("set", key), f"a scale cannot set this, only {', '.join(SETTABLE)}")
+        return self
+
+
+ScaleName = Annotated[str, Field(pattern=PLAN_NAME, max_length=16)]
+Scales = dict[ScaleName, Scale]
+
+
+def source_of_scale(source: Source, name: str, scale: Scale) -> Source:
+    """Return the plan's document at a scale; its places are those of the scale where it sets a key."""
+    base = {key: value for key, value in source.data.items() if key != "scales"}
+    head = {"name": f"{source.data['name']}-{name}", "title": f"{source.data['title']}: {scale.title}"}
+    return laid_over(source, base, scale.set, ("scales", name), head)
