@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, Field
 
-from gameday.plan.arms import ExpectedRatio
+from gameday.plan.arms import ExpectedRatio, PublishedFigure
 from gameday.season.plans import ChosenPlan
 from gameday.season.record import Assignment, SeasonRecord
 from gameday.values.models import FrozenModel
@@ -43,6 +43,7 @@ class ComparisonRecord(FrozenModel):
         default=False, description="each game-day began in API servers just restarted, with its arm's settings"
     )
     expect: tuple[ExpectedRatio, ...] = Field(default=(), description="what the arms' figures must be to each other")
+    published: tuple[PublishedFigure, ...] = Field(default=(), description="others' values of the figures")
     ended: AwareDatetime | None = Field(default=None, description="None while it runs, and of one that was killed")
     stopped: str = Field(default="", description="why it ended before every game-day had begun; empty where it did not")
 
@@ -103,6 +104,7 @@ def comparisons(
                 started=season.started,
                 fresh_servers=one.plan.name in fresh,
                 expect=one.plan.arms.expect,
+                published=one.plan.arms.published,
             )
         )
     return found

@@ -115,6 +115,17 @@ class ExpectedRatio(DocumentModel):
         return self
 
 
+class PublishedFigure(DocumentModel):
+    """The word of others about a figure, shown beside it; it bounds nothing."""
+
+    figure: str = Field(min_length=1, max_length=120)
+    """Name of the figure, as the comparison's page has it."""
+    value: str = Field(min_length=1, max_length=120)
+    """The published value in a few words, such as `30-40 % less after a restart`."""
+    source: str = Field(min_length=1, max_length=200)
+    """The publication, and where in it."""
+
+
 class Arms(DocumentModel):
     """A comparison: the arms, how often each is played, and the seed that chooses the nodes for all of them."""
 
@@ -129,6 +140,8 @@ class Arms(DocumentModel):
     expect: tuple[ExpectedRatio, ...] = Field(default=(), max_length=50)
     """Bounds on the arms' figures, one over another: one that does not hold fails the comparison, and one that was not
     measured leaves it unknown."""
+    published: tuple[PublishedFigure, ...] = Field(default=(), max_length=20)
+    """Values that others have published, to be read beside the figures of the arms."""
 
     def order(self) -> list[tuple[int, Arm]]:
         """Return the game-days to play, each as its repetition, counted from 1, and its arm: A B C, then C B A."""
