@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 
 from gameday.agent.api_canary import lease_name
 from gameday.agent.task import ApiCanaryTask
-from gameday.checks import api_canary, containment, nodes_and_pods, reconnect, webhook
+from gameday.checks import api_canary, containment, load_ended, nodes_and_pods, reconnect, webhook
 from gameday.checks.verdict import Status, Verdict
 from gameday.errors import RefusedError
-from gameday.history.events import ApiCanarySampled, SteadyStateChecked
+from gameday.history.events import ApiCanarySampled, LoadEnded, SteadyStateChecked
 from gameday.ledger.entries import EndApiCanary
+from gameday.ledger.termination_message import termination_message
 from gameday.observe.api_server_load import api_canary_pod, injector_pod, note_canary_samples, note_load
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.node_states import note_nodes_and_pods
@@ -63,15 +64,24 @@ def judge_during_fault(run: Run, result: StepResult, fault: InjectedFault) -> No
         return
     pod = injector_pod(run, fault.target.index)
     hold = fault.time_left(run.plan.fault.hold) + _LOAD_ENDS_WITHIN
-    if await_pod(run, pod, "the load to end", hold, ready=False) is None:
-        result.mark_unknown(f"the load on {fault.node} did not end in time")
+    ended = await_pod(run, pod, "the load to end", hold, ready=False)
+    run.note(LoadEnded(node=fault.node, failed=_failure(run, pod) if ended else "it did not end in time"))
     note_load(run, fault.node, pod)
     note_canary_samples(run, fault.node, api_canary_pod(run, fault.target.index))
     note_seats_after(run)
+    _mark(result, load_ended.by_history(run.history()))
     _mark(result, api_canary.during_fault(run.plan, run.history()))
     _mark(result, containment.seats_verdicts(run.plan, run.history()))
     _mark(result, webhook.by_history(run.plan, run.history()))
     _mark(result, reconnect.by_history(run.plan, run.history()))
+
+
+def _failure(run: Run, pod: str) -> str:
+    """Return why a load that has ended did not do so by itself; empty where it did."""
+    said = termination_message(run.pods, pod)
+    if said is None:
+        return f"its agent {pod} left no result: it was killed"
+    return "" if said.ok else said.error or f"its agent {pod} reports a failure without a reason"
 
 
 def judge_after_fault(run: Run, result: StepResult, target: ChosenTarget) -> None:

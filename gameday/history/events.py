@@ -180,6 +180,14 @@ class NodesAndPodsSeen(_Event):
     pods: dict[str, str] = Field(description="UID -> namespace/name; without those that are ended, or have failed")
 
 
+class LoadEnded(_Event):
+    """The end of a fault that loads the API server, as its agent's last message has it."""
+
+    kind: Literal["load_ended"] = "load_ended"
+    node: str
+    failed: str = Field(description="why it did not run to its end; empty where it did")
+
+
 class HeldServersStarted(_Event):
     """The API servers of a lab that were held back start, while the fault is in."""
 
@@ -627,7 +635,7 @@ Event = Annotated[
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | LoadStaged | LoadMeasured
-    | HeldServersStarted | ApiServersRestarted | NodesAndPodsSeen | PodStepsLogged
+    | LoadEnded | HeldServersStarted | ApiServersRestarted | NodesAndPodsSeen | PodStepsLogged
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from gameday.documents.fields import PLAN_NAME, DocumentModel, conflict
 from gameday.documents.source import Source
@@ -41,7 +42,13 @@ class Scale(DocumentModel):
         return self
 
 
-ScaleName = Annotated[str, Field(pattern=PLAN_NAME, max_length=16)]
+def _not_as_written(name: str) -> str:
+    if name == AS_WRITTEN:
+        raise PydanticCustomError("scale", f"{AS_WRITTEN} is the plan as it is written: choose another name")
+    return name
+
+
+ScaleName = Annotated[str, Field(pattern=PLAN_NAME, max_length=16), AfterValidator(_not_as_written)]
 Scales = dict[ScaleName, Scale]
 
 

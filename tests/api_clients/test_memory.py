@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gameday.api_clients.memory import MEMINFO, free_share
+from gameday.api_clients.memory import MEMINFO, free_share, why_too_large
 from gameday.errors import HostError
 
 
@@ -22,3 +22,17 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "meminfo").write_text(text)
     with pytest.raises(HostError, match="cannot read how much memory is free"):
         free_share(tmp_path / "meminfo")
+
+
+@pytest.mark.parametrize(("needed", "fits"), [(12, True), (13, False)])
+def test_what_would_not_leave_the_share_that_must_stay_free_is_too_large(
+    tmp_path: Path, needed: int, fits: bool
+) -> None:
+    (tmp_path / "meminfo").write_text(f"MemTotal: {20 * 2**20} kB\nMemAvailable: {15 * 2**20} kB\n")
+    why = why_too_large(needed * 2**30, tmp_path / "meminfo")
+    assert why == (
+        ""
+        if fits
+        else "it takes 13.0 GiB of memory, 3.0 GiB (15% of this machine's) must stay free beside it, and 15.0 GiB are"
+        " free"
+    )

@@ -12,6 +12,7 @@ from gameday.arms.page import RenderedComparison, render_comparison, result_of_m
 from gameday.cli import run
 from gameday.digest.index import render_index
 from gameday.history.events import AlertSeen
+from gameday.plan.arms import PublishedFigure
 from tests.arms.builders import arm, record, write_record
 from tests.report.page import Page
 from tests.report.run_builder import at, passing, without, write
@@ -25,6 +26,11 @@ FREE = ("alert-fires", "alert-resolves")
 def folder(tmp_path: Path) -> Path:
     """Two arms of which the second saw no alert, as it may, and a third that was not played."""
     content = record(arm("a", title=HOSTILE), arm("b", may_break=FREE), arm("c"), title=HOSTILE, stopped=HOSTILE)
+    published = (
+        PublishedFigure(figure="time to taint", value="within a minute", source=HOSTILE),
+        PublishedFigure(figure="never measured", value="42", source="a talk"),
+    )
+    content = content.model_copy(update={"published": published})
     made = write_record(tmp_path, content)
     write(made / "arms-1-a", passing())
     write(made / "arms-1-b", NO_ALERT)
@@ -51,6 +57,12 @@ def test_durations_and_figures_are_rows(rendered: RenderedComparison) -> None:
     assert figures["time to taint"].cells[0].median is not None
     assert figures["time to alert"].cells[1].median is None
     assert figures["QA: GEMM BF16"].unit == "TFLOP/s"
+
+
+def test_what_others_published_is_beside_the_figure_or_said_to_be_unmeasured(rendered: RenderedComparison) -> None:
+    text = Page(rendered.html.read_text(encoding="utf-8")).text()
+    assert "published: within a minute" in text
+    assert "Published, and not measured here: never measured: 42 (a talk)" in text
 
 
 def test_nothing_of_the_record_becomes_markup(rendered: RenderedComparison) -> None:

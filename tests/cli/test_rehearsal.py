@@ -74,6 +74,29 @@ def test_a_cluster_too_small_for_the_plan_is_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["apiserver-list-storm", "--scale", "talk"], "must stay free beside it, and 9.0 GiB are free"),
+        (["apiserver-list-storm-releases"], "run `make lab-release VERSION=1.32`"),
+    ],
+)
+def test_what_this_machine_does_not_have_is_said_before_anything_is_started(
+    arguments: list[str],
+    said: str,
+    private_tmp: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    (tmp_path / "meminfo").write_text(f"MemTotal: {20 * 2**20} kB\nMemAvailable: {9 * 2**20} kB\n")
+    monkeypatch.setattr("gameday.api_clients.memory.MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr("gameday.rehearsal.lab.programs.TOOLS", tmp_path)
+    assert run(["rehearse", *arguments]) == ExitCode.REFUSED
+    assert said in capsys.readouterr().err
+    assert list(private_tmp.iterdir()) == []
+
+
 def test_a_start_that_fails_keeps_its_logs_and_names_them(
     private_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -248,6 +248,20 @@ def test_a_host_short_of_memory_ends_the_storm_by_itself(
     assert left(server) == 0
 
 
+def test_a_client_process_that_is_killed_in_mid_run_is_an_error_and_leaves_nothing(
+    host: FakeHost, server: Program
+) -> None:
+    fault, parameters = ListStormFault(), ListStormParameters(**SMALL | {"rounds": 1000})
+    fault.inject(parameters, 0, host)
+    (process,) = fault._begun[id(parameters)].storms[0]._processes
+    os.kill(process._process.pid, signal.SIGKILL)
+    with pytest.raises(HostError, match=r"1 client process\(es\) died; \d+ requests"):
+        fault.hold(parameters, 0, host, threading.Event())
+    fault.undo(parameters, 0, host, {})
+    assert fault.verify_undone(parameters, 0, host, {})
+    assert left(server) == 0
+
+
 def test_an_account_without_rights_is_refused_before_anything_is_made(host: FakeHost) -> None:
     assert host.api
     host.api.token_file.write_text("nobody")

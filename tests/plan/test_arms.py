@@ -194,7 +194,10 @@ def test_an_arm_that_sets_nothing_or_the_same_again_changes_nothing(base: dict[s
 def test_what_needs_another_lab_cannot_differ_between_arms(key: str) -> None:
     problem = only(with_arms(f"rehearsal: {{{key}: lab}}"))
     assert problem.where == f"arms.compare[1].set.rehearsal.{key}"
-    assert "can change api_server_memory, controller_manager_qps, environment, flags" in problem.message
+    assert (
+        "can change api_server_memory, api_server_release, controller_manager_qps, environment, flags"
+        in problem.message
+    )
 
 
 RATIO = "{figure: median, of: other, against: reboot, at_least: 0.5, at_most: 2}"

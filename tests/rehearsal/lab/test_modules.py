@@ -61,6 +61,15 @@ def test_the_built_programs_get_the_modules_version(script: dict[str, Any]) -> N
     assert script["_version_flags"]("etcd") == []
 
 
+def test_an_older_api_server_has_a_module_whose_name_is_its_release(script: dict[str, Any]) -> None:
+    assert "1.32" in script["OTHER_RELEASES"]
+    for release, module in script["OTHER_RELEASES"].items():
+        assert script["module_of"](release) == module
+        assert script["pinned_version"](module).startswith(f"v{release}.")
+        assert f"-X k8s.io/client-go/pkg/version.gitMinor={release.split('.')[1]}" in script["_version_flags"](module)
+    assert _build_lab("release", "1.31").returncode == 1
+
+
 def test_the_version_is_named_in_no_other_file_of_the_lab(script: dict[str, Any]) -> None:
     version = script["pinned_version"]()
     sources = [*(ROOT / "gameday" / "rehearsal" / "lab").glob("*.py"), ROOT / "scripts" / "build_lab.py"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gameday.errors import ProgramMissingError
-from gameday.rehearsal.lab.programs import MODULES, find_module, find_programs, users_folders
+from gameday.rehearsal.lab.programs import MODULES, find_api_server, find_module, find_programs, users_folders
 
 Put = Callable[..., Path]
 _KUBERNETES = MODULES["kubernetes"]
@@ -126,3 +126,15 @@ def test_our_tool_folder_on_path_is_not_the_users_own(put: Put, folders: Path, m
     with pytest.raises(ProgramMissingError):
         find_module("kwok", users_folders())
     assert find_module("kwok", [folders / "tools" / "bin"])["kwok"].release == "v0.8.0"
+
+
+@pytest.mark.parametrize("said", [None, "Kubernetes v1.33.2", "Kubernetes v1.3.2", "usage"])
+def test_an_api_server_of_another_release_is_found_by_its_name_and_its_word(
+    put: Put, folders: Path, said: str | None
+) -> None:
+    if said:
+        put("path", "kube-apiserver-1.32", said)
+    with pytest.raises(ProgramMissingError, match=r"run `make lab-release VERSION=1\.32`"):
+        find_api_server("1.32")
+    put("tools/bin", "kube-apiserver-1.32", "Kubernetes v1.32.13")
+    assert find_api_server("1.32").release == "v1.32.13"
