@@ -38,8 +38,9 @@ def play_on_a_lab(folder: Path, plan: Path, *arguments: str) -> Played:
         plan: The plan's file.
         arguments: More of `gameday run`.
     """
-    need_programs()
-    wanted = load_complete_plan(plan, ()).plan
+    loaded = load_complete_plan(plan, ())
+    need_programs(releases=[one.plan.rehearsal.api_server_release for one in loaded.played])
+    wanted = loaded.plan
     # A load on API servers needs no GPU; a plan about devices wants what `gameday rehearse` has.
     nodes = 8 if wanted.rehearsal.dra else 1
     size = Size(

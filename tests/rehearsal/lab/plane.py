@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,20 @@ from typing import Any
 import pytest
 
 from gameday.errors import ProgramMissingError
-from gameday.rehearsal.lab.programs import find_balancer, find_programs
+from gameday.rehearsal.lab.programs import find_api_server, find_balancer, find_programs
 from gameday.rehearsal.lab.settings import STOCK, LabSettings
 
 _ENDS_WITHIN_S = 30
 
 
-def need_programs(*, balancer: bool = False) -> None:
+def need_programs(*, balancer: bool = False, releases: Sequence[str | None] = ()) -> None:
     """Skip the test, saying what to do, where the lab's programs are missing."""
     try:
         find_programs()
         if balancer:
             find_balancer()
+        for release in filter(None, releases):
+            find_api_server(release)
     except ProgramMissingError as missing:
         pytest.skip(str(missing))
 
@@ -92,7 +94,7 @@ class Plane(Part):
 @contextmanager
 def running(folder: Path, settings: LabSettings = STOCK) -> Iterator[Plane]:
     """A control plane of this block's own."""
-    need_programs(balancer=settings.has_balancer)
+    need_programs(balancer=settings.has_balancer, releases=[settings.api_server_release])
     with contextlib.ExitStack() as ending:
         plane = Plane(folder, settings)
         ending.callback(plane.end)
