@@ -23,6 +23,8 @@ _TIMEOUT_S, _CONNECT_TIMEOUT_S = 60.0, 10.0
 _PARALLEL = 8
 """Objects made at the same time: enough to keep a server busy, too few to be a storm of its own."""
 _PAGE = 500
+_DELETED_AT_ONCE = 100
+"""Of objects of 0.2 MB these are an answer of 27 MB, and done well within the timeout on a busy machine."""
 _SEED = 20260101
 _VERSIONS = 1_000_003
 _KINDS = {"secrets": ("Secret", "data"), "configmaps": ("ConfigMap", "binaryData")}
@@ -123,8 +125,9 @@ class LoadObjects:
         """Delete page by page: an answer holds what it deleted, and one of all would be a LIST more."""
         before = (await self._count()).objects
         async with self._open() as http:
+            params = {"labelSelector": self._selector, "limit": str(_DELETED_AT_ONCE)}
             while (await self._metadata(http, 1))["items"]:
-                await ask(http, "DELETE", self._path, params={"labelSelector": self._selector, "limit": str(_PAGE)})
+                await ask(http, "DELETE", self._path, params=params)
         return before
 
     async def _metadata(self, http: httpx.AsyncClient, limit: int, more: str = "") -> Any:
