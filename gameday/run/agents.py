@@ -192,9 +192,12 @@ def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: s
     task = InjectTask(run_id=run.id, node=target.node, gpu=gpu, fault=parameters, hold_s=fault.hold.total_seconds())
     undo = TakeOutFault(pod=name, gpu=gpu, fault=parameters, goes_with_node=run.plan.recover.is_hands_off)
     entry = send_agent(run, name, task, injector_deadline(fault), undo)
-    pod = await_pod(run, name, f"injector pod {name} Ready", AGENT_START_TIMEOUT + fault.goes_in_within, ready=True)
+    within = AGENT_START_TIMEOUT + fault.goes_in_within
+    pod = await_pod(run, name, f"injector pod {name} Ready", within, ready=True)
     if pod is None or not pod.ready:
-        state = f"{pod.phase} {pod.reason} {pod.termination or ''}".strip() if pod else "never seen"
+        seen = pod or run.pods.seen(name)
+        state = f"{seen.phase} {seen.reason} {seen.termination or ''}".strip() if seen else "never seen"
+        state += "" if pod else f", and not Ready after {within.total_seconds():g} s"
         raise StepFailedError(
             f"the fault did not go in on {target.node}: injector pod {name} is {state[:300]}",
             f"kubectl -n {run.profile.namespace} logs {name}",
