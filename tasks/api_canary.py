@@ -81,6 +81,8 @@ def _failure(run: Run, pod: str) -> str:
     said = termination_message(run.pods, pod)
     if said is None:
         return f"its agent {pod} left no result: it was killed"
+    if said.ended_by == "sigterm":
+        return f"its agent {pod} was ended from outside"
     return "" if said.ok else said.error or f"its agent {pod} reports a failure without a reason"
 
 
