@@ -111,7 +111,7 @@ def test_validate_takes_a_plan_with_the_fault_the_remediation_and_the_detector(
 def test_without_the_package_the_same_plan_is_refused_with_what_is_known() -> None:
     ended = run(dict(os.environ), "-m", "gameday.cli", "validate", EXAMPLE / "devkmsg-off.yaml")
     assert ended.returncode == 64
-    assert "unknown fault type; known: api_churn, clock_lock" in ended.stderr
+    assert "unknown fault type; known: api_churn, api_server_restarted, clock_lock" in ended.stderr
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from gameday.documents.sizes import format_size
 from gameday.history.events import ApiServersRestarted, LoadLogged, SeatsRead
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.observe.api_server_metrics import EXECUTION_SECONDS
 from gameday.plan.models import Plan
 from gameday.values.api_requests import ApiRequest, busy_seconds
 from gameday.values.results import Step
@@ -21,6 +20,7 @@ from gameday.values.results import Step
 ORDER = 60
 EXECUTING = "apiserver_flowcontrol_current_executing_requests"
 MEMORY = "process_resident_memory_bytes"
+WORK_SECONDS = "apiserver_flowcontrol_request_execution_seconds_sum"
 STARTED = "process_start_time_seconds"
 
 
@@ -103,7 +103,7 @@ def _executing_mean(most: int, levels: set[str], history: History, frames: Frame
     requests = [request for event in history.of(LoadLogged) if event.node == node for request in event.requests]
     means = executing_mean(frames.api_server, levels, requests)
     if not means or not any(request.is_served for request in requests):
-        what = f"{EXECUTION_SECONDS.name} before and after the load, with a log of its requests"
+        what = f"{WORK_SECONDS} before and after the load, with a log of its requests"
         status, why = _not_measured(history, node, what)
         return containment_verdict("containment-executing-mean", text, f"≤ {most}", "", status, why, node)
     server, found = max(means.items(), key=lambda item: item[1])
@@ -124,7 +124,7 @@ def executing_mean(api_server: pd.DataFrame, levels: set[str], requests: Sequenc
         requests: The load's log. Servers without a sample before the first and after the last are left out, and so
             are servers that started again in between.
     """
-    rows = api_server[api_server.metric == f"{EXECUTION_SECONDS.name}_sum"]
+    rows = api_server[api_server.metric == WORK_SECONDS]
     if rows.empty or not requests:
         return {}
     before = rows[rows.time <= pd.Timestamp(min(request.sent_at for request in requests))]

@@ -104,13 +104,8 @@ def _cluster(run: ReadOnlyRun) -> Iterator[Prerequisite]:
         fix = f"add {name} to allow_dangerous of profile {run.profile.name}, if this cluster may bear it"
         yield Prerequisite("kubernetes", f"{name} is allowed here", name in run.profile.allow_dangerous, why, fix)
     if why_not := run.plan.fault.why_not_here(run.profile.namespace, is_lab=run.profile.lab_control is not None):
-        fix = "docs/control-plane.md, On a real cluster, and on the lab only"
+        fix = f"gameday rehearse {run.plan.name} (docs/control-plane.md, On a real cluster, and on the lab only)"
         yield Prerequisite("kubernetes", f"{run.plan.fault.type} suits this cluster", False, why_not, fix)
-    if run.plan.fault.needs_lab:
-        control = run.profile.lab_control
-        found = f"its control socket is {control}" if control else "the profile has no lab_control"
-        fix = f"gameday rehearse {run.plan.name}: no other cluster lets its control plane be stopped"
-        yield Prerequisite("kubernetes", "is a lab", control is not None, found, fix)
     held = as_held(_lease(run))
     fix = lease_refusal(held).hint if held else ""
     yield Prerequisite(

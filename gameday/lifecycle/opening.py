@@ -104,7 +104,6 @@ def _open(record: RunRecord, profile: ClusterProfile, invocation: Invocation, cl
         closing.add("note the costs", partial(note_costs, record, servers))
         _note_start(record, profile, servers.kubernetes, invocation)
         _check_dangers(record.plan, profile)
-        _check_lab(record.plan, profile)
         if record.loaded.from_detector:
             record.note(DetectorConsulted(**asdict(record.loaded.from_detector)))
         for warning in record.loaded.detector_warnings:
@@ -206,17 +205,8 @@ def _check_dangers(plan: Plan, profile: ClusterProfile) -> None:
                 f"add {fault} to the profile's allow_dangerous, if this cluster may bear it",
             )
     if why := plan.fault.why_not_here(profile.namespace, is_lab=profile.lab_control is not None):
-        raise RefusedError(why, "docs/control-plane.md, On a real cluster, and on the lab only")
-
-
-def _check_lab(plan: Plan, profile: ClusterProfile) -> None:
-    """Refuse a fault that stops programs of the control plane where the cluster is no lab."""
-    if plan.fault.needs_lab and profile.lab_control is None:
-        raise RefusedError(
-            f"{plan.fault.type} stops a program of the control plane, and cluster {profile.name} is no lab (its "
-            "profile has no lab_control)",
-            f"gameday rehearse {plan.name}",
-        )
+        hint = f"gameday rehearse {plan.name} (docs/control-plane.md, On a real cluster, and on the lab only)"
+        raise RefusedError(why, hint)
 
 
 def _take_lease(record: RunRecord, kubernetes: Kubernetes, closing: Closing) -> Leases:

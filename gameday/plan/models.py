@@ -90,6 +90,8 @@ class FaultParameters(DocumentModel):
             namespace: The game-day's own, with its ledger and its Leases.
             is_lab: The cluster is a rehearsal's lab.
         """
+        if self.needs_lab and not is_lab:
+            return f"{self.type} stops a program of the control plane, and this cluster is no lab"
         return ""
 
 

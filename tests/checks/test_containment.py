@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from gameday.checks.containment import EXECUTING, MEMORY, STARTED, check
+from gameday.checks.containment import EXECUTING, MEMORY, STARTED, WORK_SECONDS, check
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import FaultInjected, FlowControlSet, LoadLogged, SeatsRead
 from gameday.history.frames import SCHEMAS, Frames, conform
-from gameday.observe.api_server_metrics import EXECUTION_SECONDS
 from gameday.plan.control_plane import ExpectedContainment
 from gameday.plan.settings import FlowControl, Settings
 from gameday.values.api_requests import ApiRequest
@@ -21,7 +20,6 @@ PASSING = passing()
 WRITTEN = next(event.written_at for event in history_of(PASSING).of(FaultInjected))
 LEVEL = "gameday-heavy-list"
 MIB = 2**20
-WORKED = f"{EXECUTION_SECONDS.name}_sum"
 
 
 def plan(**expected: Any) -> Any:
@@ -56,8 +54,8 @@ STEADY = (
     row(MEMORY, 1, 350 * MIB),
     row(STARTED, -5, 1000.0),
     row(STARTED, 1, 1000.0),
-    row(WORKED, -5, 100.0, level=LEVEL),
-    row(WORKED, 60, 106.0, level=LEVEL),
+    row(WORK_SECONDS, -5, 100.0, level=LEVEL),
+    row(WORK_SECONDS, 60, 106.0, level=LEVEL),
 )
 SEATS = tuple(Timed(0, SeatsRead(phase=phase, seats={"a:6443": 2})) for phase in ("before", "after"))
 SET = Timed(0, FlowControlSet(name=LEVEL, seats=2, shares=1, spare_shares=54, total_seats=600))
@@ -144,13 +142,13 @@ def test_a_server_that_started_again_breaks_and_is_named_with_its_time() -> None
 
 def test_the_mean_over_the_load_sees_what_no_scrape_saw() -> None:
     # Three seconds in which the load had requests under way, and 7.5 seconds of work: 2.5 at a time.
-    grown = row(WORKED, 60, 107.5, level=LEVEL)
+    grown = row(WORK_SECONDS, 60, 107.5, level=LEVEL)
     verdict = judged(*STEADY[:-1], grown)["containment-executing-mean"]
     assert (verdict.status, verdict.measured) == (Status.BROKEN, "2.50 in 3.0 s (a:6443)")
 
 
 def test_the_mean_of_each_server_is_judged_and_a_level_that_first_serves_begins_at_nothing() -> None:
-    other = (row(WORKED, -5, 1.0, "b:6443", "system"), row(WORKED, 60, 3.0, "b:6443", LEVEL))
+    other = (row(WORK_SECONDS, -5, 1.0, "b:6443", "system"), row(WORK_SECONDS, 60, 3.0, "b:6443", LEVEL))
     verdict = judged(*STEADY, *other)["containment-executing-mean"]
     assert (verdict.status, verdict.measured) == (Status.HELD, "2.00 in 3.0 s (a:6443)")
 
@@ -160,7 +158,7 @@ def test_the_mean_of_each_server_is_judged_and_a_level_that_first_serves_begins_
     [
         STEADY[:-1],  # nothing after the load
         (*STEADY[:-2], STEADY[-1]),  # nothing before it
-        (*STEADY[:-1], row(WORKED, 60, 3.0, level=LEVEL)),  # the server began anew
+        (*STEADY[:-1], row(WORK_SECONDS, 60, 3.0, level=LEVEL)),  # the server began anew
     ],
 )
 def test_a_server_that_was_not_scraped_around_the_load_has_no_mean(rows: tuple[dict[str, object], ...]) -> None:

@@ -136,6 +136,8 @@ def test_a_webhook_without_an_endpoint_is_told_of(tmp_path: Path) -> None:
     assert "2 were refused. Their answers took 4 ms in the median" in page
     assert "admitted again after 0.40 s" in page
     assert HOSTILE not in page
+
+
 def test_a_pause_and_a_restart_are_shown(tmp_path: Path) -> None:
     end = WRITTEN + timedelta(seconds=40)
     back = Reconnected(
@@ -199,6 +201,8 @@ def test_the_wait_is_that_of_the_plans_level_by_the_servers_own_sums() -> None:
     frames = Frames(api_server=conform("api_server", rows))
     found = {one.name: one.value for one in figures_of(plan, history_of(_loaded()), frames).figures}
     assert found["limited level: mean wait in the queue"] == 3
+
+
 def test_a_restart_has_a_table_and_its_refused_calls_are_left_out(tmp_path: Path) -> None:
     asked, ready = (WRITTEN + timedelta(seconds=after_s) for after_s in (100, 110))
     samples = (_sample(105, status=0, error="refused"), _sample(115))
