@@ -33,7 +33,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 from setup import SetupError, fetch_go  # noqa: E402
 
 from gameday.errors import ProgramMissingError  # noqa: E402
-from gameday.rehearsal.lab.programs import MODULES, find_module, find_programs, users_folders  # noqa: E402
+from gameday.rehearsal.lab.programs import BUILD_BY, MODULES, find_module, find_programs, users_folders  # noqa: E402
 from gameday.rehearsal.programs import TOOLS  # noqa: E402
 from kubesim.process import die_with_parent  # noqa: E402
 
@@ -92,18 +92,21 @@ PRODUCTS = {
     "etcd": Product("go.etcd.io/etcd/server/v3", "etcd"),
     "kubernetes": Product(".", "kube-control-plane", MODULES["kubernetes"]),
     "kwok": Product("sigs.k8s.io/kwok/cmd/kwok", "kwok"),
+    "topology": Product(".", *MODULES["topology"]),
 }
 OTHER_RELEASES = {
     folder.name.removeprefix("kube-apiserver-"): folder.name for folder in sorted(LAB.glob("kube-apiserver-*"))
 }
 """The modules of API servers of other releases by their release, which are built only when asked for."""
 PRODUCTS |= {module: Product(".", module) for module in OTHER_RELEASES.values()}
+BY_DEFAULT = tuple(module for module in MODULES if module not in BUILD_BY)
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="build_lab.py", description="Build the lab's programs with Go.")
     actions = parser.add_subparsers(dest="action", required=True)
-    actions.add_parser("build", help="build what is missing into .tools/bin")
+    missing = actions.add_parser("build", help="build what is missing into .tools/bin")
+    missing.add_argument("module", nargs="?", choices=tuple(MODULES), help="only this folder of lab/")
     actions.add_parser("find", help="say which programs the lab would run, or why it cannot; status 1 then")
     release = actions.add_parser("release", help="build the API server of another release, for the arms of a plan")
     release.add_argument("version", help=f"one of {', '.join(OTHER_RELEASES)}")
@@ -113,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         if chosen.action == "build":
-            build()
+            build((chosen.module,) if chosen.module else BY_DEFAULT)
         elif chosen.action == "release":
             build([module_of(chosen.version)])
         elif chosen.action == "find":
@@ -139,8 +142,8 @@ def module_of(release: str) -> str:
     return OTHER_RELEASES[release]
 
 
-def build(modules: Iterable[str] = MODULES) -> None:
-    """Every one of the modules whose programs are missing or outdated; raises LabError, OSError."""
+def build(modules: Iterable[str] = BY_DEFAULT) -> None:
+    """Build those of the modules whose programs are missing or outdated; raises LabError, OSError."""
     go = _go_here()
     outdated = [module for module in modules if not _users_own(module) and not _is_built(module, go)]
     if not outdated:
@@ -298,7 +301,7 @@ def _fetch(go: Go, package: str, folder: Path) -> None:
 
 
 def _is_kubernetes(module: str) -> bool:
-    return module == "kubernetes" or module in OTHER_RELEASES.values()
+    return module in ("kubernetes", "topology", *OTHER_RELEASES.values())
 
 
 def _version_flags(module: str) -> list[str]:

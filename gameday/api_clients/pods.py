@@ -6,9 +6,11 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -20,11 +22,13 @@ from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
 from gameday.values.api_requests import percentile
-from gameday.values.pod_steps import LOAD, Allocation, PodsPlaced, PodStep
+from gameday.values.pod_steps import LOAD, Allocation, PodsPlaced, PodStep, ZonesPlaced
 
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
 _TEMPLATES = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaimtemplates"
+_TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+_GPU = "nvidia.com/gpu"
 _SELECTED = {"labelSelector": f"{LOAD_LABEL}={LOAD}"}
 _IMAGE = "registry.k8s.io/pause:3.10"
 # The namespace enforces the Pod Security Standard "restricted".
@@ -44,18 +48,21 @@ class Sightings:
 
     seen: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
+    version: str = ""
+    """The resourceVersion of the newest event: a watch goes on from it."""
 
     def take(self, event: dict[str, Any], now: float) -> None:
         """Note an event of the watch."""
         name = event["object"]["metadata"].get("name")
         if event["type"] not in ("ADDED", "MODIFIED") or name is None:
             return
+        self.version = event["object"]["metadata"].get("resourceVersion", self.version)
         self.seen.setdefault(name, now)
         if event["object"]["spec"].get("nodeName"):
             self.bound.setdefault(name, now)
 
-    def step(self, number: int, names: list[str], began: float) -> PodStep:
-        """Return the step that made these pods."""
+    def step(self, number: int, names: list[str], began: float, began_at: datetime) -> PodStep:
+        """Return the step that made these pods, which is over now."""
         bound = [name for name in names if name in self.bound]
         took = [self.bound[name] - self.seen[name] for name in bound]
         last = max((self.bound[name] for name in bound), default=began)
@@ -66,23 +73,27 @@ class Sightings:
             took_s=round(last - began, 3),
             p50_s=percentile(took, 0.5),
             p99_s=percentile(took, 0.99),
+            began_at=began_at,
+            until=datetime.now(UTC),
         )
 
 
 class PodLoad:
     """The pods of the load. Its methods may each be called in a thread of their own."""
 
-    def __init__(self, server: ApiServer, allocation: Allocation, device_class: str) -> None:
+    def __init__(self, server: ApiServer, allocation: Allocation, device_class: str, scheduler: str) -> None:
         """Name the pods.
 
         Args:
             server: The API server.
             allocation: How they ask for a GPU.
             device_class: The DeviceClass of their claims.
+            scheduler: The `schedulerName` of topology-aware ones.
         """
         self._server = server
         self._allocation = allocation
         self._device_class = device_class
+        self._scheduler = scheduler
 
     def prepare(self) -> None:
         """Make the template of the pods' claims, where they have any. Raises HostError."""
@@ -94,6 +105,7 @@ class PodLoad:
         steps: tuple[int, ...],
         rate: float,
         patience_s: float,
+        pause_s: float,
         ended: threading.Event,
         tell: Callable[[PodStep], None],
     ) -> None:
@@ -103,13 +115,14 @@ class PodLoad:
             steps: Pods of each step.
             rate: Pods made in a second.
             patience_s: Longest time from a step's last creation until its pods are bound.
+            pause_s: Time after each step in which nothing is created, so that it can be measured.
             ended: Set when no more should be made.
             tell: Called with each step when it is over.
 
         Raises:
             HostError: The server refuses a pod, or does not answer.
         """
-        asyncio.run(self._make_in_steps(steps, rate, patience_s, ended, tell))
+        asyncio.run(self._make_in_steps(steps, rate, patience_s, pause_s, ended, tell))
 
     def placed(self, wanted: int) -> PodsPlaced:
         """Return where the pods are, from the objects. Raises HostError."""
@@ -132,31 +145,34 @@ class PodLoad:
         steps: tuple[int, ...],
         rate: float,
         patience_s: float,
+        pause_s: float,
         ended: threading.Event,
         tell: Callable[[PodStep], None],
     ) -> None:
         sightings, first = Sightings(), 0
         async with self._open(_PARALLEL) as http:
-            watching = asyncio.create_task(self._watch(sightings, await _version(http)))
+            sightings.version = await _version(http)
+            watching = asyncio.create_task(self._watch(sightings))
             try:
                 for number, count in enumerate(steps, 1):
                     names = [f"{LOAD}-{index:05}" for index in range(first, first + count)]
                     first += count
-                    began = time.monotonic()
+                    began, began_at = time.monotonic(), datetime.now(UTC)
                     await self._make(http, names, rate, ended)
                     deadline = time.monotonic() + patience_s
                     while any(name not in sightings.bound for name in names) and time.monotonic() < deadline:
                         if ended.is_set() or watching.done():
                             break
                         await asyncio.sleep(_LOOK_EVERY_S)
-                    tell(sightings.step(number, names, began))
+                    await _pause(pause_s, ended)
+                    tell(sightings.step(number, names, began, began_at))
                     if ended.is_set():
                         return
                     if watching.done():
-                        raise HostError("the watch of the pods broke off, and nobody knows when they were bound")
+                        watching.result()  # it ends by an error only
             finally:
                 watching.cancel()
-                with suppress(asyncio.CancelledError, httpx.HTTPError):
+                with suppress(asyncio.CancelledError, HostError):
                     await watching
 
     async def _make(self, http: httpx.AsyncClient, names: list[str], rate: float, ended: threading.Event) -> None:
@@ -165,7 +181,7 @@ class PodLoad:
 
         async def make(name: str) -> None:
             try:
-                body = orjson.dumps(_pod(name, self._allocation))
+                body = orjson.dumps(_pod(name, self._allocation, self._scheduler))
                 await ask(http, "POST", _PODS, content=body, fine=(_CONFLICT,))
             finally:
                 slots.release()
@@ -181,19 +197,23 @@ class PodLoad:
         except ExceptionGroup as group_of_errors:
             raise group_of_errors.exceptions[0] from None
 
-    async def _watch(self, sightings: Sightings, version: str) -> None:
-        params = {**_SELECTED, "watch": "true", "resourceVersion": version}
-        async with (
-            open_connection(self._server, _WATCH_TIMEOUT) as http,
-            http.stream("GET", _PODS, params=params) as answer,
-        ):
-            async for line in answer.aiter_lines():
-                sightings.take(orjson.loads(line), time.monotonic())
+    async def _watch(self, sightings: Sightings) -> None:
+        """Follow the pods; a watch that ends, as one that a busy server cuts, goes on where it was.
+
+        Raises HostError where the server refuses it, or has forgotten what it should go on from.
+        """
+        async with open_connection(self._server, _WATCH_TIMEOUT) as http:
+            while True:
+                with suppress(httpx.HTTPError):
+                    await _watch_once(http, sightings)
+                await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _placed(self, wanted: int) -> PodsPlaced:
         async with self._open() as http:
             pods = await _all(http, _PODS)
             claims = await _all(http, _CLAIMS) if self._allocation is Allocation.DRA else []
+            zoned = self._allocation is Allocation.TOPOLOGY
+            topologies = await _all(http, _TOPOLOGIES, {}) if zoned else []
         nodes = Counter(pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName"))
         devices = Counter(device for claim in claims for device in _devices(claim))
         return PodsPlaced(
@@ -201,6 +221,8 @@ class PodLoad:
             bound=nodes.total(),
             most_on_a_node=max(nodes.values(), default=0),
             devices_given_twice=sum(count > 1 for count in devices.values()),
+            refused=sum((pod.get("status") or {}).get("phase") == "Failed" for pod in pods),
+            zones=zones_placed(nodes, topologies) if zoned else None,
         )
 
     async def _delete(self) -> int:
@@ -236,15 +258,65 @@ async def _version(http: httpx.AsyncClient) -> str:
     return str(orjson.loads(answer.body)["metadata"]["resourceVersion"])
 
 
-async def _all(http: httpx.AsyncClient, path: str) -> list[dict[str, Any]]:
+async def _watch_once(http: httpx.AsyncClient, sightings: Sightings) -> None:
+    """Note the events of one watch; raises HTTPError for one that breaks, HostError for one that cannot go on."""
+    params = {**_SELECTED, "watch": "true", "resourceVersion": sightings.version}
+    async with http.stream("GET", _PODS, params=params) as answer:
+        if answer.is_client_error and answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
+            raise HostError(f"the watch of the pods was refused: {answer.status_code}")
+        if answer.is_success:
+            async for line in answer.aiter_lines():
+                event = orjson.loads(line)
+                if event["type"] == "ERROR":
+                    raise HostError(f"the watch of the pods cannot go on: {event['object'].get('message')}")
+                sightings.take(event, time.monotonic())
+
+
+async def _pause(seconds: float, ended: threading.Event) -> None:
+    until = time.monotonic() + seconds
+    while not ended.is_set() and (left := until - time.monotonic()) > 0:
+        await asyncio.sleep(min(left, _LOOK_EVERY_S))
+
+
+async def _all(
+    http: httpx.AsyncClient, path: str, selected: Mapping[str, str] = MappingProxyType(_SELECTED)
+) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    params = _SELECTED | {"limit": str(_PAGE)}
+    params = {**selected, "limit": str(_PAGE)}
     while True:
         page = orjson.loads((await ask(http, "GET", path, params=params, keep=True)).body)
         found += page["items"]
         if not (more := page["metadata"].get("continue")):
             return found
         params["continue"] = more
+
+
+def zones_placed(pods: Mapping[str, int], topologies: Iterable[dict[str, Any]]) -> ZonesPlaced:
+    """Return how the pods and the zones of their nodes go together.
+
+    Args:
+        pods: One-GPU pods by node.
+        topologies: The NodeResourceTopology objects. A node without one has no zone, and is behind.
+    """
+    of_node = {one["metadata"]["name"]: _gpus_by_zone(one) for one in topologies}
+    zones = [zone for node in pods for zone in of_node.get(node, ())]
+    full = sum(used > capacity for used, capacity in zones)
+    crowded = sum(
+        count > sum(capacity for _, capacity in of_node[node]) for node, count in pods.items() if node in of_node
+    )
+    behind = sum(count > sum(used for used, _ in of_node.get(node, ())) for node, count in pods.items())
+    return ZonesPlaced(zones=len(zones), overcommitted=full + crowded, behind=behind)
+
+
+def _gpus_by_zone(topology: dict[str, Any]) -> list[tuple[int, int]]:
+    """Return the GPUs in use and the GPUs there are of each zone."""
+    found = []
+    for zone in topology.get("zones") or ():
+        for resource in zone.get("resources") or ():
+            if resource.get("name") == _GPU:
+                capacity = int(resource["capacity"])
+                found.append((int(resource["allocatable"]) - int(resource["available"]), capacity))
+    return found
 
 
 def _devices(claim: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -267,9 +339,9 @@ def _template(device_class: str) -> dict[str, Any]:
     }
 
 
-def _pod(name: str, allocation: Allocation) -> dict[str, Any]:
+def _pod(name: str, allocation: Allocation, scheduler: str) -> dict[str, Any]:
     by_claim = allocation is Allocation.DRA
-    resources = {"claims": [{"name": "gpu"}]} if by_claim else {"limits": {"nvidia.com/gpu": "1"}}
+    resources = {"claims": [{"name": "gpu"}]} if by_claim else {"limits": {_GPU: "1"}}
     claims = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": LOAD}]} if by_claim else {}
     return {
         "apiVersion": "v1",
@@ -283,5 +355,6 @@ def _pod(name: str, allocation: Allocation) -> dict[str, Any]:
             "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [{"name": "work", "image": _IMAGE, "resources": resources, "securityContext": _RESTRICTED}],
             **claims,
+            **({"schedulerName": scheduler} if allocation is Allocation.TOPOLOGY else {}),
         },
     }

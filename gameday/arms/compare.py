@@ -157,6 +157,9 @@ def _ratio(expected: ExpectedRatio, arms: Sequence[ArmRecord], figures: Sequence
     names = [arm.name for arm in arms]
     row = next((row for row in figures if row.name == expected.figure), None)
     of, against = (row.cells[names.index(name)].median if row else None for name in (expected.of, expected.against))
+    if not expected.is_bound:
+        ratio = of / against if of is not None and against else None
+        return RatioRow(expected=expected, ratio=ratio, status=Status.NOT_ASKED)
     if of is None or not against:
         return RatioRow(expected=expected, ratio=None, status=Status.UNKNOWN)
     status = Status.HELD if expected.holds(of / against) else Status.BROKEN

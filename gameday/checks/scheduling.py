@@ -9,6 +9,7 @@ from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.plan.scheduling import ExpectedScheduling
+from gameday.values.pod_steps import ZonesPlaced
 from gameday.values.results import Step
 
 ORDER = 65
@@ -27,7 +28,8 @@ def _of(expected: ExpectedScheduling, history: History, node: str | None) -> lis
     all_bound = placed.bound == placed.wanted if placed else None
     most = placed.most_on_a_node if placed else 0
     twice = placed.devices_given_twice if placed else 0
-    whole = most <= expected.gpus_per_node and twice == 0 if placed else None
+    refused = placed.refused if placed else 0
+    whole = most <= expected.gpus_per_node and twice == 0 and refused == 0 if placed else None
     worst = max(waits, default=None)
     in_time = worst <= bound if worst is not None else None
     absent = f"the load's log was not read: {stop_reason(history)}"
@@ -37,7 +39,10 @@ def _of(expected: ExpectedScheduling, history: History, node: str | None) -> lis
         ),
         _verdict(
             "gpus-given-once", "No GPU is given to two pods", f"≤ {expected.gpus_per_node} a node", whole, node, absent
-        ).model_copy(update={"measured": f"{most} on one node, {twice} devices twice"} if placed else {}),
+        ).model_copy(
+            update={"measured": f"{most} on one node, {twice} devices twice, {refused} pods refused"} if placed else {}
+        ),
+        *_zones(placed.zones if placed else None, node),
         _verdict(
             "scheduling-latency",
             "99 of 100 pods of each step wait for a node",
@@ -46,6 +51,23 @@ def _of(expected: ExpectedScheduling, history: History, node: str | None) -> lis
             node,
             absent,
         ).model_copy(update={"measured": seconds_text(worst), "seconds": worst} if worst is not None else {}),
+    ]
+
+
+def _zones(zones: ZonesPlaced | None, node: str | None) -> list[Verdict]:
+    """Return the verdict on the zones, which only a load of topology-aware pods has."""
+    if zones is None:
+        return []
+    # An object that lags behind its pods says nothing of them.
+    held = False if zones.overcommitted else None if zones.behind or not zones.zones else True
+    lag = f"the objects of {zones.behind} nodes have fewer GPUs in use than there are pods"
+    measured = f"{zones.overcommitted} of {zones.zones} zones, {zones.behind} nodes behind their pods"
+    expectation = "No NUMA zone has more GPUs in use than it has"
+    why = lag if zones.behind else "no NodeResourceTopology object has a zone with GPUs"
+    return [
+        _verdict("zones-not-overcommitted", expectation, "none", held, node, why).model_copy(
+            update={"measured": measured}
+        )
     ]
 
 

@@ -354,11 +354,13 @@ def _lab_settings(cluster: str, options: LabOptions, defaults: RehearsalSettings
     if _control_plane(cluster) is ControlPlane.LAB:
         return options.settings(defaults)
     options.refuse_without_lab()
-    if defaults and defaults.dra:
-        raise CommandError(
-            f"the plan wants ResourceSlices (rehearsal.dra), which --cluster {cluster} does not serve:"
-            " leave --cluster out, or take out the key"
-        )
+    wanted = {"dra": "ResourceSlices", "topology": "a topology-aware scheduler"}
+    for key, what in wanted.items():
+        if defaults and getattr(defaults, key):
+            raise CommandError(
+                f"the plan wants {what} (rehearsal.{key}), which --cluster {cluster} does not serve:"
+                " leave --cluster out, or take out the key"
+            )
     return None
 
 

@@ -1,4 +1,4 @@
-"""Pods in steps: one-GPU pods for the scheduler, by the device plugin's count or by claims (DRA)."""
+"""Pods in steps: one-GPU pods for the scheduler, by the device plugin's count, by NUMA zones or by claims (DRA)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gameday.host.base import Host
 from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.nodes import NodeRole
-from gameday.values.pod_steps import LOAD, Allocation, PodStep
+from gameday.values.pod_steps import LOAD, TOPOLOGY_SCHEDULER, Allocation, PodStep
 
 if TYPE_CHECKING:
     from gameday.api_clients.pods import PodLoad
@@ -32,13 +32,17 @@ class PodsInStepsParameters(FaultParameters):
 
     type: Literal["pods_in_steps"] = "pods_in_steps"
     allocation: Allocation = Allocation.DEVICE_PLUGIN
-    """The way to ask for the GPU: `device-plugin`, the resource nvidia.com/gpu, or `dra`, a claim for each pod."""
+    """The way to ask for a GPU: nvidia.com/gpu, the same of a scheduler that knows NUMA zones, or a claim (`dra`)."""
     steps: tuple[Annotated[int, Field(ge=1, le=10_000)], ...] = Field(default=(50, 50), min_length=1, max_length=20)
     """Pods of each step; a step begins when all pods of the one before are bound."""
     rate: float = Field(default=50, gt=0, le=1000)
     """Pods created in a second."""
     patience: float = Field(default=60, gt=0, le=600)
     """Seconds after a step's last creation for which its pods are waited for."""
+    pause: float = Field(default=6, ge=0, le=600)
+    """Seconds without a creation after each step, so that a scrape (every 5 s in the lab) sees its end."""
+    scheduler_name: str = Field(default=TOPOLOGY_SCHEDULER, min_length=1, max_length=253, pattern=r"^[a-z0-9.-]+$")
+    """`schedulerName` of topology-aware pods; the default is the lab's."""
     device_class: str = Field(default="gpu.gameday.dev", max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
     """DeviceClass of the claims; the default is the lab's."""
 
@@ -47,15 +51,16 @@ class PodsInStepsFault(Fault[PodsInStepsParameters]):
     """Creates one-GPU pods in namespace gameday-load, step by step, and notes how long each waits for its node.
 
     Times are those at which a watch of the pods shows them, first and bound. At the end the pods' places are read from
-    the objects: how many of these pods are on one node, and whether any device is in two claims. Pods and the claims'
-    template carry the label gameday.dev/load=pods-in-steps, and are deleted by it.
+    the objects: how many of these pods are on one node, whether any device is in two claims, and of topology-aware pods
+    whether a NodeResourceTopology object has a zone with more GPUs in use than it has. Pods and the claims' template
+    carry the label gameday.dev/load=pods-in-steps, and are deleted by it.
     """
 
     parameters: ClassVar[type[FaultParameters]] = PodsInStepsParameters
     layer: ClassVar[Layer] = Layer.CONTROL_PLANE
     api_account: ClassVar[str] = "gameday-api-client"
     security: ClassVar[PodSecurity] = API_CLIENT
-    summary: ClassVar[str] = "Creates one-GPU pods in steps, by count or by claims"
+    summary: ClassVar[str] = "Creates one-GPU pods in steps, by count, by zones or by claims"
     does_not_reach: ClassVar[str] = "the GPUs and running pods; nodes without free GPUs"
     seen_by: ClassVar[tuple[str, ...]] = (
         "kube-scheduler's own metrics, and the controller-manager's for claims",
@@ -101,7 +106,7 @@ class PodsInStepsFault(Fault[PodsInStepsParameters]):
             p99 = "none" if step.p99_s is None else f"{step.p99_s:.2f} s"
             lines.append(f"step {step.step}: {step.bound} of {step.created} bound in {step.took_s:.1f} s, p99 {p99}")
 
-        load.make_in_steps(parameters.steps, parameters.rate, parameters.patience, ended, tell_step)
+        load.make_in_steps(parameters.steps, parameters.rate, parameters.patience, parameters.pause, ended, tell_step)
         placed = load.placed(sum(parameters.steps))
         tell(PodsPlacedNote(placed=placed))
         return (*lines, f"{placed.bound} of {placed.wanted} pods have a node, at most {placed.most_on_a_node} the same")
@@ -118,4 +123,4 @@ class PodsInStepsFault(Fault[PodsInStepsParameters]):
 def _load(parameters: PodsInStepsParameters, host: Host) -> PodLoad:
     from gameday.api_clients.pods import PodLoad  # noqa: PLC0415 - httpx takes long to load
 
-    return PodLoad(host.api_server(), parameters.allocation, parameters.device_class)
+    return PodLoad(host.api_server(), parameters.allocation, parameters.device_class, parameters.scheduler_name)

@@ -54,6 +54,16 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "labels": "string",
         "value": "float64",
     },
+    # one row per sample of a scheduler's own metrics; le is the bucket of a histogram, labels the others, as
+    # "name=value,name=value"
+    "scheduler": {
+        "time": "datetime64[ns, UTC]",
+        "server": "string",
+        "metric": "string",
+        "le": "string",
+        "labels": "string",
+        "value": "float64",
+    },
 }
 
 
@@ -82,6 +92,7 @@ class Frames:
     logs: pd.DataFrame = field(default_factory=lambda: empty("logs"))
     pods: pd.DataFrame = field(default_factory=lambda: empty("pods"))
     api_server: pd.DataFrame = field(default_factory=lambda: empty("api_server"))
+    scheduler: pd.DataFrame = field(default_factory=lambda: empty("scheduler"))
 
     def save(self, folder: Path) -> None:
         """Write <name>.parquet for every frame; raises OSError."""

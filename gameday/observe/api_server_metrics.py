@@ -15,6 +15,9 @@ SERVER_LABEL = "instance"
 API_SERVER_JOB = "apiserver"
 """The scrape job of API servers, in the rehearsal and by the custom of kube-prometheus."""
 
+SCHEDULER_JOB = "kube-scheduler"
+"""The scrape job of schedulers, in the rehearsal and by the custom of kube-prometheus."""
+
 
 @dataclass(frozen=True)
 class Metric:

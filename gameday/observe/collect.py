@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 import pandas as pd
 
 from gameday.errors import AdapterError
-from gameday.history.events import FrameRead, GpusIdentified
+from gameday.history.events import FrameRead, GpusIdentified, PodStepsLogged
 from gameday.history.frames import Frames, conform, empty
 from gameday.observe.alerts import node_of, note_missed_alerts
 from gameday.observe.api_server_samples import read_api_server
 from gameday.observe.dcgm import METRICS, gpus_of
 from gameday.observe.samples import metrics_frame, read_samples
+from gameday.observe.scheduler_samples import read_scheduler
 from gameday.run.run import Run
 from gameday.run.targets import chosen_targets
 from gameday.values.nodes import NodeRole
@@ -50,6 +51,7 @@ def collect(run: Run) -> Frames:
         alerts=_frame(run, "alerts", start, end, lambda: _alerts(run, nodes, start, end)),
         logs=_frame(run, "logs", start, end, lambda: _logs(run, nodes, start, end)),
         api_server=_api_server(run, start, end),
+        scheduler=_scheduler(run, start, end),
     )
 
 
@@ -63,6 +65,18 @@ def _api_server(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
         return _Read(found.rows, "Prometheus", found.query, found.step_s)
 
     return _frame(run, "api_server", start, end, read)
+
+
+def _scheduler(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
+    """Read the schedulers' own metrics, which only a load of pods is described by."""
+    if not run.history().of(PodStepsLogged):
+        return empty("scheduler")
+
+    def read() -> _Read:
+        found = read_scheduler(run.servers.prometheus, start, end)
+        return _Read(found.rows, "Prometheus", found.query, found.step_s)
+
+    return _frame(run, "scheduler", start, end, read)
 
 
 def _frame(run: Run, name: str, start: datetime, end: datetime, read: Callable[[], _Read]) -> pd.DataFrame:

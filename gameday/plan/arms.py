@@ -80,7 +80,7 @@ class Arm(DocumentModel):
 
 
 class ExpectedRatio(DocumentModel):
-    """A bound on how many times as large a figure of one arm is as the same figure of another."""
+    """A bound on how many times as large a figure of one arm is as the same figure of another, or what others found."""
 
     figure: str = Field(min_length=1, max_length=120)
     """Name of the figure, as the comparison's page has it."""
@@ -93,9 +93,20 @@ class ExpectedRatio(DocumentModel):
     at_most: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """The most that the ratio may be."""
 
+    published: str = Field(default="", max_length=120)
+    """Finding of others, such as `the talk saw about 2`: shown beside the ratio, and no bound. With it the ratio needs
+    none."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Return whether the ratio can fail the comparison."""
+        return self.at_least is not None or self.at_most is not None
+
     @property
     def bound(self) -> str:
-        """The bound for people, such as `1.7 to 2.3`."""
+        """The bound for people, such as `1.7 to 2.3`; empty where there is none."""
+        if not self.is_bound:
+            return ""
         if self.at_least is not None and self.at_most is not None:
             return f"{self.at_least:g} to {self.at_most:g}"
         return f"≥ {self.at_least:g}" if self.at_least is not None else f"≤ {self.at_most:g}"
@@ -106,8 +117,11 @@ class ExpectedRatio(DocumentModel):
 
     @model_validator(mode="after")
     def _bounds_something(self) -> ExpectedRatio:
-        if self.at_least is None and self.at_most is None:
-            raise conflict(("figure",), "a ratio without a bound holds nothing: write at_least, at_most, or both")
+        if not (self.is_bound or self.published):
+            raise conflict(
+                ("figure",),
+                "a ratio without a bound holds nothing: write at_least, at_most, or both; or `published`",
+            )
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
             raise conflict(("at_least",), "no ratio is at least this and at most less: swap the two")
         if self.of == self.against:
@@ -139,7 +153,7 @@ class Arms(DocumentModel):
 
     expect: tuple[ExpectedRatio, ...] = Field(default=(), max_length=50)
     """Bounds on the arms' figures, one over another: one that does not hold fails the comparison, and one that was not
-    measured leaves it unknown."""
+    measured leaves it unknown. One without a bound is shown beside what others found."""
     published: tuple[PublishedFigure, ...] = Field(default=(), max_length=20)
     """Values that others have published, to be read beside the figures of the arms."""
 

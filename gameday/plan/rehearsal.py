@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
@@ -20,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from gameday.documents.fields import DocumentModel, conflict
+from gameday.documents.fields import Bound, DocumentModel, conflict
 
 
 class LabComponent(StrEnum):
@@ -30,6 +31,7 @@ class LabComponent(StrEnum):
     API_SERVER = "kube-apiserver"
     CONTROLLER_MANAGER = "kube-controller-manager"
     SCHEDULER = "kube-scheduler"
+    TOPOLOGY_SCHEDULER = "kube-scheduler-topology"
 
 
 class Balance(StrEnum):
@@ -89,6 +91,12 @@ _THE_LABS_OWN: Mapping[LabComponent, tuple[str, ...]] = {
         "kube-api-burst",
     ),
     LabComponent.SCHEDULER: (
+        "authorization-always-allow-paths",
+        "leader-elect",
+        "kube-api-qps",
+        "kube-api-burst",
+    ),
+    LabComponent.TOPOLOGY_SCHEDULER: (
         "authorization-always-allow-paths",
         "leader-elect",
         "kube-api-qps",
@@ -184,6 +192,7 @@ SETTABLE_AS_IT_RUNS = (
     "environment",
     "flags",
     "scheduler_qps",
+    "topology",
 )
 """The keys of `rehearsal` that a running lab can take: by a restart of some of its programs."""
 
@@ -221,6 +230,14 @@ class RehearsalSettings(DocumentModel):
     dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
     """Effect of the taint that the driver puts on the device of an Xid. NVIDIA's driver writes NoSchedule; NoExecute is
     what an administrator who escalates makes of it, and evicts the pods that have the device."""
+
+    topology: bool = False
+    """If true, a topology-aware scheduler (`make lab-topology` builds it) runs beside kube-scheduler, and on each node
+    an updater, which keeps the free GPUs by NUMA zone in a NodeResourceTopology object. An arm may write false: its
+    game-days have neither."""
+    topology_interval: Bound = timedelta(seconds=60)
+    """Longest time between two writes of such an object, which the updater also writes at each allocation of a GPU;
+    the default is that of NFD (`-sleep-interval`)."""
 
     @property
     def held_servers(self) -> tuple[str, ...]:

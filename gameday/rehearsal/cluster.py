@@ -23,9 +23,10 @@ from gameday.cluster.lab_control import SOCKET
 from gameday.cluster.profile import ClusterProfile
 from gameday.detectors.models import DetectorProfile
 from gameday.faults.registry import parameter_models
+from gameday.plan.rehearsal import LabComponent
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.folder import STATE, HeldFolder
-from gameday.rehearsal.lab.programs import find_balancer, find_programs
+from gameday.rehearsal.lab.programs import find_balancer, find_programs, find_topology_scheduler
 from gameday.rehearsal.lab.settings import STOCK, LabSettings
 from gameday.rehearsal.lab.status import ready_urls
 from gameday.rehearsal.observability import (
@@ -261,9 +262,11 @@ class RehearsalCluster:
     def _start_api(self, port: int) -> Child:
         """The process that says it is ready once an API server answers; both kinds leave the same kubeconfigs."""
         if self.control_plane is ControlPlane.LAB:
-            find_programs()  # fails here with its own message, which the exit of the process would hide
+            programs = find_programs()  # fails here with its own message, which the exit of the process would hide
             if self._lab.has_balancer:
                 find_balancer()
+            if self._lab.topology:
+                find_topology_scheduler(programs[LabComponent.API_SERVER])
             settings = self._lab.model_dump_json(exclude_defaults=True)
             return self._python("lab", "--data-dir", str(self._credentials), "--settings", settings)
         arguments = ("--port", str(port), "--data-dir", str(self._credentials))

@@ -19,6 +19,7 @@ from gameday.observe.api_server_metrics import (
     API_SERVER_METRICS,
     CONTROLLER_METRICS,
     ETCD_METRICS,
+    SCHEDULER_JOB,
     SCHEDULER_METRICS,
     SERVER_LABEL,
     Metric,
@@ -170,7 +171,7 @@ def component_jobs(servers: Mapping[str, str], credentials: Credentials) -> tupl
     """
     kinds: tuple[tuple[str, str, tuple[Metric, ...], Credentials | None], ...] = (
         (API_SERVER_JOB, "kube-apiserver", API_SERVER_METRICS, credentials),
-        ("kube-scheduler", "kube-scheduler", SCHEDULER_METRICS, credentials),
+        (SCHEDULER_JOB, "kube-scheduler", SCHEDULER_METRICS, credentials),
         ("kube-controller-manager", "kube-controller-manager", CONTROLLER_METRICS, credentials),
         ("etcd", "etcd", ETCD_METRICS, None),
     )

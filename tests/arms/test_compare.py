@@ -110,6 +110,15 @@ def test_what_must_hold_between_the_arms_is_judged_by_their_medians(
     assert says in found.result.why
 
 
+def test_a_ratio_beside_what_others_found_is_shown_and_fails_nothing() -> None:
+    shown = ExpectedRatio(figure="time to return", of="b", against="a", elsewhere="the talk saw about 2")
+    absent = shown.model_copy(update={"figure": "never measured"})
+    content = record(*ARMS).model_copy(update={"expect": (shown, absent)})
+    found = compare(content, [played(place, seconds=one) for place, one in zip(content.runs, (10, 90), strict=True)])
+    assert [(row.ratio, row.status) for row in found.ratios] == [(9, Status.NOT_ASKED), (None, Status.NOT_ASKED)]
+    assert found.result.exit_code == 0
+
+
 def test_a_refused_comparison_says_nothing_between_its_arms() -> None:
     expected = ExpectedRatio(figure="time to return", of="b", against="a", at_most=2)
     content = record(*ARMS).model_copy(update={"expect": (expected,)})

@@ -11,7 +11,7 @@ from gameday.checks.verdict import Status
 from gameday.history.events import PodStepsLogged
 from gameday.history.frames import Frames
 from gameday.plan.expectations import Expectations
-from gameday.values.pod_steps import PodsPlaced, PodStep
+from gameday.values.pod_steps import PodsPlaced, PodStep, ZonesPlaced
 from tests.report.run_builder import FAULT_AT, NODE, PLAN, Timed, history_of, passing
 
 CHECKS = ("pods-placed", "gpus-given-once", "scheduling-latency")
@@ -20,10 +20,11 @@ CHECKS = ("pods-placed", "gpus-given-once", "scheduling-latency")
 def judged(*logged: PodStepsLogged) -> dict[str, Status]:
     plan = PLAN.model_copy(update={"expect": Expectations.model_validate({"scheduling": {"p99_within": "5s"}})})
     timed = [*passing(), *(Timed(FAULT_AT + 9, one) for one in logged)]
-    return {one.check: one.status for one in run_checks(plan, history_of(timed), Frames()) if one.check in CHECKS}
+    wanted = (*CHECKS, "zones-not-overcommitted")
+    return {one.check: one.status for one in run_checks(plan, history_of(timed), Frames()) if one.check in wanted}
 
 
-def logged(p99_s: float | None = 1.0, **placed: int) -> PodStepsLogged:
+def logged(p99_s: float | None = 1.0, **placed: int | ZonesPlaced) -> PodStepsLogged:
     step = PodStep(step=1, created=16, bound=16, took_s=3.0, p50_s=p99_s, p99_s=p99_s)
     values: dict[str, Any] = {"wanted": 16, "bound": 16, "most_on_a_node": 8, "devices_given_twice": 0} | placed
     return PodStepsLogged(node=NODE, steps=(step,), placed=PodsPlaced(**values))
@@ -39,6 +40,7 @@ def test_pods_that_all_have_a_gpu_of_their_own_in_time_hold() -> None:
         (logged(bound=15), "pods-placed"),
         (logged(most_on_a_node=9), "gpus-given-once"),
         (logged(devices_given_twice=1), "gpus-given-once"),
+        (logged(refused=1), "gpus-given-once"),
         (logged(p99_s=5.1), "scheduling-latency"),
     ],
 )
@@ -58,3 +60,20 @@ def test_steps_without_an_end_prove_no_place() -> None:
 
 def test_a_step_in_which_no_pod_was_bound_has_no_latency() -> None:
     assert judged(logged(p99_s=None))["scheduling-latency"] is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("overcommitted", "behind", "zones", "status"),
+    [
+        (0, 0, 4, Status.HELD),
+        (1, 0, 4, Status.BROKEN),
+        (1, 1, 4, Status.BROKEN),
+        (0, 1, 4, Status.UNKNOWN),
+        (0, 0, 0, Status.UNKNOWN),
+    ],
+)
+def test_zones_are_judged_by_objects_that_know_of_every_pod(
+    overcommitted: int, behind: int, zones: int, status: Status
+) -> None:
+    found = ZonesPlaced(zones=zones, overcommitted=overcommitted, behind=behind)
+    assert judged(logged(zones=found))["zones-not-overcommitted"] is status

@@ -15,6 +15,7 @@ from gameday.history.events import (
     FlowControlSet,
     LoadLogged,
     LoadMeasured,
+    PodStepsLogged,
 )
 from gameday.history.frames import SCHEMAS, Frames, conform
 from gameday.plan.control_plane import ExpectedApiCanary
@@ -28,6 +29,7 @@ from gameday.report.sections import control_plane
 from gameday.report.summary import DurationKind
 from gameday.values.api_loads import MatchedWrite, NodeLeases, Outcome, Paused, Reconnected, WebhookOutage
 from gameday.values.api_requests import ApiCanarySample, ApiRequest
+from gameday.values.pod_steps import PodStep
 from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing, write
 
 WRITTEN = next(event.written_at for event in history_of(passing()).of(FaultInjected))
@@ -223,3 +225,26 @@ def test_a_restart_has_a_table_and_its_refused_calls_are_left_out(tmp_path: Path
     page = render(tmp_path, datetime.now(UTC)).html.read_text(encoding="utf-8")
     assert "before and after their restart" in page
     assert HOSTILE not in page
+
+
+def test_pods_in_steps_have_a_table_and_the_writes_that_each_cost(tmp_path: Path) -> None:
+    began = WRITTEN + timedelta(seconds=1)
+    step = PodStep(
+        step=1,
+        created=10,
+        bound=10,
+        took_s=2.0,
+        p50_s=0.1,
+        p99_s=0.2,
+        began_at=began,
+        until=began + timedelta(seconds=5),
+    )
+    writes = _row("apiserver_request_total", 3, 25, HOSTILE) | {"verb": "POST", "resource": "events", "code": "201"}
+    frames = Frames(api_server=conform("api_server", [writes, _row(MEMORY, 2, 300 * 2**20, "kube-apiserver")]))
+    timed = [*passing(), Timed(9, PodStepsLogged(node=NODE, steps=(step,), placed=None))]
+    page = render(write(tmp_path, timed, frames), datetime.now(UTC)).html.read_text(encoding="utf-8")
+    assert "Each pod cost 2.5 writes of the API: 2.5 of <code>events</code>" in page
+    assert "10 of 10" in page
+    assert HOSTILE not in page
+    found = {one.name: one.value for one in figures_of(PLAN, history_of(timed), frames).figures}
+    assert (found["API writes per pod"], found["API server: memory in the last step"]) == (2.5, 300)

@@ -39,6 +39,7 @@ class Ports:
     scheduler: int
     nodes: int
     """The virtual nodes' plain HTTP."""
+    topology_scheduler: int
     balancer_metrics: int | None = field(default=None, kw_only=True)
     """The load balancer's plain HTTP; None without one."""
     servers: tuple[int, ...] = field(default=(), kw_only=True)
@@ -171,6 +172,20 @@ def scheduler(folder: Path, ports: Ports, secrets: Secrets, settings: LabSetting
     }
     url = f"https://127.0.0.1:{ports.scheduler}"
     return _component(LabComponent.SCHEDULER, flags, settings, f"{url}/readyz", f"{url}/metrics")
+
+
+def topology_scheduler(
+    folder: Path, ports: Ports, secrets: Secrets, settings: LabSettings, configuration: Path
+) -> Component:
+    """Return the topology-aware scheduler, whose client and profile are in a configuration file."""
+    flags = {
+        **_delegating(folder / "topology-scheduler.kubeconfig", ports.topology_scheduler),
+        "config": configuration,
+        "tls-cert-file": secrets.scheduler.certificate,
+        "tls-private-key-file": secrets.scheduler.key,
+    }
+    url = f"https://127.0.0.1:{ports.topology_scheduler}"
+    return _component(LabComponent.TOPOLOGY_SCHEDULER, flags, settings, f"{url}/healthz", f"{url}/metrics")
 
 
 def _delegating(kubeconfig: Path, port: int) -> dict[str, object]:

@@ -28,12 +28,21 @@ from gameday.rehearsal.lab.components import (
     etcd,
     port_count,
     scheduler,
+    topology_scheduler,
 )
 from gameday.rehearsal.lab.control import Control
 from gameday.rehearsal.lab.identities import Secrets, first_bindings, make_secrets, write_kubeconfigs
-from gameday.rehearsal.lab.programs import BALANCER, Program, find_api_server, find_balancer, find_programs
+from gameday.rehearsal.lab.programs import (
+    BALANCER,
+    Program,
+    find_api_server,
+    find_balancer,
+    find_programs,
+    find_topology_scheduler,
+)
 from gameday.rehearsal.lab.settings import STOCK, LabSettings, changed
 from gameday.rehearsal.lab.supervisor import Supervision, Supervisor, log
+from gameday.rehearsal.lab.topology import TopologyObjects, write_configuration
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from kubesim.kubeconfig import Kubeconfig
 
@@ -72,6 +81,9 @@ class ControlPlane:
         programs = find_programs()
         if self._settings.has_balancer:
             programs[BALANCER] = find_balancer()
+        if self._settings.topology:
+            apiserver = programs[LabComponent.API_SERVER]
+            programs[LabComponent.TOPOLOGY_SCHEDULER] = find_topology_scheduler(apiserver)
         self._programs = programs
         self._secrets = make_secrets(self.folder)
 
@@ -114,6 +126,25 @@ class ControlPlane:
         children[LabComponent.CONTROLLER_MANAGER].await_url(
             f"{self.url}/api/v1/namespaces/default/serviceaccounts/default", admin.tls
         )
+        if settings.topology:
+            TopologyObjects(admin, self.url).grant()
+            self._switch_topology(ports, secrets, settings)
+
+    def _switch_topology(self, ports: Ports, secrets: Secrets, settings: LabSettings) -> None:
+        """Begin anew with the topology-aware scheduler and the kind of object it reads, or end both.
+
+        Raises ChildError and OSError.
+        """
+        objects = TopologyObjects(Kubeconfig.load(self.folder / "admin.kubeconfig"), self.url)
+        self.supervisor.forget(LabComponent.TOPOLOGY_SCHEDULER)
+        objects.remove()
+        if settings.topology:
+            objects.define()
+        configuration = write_configuration(self.folder, settings)
+        component = topology_scheduler(self.folder, ports, secrets, settings, configuration)
+        child = self._spawn(component)
+        if settings.topology:
+            child.await_url(component.ready_url, ssl.create_default_context(cafile=str(secrets.ca.certificate)))
 
     def _components(self, ports: Ports, secrets: Secrets, settings: LabSettings) -> tuple[Component, ...]:
         """Return every component but the balancer, in the order in which they are started."""
@@ -146,7 +177,8 @@ class ControlPlane:
             component.ready_url,
             component.metrics_url,
             settings.api_server_memory if is_server else None,
-            component.name in settings.hold,
+            component.name in settings.hold
+            or (component.program == LabComponent.TOPOLOGY_SCHEDULER and not settings.topology),
         )
         return child, facts
 
@@ -182,6 +214,8 @@ class ControlPlane:
             child, facts = self._child(component, settings)
             if self.supervisor.replace(child, facts):
                 child.await_url(component.ready_url, tls)
+        if self._started_with.topology:
+            self._switch_topology(self.ports, self._secrets, settings)
 
     def end(self) -> None:
         """The API server's clients before it, etcd last."""

@@ -23,6 +23,11 @@ NODES_USER = "gameday:virtual-nodes"
 """The user of all virtual nodes, which share one process; the Node authorizer would want one user for each node."""
 
 
+TOPOLOGY_USER = "system:serviceaccount:kube-system:topology-scheduler"
+"""The topology-aware scheduler's user: a service account, as its pod has in a cluster, so that the flow schema for
+those of kube-system is in force for it."""
+
+
 @dataclass(frozen=True)
 class Identity:
     user: str
@@ -33,6 +38,7 @@ KUBECONFIGS: Mapping[str, Identity] = {
     "admin": Identity("gameday-admin", (ADMINS,)),
     "controller-manager": Identity("system:kube-controller-manager"),
     "scheduler": Identity("system:kube-scheduler"),
+    "topology-scheduler": Identity(TOPOLOGY_USER, ("system:serviceaccounts", "system:serviceaccounts:kube-system")),
     # The group puts their heartbeats into APF's node-high level, where a real fleet's are.
     "nodes": Identity(NODES_USER, ("system:nodes",)),
     # Every cluster binds this group to the role system:monitoring: /metrics and health, and nothing of the API.

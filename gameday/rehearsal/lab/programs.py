@@ -22,15 +22,25 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "etcd": ("etcd",),
     "kubernetes": ("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
     "kwok": ("kwok",),
+    "topology": ("kube-scheduler-topology",),
 }
-"""The programs that each Go module below `lab/` builds. kwok is for comparison; the lab runs without it."""
+"""The programs that each Go module below `lab/` builds. kwok is for comparison; the lab runs without it, and needs the
+topology-aware scheduler only for plans that ask for it."""
+
+BUILD_BY: Mapping[str, str] = {"topology": "make lab-topology"}
+"""The command that builds a module's programs, of those that `make lab` leaves out."""
 
 BALANCER = "haproxy"
 """The program in front of several API servers, which comes from the system and not from `lab/`."""
 
 # The oldest releases that the lab is meant for. etcd 3.4 and 3.5 answer Kubernetes' consistent reads differently, and
 # of kwok only 0.8 was tried, of HAProxy 2.6.
-_OLDEST = {"etcd": (3, 6), "kwok": (0, 8), BALANCER: (2, 6), **dict.fromkeys(MODULES["kubernetes"], (1, 35))}
+_OLDEST = {
+    "etcd": (3, 6),
+    "kwok": (0, 8),
+    BALANCER: (2, 6),
+    **dict.fromkeys((*MODULES["kubernetes"], *MODULES["topology"]), (1, 35)),
+}
 # Kubernetes' version skew policy: not newer than the API server, and at most one minor release older.
 _SKEW = 1
 _VERSION_WITHIN_S = 20.0
@@ -92,6 +102,18 @@ def find_api_server(release: str) -> Program:
     )
 
 
+def find_topology_scheduler(apiserver: Program) -> Program:
+    """Find the topology-aware scheduler that goes with an API server.
+
+    Raises ProgramMissingError with what was found and what to do.
+    """
+    folders, passed_over = [*users_folders(), TOOLS / "bin"], dict[str, None]()
+    (name,) = MODULES["topology"]
+    for program in _fitting(name, folders, apiserver, passed_over):
+        return program
+    raise _missing("topology", passed_over)
+
+
 def users_folders() -> list[Path]:
     """The folders of PATH and KUBEBUILDER_ASSETS; the project's own tool folder is none of them."""
     named = [*os.environ.get("PATH", os.defpath).split(os.pathsep), os.environ.get("KUBEBUILDER_ASSETS", "")]
@@ -112,13 +134,18 @@ def find_module(module: str, folders: Sequence[Path]) -> dict[str, Program]:
                 passed_over[f"no {name} that goes with {leader}"] = None
         if len(found) == len(MODULES[module]):
             return found
+    raise _missing(module, passed_over)
+
+
+def _missing(module: str, passed_over: Mapping[str, None]) -> ProgramMissingError:
     seen = f" ({'; '.join(passed_over)})" if passed_over else ""
+    command = BUILD_BY.get(module, "make lab")
     searched, build = (
-        (f"on PATH, in KUBEBUILDER_ASSETS or in {TOOLS / 'bin'}", "run `make lab`, which builds it")
+        (f"on PATH, in KUBEBUILDER_ASSETS or in {TOOLS / 'bin'}", f"run `{command}`, which builds it")
         if checkout()
-        else ("on PATH or in KUBEBUILDER_ASSETS", "put it there; `make lab` in a checkout of the project builds it")
+        else ("on PATH or in KUBEBUILDER_ASSETS", f"put it there; `{command}` in a checkout of the project builds it")
     )
-    raise ProgramMissingError(
+    return ProgramMissingError(
         f"the lab needs {', '.join(MODULES[module])}, and none that fits is {searched}{seen}: {build}"
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from gameday.documents.fields import DocumentModel, conflict
+from gameday.documents.fields import Bound, DocumentModel, conflict
 from gameday.documents.problems import dotted
 from gameday.errors import ControlError
 from gameday.plan.arms import merged
@@ -56,6 +57,9 @@ class LabSettings(DocumentModel):
     dra: bool = False
     """True: a DRA driver publishes the virtual nodes' GPUs, too."""
     dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
+    topology: bool = False
+    """True: the topology-aware scheduler runs, and the virtual nodes' topology updaters."""
+    topology_interval: Bound = timedelta(seconds=60)
     hold: tuple[Annotated[str, Field(max_length=63)], ...] = ()
     """Names of the API servers that are started only when asked for."""
 
@@ -76,8 +80,10 @@ class LabSettings(DocumentModel):
         return tuple(map(server_name, range(1, self.api_servers + 1)))
 
     def node_arguments(self) -> list[str]:
-        """Return the arguments of `gameday.rehearsal.nodes` for the nodes' DRA driver."""
-        return ["--dra", f"--dra-xid-effect={self.dra_xid_effect}"] if self.dra else []
+        """Return the arguments of `gameday.rehearsal.nodes` for the nodes' DRA driver and topology updaters."""
+        dra = ["--dra", f"--dra-xid-effect={self.dra_xid_effect}"] if self.dra else []
+        interval = f"--topology-interval={self.topology_interval.total_seconds():g}"
+        return [*dra, *([interval] if self.topology else [])]
 
     @property
     def has_balancer(self) -> bool:
@@ -108,6 +114,8 @@ def changed(started: LabSettings, rehearsal: Mapping[str, Any]) -> LabSettings:
     if others := sorted(set(rehearsal) - set(SETTABLE_AS_IT_RUNS)):
         may = ", ".join(SETTABLE_AS_IT_RUNS)
         raise ControlError(f"a running lab cannot change {others[0]}, only {may}: start another with `gameday lab up`")
+    if rehearsal.get("topology") and not started.topology:
+        raise ControlError("this lab was started without `topology: true`: write it in the plan's own `rehearsal`")
     try:
         return LabSettings.model_validate(merged(started.model_dump(mode="json", exclude_defaults=True), rehearsal))
     except ValidationError as error:

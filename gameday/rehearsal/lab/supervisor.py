@@ -110,6 +110,13 @@ class Supervisor:
         self._tell()
         return child
 
+    def forget(self, name: str) -> None:
+        """End a component for good; one that was never started is fine."""
+        if one := self._supervised.pop(name, None):
+            one.send(signal.SIGCONT)
+            one.child.end(_ENDS_WITHIN_S)
+            self._tell()
+
     def replace(self, child: Child, facts: Supervision) -> bool:
         """End the component of the child's name and start the child in its place, unless it is held.
 

@@ -68,6 +68,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--lab-control", type=Path, help="control socket of the lab that the nodes join, for faults of its programs"
     )
+    parser.add_argument(
+        "--topology-interval",
+        type=float,
+        help="seconds between two writes of a topology updater without a change; without it there is no updater",
+    )
     parser.add_argument("--loki-url", help="where the kernel log is shipped to; without it, nowhere")
     parser.add_argument(
         "--log-store-pid", type=Path, help="file with the log store's process id, for a fault that makes it stand still"
@@ -107,6 +112,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             dra=arguments.dra,
             dra_xid_effect=arguments.dra_xid_effect,
             lab_control=arguments.lab_control,
+            topology_interval_s=arguments.topology_interval,
         )
         async with LogShipper(arguments.loki_url) as shipper:
             nodes = VirtualNodes(settings, shipper)

@@ -38,6 +38,10 @@ class GpuDevices:
     def allocatable(self) -> int:
         return sum(self._healthy(gpu) for gpu in range(self.count))
 
+    def is_healthy(self, gpu: int) -> bool:
+        """Return whether the driver still serves this GPU."""
+        return self._healthy(gpu)
+
     def holder(self, gpu: int) -> GpuHolder | None:
         return self._holders.get(gpu)
 

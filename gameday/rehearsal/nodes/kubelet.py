@@ -22,6 +22,7 @@ from gameday.rehearsal.nodes.machine import KUBELET, Machine
 from gameday.rehearsal.nodes.node_object import Conditions, NodeFacts, labels, machine_status, node_object
 from gameday.rehearsal.nodes.numa import POLICY_ANNOTATION, SINGLE_NUMA_NODE
 from gameday.rehearsal.nodes.pod import PodRunner
+from gameday.rehearsal.nodes.topology import TopologyUpdater
 from kubesim.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, Object
 from kubesim.controllers.events import EventRecorder
 from kubesim.errors import ApiError
@@ -52,12 +53,14 @@ class Kubelet:
         label: Callable[[int, GpuHolder | None], None],
         registering: asyncio.Semaphore,
         dra: DraXidEffect | None,
+        topology_interval_s: float | None,
     ) -> None:
         """Prepare the kubelet.
 
         `api_address`: the API server as pods reach it; `host_url`: where agents reach the machine's host;
         `registering` bounds how many register at once; `dra`: the effect of its DRA driver's
-        taint for an Xid; None: it has no such driver.
+        taint for an Xid; None: it has no such driver; `topology_interval_s`: the interval of its topology updater;
+        None: it has none.
         """
         self.machine = machine
         self.api = api
@@ -68,6 +71,11 @@ class Kubelet:
         self.devices = GpuDevices(len(machine.gpus), machine.gpu_serves, label)
         self.pods: dict[str, PodRunner] = {}
         self.dra = DraDriver(machine, api, self.may_write, dra) if dra and machine.gpus else None
+        self.topology = (
+            TopologyUpdater(facts.name, self.devices, api, self.may_write, topology_interval_s)
+            if topology_interval_s and machine.gpus
+            else None
+        )
         self.registered = asyncio.Event()
         self._registering = registering
         self._to_register = True
@@ -95,6 +103,8 @@ class Kubelet:
             group.create_task(self._lease.keep(self.may_write_lease))
             if self.dra:
                 group.create_task(self.dra.keep_published())
+            if self.topology:
+                group.create_task(self.topology.keep_written())
 
     async def _keep_status(self) -> None:
         """Register at every start of the kubelet; then write the status when it changed, and now and then anyway."""
@@ -262,6 +272,8 @@ class Kubelet:
     @property
     def aligns(self) -> bool:
         """True if the Topology Manager admits only what one NUMA node can serve."""
+        if self.topology and self.topology.runs:
+            return True
         annotations = (self._seen.get("metadata") or {}).get("annotations") or {}
         return bool(annotations.get(POLICY_ANNOTATION) == SINGLE_NUMA_NODE)
 

@@ -26,6 +26,7 @@ from gameday.rehearsal.nodes.numa import exclusive_cpus
 from gameday.rehearsal.nodes.pod_status import Container, PodState
 from gameday.rehearsal.nodes.probes import follow_readiness
 from gameday.rehearsal.nodes.sandbox import Sandbox
+from gameday.rehearsal.nodes.topology import TopologyUpdater
 from kubesim.client import STRATEGIC_MERGE_PATCH, ApiClient, Object
 from kubesim.clock import now_utc, parse_time
 from kubesim.controllers.events import EventRecorder
@@ -63,6 +64,10 @@ class KubeletServices(Protocol):
     @property
     def dra(self) -> DraDriver | None:
         """The node's DRA driver; None where it has none."""
+
+    @property
+    def topology(self) -> TopologyUpdater | None:
+        """The node's topology updater; None where it has none."""
 
     @property
     def state_dir(self) -> Path:
@@ -201,7 +206,10 @@ class PodRunner:
             return
         try:
             aligned = exclusive_cpus(self.pod["spec"]) if self._kubelet.aligns else None
-            self._kubelet.devices.allocate(self._wanted_gpus(), aligned)
+            wanted = self._wanted_gpus()
+            self._kubelet.devices.allocate(wanted, aligned)
+            if wanted and self._kubelet.topology:
+                self._kubelet.topology.allocated()
         except PodRejectedError as error:
             self._kubelet.events.record(self.pod, "Pod", "v1", error.reason, error.message, "Warning")
             self.state.final = ("Failed", error.reason, f"Pod was rejected: {error.message}")

@@ -25,6 +25,7 @@ from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.node_object import CLIENT_INSTANCE_TYPE, INSTANCE_TYPE, INSTANCE_TYPE_LABEL, NodeFacts
 from gameday.rehearsal.nodes.pod import PodRunner
+from gameday.rehearsal.nodes.topology import DEFINITION, DEFINITIONS, is_served
 from kubesim.client import ApiClient, Object, Reflector
 from kubesim.controllers.events import EventRecorder
 from kubesim.errors import ApiError
@@ -43,7 +44,9 @@ class Settings:
 
     `boot_s`: seconds a reboot takes; `log_store_pid`: the file with its process id; `hold_outs`: how many of the last
     nodes are spares; `client_nodes`: how many nodes without GPUs there are besides, for API clients; `dra`: a DRA
-    driver publishes the GPUs, too; `lab_control`: the control socket of the lab that the nodes belong to.
+    driver publishes the GPUs, too; `lab_control`: the control socket of the lab that the nodes belong to;
+    `topology_interval_s`: the interval of the nodes' topology updaters; None: there are
+    none.
     """
 
     nodes: int
@@ -57,6 +60,7 @@ class Settings:
     dra: bool = False
     dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
     lab_control: Path | None = None
+    topology_interval_s: float | None = None
 
     @property
     def names(self) -> list[str]:
@@ -123,6 +127,7 @@ class VirtualNodes:
                 label=self._labeller(machine.index),
                 registering=registering,
                 dra=self._settings.dra_xid_effect if self._settings.dra else None,
+                topology_interval_s=self._settings.topology_interval_s,
             )
         types = f"{INSTANCE_TYPE_LABEL} in ({INSTANCE_TYPE},{CLIENT_INSTANCE_TYPE})"
         nodes = Reflector(api, "/api/v1/nodes", label_selector=types)
@@ -134,6 +139,8 @@ class VirtualNodes:
             tasks += [group.create_task(events.run()), group.create_task(nodes.run()), group.create_task(self._beat())]
             if self._settings.dra:
                 tasks.append(group.create_task(self._slices(api).run()))
+            if self._settings.topology_interval_s:
+                tasks.append(group.create_task(self._topology_definition(api).run()))
             try:
                 await asyncio.gather(*(kubelet.registered.wait() for kubelet in self.kubelets.values()))
                 tasks.append(group.create_task(pods.run()))
@@ -184,6 +191,22 @@ class VirtualNodes:
         slices = Reflector(api, SLICES, field_selector=f"spec.driver={DRIVER}")
         slices.on(add=seen, update=lambda _, new: seen(new), delete=partial(seen, there=False))
         return slices
+
+    def _topology_definition(self, api: ApiClient) -> Reflector:
+        """Return the watch by which the topology updaters run as long as the cluster serves their objects."""
+
+        def switch(*, on: bool) -> None:
+            for kubelet in self.kubelets.values():
+                if kubelet.topology:
+                    kubelet.topology.switch(on=on)
+
+        found = Reflector(api, DEFINITIONS, field_selector=f"metadata.name={DEFINITION}")
+        found.on(
+            add=lambda one: switch(on=is_served(one)),
+            update=lambda _, one: switch(on=is_served(one)),
+            delete=lambda _: switch(on=False),
+        )
+        return found
 
     def _seen(self, pod: Object) -> None:
         if kubelet := self.kubelets.get(pod["spec"].get("nodeName", "")):

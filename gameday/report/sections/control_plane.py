@@ -12,6 +12,7 @@ from gameday.checks.api_canary import Window, fault_window
 from gameday.checks.containment import EXECUTING, MEMORY, memory_growth
 from gameday.checks.facts import target_nodes
 from gameday.checks.memory_slope import MemorySlope, memory_slope
+from gameday.checks.pod_steps import LoadCost, StepCost, load_cost, step_costs
 from gameday.checks.restart_drop import RestartDrop, restart_drops
 from gameday.checks.webhook import webhook_outage
 from gameday.history.events import (
@@ -21,12 +22,14 @@ from gameday.history.events import (
     LoadLogged,
     LoadMeasured,
     LoadStaged,
+    PodStepsLogged,
 )
 from gameday.report.charts import Drawing, Scene, lines
 from gameday.report.run_folder import RunFolder
 from gameday.report.sections.gpus import moments_of, scene_of
 from gameday.values.api_loads import NodeLeases, Paused, Reconnected, WebhookOutage
 from gameday.values.api_requests import HAND_OVER_S, ApiCanarySample, ApiRequest, max_overlap, percentile
+from gameday.values.pod_steps import Allocation
 
 ORDER = 71
 TITLE = "Control plane"
@@ -34,6 +37,11 @@ TITLE = "Control plane"
 _QUEUED = "apiserver_flowcontrol_current_inqueue_requests"
 _CPU = "process_cpu_seconds_total"
 _MOST_CURVES = 12
+_WAYS = {
+    Allocation.DEVICE_PLUGIN: "the device plugin’s count",
+    Allocation.TOPOLOGY: "the device plugin’s count, of a scheduler that knows NUMA zones",
+    Allocation.DRA: "a ResourceClaim each",
+}
 _CALLS = {"readyz": "GET /readyz", "get": "GET a ConfigMap", "put": "PUT a Lease", "list": "LIST one object"}
 
 
@@ -108,6 +116,16 @@ class Return(BaseModel):
     outcomes: tuple[tuple[str, int], ...] = Field(description="of the clients' requests after the restart")
 
 
+class SchedulingSteps(BaseModel):
+    """Pods in steps, what each step cost, and the writes by pod."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    way: str = Field(description="how the pods asked for their GPUs")
+    steps: tuple[StepCost, ...]
+    cost: LoadCost
+
+
 class PlaneChart(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -128,6 +146,7 @@ class ControlPlane(BaseModel):
     restarts: dict[str, RestartDrop] = Field(description="by server, what a restart with the load gone freed")
     pauses: tuple[Paused, ...]
     returns: tuple[Return, ...]
+    scheduling: SchedulingSteps | None
     charts: tuple[PlaneChart, ...]
 
 
@@ -139,16 +158,18 @@ def build(run: RunFolder) -> ControlPlane:
     measured = [event.measured for event in run.history.of(LoadMeasured)]
     node = target_nodes(run.history)[0]
     window = fault_window(run.history, node)
+    scheduling = _scheduling(run)
     return ControlPlane(
         flow_control=run.history.last(FlowControlSet),
         calls=tuple(_call(call, judged, window) for call in _CALLS if any(s.kind == call for s in judged)),
-        loads=tuple(_load(event) for event in run.history.of(LoadLogged)),
+        loads=tuple(_load(event) for event in run.history.of(LoadLogged) if event.requests or not scheduling),
         servers=tuple(_servers(run.frames.api_server, window)),
         slopes=tuple(_slopes(run)),
         outage=_outage(webhook_outage(run.history, node)),
         restarts=restart_drops(run.plan, run.history, run.frames) if run.plan else {},
         pauses=tuple(one for one in measured if isinstance(one, Paused)),
         returns=tuple(_return(one) for one in measured if isinstance(one, Reconnected)),
+        scheduling=scheduling,
         charts=tuple(_charts(run, node, samples)),
     )
 
@@ -246,6 +267,16 @@ def _return(measured: Reconnected) -> Return:
             sorted(((str(name), count) for name, count in measured.outcomes.items()), key=lambda one: -one[1])
         ),
     )
+
+
+def _scheduling(run: RunFolder) -> SchedulingSteps | None:
+    logged = run.history.last(PodStepsLogged)
+    cost = load_cost(logged, run.frames) if logged else None
+    if logged is None or cost is None:
+        return None
+    allocation = str(getattr(run.plan.fault, "allocation", "")) if run.plan else ""
+    way = next((words for one, words in _WAYS.items() if one == allocation), "means that this page does not know")
+    return SchedulingSteps(way=way, steps=tuple(step_costs(logged, run.frames)), cost=cost)
 
 
 def _charts(run: RunFolder, node: str | None, samples: Sequence[ApiCanarySample]) -> list[PlaneChart]:

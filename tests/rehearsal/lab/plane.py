@@ -15,20 +15,27 @@ from typing import Any
 import pytest
 
 from gameday.errors import ProgramMissingError
-from gameday.rehearsal.lab.programs import find_api_server, find_balancer, find_programs
+from gameday.rehearsal.lab.programs import (
+    find_api_server,
+    find_balancer,
+    find_programs,
+    find_topology_scheduler,
+)
 from gameday.rehearsal.lab.settings import STOCK, LabSettings
 
 _ENDS_WITHIN_S = 30
 
 
-def need_programs(*, balancer: bool = False, releases: Sequence[str | None] = ()) -> None:
+def need_programs(*, balancer: bool = False, topology: bool = False, releases: Sequence[str | None] = ()) -> None:
     """Skip the test, saying what to do, where the lab's programs are missing."""
     try:
-        find_programs()
+        programs = find_programs()
         if balancer:
             find_balancer()
         for release in filter(None, releases):
             find_api_server(release)
+        if topology:
+            find_topology_scheduler(programs["kube-apiserver"])
     except ProgramMissingError as missing:
         pytest.skip(str(missing))
 
@@ -94,7 +101,8 @@ class Plane(Part):
 @contextmanager
 def running(folder: Path, settings: LabSettings = STOCK) -> Iterator[Plane]:
     """A control plane of this block's own."""
-    need_programs(balancer=settings.has_balancer, releases=[settings.api_server_release])
+    releases = [settings.api_server_release]
+    need_programs(balancer=settings.has_balancer, topology=settings.topology, releases=releases)
     with contextlib.ExitStack() as ending:
         plane = Plane(folder, settings)
         ending.callback(plane.end)

@@ -20,7 +20,14 @@ from gameday.observe.api_server_metrics import (
     ETCD_METRICS,
     SCHEDULER_METRICS,
 )
-from gameday.rehearsal.lab.identities import ADMINS, KUBECONFIGS, NODES_USER, first_bindings, make_secrets
+from gameday.rehearsal.lab.identities import (
+    ADMINS,
+    KUBECONFIGS,
+    NODES_USER,
+    TOPOLOGY_USER,
+    first_bindings,
+    make_secrets,
+)
 from gameday.rehearsal.lab.status import ready_urls
 from kubesim.certificates import Authority
 from kubesim.kubeconfig import Kubeconfig
@@ -31,6 +38,7 @@ _STOCK = {
     "admin": ("gameday-admin", {ADMINS}),
     "controller-manager": ("system:kube-controller-manager", set[str]()),
     "scheduler": ("system:kube-scheduler", set[str]()),
+    "topology-scheduler": (TOPOLOGY_USER, {"system:serviceaccounts", "system:serviceaccounts:kube-system"}),
     "nodes": (NODES_USER, {"system:nodes"}),
     "prometheus": ("gameday:prometheus", {"system:monitoring"}),
 }

@@ -110,7 +110,7 @@ def test_where_go_is_missing_or_too_old_the_fetched_one_builds(
     monkeypatch.setitem(build, "fetch_go", lambda: fetched / "go")
     monkeypatch.setitem(build, "_build", lambda module, go: built.append(f"{module} by {go.path} {go.version}"))
     build["build"]()
-    assert built == [f"{module} by {fetched / 'go'} 1.26.6" for module in build["MODULES"]]
+    assert built == [f"{module} by {fetched / 'go'} 1.26.6" for module in build["BY_DEFAULT"]]
 
 
 @pytest.mark.parametrize(("pinned", "why"), [(None, "no network here"), ("1.25.1", "requirements-go.lock pins 1.25.1")])

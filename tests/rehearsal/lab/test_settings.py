@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from gameday.rehearsal.lab.components import (
     etcd,
     port_count,
     scheduler,
+    topology_scheduler,
 )
 from gameday.rehearsal.lab.identities import make_secrets
 from gameday.rehearsal.lab.settings import STOCK, LabSettings, changed
+from gameday.rehearsal.lab.topology import write_configuration
+from gameday.values.pod_steps import TOPOLOGY_SCHEDULER
 
 _THREE = LabSettings(api_servers=3)
 # What the lab sets, and a game-day may set otherwise.
@@ -30,6 +34,7 @@ _MAY_DIFFER = {
     LabComponent.API_SERVER: set[str](),
     LabComponent.CONTROLLER_MANAGER: {"controllers"},
     LabComponent.SCHEDULER: set[str](),
+    LabComponent.TOPOLOGY_SCHEDULER: set[str](),
 }
 
 
@@ -41,7 +46,8 @@ def _components(folder: Path, settings: LabSettings) -> dict[str, Component]:
     ports, secrets = _ports(settings), make_secrets(folder)
     servers = [apiserver(folder, ports, secrets, settings, number + 1) for number in range(settings.api_servers)]
     others = [make(folder, ports, secrets, settings) for make in (etcd, controller_manager, scheduler)]
-    return {one.name: one for one in (*servers, *others)}
+    by_zone = topology_scheduler(folder, ports, secrets, settings, write_configuration(folder, settings))
+    return {one.name: one for one in (*servers, *others, by_zone)}
 
 
 def _flags(component: Component) -> dict[str, str]:
@@ -205,6 +211,7 @@ def test_a_running_lab_lays_an_arms_settings_over_those_it_was_started_with() ->
     [
         ({"balance": "leastconn"}, "cannot change balance, only"),
         ({"hold": []}, "cannot change hold"),
+        ({"topology": True}, "was started without `topology: true`"),
         ({"flags": {"kube-apiserver": {"secure-port": "1"}}}, "files or addresses"),
         ({"environment": "GOGC=50"}, "environment"),
     ],
@@ -212,3 +219,14 @@ def test_a_running_lab_lays_an_arms_settings_over_those_it_was_started_with() ->
 def test_a_running_lab_refuses_what_only_a_new_one_can_have(rehearsal: dict[str, object], says: str) -> None:
     with pytest.raises(ControlError, match=says):
         changed(STOCK, rehearsal)
+
+
+def test_the_topology_aware_scheduler_has_its_limits_in_its_file_and_the_nodes_their_interval(tmp_path: Path) -> None:
+    settings = LabSettings.model_validate({"topology": True, "topology_interval": "5s", "scheduler_qps": 100})
+    written = json.loads(write_configuration(tmp_path, settings).read_bytes())
+    connection = written["clientConnection"]
+    assert (connection["qps"], connection["burst"]) == (100, 200)
+    assert [one["schedulerName"] for one in written["profiles"]] == [TOPOLOGY_SCHEDULER]
+    assert settings.node_arguments() == ["--topology-interval=5"]
+    off = changed(settings, {"topology": False})
+    assert (off.topology, off.node_arguments()) == (False, [])

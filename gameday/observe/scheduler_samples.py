@@ -1,0 +1,61 @@
+"""The schedulers' metrics over a run, as the rows of the frame `scheduler`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import pandas as pd
+
+from gameday.cluster.prometheus import Prometheus, Series
+from gameday.history.frames import SCHEMAS, conform
+from gameday.observe.api_server_metrics import SCHEDULER_JOB, SCHEDULER_METRICS, SERVER_LABEL
+from gameday.observe.samples import read_samples
+
+_OF_THE_SCRAPE = {"__name__", "job", SERVER_LABEL}
+
+
+@dataclass(frozen=True)
+class SchedulerSamples:
+    """The answer of `read_scheduler`."""
+
+    rows: pd.DataFrame
+    """The frame `scheduler`."""
+    query: str
+    step_s: float | None
+    """The step between samples; None: every sample there is, with its own time."""
+
+
+def read_scheduler(prometheus: Prometheus, start: datetime, end: datetime) -> SchedulerSamples:
+    """Read what schedulers said of themselves in a window, histograms with their buckets.
+
+    Args:
+        prometheus: The server; without the job `kube-scheduler` there are no rows.
+        start: Beginning of the window.
+        end: End of the window.
+
+    Raises:
+        AdapterError: Prometheus cannot be asked.
+    """
+    names = tuple(name for metric in SCHEDULER_METRICS for name in metric.series)
+    found = read_samples(prometheus, names, f'job="{SCHEDULER_JOB}"', start, end)
+    return SchedulerSamples(scheduler_frame(found.series), found.query, found.step_s)
+
+
+def scheduler_frame(series: Iterable[Series]) -> pd.DataFrame:
+    """Return the rows of the frame `scheduler`, ordered by metric, server, labels and time; NaN is left out."""
+    columns: dict[str, list[object]] = {name: [] for name in SCHEMAS["scheduler"]}
+    for one in series:
+        labels = sorted((name, text) for name, text in one.labels.items() if name not in _OF_THE_SCRAPE)
+        for at, value in one.points:
+            if not math.isnan(value):
+                columns["time"].append(pd.Timestamp(at))
+                columns["server"].append(one.labels.get(SERVER_LABEL, ""))
+                columns["metric"].append(one.name)
+                columns["le"].append(one.labels.get("le", ""))
+                columns["labels"].append(",".join(f"{name}={text}" for name, text in labels if name != "le"))
+                columns["value"].append(value)
+    order = ["metric", "server", "labels", "le", "time"]
+    return conform("scheduler", pd.DataFrame(columns)).sort_values(order, ignore_index=True)
