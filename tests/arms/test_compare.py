@@ -111,7 +111,7 @@ def test_what_must_hold_between_the_arms_is_judged_by_their_medians(
 
 
 def test_a_ratio_beside_what_others_found_is_shown_and_fails_nothing() -> None:
-    shown = ExpectedRatio(figure="time to return", of="b", against="a", elsewhere="the talk saw about 2")
+    shown = ExpectedRatio(figure="time to return", of="b", against="a", published="the talk saw about 2")
     absent = shown.model_copy(update={"figure": "never measured"})
     content = record(*ARMS).model_copy(update={"expect": (shown, absent)})
     found = compare(content, [played(place, seconds=one) for place, one in zip(content.runs, (10, 90), strict=True)])

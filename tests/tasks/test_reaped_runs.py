@@ -166,7 +166,9 @@ def test_a_season_notifies_of_its_undos_even_if_it_cannot_begin_for_them(
     killed: Path, notified: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def refused(id: str, profile: ClusterProfile, on_reaped: Callable[[ReapResult], object]) -> Iterator[None]:
+    def refused(
+        id: str, profile: ClusterProfile, on_reaped: Callable[[ReapResult], object], chosen: object
+    ) -> Iterator[None]:
         on_reaped(reaped(killed, Cleanliness.UNKNOWN))
         raise RefusedError("not proved undone")
         yield
