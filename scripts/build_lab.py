@@ -92,7 +92,7 @@ PRODUCTS = {
     "etcd": Product("go.etcd.io/etcd/server/v3", "etcd"),
     "kubernetes": Product(".", "kube-control-plane", MODULES["kubernetes"]),
     "kwok": Product("sigs.k8s.io/kwok/cmd/kwok", "kwok"),
-    "topology": Product(".", *MODULES["topology"]),
+    "topology": Product(".", MODULES["topology"][0]),
 }
 OTHER_RELEASES = {
     folder.name.removeprefix("kube-apiserver-"): folder.name for folder in sorted(LAB.glob("kube-apiserver-*"))

@@ -67,7 +67,7 @@ class Look(DocumentModel):
 class Configure(DocumentModel):
     """Settings to run with from now on; answered when every component that this restarts is ready again.
 
-    Those restart that the settings change, and every API server, one after the other.
+    Every component but etcd restarts, one after the other, and etcd where the settings change it.
     """
 
     verb: Literal["configure"]
@@ -116,7 +116,7 @@ def look_at(control: Path, component: str) -> Answer:
 
 
 def configure_lab(control: Path, rehearsal: dict[str, Any]) -> None:
-    """Let a lab run with other settings, in fresh API servers, and wait until it is ready.
+    """Let a lab run with other settings, everything but etcd started anew, and wait until it is ready.
 
     Args:
         control: The lab's control socket.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
@@ -47,6 +47,7 @@ from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from kubesim.kubeconfig import Kubeconfig
 
 _DISK_FULL = "no space left on device"
+_NO_SERVERS = (LabComponent.ETCD, LabComponent.CONTROLLER_MANAGER, LabComponent.SCHEDULER)
 
 
 class ControlPlane:
@@ -99,7 +100,7 @@ class ControlPlane:
                 raise ChildError(f"no space is left where {self.folder} lies: {error}") from None
             raise
         if self._started_with.api_server_release:
-            self._run_with(self._started_with)
+            self._run_with(self._started_with, _NO_SERVERS)
         self._control = Control(self.folder)
 
     def _start(self, ports: Ports) -> None:
@@ -187,17 +188,31 @@ class ControlPlane:
         self.supervisor.supervise(self._control, self._change)
 
     def _change(self, asked: Configure | Fresh) -> None:
-        """Restart the API servers, one after the other, and what the settings change. Raises ControlError."""
+        """Restart the API servers, one after the other, and what the settings change. Raises ControlError.
+
+        With `configure` what asks the API servers begins anew, too: a scheduler keeps memory of earlier pods, and a
+        watch that lost its server may wait half a minute before it tries again. Not so under another release, where
+        a scheduler that begins anew never gets ready: it waits for kinds of objects that an older server lacks.
+        """
         settings = changed(self._started_with, asked.rehearsal) if isinstance(asked, Configure) else self._settings
+        with_clients = isinstance(asked, Configure) and not settings.api_server_release
+        kept = (LabComponent.ETCD,) if with_clients else _NO_SERVERS
         try:
-            self._run_with(settings)
+            self._run_with(settings, kept)
         except (ChildError, OSError, ProgramMissingError) as error:
             raise ControlError(str(error)) from None
 
-    def _run_with(self, settings: LabSettings) -> None:
-        """Do so with these settings, of which a missing program changes nothing.
+    def _run_with(self, settings: LabSettings, kept: Collection[LabComponent]) -> None:
+        """Restart every component with these settings, and wait until it is ready; a missing program changes nothing.
 
-        Raises ChildError, ProgramMissingError and OSError.
+        Args:
+            settings: The settings from now on.
+            kept: Programs that restart only where the settings change them.
+
+        Raises:
+            ChildError: A component does not start.
+            ProgramMissingError: The settings need a program that is not here.
+            OSError: A process cannot be started.
         """
         assert self.ports and self._secrets
         before = self._settings
@@ -209,7 +224,7 @@ class ControlPlane:
         # Also of a component that does not start with them: the supervisor goes on trying, and the next change ends it.
         self._settings = settings
         for was, component in zip(old, new, strict=True):
-            if component == was and component.program != LabComponent.API_SERVER:
+            if component == was and component.program in kept:
                 continue
             child, facts = self._child(component, settings)
             if self.supervisor.replace(child, facts):
