@@ -15,13 +15,13 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import httpx
 import orjson
 
+from gameday.api_clients.client_loop import ClientLoop
 from gameday.api_clients.connection import open_connection, retry_after
 from gameday.api_clients.informers_order import InformersLine, InformersOrder
 from gameday.api_clients.serve import run_until_input_ends, say
@@ -38,7 +38,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.8, 30.0
 """Pauses of client-go's reflector, each twice the one before, and with up to as much again by chance."""
 
 
-class Informers:
+class Informers(ClientLoop):
     """The clients. Only `end` may be called from another thread than `run`."""
 
     def __init__(self, order: InformersOrder, tell: Callable[[InformersLine], None]) -> None:
@@ -48,29 +48,12 @@ class Informers:
             order: What they do.
             tell: Is called with everything that happens to a client.
         """
+        super().__init__()
         self._order = order
         self._tell = tell
-        self._loop = asyncio.new_event_loop()
-        self._ended = asyncio.Event()
 
-    def run(self) -> None:
-        """Keep up until `end` is called."""
-        try:
-            self._loop.run_until_complete(self._run())
-        finally:
-            self._loop.close()
-
-    def end(self) -> None:
-        """End all clients; idempotent."""
-        with suppress(RuntimeError):  # they have ended
-            self._loop.call_soon_threadsafe(self._ended.set)
-
-    async def _run(self) -> None:
-        clients = [asyncio.ensure_future(self._client(number)) for number in range(self._order.clients)]
-        await self._ended.wait()
-        for client in clients:
-            client.cancel()
-        await asyncio.gather(*clients, return_exceptions=True)
+    def _clients(self) -> Iterable[Coroutine[None, None, None]]:
+        return (self._client(number) for number in range(self._order.clients))
 
     async def _client(self, number: int) -> None:
         version, pause_s = "", _FIRST_PAUSE_S

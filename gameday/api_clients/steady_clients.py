@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 
 from gameday import __version__
+from gameday.api_clients.client_loop import ClientLoop
 from gameday.api_clients.connection import read_token, tls_context
 from gameday.api_clients.steady_order import SteadyLine, SteadyOrder
 from gameday.values.api_loads import SteadySecond
@@ -27,7 +27,7 @@ _WATCH_S = 3600
 _PAUSE_S = 1.0
 
 
-class SteadyClients:
+class SteadyClients(ClientLoop):
     """The clients. Only `end` may be called from another thread than `run`."""
 
     def __init__(self, order: SteadyOrder, tell: Callable[[SteadyLine], None]) -> None:
@@ -45,29 +45,16 @@ class SteadyClients:
         self._tls = tls_context(order.server)
         self._second = SteadySecond(at=datetime.now(UTC))
         self._answered: set[int] = set()
-        self._loop = asyncio.new_event_loop()
-        self._ended = asyncio.Event()
+        super().__init__()
 
     def run(self) -> None:
-        """Ask until `end` is called."""
-        try:
-            self._loop.run_until_complete(self._run())
-        finally:
-            self._loop.close()
+        """Ask until `end` is called, and tell the last second."""
+        super().run()
         self._tell(SteadyLine(second=self._second))
 
-    def end(self) -> None:
-        """End all clients; idempotent."""
-        with suppress(RuntimeError):  # they have ended
-            self._loop.call_soon_threadsafe(self._ended.set)
-
-    async def _run(self) -> None:
-        clients = [asyncio.ensure_future(self._client(number)) for number in range(self._order.clients)]
-        clients.append(asyncio.ensure_future(self._tell_by_second()))
-        await self._ended.wait()
-        for client in clients:
-            client.cancel()
-        await asyncio.gather(*clients, return_exceptions=True)
+    def _clients(self) -> Iterable[Coroutine[None, None, None]]:
+        yield from (self._client(number) for number in range(self._order.clients))
+        yield self._tell_by_second()
 
     async def _client(self, number: int) -> None:
         order, spacing = self._order, 1 / self._order.rate

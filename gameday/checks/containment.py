@@ -217,7 +217,14 @@ def _not_measured(history: History, node: str | None, what: str) -> tuple[Status
 
 
 def containment_verdict(
-    check: str, expectation: str, bound: str, measured: str, status: Status, why: str, node: str | None = None
+    check: str,
+    expectation: str,
+    bound: str,
+    measured: str,
+    status: Status,
+    why: str,
+    node: str | None = None,
+    seconds: float | None = None,
 ) -> Verdict:
     """Return the verdict of one check of the step in which a load's containment is judged."""
     return Verdict(
@@ -228,5 +235,6 @@ def containment_verdict(
         status=status,
         step=Step.VERIFY_TAINT,
         why=why,
+        seconds=seconds,
         node=node,
     )

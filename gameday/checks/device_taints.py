@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gameday.checks.containment import containment_verdict
 from gameday.checks.deadlines import Sighting, appears_within, as_expected, clears_within, since_fault
 from gameday.checks.facts import (
     at_most,
@@ -21,7 +22,6 @@ from gameday.history.journal import History
 from gameday.plan.device_taints import ExpectedDeviceTaint
 from gameday.plan.models import Plan
 from gameday.values.devices import HeldDevice
-from gameday.values.results import Step
 
 ORDER = 56
 
@@ -134,7 +134,7 @@ def _pods_leave(expected: ExpectedDeviceTaint, history: History, node: str | Non
             status, seconds, why = judge_duration(fault[1].written_at, left.at, bound)
             measured = seconds_text(seconds)
     expectation = f"Pods leave the device of {node or 'the target'} that is tainted {expected.key}"
-    return _verdict("device-pods-leave", expectation, at_most(bound), measured, status, why, seconds, node)
+    return containment_verdict("device-pods-leave", expectation, at_most(bound), measured, status, why, node, seconds)
 
 
 def _others_keep(expected: ExpectedDeviceTaint, history: History, node: str | None) -> Verdict:
@@ -154,7 +154,7 @@ def _others_keep(expected: ExpectedDeviceTaint, history: History, node: str | No
             status, why = (Status.BROKEN, first_few(lost)) if lost else (Status.HELD, "")
             measured = f"{len(others) - len(lost)} of {len(others)} devices kept"
     expectation = f"The other devices of {node or 'the target'} stay with their pods"
-    return _verdict("device-others-kept", expectation, "all", measured, status, why, None, node)
+    return containment_verdict("device-others-kept", expectation, "all", measured, status, why, node)
 
 
 def _not_comparable(expected: ExpectedDeviceTaint, history: History, node: str | None, phase: Phase) -> str:
@@ -170,26 +170,3 @@ def _not_comparable(expected: ExpectedDeviceTaint, history: History, node: str |
 
 def _hold(one: HeldDevice) -> tuple[str, str, str]:
     return (one.driver, one.device, one.uid)
-
-
-def _verdict(
-    check: str,
-    expectation: str,
-    bound: str,
-    measured: str,
-    status: Status,
-    why: str,
-    seconds: float | None,
-    node: str | None,
-) -> Verdict:
-    return Verdict(
-        check=check,
-        expectation=expectation,
-        bound=bound,
-        measured=measured,
-        status=status,
-        step=Step.VERIFY_TAINT,
-        why=why,
-        seconds=seconds,
-        node=node,
-    )

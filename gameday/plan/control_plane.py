@@ -52,6 +52,14 @@ class ExpectedApiCanary(DocumentModel):
         return self.outage.at_most if self.outage else self.longest_gap
 
 
+def _check_bounds(at_least: float | None, at_most: float | None) -> None:
+    """Refuse an expectation without a bound, and bounds that nothing can hold."""
+    if at_least is None and at_most is None:
+        raise conflict((), "expect at_least, at_most or both")
+    if at_least is not None and at_most is not None and at_least > at_most:
+        raise conflict(("at_least",), f"at_least {at_least:g} is more than at_most {at_most:g}")
+
+
 class ExpectedMemorySlope(DocumentModel):
     """The memory that an API server takes for each byte of concurrent LISTs: k of `peak = base + k x clients x bytes`.
 
@@ -69,10 +77,7 @@ class ExpectedMemorySlope(DocumentModel):
 
     @model_validator(mode="after")
     def _bounds_agree(self) -> ExpectedMemorySlope:
-        if self.at_least is None and self.at_most is None:
-            raise conflict((), "expect at_least, at_most or both")
-        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            raise conflict(("at_least",), f"at_least {self.at_least:g} is more than at_most {self.at_most:g}")
+        _check_bounds(self.at_least, self.at_most)
         return self
 
 
@@ -97,10 +102,7 @@ class ExpectedRestartDrop(DocumentModel):
 
     @model_validator(mode="after")
     def _bounds_agree(self) -> ExpectedRestartDrop:
-        if self.at_least is None and self.at_most is None:
-            raise conflict((), "expect at_least, at_most or both")
-        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            raise conflict(("at_least",), f"at_least {self.at_least:g} is more than at_most {self.at_most:g}")
+        _check_bounds(self.at_least, self.at_most)
         return self
 
 
