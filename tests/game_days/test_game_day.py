@@ -45,9 +45,16 @@ def before_of(played: Played) -> NodeSnapshot:
 
 @pytest.mark.slow
 def test_two_runs_of_one_seed_choose_the_same_target(clean_arena: Arena) -> None:
-    """Of a fault that moves no work: the same seed promises the same choice on the same cluster only."""
+    """Of a fault that moves no work: the same seed promises the same choice on the same cluster only.
+
+    Xid 13 sets off GPUXidWorkload, an info alert, and so short a run may end before it fires.
+    """
     plan = changed(changed(QUICK, "targets.seed", 11), "fault", {"type": "xid", "xid": 13, "hold": "5s"})
-    plan = changed(changed(plan, "expect", {"stays_schedulable_for": "1s"}), "recover.remediation", "none")
+    plan = changed(
+        changed(plan, "expect", {"stays_schedulable_for": "1s", "allow_other_alerts": True}),
+        "recover.remediation",
+        "none",
+    )
     played = [clean_arena.play(plan) for _ in range(2)]
     assert [one.exit_code for one in played] == [0, 0], played[0].output
     first, second = (one.history.of(TargetsChosen)[0].targets for one in played)
