@@ -12,18 +12,18 @@ MEMINFO = Path("/proc/meminfo")
 """The kernel's figures; in a container, too, they are the whole machine's."""
 
 
-def free_share(meminfo: Path) -> float:
+def free_share() -> float:
     """Return the share of the machine's memory that programs can still get, 0 to 1. Raises HostError."""
-    free, total = _free_and_total(meminfo)
+    free, total = _free_and_total()
     return free / total
 
 
-def why_too_large(needed: int, meminfo: Path) -> str:
+def why_too_large(needed: int) -> str:
     """Return why the machine cannot hold what takes this many bytes; empty where it can. Raises HostError.
 
     What a load may not touch is left over: below LEAST_FREE it would end half-way.
     """
-    free, total = _free_and_total(meminfo)
+    free, total = _free_and_total()
     kept = round(LEAST_FREE * total)
     if needed + kept <= free:
         return ""
@@ -33,13 +33,13 @@ def why_too_large(needed: int, meminfo: Path) -> str:
     )
 
 
-def _free_and_total(meminfo: Path) -> tuple[int, int]:
+def _free_and_total() -> tuple[int, int]:
     try:
-        lines = meminfo.read_text(encoding="ascii").splitlines()
+        lines = MEMINFO.read_text(encoding="ascii").splitlines()
         kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
         free, total = kib["MemAvailable"] * 1024, kib["MemTotal"] * 1024
     except (OSError, ValueError, IndexError, KeyError):
         total = 0
     if not total:
-        raise HostError(f"cannot read how much memory is free: {meminfo} has no MemAvailable and MemTotal")
+        raise HostError(f"cannot read how much memory is free: {MEMINFO} has no MemAvailable and MemTotal")
     return free, total

@@ -406,10 +406,10 @@ def check_fit(plan: Plan, nodes: int, gpus: int) -> None:
 
 def _nodes_at(plan: Plan, scale: str) -> int:
     """Return the nodes that a scale takes at least; refuse one that this machine has too little memory for."""
-    from gameday.api_clients.memory import MEMINFO, why_too_large  # noqa: PLC0415
+    from gameday.api_clients.memory import why_too_large  # noqa: PLC0415
 
     asked = plan.scales[scale]
-    if why := why_too_large(asked.memory, MEMINFO):
+    if why := why_too_large(asked.memory):
         raise CommandError(f"--scale {scale} of {plan.name} does not fit this machine: {why}", ExitCode.REFUSED)
     return asked.nodes or 1
 

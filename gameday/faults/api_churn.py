@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.lists import NAMESPACE
-from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
+from gameday.api_clients.memory import LEAST_FREE, free_share
 from gameday.api_clients.notes import request_notes
-from gameday.api_clients.objects import LoadObjects
 from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
-from gameday.faults.api_load import check_memory, make_counted, refuse_leftovers
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.api_load import make_counted
+from gameday.faults.base import Evidence
+from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.api_requests import percentile
 from gameday.values.nodes import NodeRole
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 LOAD = "api-churn"
 """The load's name: the value of its objects' label, and the start of their names."""
-_RESOURCE = "configmaps"
 # A request takes about 400 bytes of the pod's log, which kubelets turn over at 10 MiB.
 _MOST_LOGGED = 25_000
 _WATCHING_WITHIN_S = 60.0
@@ -69,7 +67,7 @@ class ApiChurnParameters(FaultParameters):
         return self
 
 
-class ApiChurnFault(Fault[ApiChurnParameters]):
+class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
     """Makes ConfigMaps in namespace gameday-load, and creates, updates and deletes such at a steady rate.
 
     Beside the writes it keeps watches of them open, as informers do, and LISTs them all every few seconds: together
@@ -82,9 +80,8 @@ class ApiChurnFault(Fault[ApiChurnParameters]):
     """
 
     parameters: ClassVar[type[FaultParameters]] = ApiChurnParameters
-    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
-    api_account: ClassVar[str] = "gameday-api-client"
-    security: ClassVar[PodSecurity] = API_CLIENT
+    load: ClassVar[str] = LOAD
+    resource: ClassVar[str] = "configmaps"
     summary: ClassVar[str] = "Steady writes, watches and LISTs of small objects"
     does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods; API servers that it was not balanced to"
     seen_by: ClassVar[tuple[str, ...]] = (
@@ -92,32 +89,20 @@ class ApiChurnFault(Fault[ApiChurnParameters]):
         "the API canary, where the server is short of CPU",
     )
 
-    def __init__(self) -> None:
-        # By the parameters' identity, as two parts of one compound fault share this instance.
-        self._loads: dict[int, Churn] = {}
-
-    def claims(self, parameters: ApiChurnParameters) -> tuple[Claim, ...]:
-        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
-
     def warnings(self, parameters: ApiChurnParameters) -> tuple[str, ...]:
         return (
             f"{parameters.rate:g} writes per second to etcd, each sent to {parameters.watches} watches, for "
             f"{parameters.hold.total_seconds():g} s",
         )
 
-    def prior_state(self, parameters: ApiChurnParameters, gpu: int, host: Host) -> dict[str, str]:
-        refuse_leftovers(_objects(host), _RESOURCE, LOAD)
-        check_memory(MEMINFO, LOAD)
-        return {}
-
     def inject(self, parameters: ApiChurnParameters, gpu: int, host: Host) -> Evidence:
-        make_counted(_objects(host), parameters.objects, parameters.object_size)
+        make_counted(self.objects(host), parameters.objects, parameters.object_size)
         began_at = datetime.now(UTC)
         from gameday.api_clients.churn import Churn, ChurnOrder  # noqa: PLC0415 - httpx takes long to load
 
         order = ChurnOrder(
             server=host.api_server(),
-            resource=_RESOURCE,
+            resource=self.resource,
             load=LOAD,
             objects=parameters.objects,
             object_size=parameters.object_size,
@@ -125,20 +110,15 @@ class ApiChurnFault(Fault[ApiChurnParameters]):
             watches=parameters.watches,
             list_every_s=parameters.list_every.total_seconds(),
         )
-        churn = self._loads[id(parameters)] = Churn(order)
+        churn = self.begun(parameters, Churn(order))
         if not churn.wait_until_watching(_WATCHING_WITHIN_S):
             raise HostError(f"not every watch was answered within {_WATCHING_WITHIN_S:g} s")
         lines = (
-            f"before: namespace {NAMESPACE} held no {_RESOURCE} of the load",
+            f"before: namespace {NAMESPACE} held no {self.resource} of the load",
             f"made: {parameters.objects} of {format_size(parameters.object_size)}",
             f"after: {parameters.watches} watches are open, {parameters.rate:g} writes per second go on",
         )
         return Evidence(lines=lines, written_at=began_at)
-
-    def hold(
-        self, parameters: ApiChurnParameters, gpu: int, host: Host, ended: threading.Event
-    ) -> tuple[str, ...] | None:
-        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
 
     def hold_and_tell(
         self,
@@ -148,10 +128,10 @@ class ApiChurnFault(Fault[ApiChurnParameters]):
         ended: threading.Event,
         tell: Callable[[BaseModel], None],
     ) -> tuple[str, ...]:
-        churn = self._loads[id(parameters)]
+        churn = self.load_of(parameters)
         short = False
         while not (ended.wait(_LOOK_EVERY_S) or short or churn.is_over):
-            short = free_share(MEMINFO) < LEAST_FREE
+            short = free_share() < LEAST_FREE
             _tell_requests(churn, tell)
         died = churn.is_over
         churn.end()
@@ -162,16 +142,6 @@ class ApiChurnFault(Fault[ApiChurnParameters]):
         if died:
             raise HostError(f"the load broke off; its own words are in this pod's log; {lines[0]}")
         return lines
-
-    def undo(self, parameters: ApiChurnParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        churn = self._loads.pop(id(parameters), None)
-        if churn:
-            churn.end()
-        deleted = _objects(host).delete()
-        return Evidence(lines=(f"deleted {deleted} {_RESOURCE} from namespace {NAMESPACE}",))
-
-    def verify_undone(self, parameters: ApiChurnParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return not _objects(host).exist()
 
 
 def summary(churn: Churn) -> tuple[str, ...]:
@@ -186,10 +156,6 @@ def summary(churn: Churn) -> tuple[str, ...]:
         f"{failed} failed",
         f"{churn.ended_watches} watches ended early" + (f"; a LIST took {middle:.2f} s" if middle else ""),
     )
-
-
-def _objects(host: Host) -> LoadObjects:
-    return LoadObjects(host.api_server(), _RESOURCE, LOAD)
 
 
 def _tell_requests(churn: Churn, tell: Callable[[BaseModel], None]) -> None:

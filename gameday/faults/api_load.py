@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
 from gameday.api_clients.memory import LEAST_FREE, free_share
 from gameday.api_clients.objects import LoadObjects
@@ -44,8 +42,8 @@ def make_counted(objects: LoadObjects, count: int, size: int) -> str:
     return counted.resource_version
 
 
-def check_memory(meminfo: Path, load: str) -> None:
+def check_memory(load: str) -> None:
     """Raise HostError where too little of the machine's memory is free for a load to begin."""
-    free = free_share(meminfo)
+    free = free_share()
     if free < LEAST_FREE:
         raise HostError(f"only {free:.0%} of this node's memory is free, and the load {load} needs {LEAST_FREE:.0%}")

@@ -13,25 +13,22 @@ from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.informers_order import InformersLine, InformersOrder
 from gameday.api_clients.lists import NAMESPACE
-from gameday.api_clients.memory import MEMINFO
 from gameday.api_clients.notes import MeasuredNote
-from gameday.api_clients.objects import LoadObjects
 from gameday.api_clients.process import ClientProcess
 from gameday.documents.fields import Duration, conflict, format_duration
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
 from gameday.faults import lab_component
-from gameday.faults.api_load import check_memory, make_counted, refuse_leftovers, refuse_too_much
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.api_load import make_counted, refuse_too_much
+from gameday.faults.base import Evidence
+from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.api_loads import Happening, Outcome, Reconnected, back_after
 from gameday.values.nodes import NodeRole
 
 LOAD = "api-server-restarted"
 """The load's name: the value of its objects' label, and the start of their names."""
-_RESOURCE = "secrets"
 _CONNECTED_WITHIN_S = 60.0
 _END_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.1
@@ -78,7 +75,7 @@ class ApiServerRestartedParameters(FaultParameters):
         return self
 
 
-class ApiServerRestartedFault(Fault[ApiServerRestartedParameters]):
+class ApiServerRestartedFault(ApiLoadFault[ApiServerRestartedParameters, "_Clients"]):
     """Restarts an API server while clients follow many Secrets in namespace gameday-load, as informers do.
 
     A server that has just started has to read every kind into its watch cache before it can serve a watch, while all
@@ -92,9 +89,8 @@ class ApiServerRestartedFault(Fault[ApiServerRestartedParameters]):
     """
 
     parameters: ClassVar[type[FaultParameters]] = ApiServerRestartedParameters
-    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
-    api_account: ClassVar[str] = "gameday-api-client"
-    security: ClassVar[PodSecurity] = API_CLIENT
+    load: ClassVar[str] = LOAD
+    resource: ClassVar[str] = "secrets"
     summary: ClassVar[str] = "Restarts an API server that many clients follow (lab only)"
     does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods; other API servers"
     seen_by: ClassVar[tuple[str, ...]] = (
@@ -102,50 +98,36 @@ class ApiServerRestartedFault(Fault[ApiServerRestartedParameters]):
         "the API server's own metrics: process_start_time_seconds, apiserver_watch_cache_initializations_total",
     )
 
-    def __init__(self) -> None:
-        # By the parameters' identity, as two parts of one compound fault share this instance.
-        self._loads: dict[int, _Clients] = {}
-
-    def claims(self, parameters: ApiServerRestartedParameters) -> tuple[Claim, ...]:
-        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
-
     def warnings(self, parameters: ApiServerRestartedParameters) -> tuple[str, ...]:
         return (f"{parameters.server} is restarted, and answers nobody for some seconds",)
 
     def prior_state(self, parameters: ApiServerRestartedParameters, gpu: int, host: Host) -> dict[str, str]:
         if lab_component.look(host, parameters.server).pid is None:
             raise HostError(f"{parameters.server} does not run: gameday lab status")
-        refuse_leftovers(_objects(host), _RESOURCE, LOAD)
-        check_memory(MEMINFO, LOAD)
-        return {}
+        return super().prior_state(parameters, gpu, host)
 
     def inject(self, parameters: ApiServerRestartedParameters, gpu: int, host: Host) -> Evidence:
-        make_counted(_objects(host), parameters.objects, parameters.object_size)
+        make_counted(self.objects(host), parameters.objects, parameters.object_size)
         clients = _Clients(
             InformersOrder(
                 server=host.api_server(),
-                path=f"/api/v1/namespaces/{NAMESPACE}/{_RESOURCE}",
+                path=f"/api/v1/namespaces/{NAMESPACE}/{self.resource}",
                 clients=parameters.clients,
                 keep_up=parameters.keep_up,
                 interval_s=parameters.interval.total_seconds(),
             )
         )
-        self._loads[id(parameters)] = clients
+        self.begun(parameters, clients)
         clients.begin()
         if not clients.wait_connected(_CONNECTED_WITHIN_S):
             raise HostError(f"not every client was connected within {_CONNECTED_WITHIN_S:g} s")
         lines = (
             "before: no object of this load",
-            f"made: {parameters.objects} {_RESOURCE} of {format_size(parameters.object_size)}",
+            f"made: {parameters.objects} {self.resource} of {format_size(parameters.object_size)}",
             f"after: {parameters.clients} clients follow them; {parameters.server} is restarted "
             f"{format_duration(parameters.begins_after)} from now",
         )
         return Evidence(lines=lines, written_at=clients.began_at)
-
-    def hold(
-        self, parameters: ApiServerRestartedParameters, gpu: int, host: Host, ended: threading.Event
-    ) -> tuple[str, ...] | None:
-        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
 
     def hold_and_tell(
         self,
@@ -155,7 +137,7 @@ class ApiServerRestartedFault(Fault[ApiServerRestartedParameters]):
         ended: threading.Event,
         tell: Callable[[BaseModel], None],
     ) -> tuple[str, ...]:
-        clients = self._loads[id(parameters)]
+        clients = self.load_of(parameters)
         if ended.wait(parameters.begins_after.total_seconds()):
             return ("ended before the restart",)
         before = lab_component.look(host, parameters.server)
@@ -173,29 +155,12 @@ class ApiServerRestartedFault(Fault[ApiServerRestartedParameters]):
             raise HostError("the clients' process died; its own words are in this pod's log")
         return (f"{parameters.server} was restarted: process {before.pid}, then {after.pid}", *_summary(measured))
 
-    def undo(
-        self, parameters: ApiServerRestartedParameters, gpu: int, host: Host, undo_state: dict[str, str]
-    ) -> Evidence:
-        clients = self._loads.pop(id(parameters), None)
-        if clients:
-            clients.end()
-        return Evidence(lines=(f"deleted {_objects(host).delete()} {_RESOURCE} of this load",))
-
-    def verify_undone(
-        self, parameters: ApiServerRestartedParameters, gpu: int, host: Host, undo_state: dict[str, str]
-    ) -> bool:
-        return not _objects(host).exist()
-
 
 def _summary(measured: Reconnected) -> tuple[str, ...]:
     back = [seconds for seconds in measured.back_after_s if seconds is not None]
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(measured.outcomes.items()))
     last = f", the last after {max(back):.1f} s" if back else ""
     return (f"{len(back)} of {measured.clients} clients are back{last}", f"after the restart: {counts or 'nothing'}")
-
-
-def _objects(host: Host) -> LoadObjects:
-    return LoadObjects(host.api_server(), _RESOURCE, LOAD)
 
 
 class _Clients:

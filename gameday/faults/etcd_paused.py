@@ -13,9 +13,9 @@ from gameday.api_clients.notes import MeasuredNote
 from gameday.documents.fields import Duration, conflict, format_duration
 from gameday.errors import HostError
 from gameday.faults import lab_component
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import Evidence
+from gameday.faults.control_plane import ControlPlaneFault
 from gameday.host.base import Host
-from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.api_loads import Paused
 from gameday.values.nodes import NodeRole
@@ -50,7 +50,7 @@ class EtcdPausedParameters(FaultParameters):
         return self
 
 
-class EtcdPausedFault(Fault[EtcdPausedParameters]):
+class EtcdPausedFault(ControlPlaneFault[EtcdPausedParameters]):
     """Stops etcd (SIGSTOP) for a bounded time: it keeps its connections and answers nothing.
 
     That is what a disk does to it that stalls for long. Only a lab can be asked for it, by its control socket; on every
@@ -62,18 +62,12 @@ class EtcdPausedFault(Fault[EtcdPausedParameters]):
     """
 
     parameters: ClassVar[type[FaultParameters]] = EtcdPausedParameters
-    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
-    api_account: ClassVar[str] = "gameday-api-client"
-    security: ClassVar[PodSecurity] = API_CLIENT
     summary: ClassVar[str] = "etcd is paused for a bounded time (lab only)"
     does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods, which need no API server to go on"
     seen_by: ClassVar[tuple[str, ...]] = (
         "every client of the API server: reads and writes fail or wait, /readyz fails",
         "the node lifecycle controller, once nodes' leases are older than its grace period",
     )
-
-    def claims(self, parameters: EtcdPausedParameters) -> tuple[Claim, ...]:
-        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
 
     def warnings(self, parameters: EtcdPausedParameters) -> tuple[str, ...]:
         return (f"nothing can be read or written through the API server for {format_duration(parameters.lasts)}",)
@@ -92,11 +86,6 @@ class EtcdPausedFault(Fault[EtcdPausedParameters]):
             f"{format_duration(parameters.lasts)}; the lab lets it go on",
         )
         return Evidence(lines=lines, written_at=now)
-
-    def hold(
-        self, parameters: EtcdPausedParameters, gpu: int, host: Host, ended: threading.Event
-    ) -> tuple[str, ...] | None:
-        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
 
     def hold_and_tell(
         self,

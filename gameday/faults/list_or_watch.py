@@ -11,17 +11,16 @@ from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.follower import FollowOrder
 from gameday.api_clients.following import Following
-from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
+from gameday.api_clients.memory import LEAST_FREE, free_share
 from gameday.api_clients.notes import MeasuredNote
-from gameday.api_clients.objects import LoadObjects
 from gameday.api_clients.writer import Writer
 from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
-from gameday.faults.api_load import check_memory, make_counted, refuse_leftovers, refuse_too_much
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.api_load import check_memory, make_counted, refuse_too_much
+from gameday.faults.base import Evidence
+from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.api_loads import Followed, FollowMode
 from gameday.values.api_requests import percentile
@@ -95,7 +94,7 @@ class ListOrWatchParameters(FaultParameters):
         return self
 
 
-class ListOrWatchFault(Fault[ListOrWatchParameters]):
+class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
     """Makes objects in namespace gameday-load, and measures what following them takes one client.
 
     The client is a process of the agent's pod, on an API-client node; it sends each request once, asks for uncompressed
@@ -109,9 +108,8 @@ class ListOrWatchFault(Fault[ListOrWatchParameters]):
     """
 
     parameters: ClassVar[type[FaultParameters]] = ListOrWatchParameters
-    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
-    api_account: ClassVar[str] = "gameday-api-client"
-    security: ClassVar[PodSecurity] = API_CLIENT
+    load: ClassVar[str] = LOAD
+    resource: ClassVar[str] = "secrets"
     summary: ClassVar[str] = "A client follows many Secrets, by polling LISTs or by a watch"
     does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods; API servers that the client is not on"
     seen_by: ClassVar[tuple[str, ...]] = (
@@ -122,26 +120,14 @@ class ListOrWatchFault(Fault[ListOrWatchParameters]):
     def details(self) -> str:
         return _DETAILS
 
-    def __init__(self) -> None:
-        # By the parameters' identity, as two parts of one compound fault share this instance.
-        self._followings: dict[int, Following] = {}
-
-    def claims(self, parameters: ListOrWatchParameters) -> tuple[Claim, ...]:
-        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
-
     def warnings(self, parameters: ListOrWatchParameters) -> tuple[str, ...]:
         total = parameters.objects * parameters.object_size
         often = "once" if parameters.mode.watches else f"every {parameters.interval.total_seconds():g} s"
         return (f"a client LISTs {total / 1e6:.0f} MB of {parameters.resource} {often}, and etcd grows by as much",)
 
-    def prior_state(self, parameters: ListOrWatchParameters, gpu: int, host: Host) -> dict[str, str]:
-        refuse_leftovers(_objects(parameters, host), parameters.resource, LOAD)
-        check_memory(MEMINFO, LOAD)
-        return {}
-
     def inject(self, parameters: ListOrWatchParameters, gpu: int, host: Host) -> Evidence:
-        make_counted(_objects(parameters, host), parameters.objects, parameters.object_size)
-        check_memory(MEMINFO, LOAD)
+        make_counted(self.objects(host), parameters.objects, parameters.object_size)
+        check_memory(LOAD)
         following = Following(
             FollowOrder(
                 server=host.api_server(),
@@ -150,7 +136,7 @@ class ListOrWatchFault(Fault[ListOrWatchParameters]):
                 interval_s=parameters.interval.total_seconds(),
             )
         )
-        self._followings[id(parameters)] = following
+        self.begun(parameters, following)
         following.begin()
         if not following.wait_synced(_SYNCED_WITHIN_S):
             raise HostError(f"the client could not read every object within {_SYNCED_WITHIN_S:g} s")
@@ -162,11 +148,6 @@ class ListOrWatchFault(Fault[ListOrWatchParameters]):
         )
         return Evidence(lines=lines, written_at=following.began_at)
 
-    def hold(
-        self, parameters: ListOrWatchParameters, gpu: int, host: Host, ended: threading.Event
-    ) -> tuple[str, ...] | None:
-        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
-
     def hold_and_tell(
         self,
         parameters: ListOrWatchParameters,
@@ -175,13 +156,13 @@ class ListOrWatchFault(Fault[ListOrWatchParameters]):
         ended: threading.Event,
         tell: Callable[[BaseModel], None],
     ) -> tuple[str, ...]:
-        following = self._followings[id(parameters)]
+        following = self.load_of(parameters)
         writer = Writer(host.api_server(), parameters.resource, LOAD, parameters.objects, parameters.changes_per_second)
         thread = threading.Thread(target=writer.run, args=(parameters.follows_for.total_seconds(),))
         thread.start()
         try:
             while thread.is_alive() and not following.is_over and not ended.wait(_LOOK_EVERY_S):
-                if free_share(MEMINFO) < LEAST_FREE:
+                if free_share() < LEAST_FREE:
                     raise HostError(f"less than {LEAST_FREE:.0%} of this node's memory is free: the load ended")
         finally:
             writer.end()
@@ -194,18 +175,6 @@ class ListOrWatchFault(Fault[ListOrWatchParameters]):
             raise HostError("the client's process died; its own words are in this pod's log")
         return summary(measured)
 
-    def undo(self, parameters: ListOrWatchParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        following = self._followings.pop(id(parameters), None)
-        if following:
-            following.end()
-        deleted = _objects(parameters, host).delete()
-        return Evidence(lines=(f"deleted {deleted} {parameters.resource} of this load",))
-
-    def verify_undone(
-        self, parameters: ListOrWatchParameters, gpu: int, host: Host, undo_state: dict[str, str]
-    ) -> bool:
-        return not _objects(parameters, host).exist()
-
 
 def summary(measured: Followed) -> tuple[str, ...]:
     """Return what a client did and saw, as lines of evidence."""
@@ -217,10 +186,6 @@ def summary(measured: Followed) -> tuple[str, ...]:
         f"{measured.writes} changes ({measured.failed_writes} failed), {measured.unseen} of them never seen; "
         f"seen after {lags or 'no time that could be told'}",
     )
-
-
-def _objects(parameters: ListOrWatchParameters, host: Host) -> LoadObjects:
-    return LoadObjects(host.api_server(), parameters.resource, LOAD)
 
 
 def _tail(parameters: ListOrWatchParameters) -> timedelta:

@@ -11,18 +11,17 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.lists import NAMESPACE, Form, Read
-from gameday.api_clients.memory import LEAST_FREE, MEMINFO, free_share
+from gameday.api_clients.memory import LEAST_FREE, free_share
 from gameday.api_clients.notes import StageNote, StormEnding, StormEndNote, StormNote, request_notes
-from gameday.api_clients.objects import LoadObjects
 from gameday.api_clients.order import ListOrder, OwnCost
 from gameday.api_clients.storm import Storm, wait_until_sent
 from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
-from gameday.faults.api_load import check_memory, make_counted, refuse_leftovers, refuse_too_much
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.api_load import check_memory, make_counted, refuse_too_much
+from gameday.faults.base import Evidence
+from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.api_requests import HAND_OVER_S, ApiRequest, LoadStage, max_overlap, percentile
 from gameday.values.nodes import NodeRole
@@ -138,7 +137,7 @@ class _Begun:
             storm.end()
 
 
-class ListStormFault(Fault[ListStormParameters]):
+class ListStormFault(ApiLoadFault[ListStormParameters, _Begun]):
     """Makes objects in namespace gameday-load, and lets many clients LIST them all at the same time.
 
     The clients are processes of the agent's pod, on an API-client node. They send each request once, read its answer to
@@ -157,9 +156,8 @@ class ListStormFault(Fault[ListStormParameters]):
     """
 
     parameters: ClassVar[type[FaultParameters]] = ListStormParameters
-    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
-    api_account: ClassVar[str] = "gameday-api-client"
-    security: ClassVar[PodSecurity] = API_CLIENT
+    load: ClassVar[str] = LOAD
+    resource: ClassVar[str] = "secrets"
     summary: ClassVar[str] = "Many clients LIST large Secrets at the same time"
     does_not_reach: ClassVar[str] = (
         "the GPUs, their nodes and running pods; API servers that no connection of the storm was balanced to; watches "
@@ -171,13 +169,6 @@ class ListStormFault(Fault[ListStormParameters]):
         "every client of a server that is killed for its memory",
     )
 
-    def __init__(self) -> None:
-        # By the parameters' identity, as two parts of one compound fault share this instance.
-        self._begun: dict[int, _Begun] = {}
-
-    def claims(self, parameters: ListStormParameters) -> tuple[Claim, ...]:
-        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
-
     def warnings(self, parameters: ListStormParameters) -> tuple[str, ...]:
         total = parameters.objects * parameters.object_size
         most = max(parameters.counts)
@@ -187,16 +178,11 @@ class ListStormFault(Fault[ListStormParameters]):
             f" ({served / 1e9:.1f} GB of content in all), and etcd grows by as much",
         )
 
-    def prior_state(self, parameters: ListStormParameters, gpu: int, host: Host) -> dict[str, str]:
-        refuse_leftovers(_objects(parameters, host), parameters.resource, LOAD)
-        check_memory(MEMINFO, LOAD)
-        return {}
-
     def inject(self, parameters: ListStormParameters, gpu: int, host: Host) -> Evidence:
-        objects = _objects(parameters, host)
+        objects = self.objects(host)
         version = make_counted(objects, parameters.objects, parameters.object_size)
         list_bytes = objects.list_bytes()
-        check_memory(MEMINFO, LOAD)
+        check_memory(LOAD)
         order = ListOrder(
             server=host.api_server(),
             resource=parameters.resource,
@@ -220,7 +206,7 @@ class ListStormFault(Fault[ListStormParameters]):
             objects=parameters.objects,
             list_bytes=list_bytes,
         )
-        self._begun[id(parameters)] = _Begun(order, note, [storm])
+        self.begun(parameters, _Begun(order, note, [storm]))
         storm.begin()
         within_s = order.starts_over_s + _IN_FLIGHT_WITHIN_S
         if not wait_until_sent(storm, within_s):
@@ -233,11 +219,6 @@ class ListStormFault(Fault[ListStormParameters]):
         )
         return Evidence(lines=lines, written_at=began_at)
 
-    def hold(
-        self, parameters: ListStormParameters, gpu: int, host: Host, ended: threading.Event
-    ) -> tuple[str, ...] | None:
-        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
-
     def hold_and_tell(
         self,
         parameters: ListStormParameters,
@@ -246,7 +227,7 @@ class ListStormFault(Fault[ListStormParameters]):
         ended: threading.Event,
         tell: Callable[[BaseModel], None],
     ) -> tuple[str, ...]:
-        begun = self._begun[id(parameters)]
+        begun = self.load_of(parameters)
         tell(begun.note)
         reason = _play_stages(begun, parameters.counts, ended, tell)
         tell(StormEndNote(ended_at=datetime.now(UTC), reason=reason, cost=begun.cost))
@@ -256,16 +237,6 @@ class ListStormFault(Fault[ListStormParameters]):
         if begun.failed:
             raise HostError(f"{begun.failed} client process(es) died; {lines[0]}")
         return lines
-
-    def undo(self, parameters: ListStormParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        begun = self._begun.pop(id(parameters), None)
-        if begun:
-            begun.end()
-        deleted = _objects(parameters, host).delete()
-        return Evidence(lines=(f"deleted {deleted} {parameters.resource} from namespace {NAMESPACE}",))
-
-    def verify_undone(self, parameters: ListStormParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        return not _objects(parameters, host).exist()
 
 
 def summary(requests: Sequence[ApiRequest], cost: OwnCost) -> tuple[str, ...]:
@@ -281,10 +252,6 @@ def summary(requests: Sequence[ApiRequest], cost: OwnCost) -> tuple[str, ...]:
         f"{max_overlap(requests, HAND_OVER_S)} for longer than {HAND_OVER_S} s; {times or 'none answered'}",
         f"own cost: {cost.cpu_seconds:.1f} s of CPU, {cost.rss_bytes / 1e6:.0f} MB of memory",
     )
-
-
-def _objects(parameters: ListStormParameters, host: Host) -> LoadObjects:
-    return LoadObjects(host.api_server(), parameters.resource, LOAD)
 
 
 def _play_stages(
@@ -317,7 +284,7 @@ def _follow(storm: Storm, ended: threading.Event, tell: Callable[[BaseModel], No
     while not storm.is_over:
         if ended.wait(_LOOK_EVERY_S):
             return "told to end"
-        if free_share(MEMINFO) < LEAST_FREE:
+        if free_share() < LEAST_FREE:
             return "host short of memory"
         _tell_requests(storm, tell)
     return "rounds done"

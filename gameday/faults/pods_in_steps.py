@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
 from gameday.api_clients.notes import PodsPlacedNote, PodStepNote
 from gameday.errors import HostError
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import Evidence
+from gameday.faults.control_plane import ControlPlaneFault
 from gameday.host.base import Host
-from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.nodes import NodeRole
 from gameday.values.pod_steps import LOAD, TOPOLOGY_SCHEDULER, Allocation, PodStep
@@ -47,7 +47,7 @@ class PodsInStepsParameters(FaultParameters):
     """DeviceClass of the claims; the default is the lab's."""
 
 
-class PodsInStepsFault(Fault[PodsInStepsParameters]):
+class PodsInStepsFault(ControlPlaneFault[PodsInStepsParameters]):
     """Creates one-GPU pods in namespace gameday-load, step by step, and notes how long each waits for its node.
 
     Times are those at which a watch of the pods shows them, first and bound. At the end the pods' places are read from
@@ -57,18 +57,12 @@ class PodsInStepsFault(Fault[PodsInStepsParameters]):
     """
 
     parameters: ClassVar[type[FaultParameters]] = PodsInStepsParameters
-    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
-    api_account: ClassVar[str] = "gameday-api-client"
-    security: ClassVar[PodSecurity] = API_CLIENT
     summary: ClassVar[str] = "Creates one-GPU pods in steps, by count, by zones or by claims"
     does_not_reach: ClassVar[str] = "the GPUs and running pods; nodes without free GPUs"
     seen_by: ClassVar[tuple[str, ...]] = (
         "kube-scheduler's own metrics, and the controller-manager's for claims",
         "other pods that wait for a GPU",
     )
-
-    def claims(self, parameters: PodsInStepsParameters) -> tuple[Claim, ...]:
-        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
 
     def warnings(self, parameters: PodsInStepsParameters) -> tuple[str, ...]:
         return (f"{sum(parameters.steps)} pods ask for one GPU each",)
@@ -85,11 +79,6 @@ class PodsInStepsFault(Fault[PodsInStepsParameters]):
         began_at = datetime.now(UTC)
         _load(parameters, host).prepare()
         return Evidence(lines=(f"before: namespace {NAMESPACE} held no such pods",), written_at=began_at)
-
-    def hold(
-        self, parameters: PodsInStepsParameters, gpu: int, host: Host, ended: threading.Event
-    ) -> tuple[str, ...] | None:
-        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
 
     def hold_and_tell(
         self,

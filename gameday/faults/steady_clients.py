@@ -12,22 +12,21 @@ from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.lists import NAMESPACE
 from gameday.api_clients.notes import MeasuredNote
-from gameday.api_clients.objects import LoadObjects, object_name
+from gameday.api_clients.objects import object_name
 from gameday.api_clients.process import ClientProcess
 from gameday.api_clients.steady_order import SteadyLine, SteadyOrder
 from gameday.documents.fields import Duration, conflict
 from gameday.errors import HostError
-from gameday.faults.api_load import make_counted, refuse_leftovers
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.api_load import make_counted
+from gameday.faults.base import Evidence
+from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.api_loads import Protocol, SteadyLoad, SteadySecond
 from gameday.values.nodes import NodeRole
 
 LOAD = "steady-clients"
 """The load's name: the value of its object's label, and the start of its name."""
-_RESOURCE = "secrets"
 _SIZE = 100
 _CONNECTED_WITHIN_S = 60.0
 _END_TIMEOUT_S = 10.0
@@ -64,7 +63,7 @@ class SteadyClientsParameters(FaultParameters):
         return self
 
 
-class SteadyClientsFault(Fault[SteadyClientsParameters]):
+class SteadyClientsFault(ApiLoadFault[SteadyClientsParameters, "_Load"]):
     """Connects many clients, each of which asks for a small object at a steady rate over its one connection.
 
     The clients are a process of the agent's pod, on an API-client node. A request whose connection ends under it is
@@ -76,27 +75,15 @@ class SteadyClientsFault(Fault[SteadyClientsParameters]):
     """
 
     parameters: ClassVar[type[FaultParameters]] = SteadyClientsParameters
-    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
-    api_account: ClassVar[str] = "gameday-api-client"
-    security: ClassVar[PodSecurity] = API_CLIENT
+    load: ClassVar[str] = LOAD
+    resource: ClassVar[str] = "secrets"
     summary: ClassVar[str] = "Many clients ask at a steady rate, each over one connection"
     does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods; API servers that no client is connected to"
     seen_by: ClassVar[tuple[str, ...]] = ("the API servers' own metrics: requests a second of each of them",)
 
-    def __init__(self) -> None:
-        # By the parameters' identity, as two parts of one compound fault share this instance.
-        self._loads: dict[int, _Load] = {}
-
-    def claims(self, parameters: SteadyClientsParameters) -> tuple[Claim, ...]:
-        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
-
-    def prior_state(self, parameters: SteadyClientsParameters, gpu: int, host: Host) -> dict[str, str]:
-        refuse_leftovers(_objects(host), _RESOURCE, LOAD)
-        return {}
-
     def inject(self, parameters: SteadyClientsParameters, gpu: int, host: Host) -> Evidence:
-        make_counted(_objects(host), 1, _SIZE)
-        collection = f"/api/v1/namespaces/{NAMESPACE}/{_RESOURCE}"
+        make_counted(self.objects(host), 1, _SIZE)
+        collection = f"/api/v1/namespaces/{NAMESPACE}/{self.resource}"
         load = _Load(
             SteadyOrder(
                 server=host.api_server(),
@@ -107,7 +94,7 @@ class SteadyClientsFault(Fault[SteadyClientsParameters]):
                 watch_only=parameters.watch_only,
             )
         )
-        self._loads[id(parameters)] = load
+        self.begun(parameters, load)
         load.begin()
         if not load.wait_connected(_CONNECTED_WITHIN_S):
             raise HostError(f"not every client had an answer within {_CONNECTED_WITHIN_S:g} s")
@@ -115,11 +102,6 @@ class SteadyClientsFault(Fault[SteadyClientsParameters]):
             lines=("before: no object of this load", f"after: {parameters.clients} clients have had an answer"),
             written_at=load.began_at,
         )
-
-    def hold(
-        self, parameters: SteadyClientsParameters, gpu: int, host: Host, ended: threading.Event
-    ) -> tuple[str, ...] | None:
-        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
 
     def hold_and_tell(
         self,
@@ -129,7 +111,7 @@ class SteadyClientsFault(Fault[SteadyClientsParameters]):
         ended: threading.Event,
         tell: Callable[[BaseModel], None],
     ) -> tuple[str, ...]:
-        load = self._loads[id(parameters)]
+        load = self.load_of(parameters)
         deadline = time.monotonic() + parameters.runs_for.total_seconds()
         while time.monotonic() < deadline and not load.process.is_over and not ended.wait(_LOOK_EVERY_S):
             pass
@@ -143,21 +125,6 @@ class SteadyClientsFault(Fault[SteadyClientsParameters]):
             f"{measured.requests} requests of {measured.clients} clients, {measured.failed} failed",
             f"{cut} connections ended under a request, {reconnects} reconnects; {measured.cpu_seconds:.1f} s of CPU",
         )
-
-    def undo(self, parameters: SteadyClientsParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        load = self._loads.pop(id(parameters), None)
-        if load:
-            load.end()
-        return Evidence(lines=(f"deleted {_objects(host).delete()} {_RESOURCE} of this load",))
-
-    def verify_undone(
-        self, parameters: SteadyClientsParameters, gpu: int, host: Host, undo_state: dict[str, str]
-    ) -> bool:
-        return not _objects(host).exist()
-
-
-def _objects(host: Host) -> LoadObjects:
-    return LoadObjects(host.api_server(), _RESOURCE, LOAD)
 
 
 class _Load:

@@ -26,9 +26,9 @@ from gameday.api_clients.webhook import (
 )
 from gameday.documents.fields import Duration, conflict
 from gameday.errors import HostError
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import Evidence
+from gameday.faults.control_plane import ControlPlaneFault
 from gameday.host.base import Host
-from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.models import FaultParameters
 from gameday.values.api_loads import MatchedWrite, WebhookOutage
 from gameday.values.nodes import NodeRole
@@ -121,7 +121,7 @@ class WebhookUnreachableParameters(FaultParameters):
         )
 
 
-class WebhookUnreachableFault(Fault[WebhookUnreachableParameters]):
+class WebhookUnreachableFault(ControlPlaneFault[WebhookUnreachableParameters]):
     """Puts in a ValidatingWebhookConfiguration whose endpoint refuses every connection, and takes it out again.
 
     The endpoint is port 1 of the API server's own loopback. The configuration is named gameday-unreachable; an object
@@ -137,9 +137,7 @@ class WebhookUnreachableFault(Fault[WebhookUnreachableParameters]):
     """
 
     parameters: ClassVar[type[FaultParameters]] = WebhookUnreachableParameters
-    layer: ClassVar[Layer] = Layer.CONTROL_PLANE
     api_account: ClassVar[str] = "gameday-webhook"
-    security: ClassVar[PodSecurity] = API_CLIENT
     summary: ClassVar[str] = "An admission webhook whose endpoint is gone"
     does_not_reach: ClassVar[str] = "reads, objects without a namespace, and writes that the webhook does not match"
     seen_by: ClassVar[tuple[str, ...]] = (
@@ -150,9 +148,6 @@ class WebhookUnreachableFault(Fault[WebhookUnreachableParameters]):
     def __init__(self) -> None:
         # By the parameters' identity, as two parts of one compound fault share this instance.
         self._begun: dict[int, _Outage] = {}
-
-    def claims(self, parameters: WebhookUnreachableParameters) -> tuple[Claim, ...]:
-        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
 
     def warnings(self, parameters: WebhookUnreachableParameters) -> tuple[str, ...]:
         fate = "is refused" if parameters.failure_policy == "fail" else "is admitted unchecked"
@@ -180,11 +175,6 @@ class WebhookUnreachableFault(Fault[WebhookUnreachableParameters]):
             ),
             written_at=began_at,
         )
-
-    def hold(
-        self, parameters: WebhookUnreachableParameters, gpu: int, host: Host, ended: threading.Event
-    ) -> tuple[str, ...] | None:
-        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
 
     def hold_and_tell(
         self,

@@ -12,9 +12,9 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from gameday.agent.task import notes_in
+from gameday.api_clients import memory
 from gameday.api_clients.notes import RequestsNote
 from gameday.errors import HostError
-from gameday.faults import api_churn
 from gameday.faults.api_churn import ApiChurnFault, ApiChurnParameters
 from gameday.host.base import ApiServer
 from tests.host.fake import FakeHost
@@ -97,7 +97,7 @@ def test_a_host_short_of_memory_ends_the_load_by_itself(
     fault.inject(parameters, 0, host)
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 100 kB\nMemAvailable: 14 kB\n")
-    monkeypatch.setattr(api_churn, "MEMINFO", meminfo)
+    monkeypatch.setattr(memory, "MEMINFO", meminfo)
     with pytest.raises(HostError, match="less than 15% of this node's memory is free: the load ended"):
         fault.hold(parameters, 0, host, threading.Event())
     fault.undo(parameters, 0, host, {})

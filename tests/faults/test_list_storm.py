@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from gameday.agent.task import AgentResult, notes_in
+from gameday.api_clients import memory
 from gameday.api_clients.notes import RequestsNote, StageNote, StormEndNote, StormNote
 from gameday.errors import HostError
 from gameday.faults import list_storm
@@ -238,7 +239,7 @@ def test_a_host_short_of_memory_ends_the_storm_by_itself(
     fault.inject(parameters, 0, host)
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 100 kB\nMemAvailable: 14 kB\n")
-    monkeypatch.setattr(list_storm, "MEMINFO", meminfo)
+    monkeypatch.setattr(memory, "MEMINFO", meminfo)
     told: list[BaseModel] = []
     with pytest.raises(HostError, match=r"less than 15% .* the storm ended; \d+ requests"):
         fault.hold_and_tell(parameters, 0, host, threading.Event(), told.append)
@@ -253,7 +254,7 @@ def test_a_client_process_that_is_killed_in_mid_run_is_an_error_and_leaves_nothi
 ) -> None:
     fault, parameters = ListStormFault(), ListStormParameters(**SMALL | {"rounds": 1000})
     fault.inject(parameters, 0, host)
-    (process,) = fault._begun[id(parameters)].storms[0]._processes
+    (process,) = fault.load_of(parameters).storms[0]._processes
     os.kill(process._process.pid, signal.SIGKILL)
     with pytest.raises(HostError, match=r"1 client process\(es\) died; \d+ requests"):
         fault.hold(parameters, 0, host, threading.Event())
