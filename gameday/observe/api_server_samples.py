@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 import pandas as pd
@@ -12,26 +11,15 @@ import pandas as pd
 from gameday.cluster.prometheus import Prometheus, Series
 from gameday.history.frames import SCHEMAS, conform
 from gameday.observe.api_server_metrics import API_SERVER_JOB, API_SERVER_METRICS, SERVER_LABEL, Metric
-from gameday.observe.samples import read_samples
+from gameday.observe.samples import FrameRows, read_samples
 
 _LABELS = ("priority_level", "flow_schema", "verb", "group", "resource", "code")
 """The labels that have a column of their own."""
 _OF_THE_SCRAPE = {"__name__", "job", SERVER_LABEL}
 
 
-@dataclass(frozen=True)
-class ApiServerSamples:
-    """The answer of `read_api_server`."""
-
-    rows: pd.DataFrame
-    """The frame `api_server`."""
-    query: str
-    step_s: float | None
-    """The widest step between samples; None: every sample there is, with its own time."""
-
-
-def read_api_server(prometheus: Prometheus, start: datetime, end: datetime) -> ApiServerSamples:
-    """Read what API servers said of themselves in a window.
+def read_api_server(prometheus: Prometheus, start: datetime, end: datetime) -> FrameRows:
+    """Read what API servers said of themselves in a window, as the frame `api_server`.
 
     Gauges that a check looks at scrape by scrape (memory, seats, queues) are read before the many counters by request,
     so that these cannot thin them out; each part has at most about MOST_SAMPLES rows. Histograms come without buckets.
@@ -50,7 +38,7 @@ def read_api_server(prometheus: Prometheus, start: datetime, end: datetime) -> A
     found = [read_samples(prometheus, _names(part), matchers, start, end) for part in parts]
     steps = [part.step_s for part in found if part.step_s is not None]
     rows = api_server_frame(series for part in found for series in part.series)
-    return ApiServerSamples(rows, " and ".join(part.query for part in found), max(steps, default=None))
+    return FrameRows(rows, " and ".join(part.query for part in found), max(steps, default=None))
 
 
 def api_server_frame(series: Iterable[Series]) -> pd.DataFrame:

@@ -32,6 +32,16 @@ class StoredSamples:
     time."""
 
 
+@dataclass(frozen=True)
+class FrameRows:
+    """The samples of a window as the rows of a frame."""
+
+    rows: pd.DataFrame
+    query: str
+    step_s: float | None
+    """The widest step between samples; None: every sample there is, with its own time."""
+
+
 def read_samples(
     prometheus: Prometheus, names: Sequence[str], matchers: str, start: datetime, end: datetime
 ) -> StoredSamples:

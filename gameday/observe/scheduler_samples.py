@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 
 import pandas as pd
@@ -12,24 +11,13 @@ import pandas as pd
 from gameday.cluster.prometheus import Prometheus, Series
 from gameday.history.frames import SCHEMAS, conform
 from gameday.observe.api_server_metrics import SCHEDULER_JOB, SCHEDULER_METRICS, SERVER_LABEL
-from gameday.observe.samples import read_samples
+from gameday.observe.samples import FrameRows, read_samples
 
 _OF_THE_SCRAPE = {"__name__", "job", SERVER_LABEL}
 
 
-@dataclass(frozen=True)
-class SchedulerSamples:
-    """The answer of `read_scheduler`."""
-
-    rows: pd.DataFrame
-    """The frame `scheduler`."""
-    query: str
-    step_s: float | None
-    """The step between samples; None: every sample there is, with its own time."""
-
-
-def read_scheduler(prometheus: Prometheus, start: datetime, end: datetime) -> SchedulerSamples:
-    """Read what schedulers said of themselves in a window, histograms with their buckets.
+def read_scheduler(prometheus: Prometheus, start: datetime, end: datetime) -> FrameRows:
+    """Read what schedulers said of themselves in a window, as the frame `scheduler`, histograms with their buckets.
 
     Args:
         prometheus: The server; without the job `kube-scheduler` there are no rows.
@@ -41,7 +29,7 @@ def read_scheduler(prometheus: Prometheus, start: datetime, end: datetime) -> Sc
     """
     names = tuple(name for metric in SCHEDULER_METRICS for name in metric.series)
     found = read_samples(prometheus, names, f'job="{SCHEDULER_JOB}"', start, end)
-    return SchedulerSamples(scheduler_frame(found.series), found.query, found.step_s)
+    return FrameRows(scheduler_frame(found.series), found.query, found.step_s)
 
 
 def scheduler_frame(series: Iterable[Series]) -> pd.DataFrame:
