@@ -6,10 +6,11 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import accumulate, zip_longest
 from types import MappingProxyType
 from typing import Any
 
@@ -42,33 +43,67 @@ _TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _WATCH_TIMEOUT = httpx.Timeout(10.0, read=None)
 
 
+@dataclass(frozen=True)
+class Batch:
+    """The pods of one step."""
+
+    created: tuple[str, ...]
+    deleted: tuple[str, ...] = ()
+    """Empty, or as many as are created: each is deleted right before the creation of one."""
+
+
+def batches(steps: Sequence[int], churn: float) -> list[Batch]:
+    """Return the pods of each step, and of the churn that follows them.
+
+    Args:
+        steps: Pods of each step.
+        churn: Share of all pods, the oldest first, that are replaced after the last step; 0 for none.
+    """
+    total = sum(steps)
+    replaced = round(churn * total)
+    names = [f"{LOAD}-{index:05}" for index in range(total + replaced)]
+    starts = accumulate(steps, initial=0)
+    made = [Batch(tuple(names[first : first + count])) for first, count in zip(starts, steps, strict=False)]
+    return [*made, Batch(tuple(names[total:]), tuple(names[:replaced]))] if replaced else made
+
+
 @dataclass
 class Sightings:
     """Times of the monotonic clock at which the watch showed each pod first, and bound first."""
 
     seen: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    """Pods whose deletion is complete."""
     version: str = ""
     """The resourceVersion of the newest event: a watch goes on from it."""
 
     def take(self, event: dict[str, Any], now: float) -> None:
         """Note an event of the watch."""
         name = event["object"]["metadata"].get("name")
-        if event["type"] not in ("ADDED", "MODIFIED") or name is None:
+        if event["type"] not in ("ADDED", "MODIFIED", "DELETED") or name is None:
             return
         self.version = event["object"]["metadata"].get("resourceVersion", self.version)
+        if event["type"] == "DELETED":
+            self.gone.add(name)
+            return
         self.seen.setdefault(name, now)
         if event["object"]["spec"].get("nodeName"):
             self.bound.setdefault(name, now)
 
-    def step(self, number: int, names: list[str], began: float, began_at: datetime) -> PodStep:
-        """Return the step that made these pods, which is over now."""
-        bound = [name for name in names if name in self.bound]
+    def is_over(self, batch: Batch) -> bool:
+        """Return True if all pods that the batch created are bound, and all that it deleted are gone."""
+        return all(name in self.bound for name in batch.created) and self.gone.issuperset(batch.deleted)
+
+    def step(self, number: int, batch: Batch, began: float, began_at: datetime) -> PodStep:
+        """Return the step of this batch, which is over now."""
+        bound = [name for name in batch.created if name in self.bound]
         took = [self.bound[name] - self.seen[name] for name in bound]
         last = max((self.bound[name] for name in bound), default=began)
         return PodStep(
             step=number,
-            created=len(names),
+            created=len(batch.created),
+            deleted=len(batch.deleted),
             bound=len(bound),
             took_s=round(last - began, 3),
             p50_s=percentile(took, 0.5),
@@ -102,17 +137,17 @@ class PodLoad:
 
     def make_in_steps(
         self,
-        steps: tuple[int, ...],
+        steps: Sequence[Batch],
         rate: float,
         patience_s: float,
         pause_s: float,
         ended: threading.Event,
         tell: Callable[[PodStep], None],
     ) -> None:
-        """Create pods, step by step; a step waits until all of its pods are bound, or for `patience_s`.
+        """Create pods, step by step; a step waits until its pods are bound or gone, or for `patience_s`.
 
         Args:
-            steps: Pods of each step.
+            steps: Pods of each step; see `batches`.
             rate: Pods made in a second.
             patience_s: Longest time from a step's last creation until its pods are bound.
             pause_s: Time after each step in which nothing is created, so that it can be measured.
@@ -142,30 +177,28 @@ class PodLoad:
 
     async def _make_in_steps(
         self,
-        steps: tuple[int, ...],
+        steps: Sequence[Batch],
         rate: float,
         patience_s: float,
         pause_s: float,
         ended: threading.Event,
         tell: Callable[[PodStep], None],
     ) -> None:
-        sightings, first = Sightings(), 0
+        sightings = Sightings()
         async with self._open(_PARALLEL) as http:
             sightings.version = await _version(http)
             watching = asyncio.create_task(self._watch(sightings))
             try:
-                for number, count in enumerate(steps, 1):
-                    names = [f"{LOAD}-{index:05}" for index in range(first, first + count)]
-                    first += count
+                for number, batch in enumerate(steps, 1):
                     began, began_at = time.monotonic(), datetime.now(UTC)
-                    await self._make(http, names, rate, ended)
+                    await self._make(http, batch, rate, ended)
                     deadline = time.monotonic() + patience_s
-                    while any(name not in sightings.bound for name in names) and time.monotonic() < deadline:
+                    while not sightings.is_over(batch) and time.monotonic() < deadline:
                         if ended.is_set() or watching.done():
                             break
                         await asyncio.sleep(_LOOK_EVERY_S)
                     await _pause(pause_s, ended)
-                    tell(sightings.step(number, names, began, began_at))
+                    tell(sightings.step(number, batch, began, began_at))
                     if ended.is_set():
                         return
                     if watching.done():
@@ -175,12 +208,14 @@ class PodLoad:
                 with suppress(asyncio.CancelledError, HostError):
                     await watching
 
-    async def _make(self, http: httpx.AsyncClient, names: list[str], rate: float, ended: threading.Event) -> None:
+    async def _make(self, http: httpx.AsyncClient, batch: Batch, rate: float, ended: threading.Event) -> None:
         """Make pods at the rate, of which as many are under way at once as the server's slowness asks for."""
         began, slots = time.monotonic(), asyncio.Semaphore(_PARALLEL)
 
-        async def make(name: str) -> None:
+        async def make(name: str, replaced: str | None) -> None:
             try:
+                if replaced:
+                    await ask(http, "DELETE", f"{_PODS}/{replaced}", fine=(_NOT_FOUND,))
                 body = orjson.dumps(_pod(name, self._allocation, self._scheduler))
                 await ask(http, "POST", _PODS, content=body, fine=(_CONFLICT,))
             finally:
@@ -188,12 +223,12 @@ class PodLoad:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for number, name in enumerate(names):
+                for number, (name, replaced) in enumerate(zip_longest(batch.created, batch.deleted)):
                     await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
                     if ended.is_set():
                         return
                     await slots.acquire()
-                    group.create_task(make(name))
+                    group.create_task(make(name, replaced))
         except ExceptionGroup as group_of_errors:
             raise group_of_errors.exceptions[0] from None
 

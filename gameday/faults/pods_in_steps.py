@@ -15,6 +15,7 @@ from gameday.errors import HostError
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ControlPlaneFault
 from gameday.host.base import Host
+from gameday.plan.canary import PartPercent
 from gameday.plan.models import FaultParameters
 from gameday.values.nodes import NodeRole
 from gameday.values.pod_steps import LOAD, TOPOLOGY_SCHEDULER, Allocation, PodStep
@@ -37,6 +38,8 @@ class PodsInStepsParameters(FaultParameters):
     """Pods of each step; a step begins when all pods of the one before are bound."""
     rate: float = Field(default=50, gt=0, le=1000)
     """Pods created in a second."""
+    churn: PartPercent = 0.0
+    """Share of all pods that are replaced in a last step, the oldest first: one is deleted and one created, in turn."""
     patience: float = Field(default=60, gt=0, le=600)
     """Seconds after a step's last creation for which its pods are waited for."""
     pause: float = Field(default=6, ge=0, le=600)
@@ -49,6 +52,9 @@ class PodsInStepsParameters(FaultParameters):
 
 class PodsInStepsFault(ControlPlaneFault[PodsInStepsParameters]):
     """Creates one-GPU pods in namespace gameday-load, step by step, and notes how long each waits for its node.
+
+    With `churn` the oldest pods are replaced at the end, at the same rate. Where every GPU is taken, a pod then waits
+    for the one that it replaces to be gone.
 
     Times are those at which a watch of the pods shows them, first and bound. At the end the pods' places are read from
     the objects: how many of these pods are on one node, whether any device is in two claims, and of topology-aware pods
@@ -65,7 +71,7 @@ class PodsInStepsFault(ControlPlaneFault[PodsInStepsParameters]):
     )
 
     def warnings(self, parameters: PodsInStepsParameters) -> tuple[str, ...]:
-        return (f"{sum(parameters.steps)} pods ask for one GPU each",)
+        return (f"{sum(parameters.steps)} pods ask for one GPU each at the same time",)
 
     def prior_state(self, parameters: PodsInStepsParameters, gpu: int, host: Host) -> dict[str, str]:
         if _load(parameters, host).exist():
@@ -88,14 +94,21 @@ class PodsInStepsFault(ControlPlaneFault[PodsInStepsParameters]):
         ended: threading.Event,
         tell: Callable[[BaseModel], None],
     ) -> tuple[str, ...]:
+        from gameday.api_clients.pods import batches  # noqa: PLC0415 - httpx takes long to load
+
         load, lines = _load(parameters, host), list[str]()
+
+        steps = batches(parameters.steps, parameters.churn)
 
         def tell_step(step: PodStep) -> None:
             tell(PodStepNote(step=step))
             p99 = "none" if step.p99_s is None else f"{step.p99_s:.2f} s"
-            lines.append(f"step {step.step}: {step.bound} of {step.created} bound in {step.took_s:.1f} s, p99 {p99}")
+            churned = f", in place of {step.deleted} deleted" if step.deleted else ""
+            lines.append(
+                f"step {step.step}: {step.bound} of {step.created} bound in {step.took_s:.1f} s, p99 {p99}{churned}"
+            )
 
-        load.make_in_steps(parameters.steps, parameters.rate, parameters.patience, parameters.pause, ended, tell_step)
+        load.make_in_steps(steps, parameters.rate, parameters.patience, parameters.pause, ended, tell_step)
         placed = load.placed(sum(parameters.steps))
         tell(PodsPlacedNote(placed=placed))
         return (*lines, f"{placed.bound} of {placed.wanted} pods have a node, at most {placed.most_on_a_node} the same")

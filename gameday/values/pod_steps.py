@@ -27,11 +27,13 @@ class Allocation(StrEnum):
 class PodStep(LoadModel):
     """A step: pods created at a steady rate, until all are bound or the patience is over.
 
+    In a step of churn each pod is created right after the deletion of another, whose GPU it may have to wait for.
     Latencies are seconds from the watch showing a pod to the watch showing it bound; None: none was bound.
     """
 
     step: int = Field(description="from 1")
     created: int
+    deleted: int = Field(default=0, description="pods that made place for those created: in a step of churn as many")
     bound: int
     took_s: float = Field(description="from the first creation to the last binding")
     p50_s: float | None

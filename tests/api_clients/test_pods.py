@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gameday.api_clients.pods import Sightings, _devices, _pod, _template, zones_placed
+from gameday.api_clients.pods import Batch, Sightings, _devices, _pod, _template, batches, zones_placed
 from gameday.values.pod_steps import Allocation
 
 AT = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -27,11 +27,28 @@ def test_a_step_counts_from_the_first_sight_of_a_pod_to_the_first_of_its_node() 
         ("MODIFIED", "b", "n2", 15.0),
     ):
         sightings.take(event(kind, name, node), now)
-    step = sightings.step(1, ["a", "b", "c"], began=9.5, began_at=AT)
+    step = sightings.step(1, Batch(("a", "b", "c")), began=9.5, began_at=AT)
     assert (step.created, step.bound, step.took_s) == (3, 2, 5.5)
     assert (step.p50_s, step.p99_s) == (2.0, 4.0)
     assert step.until is not None
     assert step.until > AT
+
+
+def test_churn_replaces_the_oldest_pods_once_the_steps_are_over() -> None:
+    first, second, churn = batches([3, 7], 0.2)
+    assert (len(first.created), len(second.created), first.deleted) == (3, 7, ())
+    assert churn.deleted == first.created[:2]
+    assert len({*first.created, *second.created, *churn.created}) == 12
+    assert len(batches([3, 7], 0.0)) == 2
+
+
+def test_a_step_of_churn_is_over_when_the_new_are_bound_and_the_old_are_gone() -> None:
+    sightings, batch = Sightings(), Batch(("new",), ("old",))
+    sightings.take(event("MODIFIED", "new", "n1"), 1.0)
+    assert not sightings.is_over(batch)
+    sightings.take(event("DELETED", "old", "n1"), 2.0)
+    assert sightings.is_over(batch)
+    assert sightings.step(4, batch, began=0.5, began_at=AT).deleted == 1
 
 
 def test_a_watch_goes_on_from_the_newest_event() -> None:
@@ -45,7 +62,7 @@ def test_a_watch_goes_on_from_the_newest_event() -> None:
 
 
 def test_a_step_of_which_nothing_was_bound_has_no_latency() -> None:
-    step = Sightings().step(1, ["a"], began=9.5, began_at=AT)
+    step = Sightings().step(1, Batch(("a",)), began=9.5, began_at=AT)
     assert (step.bound, step.took_s, step.p99_s) == (0, 0.0, None)
 
 
