@@ -26,7 +26,13 @@ from gameday.guard.rule_series import RuleCheck, RuleSeries
 from gameday.ledger.lease import CLUSTER_LEASE, as_held, lease_refusal, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.ledger.termination_message import termination_message
-from gameday.observe.api_server_metrics import API_SERVER_JOB, NOMINAL_SEATS, RESIDENT_MEMORY, SERVER_LABEL
+from gameday.observe.api_server_metrics import (
+    API_SERVER_JOB,
+    NOMINAL_SEATS,
+    RESIDENT_MEMORY,
+    SERVER_LABEL,
+    STORAGE_BYTES,
+)
 from gameday.plan.expectations import ExpectedAlert
 from gameday.reaper.excluded_nodes import node_reasons
 from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, agent_manifest, gpu_users_left, mark_task
@@ -183,13 +189,18 @@ def _api_canary(run: ReadOnlyRun) -> Iterator[Prerequisite]:
 
 
 def _api_servers(run: ReadOnlyRun) -> Iterator[Prerequisite]:
-    """Check that Prometheus scrapes the API servers: their seats, and their memory."""
-    for metric in (NOMINAL_SEATS, RESIDENT_MEMORY):
-        query = f"{metric.name}{{job={json.dumps(API_SERVER_JOB)}}}"
-        servers = {sample.labels.get(SERVER_LABEL, "") for sample in run.servers.prometheus.query(query)}
-        found = f"of {len(servers)} API servers: {', '.join(sorted(servers))}" if servers else "no sample"
-        fix = "" if servers else "let Prometheus scrape the API servers (docs/control-plane.md, What a cluster needs)"
-        yield Prerequisite("prometheus", metric.name, bool(servers), found, fix)
+    """Show what a load meets, as Prometheus scrapes it: seats by priority level, the servers' memory, etcd's size."""
+    for metric, by, unit in (
+        (NOMINAL_SEATS, "priority_level", 1.0),
+        (RESIDENT_MEMORY, SERVER_LABEL, 1e6),
+        (STORAGE_BYTES, SERVER_LABEL, 1e6),
+    ):
+        query = f"min by ({by}) ({metric.name}{{job={json.dumps(API_SERVER_JOB)}}})"
+        found = sorted((sample.labels.get(by, ""), sample.value) for sample in run.servers.prometheus.query(query))
+        values = ", ".join(f"{name} {value / unit:.0f}{' MB' if unit > 1 else ''}" for name, value in found)
+        fix = "" if found else "let Prometheus scrape the API servers (docs/control-plane.md, What a cluster needs)"
+        missing = None if metric is STORAGE_BYTES else False  # the run itself does not need it
+        yield Prerequisite("prometheus", metric.name, True if found else missing, values or "no sample", fix)
 
 
 def _prometheus(run: ReadOnlyRun) -> Iterator[Prerequisite]:

@@ -13,7 +13,7 @@ from gameday import cli
 from gameday.cluster.prometheus import Sample
 from gameday.errors import AdapterError
 from gameday.guard import control_plane_doctor as doctor
-from gameday.guard.doctor import Prerequisite
+from gameday.guard.doctor import Prerequisite, _api_servers
 from gameday.guard.flow_control import Account, nominal_seats
 from tests.support.flow_control import group, level_object, rule, schema_object, service_account
 
@@ -160,3 +160,18 @@ def test_a_missing_right_costs_its_own_part_only(monkeypatch: pytest.MonkeyPatch
 def test_what_makes_no_sense_is_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
     assert cli.run(["doctor", "--control-plane", *arguments]) != 0
     assert said in capsys.readouterr().err
+
+
+def test_before_a_load_the_seats_memory_and_etcd_that_it_meets_are_shown() -> None:
+    answers = {
+        "nominal_limit_seats": [sample(245, priority_level="workload-low"), sample(13, priority_level="catch-all")],
+        "resident_memory": [sample(520e6, instance="kube-apiserver-2"), sample(480e6, instance="kube-apiserver")],
+    }
+    prometheus = SimpleNamespace(query=lambda text: next((held for key, held in answers.items() if key in text), []))
+    run: Any = SimpleNamespace(servers=SimpleNamespace(prometheus=prometheus))
+    seats, memory, etcd = _api_servers(run)
+    assert (seats.ok, seats.detail) == (True, "catch-all 13, workload-low 245")
+    assert (memory.ok, memory.detail) == (True, "kube-apiserver 480 MB, kube-apiserver-2 520 MB")
+    assert (etcd.ok, etcd.detail) == (None, "no sample")
+    answers.pop("resident_memory")
+    assert [row.ok for row in _api_servers(run)] == [True, False, None], "a run needs the first two"
