@@ -36,6 +36,12 @@ def test_a_good_plan_is_one_line_on_stdout(good: Path, capsys: Capture) -> None:
     assert err == ""
 
 
+def test_every_shipped_plan_is_valid_at_each_of_its_scales(capsys: Capture) -> None:
+    plans = sorted(str(path) for path in Path("plans").rglob("*.yaml"))
+    assert run(["validate", *plans]) == ExitCode.PASSED
+    assert capsys.readouterr().out.count("ok  ") == len(plans) > 80
+
+
 def test_a_bad_plan_ends_64_and_does_not_keep_the_others_from_being_read(
     good: Path, bad: Path, capsys: Capture
 ) -> None:
