@@ -195,11 +195,10 @@ def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: s
     within = AGENT_START_TIMEOUT + fault.goes_in_within
     pod = await_pod(run, name, f"injector pod {name} Ready", within, ready=True)
     if pod is None or not pod.ready:
-        seen = pod or run.pods.seen(name)
-        state = f"{seen.phase} {seen.reason} {seen.termination or ''}".strip() if seen else "never seen"
+        state = _why_not_ready(pod or run.pods.seen(name))
         state += "" if pod else f", and not Ready after {within.total_seconds():g} s"
         raise StepFailedError(
-            f"the fault did not go in on {target.node}: injector pod {name} is {state[:300]}",
+            f"the fault did not go in on {target.node}: injector pod {name} is {state}",
             f"kubectl -n {run.profile.namespace} logs {name}",
         )
     note = next(iter(notes_in(run.kubernetes.pod_log(name), InjectedNote)), None)
@@ -209,3 +208,12 @@ def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: s
         # An agent that is killed takes its memory along: a second agent finds the prior values here.
         run.ledger.update_undo(entry, undo.model_copy(update={"undo_state": note.undo_state}))
     return entry, note
+
+
+def _why_not_ready(seen: PodSeen | None) -> str:
+    """Return a pod's phase with its agent's own error, or with whatever it ended with where that is no result."""
+    if seen is None:
+        return "never seen"
+    result = AgentResult.parse(seen.termination or "")
+    ended_with = f": {result.error}" if result and result.error else f" {seen.termination or ''}"
+    return f"{seen.phase} {seen.reason}".strip() + ended_with.rstrip()[:300]
