@@ -138,6 +138,7 @@ def rehearse(
     lab = _lab_settings(cluster, options, checked.rehearsal)
     out = console()
     repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))
+    from gameday.plan.catalogue import find_plan  # noqa: PLC0415
     from gameday.rehearsal.seed import OFFENDER_LABEL  # noqa: PLC0415
 
     offender = OFFENDER_LABEL in checked.targets.selector
@@ -160,7 +161,7 @@ def rehearse(
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
         command += [*(["--scale", scale] if at_scale else []), *options.words()]
         line = shlex.join(str(word) for word in command)
-        played = str(_file_at(written, scale, here.cluster.folder)) if at_scale else plan
+        played = str(_file_at(written, find_plan(plan), scale, here.cluster.folder)) if at_scale else plan
         here.code = ExitCode(play(out, loaded, played, here.cluster.profile, reports, "rehearsal", line))
     return here.code
 
@@ -414,10 +415,10 @@ def _nodes_at(plan: Plan, scale: str) -> int:
     return asked.nodes or 1
 
 
-def _file_at(written: LoadedPlan, scale: str, folder: Path) -> Path:
-    """Write the plan as it is at a scale into the folder, and return the file."""
+def _file_at(written: LoadedPlan, own: Path, scale: str, folder: Path) -> Path:
+    """Write the plan, whose own file is `own`, as it is at a scale into the folder, and return the new file."""
     file = folder / f"{written.of_scale(scale).plan.name}.yaml"
-    file.write_text(written.text_at_scale(scale), encoding="utf-8")
+    file.write_text(written.text_at_scale(scale, own.parent), encoding="utf-8")
     return file
 
 

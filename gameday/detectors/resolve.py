@@ -23,7 +23,7 @@ from gameday.plan.expectations import (
     ExpectedLabel,
     ExpectedTaint,
 )
-from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, load_plan
+from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, beside_plan, load_plan
 from gameday.plan.models import Plan, Recovery
 from gameday.plan.repair_chain import RepairChain
 from gameday.remediations.registry import known_remediations
@@ -53,7 +53,8 @@ def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watc
     """Complete a plan already read from `path`, as `load_complete_plan` does."""
     arms = tuple(completed(one, path, folders, watching) for one in loaded.arms)
     scales = {name: completed(one, path, folders, watching) for name, one in loaded.scales.items()}
-    named = load_detector(_beside(loaded.plan.detector, path), folders) if loaded.plan.names_detector else None
+    detector = beside_plan(loaded.plan.detector, path.parent)
+    named = load_detector(detector, folders) if loaded.plan.names_detector else None
     loaded = _complete(loaded, path, named) if named else loaded
     warnings = tuple(_warnings(loaded.plan, named, watching, folders))
     return replace(loaded, detector_warnings=warnings, arms=arms, scales=scales)
@@ -131,11 +132,6 @@ def _complete(loaded: LoadedPlan, path: Path, profile: DetectorProfile) -> Loade
     return replace(
         loaded, plan=whole, from_detector=FromDetector(profile.name, profile.title, source, sees, why, tuple(taken))
     )
-
-
-def _beside(detector: str, plan: Path) -> str:
-    """A path is relative to the plan's folder, so that both can be moved together."""
-    return str(plan.parent / detector) if detector.endswith((".yaml", ".yml")) else detector
 
 
 def _expectations(profile: DetectorProfile, rule: Rule, known: Mapping[str, Fact]) -> dict[str, Any]:

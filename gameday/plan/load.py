@@ -106,13 +106,29 @@ class LoadedPlan:
         what, fix = f"this plan has no scale {shown(name)}", f"its scales: {', '.join((AS_WRITTEN, *self.scales))}"
         raise DocumentError([DocumentProblem(self.plan.name, None, None, "scales", None, what, fix)])
 
-    def text_at_scale(self, name: str) -> str:
-        """Return the document of this plan at one of its scales, which is a whole plan."""
+    def text_at_scale(self, name: str, folder: FilePath) -> str:
+        """Return the document of this plan at one of its scales, which is a whole plan and good in any folder.
+
+        Args:
+            name: The scale.
+            folder: Folder of this plan's file, from which its detectors' relative paths count.
+        """
         text, file = decode(self.source, self.plan.name), self.plan.name
         data = source_of_scale(parse(text, file), name, self.plan.scales[name]).data
+        for keys in (data, *(arm.get("set", {}) for arm in (data.get("arms") or {}).get("compare", ()))):
+            if keys.get("detector"):
+                keys["detector"] = beside_plan(keys["detector"], folder.resolve())
         yaml, out = YAML(pure=True), StringIO()
         yaml.dump(data, out)
         return out.getvalue()
+
+
+def beside_plan(detector: str, folder: FilePath) -> str:
+    """Return a plan's `detector`: a name as it is, and a path as it is from the folder of the plan's file.
+
+    So a plan and the profile that it names can be moved together.
+    """
+    return str(folder / detector) if detector.endswith((".yaml", ".yml")) else detector
 
 
 def load_plan(

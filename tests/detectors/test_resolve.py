@@ -254,3 +254,27 @@ def test_hands_off_with_a_stack_that_repairs_nothing_needs_hops_of_its_own(tmp_p
     assert problem.suggestion == "write the hops that you expect under `recover.hops`"
     written_hops = "recover: {by: cluster, hops: {repaired: {within: 30s}}}"
     assert _hands_off(tmp_path, nothing, recover=written_hops).hops.repaired
+
+
+SCALED = """\
+arms:
+  compare:
+    - {name: mine}
+    - {name: same, set: {detector: sub/../ours.yaml}}
+    - {name: ours, set: {detector: nvsentinel}}
+scales:
+  talk:
+    title: as large as in the talk
+    memory: 12GiB
+"""
+
+
+def test_a_detectors_file_is_found_from_the_plans_own_folder_at_a_scale_too(tmp_path: Path) -> None:
+    own, elsewhere = tmp_path / "own", tmp_path / "elsewhere"
+    (own / "sub").mkdir(parents=True)
+    elsewhere.mkdir()
+    loaded = completed(own, EXPECT_NOTHING, f"{EXPECT_NOTHING}\n{SCALED}")
+    (elsewhere / "talk.yaml").write_text(loaded.text_at_scale("talk", own), encoding="utf-8")
+    again = load_complete_plan(elsewhere / "talk.yaml")
+    assert [one.from_detector for one in again.played] == [one.from_detector for one in loaded.of_scale("talk").played]
+    assert [one.from_detector.detector for one in again.played if one.from_detector] == ["ours", "ours", "nvsentinel"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gameday.errors import DocumentError
@@ -51,7 +53,7 @@ def test_small_is_the_plan_as_it_is_written() -> None:
 
 def test_the_document_at_a_scale_is_a_plan_by_itself() -> None:
     loaded = parse(SCALED)
-    again = parse(loaded.text_at_scale("talk"))
+    again = parse(loaded.text_at_scale("talk", Path()))
     assert again.plan == loaded.of_scale("talk").plan
     assert [one.plan for one in again.arms] == [one.plan for one in loaded.of_scale("talk").arms]
 
