@@ -149,7 +149,7 @@ def _print(out: Console, found: list[tuple[str, Prerequisite]], *, several: bool
         said, style = _SAID[check.ok]
         fix = "" if check.ok else check.fix
         cells = [Text(printable(cell)) for cell in (check.area, check.name)]
-        rest = [Text(printable(cell)) for cell in (check.detail, fix)]
+        rest = [Text(printable(cell)) for cell in (check.found, fix)]
         table.add_row(*([Text(plan)] if several else []), *cells, Text(said, style=style), *rest)
     out.print(table)
     bad = [check for _, check in found if check.ok is False]

@@ -14,6 +14,8 @@ from gameday.text import printable
 from gameday.values.nodes import NodeRole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gameday.cluster.profile import ClusterProfile
     from gameday.guard.check import GuardrailCheck
     from gameday.guard.preview import PlannedChange
@@ -25,8 +27,17 @@ if TYPE_CHECKING:
 _SAID = {True: "ok", False: "TRIPS", None: "UNKNOWN"}
 
 
-def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
-    """Print it to stdout. Exit code 0 where a run would begin, 5 where it would be refused."""
+def dry_run(plans: Sequence[LoadedPlan], profile: ClusterProfile) -> int:
+    """Print what each game-day would do to stdout. Exit code 0 where all would begin, 5 where one would be refused."""
+    checks: list[list[GuardrailCheck]] = []
+    for one in plans:
+        checks.append(_print_game_day(one, profile, checks[-1] if checks else []))
+    fit = all(checked.measurement.ok for of_one in checks for checked in of_one)
+    return ExitCode.PASSED if fit else ExitCode.REFUSED
+
+
+def _print_game_day(loaded: LoadedPlan, profile: ClusterProfile, before: list[GuardrailCheck]) -> list[GuardrailCheck]:
+    """Print one game-day, and return its guardrails; they are left out where they say what those `before` said."""
     from gameday.errors import AdapterError, RefusedError  # noqa: PLC0415
     from gameday.guard.check import check_all  # noqa: PLC0415
     from gameday.guard.preview import planned_changes  # noqa: PLC0415
@@ -37,7 +48,7 @@ def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
         with read_only_run(new_run_id(), loaded, profile) as run:
             targets = choose_and_follow(run)
             checked = check_all(run, targets)
-            _comment(_head(run, targets), *map(_guardrail, checked), "")
+            _comment(_head(run, targets), *_guardrails(checked, before), "")
             if run.plan.fault.runs_on is NodeRole.GPU:
                 _comment(*_host_commands(run.plan.fault, targets[0]), "")
             for change in planned_changes(run, targets):
@@ -48,7 +59,7 @@ def dry_run(loaded: LoadedPlan, profile: ClusterProfile) -> int:
         ) from None
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
-    return ExitCode.PASSED if all(one.measurement.ok for one in checked) else ExitCode.REFUSED
+    return checked
 
 
 def _comment(*lines: str) -> None:
@@ -75,9 +86,19 @@ def _head(run: ReadOnlyRun, targets: Targets) -> str:
         f"it would wait for somebody's approval: {'yes' if approval else 'no'}",
         *(f"note: {said}" for said in (*fault_warnings(run), *dangers)),
         *(f"WARNING: detector {one.detector}: {one.what}\n  {one.fix}" for one in run.record.loaded.detector_warnings),
-        "guardrails:",
     ]
     return "\n".join(lines)
+
+
+def _guardrails(checks: list[GuardrailCheck], before: list[GuardrailCheck]) -> list[str]:
+    """Return the lines about the guardrails; one line where only what was measured may differ from those before."""
+
+    def said(checks: list[GuardrailCheck]) -> list[tuple[object, ...]]:
+        return [(one.name, one.limit, one.measurement.ok, one.measurement.why) for one in checks]
+
+    if said(checks) == said(before):
+        return ["guardrails: as of the game-day before"]
+    return ["guardrails:", *map(_guardrail, checks)]
 
 
 def _guardrail(checked: GuardrailCheck) -> str:

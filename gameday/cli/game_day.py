@@ -67,7 +67,7 @@ def run(
     if arm:
         loaded = loaded.of_arm(arm)
     if dry_run:
-        return max(print_dry_run(one, cluster) for one in loaded.played)
+        return print_dry_run(loaded.played, cluster)
     check_reports(reports)
     set_defaults()
     _check_approval(loaded.plan.approval.required or cluster.approval.required, approved_by)

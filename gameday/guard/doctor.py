@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -59,6 +59,13 @@ class Prerequisite:
     detail: str
     fix: str = ""
     """The next step where it is not ok."""
+    measured: str = field(default="", compare=False)
+    """The value of this look, such as `0.1 s`. Two checks that differ in nothing else say the same."""
+
+    @property
+    def found(self) -> str:
+        """The measured value, if there is one, and the detail."""
+        return "; ".join(filter(None, (self.measured, self.detail)))
 
 
 def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequisite]:
@@ -282,8 +289,8 @@ def _guardrails(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
         return
     for checked in check_all(run, targets):
         found = checked.measurement
-        detail = "; ".join(filter(None, (found.value, found.why, f"limit: {checked.limit}")))
-        yield Prerequisite("guardrails", checked.name, found.ok, detail, "" if found.ok else found.hint)
+        detail = "; ".join(filter(None, (found.why, f"limit: {checked.limit}")))
+        yield Prerequisite("guardrails", checked.name, found.ok, detail, "" if found.ok else found.hint, found.value)
 
 
 def _logs(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
@@ -385,4 +392,4 @@ def _clock(node: str, ahead_s: float, how: str) -> Prerequisite:
     ok = abs(ahead_s) <= _MOST_CLOCK_OFFSET_S
     offset = f"{abs(ahead_s):.2f} s {'ahead' if ahead_s > 0 else 'behind'}" if ahead_s else "no offset seen"
     fix = "" if ok else f"synchronise the clocks of {node} and of this machine (chrony, NTP): chains are timed by both"
-    return Prerequisite("agent", "clock", ok, f"{node}: {offset} ({how})", fix)
+    return Prerequisite("agent", "clock", ok, node, fix, f"{offset} ({how})")
