@@ -60,13 +60,14 @@ def comparison(
     """
     cluster, id = load_profile(Path(profile) if profile else None), comparison_id or f"arms-{new_run_id()}"
     chosen = plan_with_arms(plan, cluster.detector_profiles)
+    folder = Path(reports) / comparison_of(id, chosen.plan)
     try:
         refuse_overdue(trigger)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports)), [chosen]) as opened:
             refuse_left_out(played_here([chosen], cluster.lab_control)[1])
             assigned, unassigned = assign(id, [chosen], fit_nodes(opened, [chosen], chosen.arms.seed))
             refuse_left_out(unassigned)
-            approved = approve_season(opened, cluster, [chosen], assigned, approved_by, Path(reports) / id)
+            approved = approve_season(opened, cluster, [chosen], assigned, approved_by, folder)
             refuse_left_out(approved.left_out)
             record = SeasonRecord(
                 id=id,
@@ -82,4 +83,4 @@ def comparison(
             died = SeasonRuns(record, [chosen], approved.approval, profile, Path(reports)).play(opened)
     except RefusedError as error:
         return refused_state(error)
-    return season_state(compare(Path(reports) / comparison_of(id, chosen.plan), died))
+    return season_state(compare(cluster, folder, died))

@@ -95,7 +95,7 @@ def season(
             record.as_ended(opened.stopped).save(Path(reports) / id)
     except RefusedError as error:
         return refused_state(error)
-    return season_state(coverage(Path(reports) / id, died))
+    return season_state(coverage(cluster, Path(reports) / id, died))
 
 
 def season_state(result: SeasonResult) -> State[SeasonResult]:

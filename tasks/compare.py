@@ -1,4 +1,4 @@
-"""The last step of a comparison: its arms side by side on one page, linked in the Prefect UI."""
+"""The last step of a comparison: its arms side by side on one page, published, and linked in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from pathlib import Path
 from prefect.artifacts import create_link_artifact
 
 from gameday.arms.page import render_comparison
+from gameday.cluster.profile import ClusterProfile
 from gameday.coverage.run_row import render_run
 from gameday.season.record import SeasonResult
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import where_prefect_answers
+from gameday.tasks.publish import copy_out
 
 
 @step_task(name="compare")
-def compare(folder: Path, died: Iterable[Path] = ()) -> SeasonResult:
-    """Render comparison.html and comparison.json, and link the page in the Prefect UI.
+def compare(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) -> SeasonResult:
+    """Render comparison.html and comparison.json, publish them, and link the page in the Prefect UI.
 
     Args:
+        profile: The cluster's profile, whose `publish_to` gets the comparison's folder.
         folder: The comparison's folder.
         died: Folders of game-days that died, whose reports are rendered again with what the comparison undid.
 
@@ -29,8 +32,18 @@ def compare(folder: Path, died: Iterable[Path] = ()) -> SeasonResult:
     for dead in died:
         if dead.is_dir():
             render_run(dead, datetime.now(UTC))
+    return publish_comparison(profile, folder)
+
+
+def publish_comparison(profile: ClusterProfile, folder: Path) -> SeasonResult:
+    """Render a comparison's page and do what the cluster profile asks for with it; raises OSError.
+
+    Its game-days are copied with it: the reports of those that died are newer than the copies that they made.
+    """
     rendered = render_comparison(folder, datetime.now(UTC))
+    link = rendered.html.resolve().as_uri()
+    if profile.publish_to:
+        link = copy_out(folder, profile.publish_to, rendered.html.name) or link
     with where_prefect_answers():
-        link = rendered.html.resolve().as_uri()
         create_link_artifact(key="comparison", link=link, link_text="comparison", description=rendered.result.why)
     return rendered.result

@@ -8,19 +8,21 @@ from pathlib import Path
 
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 
-from gameday.arms.page import render_comparison
+from gameday.cluster.profile import ClusterProfile
 from gameday.coverage.page import render_season
 from gameday.coverage.run_row import render_run
 from gameday.season.record import SeasonRecord, SeasonResult
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import where_prefect_answers
+from gameday.tasks.compare import publish_comparison
 
 
 @step_task(name="coverage")
-def coverage(folder: Path, died: Iterable[Path] = ()) -> SeasonResult:
-    """Render coverage.html, coverage.json and the pages of the season's comparisons; link the matrix in the Prefect UI.
+def coverage(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) -> SeasonResult:
+    """Render coverage.html and coverage.json, render and publish the season's comparisons, and link the matrix.
 
     Args:
+        profile: The cluster's profile, whose `publish_to` gets the comparisons' folders.
         folder: The season's folder.
         died: Folders of runs that died, whose reports are rendered again with what the season undid.
 
@@ -31,7 +33,7 @@ def coverage(folder: Path, died: Iterable[Path] = ()) -> SeasonResult:
         if dead.is_dir():
             render_run(dead, datetime.now(UTC))
     for compared in sorted({place.arm.comparison for place in SeasonRecord.load(folder).places if place.arm}):
-        render_comparison(folder.parent / compared, datetime.now(UTC))
+        publish_comparison(profile, folder.parent / compared)
     rendered = render_season(folder, datetime.now(UTC))
     with where_prefect_answers():
         create_markdown_artifact(key="coverage", markdown=rendered.markdown, description=rendered.result.why)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gameday.arms.page import render_comparison
 from gameday.arms.record import ARMS_FILE
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile
@@ -18,6 +17,7 @@ from gameday.reaper.histories import describe_reap, note_reaped, note_reaped_els
 from gameday.reaper.reap import ReapResult
 from gameday.report.message import notice
 from gameday.run.record import folder_of_run
+from gameday.tasks.compare import publish_comparison
 from gameday.tasks.publish import notify, publish_folder, warn
 from gameday.values.results import Cleanliness
 
@@ -64,9 +64,9 @@ def report_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> None:
 def _render_again(profile: ClusterProfile, folder: Path) -> None:
     try:
         render_run(folder, datetime.now(UTC))
-        if (folder.parent / ARMS_FILE).is_file():
-            render_comparison(folder.parent, datetime.now(UTC))
         publish_folder(profile, folder)
+        if (folder.parent / ARMS_FILE).is_file():
+            publish_comparison(profile, folder.parent)
     except Exception as error:  # one run's folder must not cost the others theirs; the text may hold a secret
         warn("the report of run %s could not be rendered again: %s", folder.name, type(error).__name__)
 

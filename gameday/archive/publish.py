@@ -11,22 +11,28 @@ from typing import Any
 
 import fsspec
 
+from gameday.arms.record import ARMS_FILE, ComparisonRecord
 from gameday.errors import PublishError
 
-_RETRY_HINT = "The local copy is complete: `gameday export RUN --publish-to` tries again"
+_RETRY_HINT = "The local copy is complete: `gameday export FOLDER --publish-to` tries again"
 
 
 def publish(folder: Path, url: str) -> str:
-    """Copy a run's folder to a place under `url`. A second call replaces the copy.
+    """Copy a run's folder, or a comparison's with its game-days, to a place under `url`.
+
+    A second call replaces the copy. A comparison's game-day goes into the copy of the comparison's folder, where the
+    links of its page lead.
 
     Returns:
         The URL of the copy.
 
     Raises:
-        PublishError: The place cannot be written, or holds another run of the same name.
+        PublishError: The place cannot be written, or holds another run or comparison of the same name.
     """
+    folder = folder.resolve()
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return _copy(folder, files, url.rstrip("/") + "/" + folder.name)
+    around = [folder.parent.name] if (folder.parent / ARMS_FILE).is_file() else []
+    return _copy(folder, files, "/".join((url.rstrip("/"), *around, folder.name)))
 
 
 def publish_pages(reports: Path, names: Sequence[str], url: str) -> str:
@@ -45,6 +51,7 @@ def _copy(folder: Path, files: Sequence[Path], url: str) -> str:
     try:
         system, root = fsspec.url_to_fs(url)  # type: ignore[no-untyped-call]
         _refuse_other_run(system, root, folder)
+        _refuse_other_comparison(system, root, folder)
         for path in files:
             target = f"{root}/{path.relative_to(folder).as_posix()}"
             system.makedirs(target.rpartition("/")[0], exist_ok=True)
@@ -71,3 +78,13 @@ def _refuse_other_run(system: Any, root: str, folder: Path) -> None:
     theirs = f"{root}/history.jsonl"
     if system.exists(theirs) and not system.cat_file(theirs, 0, len(ours)) == ours:
         raise PublishError(f"{root} holds another run of this name; publish each cluster under a URL of its own")
+
+
+def _refuse_other_comparison(system: Any, root: str, folder: Path) -> None:
+    """Refuse to replace another comparison, which may have the same name for the same reason."""
+    theirs = f"{root}/{ARMS_FILE}"
+    if not (folder / ARMS_FILE).is_file() or not system.exists(theirs):
+        return
+    ours, published = ComparisonRecord.load(folder), ComparisonRecord.model_validate_json(system.cat_file(theirs))
+    if (ours.cluster, ours.started) != (published.cluster, published.started):
+        raise PublishError(f"{root} holds another comparison of this name; publish each cluster under a URL of its own")

@@ -1,4 +1,4 @@
-"""Decide which runs' folders may be deleted, and delete them."""
+"""Decide which folders of runs and comparisons may be deleted, and delete them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from gameday.archive.catalog import CatalogRun, RunCatalog
+from gameday.archive.catalog import CatalogComparison, CatalogRun, RunCatalog, read_catalog
 from gameday.report.notes import is_blank_form
 from gameday.values.results import Cleanliness
 
+_RENAMED = "somebody renamed the folder: it is no longer its own"
 _TAIL_BYTES = 64 * 1024
 """A run_ended record has a hundred bytes and is the last of its history."""
 
 
 @dataclass(frozen=True)
 class RetentionDecision:
-    """The decision on one run's folder, and the rule behind it."""
+    """The decision on the folder of a run, or of a comparison with its game-days, and the rule behind it."""
 
-    run: CatalogRun
+    folder: Path
     deletable: bool
     why: str
 
@@ -29,31 +30,39 @@ class RetentionDecision:
 def decide_retention(
     catalog: RunCatalog, keep: int, newer_than: timedelta, now: datetime
 ) -> tuple[RetentionDecision, ...]:
-    """Decide for each run of the catalog whether its folder may be deleted. Nothing is deleted.
+    """Decide for each run and each comparison of the catalog whether its folder may be deleted. Nothing is deleted.
 
     A run stays while it is among the newest of its plan on its cluster, or young enough. Whatever its age, it stays
     while it is evidence of an unclean cluster, while its history is not closed (it may be running), and when people
-    wrote into its notes. Incidents are people's work and are never deletable.
+    wrote into its notes. A comparison is one with its game-days: it stays while one of them does, counts among the
+    comparisons of its plan, and goes with all of them. Incidents are people's work and are never deletable.
 
     Args:
-        catalog: The runs of a reports folder.
-        keep: How many of the newest runs of each plan on each cluster stay.
-        newer_than: The age below which a run stays.
+        catalog: The runs and comparisons of a reports folder.
+        keep: How many of the newest runs, and of the newest comparisons, of each plan on each cluster stay.
+        newer_than: The age below which a run or a comparison stays.
         now: The instant from which ages count.
 
     Returns:
-        One decision per run, newest run first.
+        One decision per run, newest run first, then one per comparison, newest first.
     """
-    seen: Counter[tuple[str, str]] = Counter()
+    seen: Counter[tuple[str, ...]] = Counter()
     decisions = []
     for run in catalog.runs:
-        series = run.summary.plan, run.summary.cluster_id
+        series = "run", run.summary.plan, run.summary.cluster_id
         seen[series] += 1
-        decisions.append(_decide(run, seen[series], keep, now - newer_than))
+        by_age = _reasons_of_age(seen[series], keep, run.summary.started >= now - newer_than)
+        decisions.append(_decide(run.folder, _reasons_of_run(run, by_age), keep))
+    for one in catalog.comparisons:
+        record = one.comparison.record
+        series = "comparison", record.plan, record.cluster
+        seen[series] += 1
+        by_age = _reasons_of_age(seen[series], keep, record.started >= now - newer_than)
+        decisions.append(_decide(one.folder, _reasons_of_comparison(one, by_age), keep))
     return tuple(decisions)
 
 
-def delete_runs(decisions: Sequence[RetentionDecision]) -> None:
+def delete_folders(decisions: Sequence[RetentionDecision]) -> None:
     """Delete the folders that may be deleted.
 
     Raises:
@@ -61,30 +70,55 @@ def delete_runs(decisions: Sequence[RetentionDecision]) -> None:
     """
     for decision in decisions:
         if decision.deletable:
-            shutil.rmtree(decision.run.folder)
+            shutil.rmtree(decision.folder)
 
 
-def _decide(run: CatalogRun, rank: int, keep: int, oldest: datetime) -> RetentionDecision:
-    """Decide on a run that is the `rank`-th newest of its plan on its cluster."""
-    reason = next(_reasons_to_stay(run, rank, keep, oldest), "")
+def _decide(folder: Path, reasons_to_stay: Iterator[str], keep: int) -> RetentionDecision:
+    reason = next(reasons_to_stay, "")
     return RetentionDecision(
-        run, not reason, reason or f"older, and not among the newest {keep} of its plan on its cluster"
+        folder, not reason, reason or f"older, and not among the newest {keep} of its plan on its cluster"
     )
 
 
-def _reasons_to_stay(run: CatalogRun, rank: int, keep: int, oldest: datetime) -> Iterator[str]:
+def _reasons_of_age(rank: int, keep: int, is_new: bool) -> list[str]:
+    """Return the reasons why the `rank`-th newest of a plan on its cluster stays."""
+    newest = [f"among the newest {keep} of its plan on its cluster"] if rank <= keep else []
+    return [*newest, *(["new enough"] if is_new else [])]
+
+
+def _reasons_of_run(run: CatalogRun, by_age: Sequence[str]) -> Iterator[str]:
     """Yield the reasons why a run stays; those that need a look into its folder come last."""
+    yield from _reasons_of_summary(run)
+    yield from by_age
+    yield from _reasons_of_folder(run.folder)
+
+
+def _reasons_of_comparison(one: CatalogComparison, by_age: Sequence[str]) -> Iterator[str]:
+    """Yield the reasons why a comparison stays, with those of its game-days, whose folders are read last."""
+    record = one.comparison.record
+    if one.folder.name != record.id:
+        yield _RENAMED
+    yield from by_age
+    if record.ended is None:
+        yield "it never came to its end"
+    members = read_catalog(one.folder)
+    for run in members.runs:
+        for reason in (*_reasons_of_summary(run), *_reasons_of_folder(run.folder)):
+            yield f"its game-day {run.folder.name}: {reason}"
+    yield from (f"its game-day {problem}" for problem in members.unreadable)
+
+
+def _reasons_of_summary(run: CatalogRun) -> Iterator[str]:
     if run.summary.cleanliness is not Cleanliness.CLEAN:
         yield f"evidence: the run left the cluster {run.summary.cleanliness}"
     if run.folder.name != run.summary.run_id:
-        yield "somebody renamed the folder: it is no longer the run's own"
-    if rank <= keep:
-        yield f"among the newest {keep} of its plan on its cluster"
-    if run.summary.started >= oldest:
-        yield "new enough"
-    if not is_blank_form(run.folder):
+        yield _RENAMED
+
+
+def _reasons_of_folder(folder: Path) -> Iterator[str]:
+    if not is_blank_form(folder):
         yield "people wrote about it"
-    if not _is_closed(run.folder / "history.jsonl"):
+    if not _is_closed(folder / "history.jsonl"):
         yield "its history was never closed"
 
 

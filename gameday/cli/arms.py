@@ -40,7 +40,7 @@ def play_arms(
     folder = reports / comparison_of(id, loaded.plan)
     result: object
     give_events_up_at_once()
-    with SeasonView(reports, id, out):
+    with SeasonView(reports, id, out, folder):
         try:
             state = comparison(
                 plan=plan,

@@ -157,7 +157,7 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
     folder = asked.reports / id
     result: object
     give_events_up_at_once()
-    with SeasonView(asked.reports, id, out):
+    with SeasonView(asked.reports, id, out, folder):
         try:
             state = season(
                 plans=list(asked.plans),

@@ -83,23 +83,30 @@ def prune(
     days: Annotated[int, typer.Option(min=0, help="Runs younger than this many days stay.")] = 90,
     delete: Annotated[bool, typer.Option("--delete", help="Delete; without it, only say what would go.")] = False,
 ) -> int:
-    """Make room: old runs go, evidence stays (unclean clusters, unclosed histories, post-mortems). Dry by default."""
+    """Make room: old runs and comparisons go, evidence stays (unclean clusters, unclosed histories, post-mortems).
+
+    Dry by default. Pages over several runs that stay lose their links to what is gone.
+    """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415
 
-    from gameday.archive.retention import decide_retention, delete_runs  # noqa: PLC0415
+    from gameday.archive.retention import decide_retention, delete_folders  # noqa: PLC0415
+    from gameday.digest.after_deletion import without_dead_links  # noqa: PLC0415
 
-    decisions = decide_retention(_catalog(reports), keep, timedelta(days=days), datetime.now(UTC))
+    now = datetime.now(UTC)
+    decisions = decide_retention(_catalog(reports), keep, timedelta(days=days), now)
     out = console()
     for decision in decisions:
         word = ("deleted" if delete else "would go") if decision.deletable else "stays"
-        out.print(f"{word:8} {printable(decision.run.folder.name)}: {decision.why}", soft_wrap=True)
+        out.print(f"{word:8} {printable(decision.folder.name)}: {decision.why}", soft_wrap=True)
     if delete:
         try:
-            delete_runs(decisions)
+            delete_folders(decisions)
+            without_dead_links(reports, now)
         except OSError as error:
             raise CommandError(f"{error.filename or reports}: {error.strerror}; the rest was not touched") from None
     going = sum(decision.deletable for decision in decisions)
-    out.print(f"{going} of {len(decisions)} runs {'deleted' if delete else 'would go; --delete does it'}")
+    done = "deleted" if delete else "would go; --delete does it"
+    out.print(f"{going} of {len(decisions)} runs and comparisons {done}")
     return ExitCode.PASSED
 
 

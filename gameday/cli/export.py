@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder; to publish, a comparison's too.")],
     junit: Annotated[Path | None, typer.Option(help="JUnit XML: one test case per expectation.")] = None,
     chaostoolkit: Annotated[Path | None, typer.Option(help="Chaos Toolkit journal, for `chaos report`.")] = None,
     openmetrics: Annotated[Path | None, typer.Option(help="The timings; node-exporter's textfile collector.")] = None,
@@ -36,16 +36,14 @@ def export(
     ] = None,
 ) -> int:
     """Write a run in other tools' formats. Exit code 0 when all was written, whatever the run's own outcome."""
-    from gameday.report.run_folder import load_run_folder  # noqa: PLC0415 - see the package's docstring
-
     if not any((junit, chaostoolkit, openmetrics, publish_to, grafana)):
         raise CommandError("say what to write: --junit, --chaostoolkit, --openmetrics, --publish-to or --grafana")
-    try:
-        run = load_run_folder(folder)
-    except FileNotFoundError as error:
-        raise CommandError(str(error)) from None
-    if not run.history.records:
-        raise CommandError(f"{folder} holds no history.jsonl that could be read: there is nothing to export")
+    if (folder / "arms.json").is_file():
+        if not publish_to or any((junit, chaostoolkit, openmetrics, grafana)):
+            raise CommandError("of a comparison there is --publish-to alone: give the folder of one of its game-days")
+        _publish(folder, publish_to)
+        return ExitCode.PASSED
+    run = _load(folder)
     if junit:
         from gameday.report.junit import junit as as_junit  # noqa: PLC0415
 
@@ -61,6 +59,18 @@ def export(
     if grafana:
         _annotate(run, grafana)
     return ExitCode.PASSED
+
+
+def _load(folder: Path) -> RunFolder:
+    from gameday.report.run_folder import load_run_folder  # noqa: PLC0415 - see the package's docstring
+
+    try:
+        run = load_run_folder(folder)
+    except FileNotFoundError as error:
+        raise CommandError(str(error)) from None
+    if not run.history.records:
+        raise CommandError(f"{folder} holds no history.jsonl that could be read: there is nothing to export")
+    return run
 
 
 def _timings(run: RunFolder) -> bytes:

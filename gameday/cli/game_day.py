@@ -179,7 +179,8 @@ def play(
     if loaded.arms:
         from gameday.cli.arms import play_arms  # noqa: PLC0415
 
-        return play_arms(out, loaded, plan, profile, reports, trigger, command, approved_by)
+        with _warnings_of_publishing(out):
+            return play_arms(out, loaded, plan, profile, reports, trigger, command, approved_by)
     run_id = new_run_id()
     folder = reports / run_id
     result: object

@@ -24,13 +24,14 @@ _STYLES = {"passed": "green", "failed": "red", "aborted": "yellow", "refused": "
 class SeasonView(BackgroundView):
     """Follows the folders of the season's runs, which are named after it."""
 
-    def __init__(self, reports: Path, season: str, console: Console) -> None:
+    def __init__(self, reports: Path, season: str, console: Console, own: Path) -> None:
+        """`own` is the folder of the season's record, or of the comparison that is played as one."""
         super().__init__()
         self._reports = reports
         self._season = season
         self._console = console
         self._began = time.monotonic()
-        self._approval = HistoryTail(reports / season / APPROVAL_FILE)
+        self._approval = HistoryTail(own / APPROVAL_FILE)
         self._histories: dict[Path, HistoryTail] = {}
         self._names: dict[Path, str] = {}
         self._ended: set[Path] = set()

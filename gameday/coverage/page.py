@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -75,14 +75,25 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
     matrix = joined(run.row for run in runs.values())
     covered = Coverage(record=record, result=result, matrix=matrix, left_out=(*record.left_out, *missing))
     rendered = RenderedSeason(folder / "coverage.html", folder / "coverage.json", result, covered)
-    links = {run_id: str(path.relative_to(folder.parent)) for run_id, path in folders.items()}
-    rendered.html.write_text(_page(covered, links, rendered_at), encoding="utf-8")
+    rendered.html.write_text(_page(covered, folder.parent, rendered_at), encoding="utf-8")
     rendered.json.write_text(covered.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return rendered
 
 
-def _page(covered: Coverage, links: Mapping[str, str], rendered_at: datetime) -> str:
+def redraw_season(folder: Path, rendered_at: datetime) -> None:
+    """Write coverage.html again as coverage.json has it, with links only to what is still there.
+
+    Raises OSError, and ValueError where coverage.json holds something else.
+    """
+    covered, reports = Coverage.model_validate_json((folder / "coverage.json").read_bytes()), folder.parent
+    (folder / "coverage.html").write_text(_page(covered, reports, rendered_at), encoding="utf-8")
+
+
+def _page(covered: Coverage, reports: Path, rendered_at: datetime) -> str:
+    """Return the season's page; of runs and comparisons it links those that the folder `reports` holds."""
     record, matrix = covered.record, covered.matrix
+    folders = {place.run_id: place.reports(reports) / place.run_id for place in record.places}
+    compared = {place.arm.comparison for place in record.places if place.arm}
     return (
         environment("coverage")
         .get_template("page.html")
@@ -90,8 +101,8 @@ def _page(covered: Coverage, links: Mapping[str, str], rendered_at: datetime) ->
             record=record,
             result=covered.result,
             matrix=matrix,
-            links=links,
-            comparisons=sorted({place.arm.comparison for place in record.places if place.arm}),
+            links={run: str(path.relative_to(reports)) if path.is_dir() else "" for run, path in folders.items()},
+            comparisons=sorted(id for id in compared if (reports / id).is_dir()),
             left_out=covered.left_out,
             headline=headline(matrix.rows),
             numbers=_numbers(matrix),

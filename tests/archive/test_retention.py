@@ -7,7 +7,7 @@ import pytest
 
 from gameday import cli
 from gameday.archive.catalog import read_catalog
-from gameday.archive.retention import decide_retention, delete_runs
+from gameday.archive.retention import decide_retention, delete_folders
 from gameday.history.events import RunEnded, RunStarted
 from gameday.report.notes import FORM, NOTES_FILE
 from gameday.values.results import Cleanliness
@@ -19,7 +19,7 @@ NOW = START + timedelta(days=365)
 
 def deletable(folder: Path, keep: int = 1, days: int = 30) -> dict[str, bool]:
     decisions = decide_retention(read_catalog(folder), keep, timedelta(days=days), NOW)
-    return {decision.run.folder.name: decision.deletable for decision in decisions}
+    return {decision.folder.name: decision.deletable for decision in decisions}
 
 
 def later(events: list[Timed], seconds: float) -> list[Timed]:
@@ -97,5 +97,5 @@ def test_prune_deletes_nothing_without_the_delete_option(tmp_path: Path, capsys:
 
 def test_deletion_keeps_the_runs_that_stay(tmp_path: Path) -> None:
     run_named(tmp_path, "r0")
-    delete_runs(decide_retention(read_catalog(tmp_path), 1, timedelta(), datetime.now(UTC)))
+    delete_folders(decide_retention(read_catalog(tmp_path), 1, timedelta(), datetime.now(UTC)))
     assert (tmp_path / "r0").is_dir()

@@ -145,7 +145,7 @@ def test_a_failed_copy_is_reported_outside_of_prefect(tmp_path: Path, caplog: py
         gameday.tasks.publish.OUTSIDE_PREFECT.removeHandler(caplog.handler)
     (said,) = [record.getMessage() for record in caplog.records if record.name == "gameday.publish"]
     assert said.startswith("not published: file:///proc/nowhere/r1 cannot be written")
-    assert "gameday export RUN --publish-to" in said
+    assert "gameday export FOLDER --publish-to" in said
 
 
 @pytest.mark.usefixtures("flow_logger")
