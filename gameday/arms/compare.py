@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 from pydantic import Field
 
@@ -61,7 +62,7 @@ class VerdictCell(FrozenModel):
     held: int = 0
     broken: int = 0
     unknown: int = 0
-    wanted: str = Field(default="", description="'may break' or 'must break', where the arm says so")
+    wanted: Literal["", "may break", "must break"] = Field(default="", description="what the arm says of it")
 
     @property
     def status(self) -> Status:
@@ -228,12 +229,11 @@ def _verdict_cell(arm: ArmRecord, check: str, expectation: str, runs: Sequence[P
         for verdict in run.verdicts
         if (verdict.check, verdict.expectation) == (check, expectation)
     ]
-    wanted = "must break" if check in arm.must_break else "may break" if check in arm.may_break else ""
     return VerdictCell(
         held=seen.count(Status.HELD),
         broken=seen.count(Status.BROKEN),
         unknown=seen.count(Status.UNKNOWN),
-        wanted=wanted,
+        wanted="must break" if check in arm.must_break else "may break" if check in arm.may_break else "",
     )
 
 

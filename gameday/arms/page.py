@@ -9,10 +9,13 @@ from pathlib import Path
 from gameday.arms.compare import Comparison, PlayedRun, compare
 from gameday.arms.fold import arm_result
 from gameday.arms.record import ArmRecord, ComparisonRecord
+from gameday.arms.redact import cleaner_of
 from gameday.checks.outcome import RunResult
 from gameday.report.durations import durations
 from gameday.report.figure import Figure, figures_of
 from gameday.report.page import environment
+from gameday.report.redact import cleaned
+from gameday.report.render import render
 from gameday.report.run_folder import RunFolder, garbage_collection_paused, load_run_folder
 from gameday.season.record import Assignment, SeasonResult
 
@@ -31,19 +34,35 @@ class RenderedComparison:
         return self.comparison.result
 
 
-def render_comparison(folder: Path, rendered_at: datetime) -> RenderedComparison:
+def render_comparison(folder: Path, rendered_at: datetime, *, redact: bool = False) -> RenderedComparison:
     """Write comparison.html and comparison.json into the comparison's folder, from arms.json and the folders in it.
 
+    `redact`: write comparison-redacted.html and .json, without the site's names, and the report-redacted.html that it
+    links of each game-day.
     Raises OSError where it cannot be read or written, ValueError where arms.json holds something else.
     """
     record = ComparisonRecord.load(folder)
     compared = compare(record, *_played(folder, record))
-    rendered = RenderedComparison(folder / "comparison.html", folder / "comparison.json", compared)
+    if redact:
+        compared = _redacted(compared, folder, rendered_at)
+    suffix = "-redacted" if redact else ""
+    html, json = folder / f"comparison{suffix}.html", folder / f"comparison{suffix}.json"
+    rendered = RenderedComparison(html, json, compared)
     page = environment("arms").get_template("page.html")
     accent = _ACCENTS.get(compared.result.exit_code, "unknown")
-    rendered.html.write_text(page.render(c=compared, accent=accent, rendered_at=rendered_at), encoding="utf-8")
+    content = page.render(c=compared, accent=accent, report=f"report{suffix}.html", rendered_at=rendered_at)
+    rendered.html.write_text(content, encoding="utf-8")
     rendered.json.write_text(compared.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return rendered
+
+
+def _redacted(compared: Comparison, folder: Path, rendered_at: datetime) -> Comparison:
+    """Return the comparison without the site's names, and write its game-days' reports without them."""
+    clean = cleaner_of(folder)
+    for run in (run for column in compared.arms for run in column.runs if run.outcome):
+        render(folder / run.run_id, rendered_at, redact=True, clean=clean)
+    shown: Comparison = cleaned(compared, clean)
+    return shown
 
 
 def read_comparison(folder: Path) -> Comparison:

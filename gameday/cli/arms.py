@@ -70,12 +70,12 @@ def play_arms(
     return code
 
 
-def draw(folder: Path) -> RenderedComparison:
-    """Render a comparison's page; raises CommandError where that cannot be done."""
+def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
+    """Render a comparison's page, or the one without the site's names; raises CommandError where it cannot."""
     from gameday.arms.page import render_comparison  # noqa: PLC0415
 
     try:
-        return render_comparison(folder, datetime.now(UTC))
+        return render_comparison(folder, datetime.now(UTC), redact=redact)
     except OSError as error:
         raise CommandError(f"the comparison's page cannot be written: {error.filename}: {error.strerror}") from None
     except ValueError:

@@ -19,6 +19,8 @@ from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rich.console import Console
 
     from gameday.cluster.kubernetes import Kubernetes
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from gameday.plan.load import LoadedPlan
     from gameday.plan.models import Plan
     from gameday.reaper.reap import ReapResult
+    from gameday.report.render import Rendered
 
 DEFAULT_PLAN = "gpu-fell-off-the-bus"
 
@@ -93,12 +96,14 @@ def _check_approval(needed: bool, approved_by: str | None) -> None:
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A run's folder.")],
+    folder: Annotated[Path, typer.Argument(help="A run's folder, or a comparison's.")],
     redact: Annotated[
         bool, typer.Option("--redact", help="Write report-redacted.html: nodes, addresses and the cluster renamed.")
     ] = False,
 ) -> int:
     """Render a run's report, or a comparison's page, again from its folder alone.
+
+    With --redact a comparison's game-days are rendered, too, under the same neutral names.
 
     A run's has what people wrote into its notes.yaml.
 
@@ -108,19 +113,16 @@ def report(
 
     from gameday.coverage.run_row import render_run  # noqa: PLC0415
     from gameday.report.notes import write_form  # noqa: PLC0415
-    from gameday.report.render import render  # noqa: PLC0415
 
     if (folder / "arms.json").is_file():
         from gameday.cli.arms import draw, print_comparison  # noqa: PLC0415
 
-        if redact:
-            raise CommandError("--redact is for a run's report: give the folder of one of the comparison's game-days")
-        return print_comparison(console(), draw(folder))
+        return print_comparison(console(), draw(folder, redact=redact))
     if not (folder / "history.jsonl").is_file():
         raise CommandError(f"{folder} holds no history.jsonl; give the folder of a run or of a comparison")
     try:
         now = datetime.now(UTC)
-        rendered = render(folder, now, redact=True) if redact else render_run(folder, now)
+        rendered = _render_redacted(folder, now) if redact else render_run(folder, now)
         write_form(folder, "gameday report")
     except OSError as error:
         raise CommandError(f"the report cannot be written: {error.filename}: {error.strerror}") from None
@@ -129,6 +131,18 @@ def report(
         out.print(rendered.run.notes_problem, style="yellow", markup=False, soft_wrap=True)
     out.print(str(rendered.html), soft_wrap=True)
     return rendered.result.exit_code
+
+
+def _render_redacted(folder: Path, now: datetime) -> Rendered:
+    """Render a run without the site's names; those of a comparison have the same neutral names."""
+    from gameday.arms.redact import cleaner_of_member  # noqa: PLC0415
+    from gameday.report.render import render  # noqa: PLC0415
+
+    try:
+        clean = cleaner_of_member(folder)
+    except ValueError:
+        raise CommandError(f"the arms.json beside {folder} is damaged: move the folder elsewhere first") from None
+    return render(folder, now, redact=True, clean=clean)
 
 
 def reap(

@@ -7,7 +7,7 @@ breaks nothing then, and no section can forget it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -39,17 +39,19 @@ _WORDS_KEPT = 65_536
 """Words of a log come again and again; a few megabytes of them are remembered."""
 
 
-def redacted(run: RunFolder) -> RunFolder:
+def redacted(run: RunFolder, clean: Clean | None = None) -> RunFolder:
     """The same run with every node, IP address, the cluster and who started it under other names.
 
     Node names become node-1, node-2 … in their own order. A rehearsal's cluster is nobody's, and keeps its name.
     People's names in notes stay: they are not the site's.
+
+    Args:
+        run: The run, with its notes and the earlier runs of its plan.
+        clean: The cleaning of all runs that are to have the same names; None: this run's own.
     """
-    nodes = _node_names(run)
-    words = _of_start(run.started) if run.started else ()
-    clean = _cleaner(nodes, {name: word for name, word in words if name and name not in nodes})
-    history = History(tuple(_cleaned(record, clean) for record in run.history.records), run.history.damaged)
-    plan, frames = _cleaned(run.plan, clean), _frames(run.frames, clean)
+    clean = clean or cleaner([run])
+    history = History(tuple(cleaned(record, clean) for record in run.history.records), run.history.damaged)
+    plan, frames = cleaned(run.plan, clean), _frames(run.frames, clean)
     verdicts = tuple(run_checks(plan, history, frames)) if plan else run.verdicts
     return replace(
         run,
@@ -60,17 +62,31 @@ def redacted(run: RunFolder) -> RunFolder:
         frames=frames,
         verdicts=verdicts,
         result=fold_outcome(history, list(verdicts)),
-        problems=_cleaned(run.problems, clean),
-        notes=_cleaned(run.notes, clean),
+        problems=cleaned(run.problems, clean),
+        notes=cleaned(run.notes, clean),
         notes_problem=clean(run.notes_problem),
-        carried=_cleaned(run.carried, clean),
-        earlier=_cleaned(run.earlier, clean),
+        carried=cleaned(run.carried, clean),
+        earlier=cleaned(run.earlier, clean),
     )
 
 
-def _node_names(run: RunFolder) -> dict[str, str]:
+def cleaner(runs: Iterable[RunFolder], nodes: Iterable[str] = (), words: Iterable[tuple[str, str]] = ()) -> Clean:
+    """Return the function that takes the site's names out of a text.
+
+    Args:
+        runs: Runs that name nodes, the cluster, and the person who started them.
+        nodes: Names of further nodes.
+        words: Further names, each with what is written in its place.
+    """
+    runs = list(runs)
+    names = _node_names({*nodes, *(node for run in runs for node in _nodes(run))})
+    others = [*words, *(pair for run in runs if run.started for pair in _of_start(run.started))]
+    return _cleaner(names, {name: word for name, word in others if name and name not in names})
+
+
+def _node_names(nodes: Iterable[str]) -> dict[str, str]:
     """Map each node's name to a neutral one, and the host of a name with a domain, as kernel logs write it."""
-    nodes = sorted(set(_nodes(run)))
+    nodes = sorted(nodes)
     names = {node: f"node-{number}" for number, node in enumerate(nodes, 1)}
     for node in nodes:
         host = node.partition(".")[0]
@@ -115,9 +131,14 @@ def _of_start(started: RunStarted) -> Iterator[tuple[str, str]]:
     server = re.search(r"https?://[^\s)]+", started.cluster)
     yield (urlsplit(server[0]).hostname or "") if server else "", "the-server"
     yield started.operator, "the operator"
-    if profile := re.search(r"--profile[ =]('[^']*'|\S+)", started.command):
-        yield profile[1].strip("'"), "(hidden)"
+    yield from words_of_command(started.command)
     yield started.flow_run_url or "", "(hidden)"
+
+
+def words_of_command(command: str) -> Iterator[tuple[str, str]]:
+    """Yield the path of the cluster's profile, where a shell line names it, and what is written in its place."""
+    if profile := re.search(r"--profile[ =]('[^']*'|\S+)", command):
+        yield profile[1].strip("'"), "(hidden)"
 
 
 def _cleaner(nodes: dict[str, str], others: dict[str, str]) -> Clean:
@@ -166,23 +187,24 @@ def _without_ipv6(text: str) -> str:
     return f"x::x{text[len(address) :]}" if address != "::" else text
 
 
-def _cleaned(value: Any, clean: Clean) -> Any:
-    """Clean every text in the value, except those that the models fix: enumerations, words of a given few."""
+def cleaned(value: Any, clean: Clean) -> Any:
+    """Clean every text in the value, except those that the models fix: enumerations, words of a given few, run ids."""
     if isinstance(value, BaseModel):
         open_ = {name: getattr(value, name) for name in type(value).model_fields if not _is_fixed(type(value), name)}
         return value.model_copy(
-            update={name: _cleaned(one, clean) for name, one in (open_ | (value.model_extra or {})).items()}
+            update={name: cleaned(one, clean) for name, one in (open_ | (value.model_extra or {})).items()}
         )
     if isinstance(value, dict):
-        return {_cleaned(key, clean): _cleaned(one, clean) for key, one in value.items()}
+        return {cleaned(key, clean): cleaned(one, clean) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_cleaned(one, clean) for one in value)
+        return type(value)(cleaned(one, clean) for one in value)
     return clean(value) if type(value) is str else value
 
 
 @cache
 def _is_fixed(model: type[BaseModel], field: str) -> bool:
-    return get_origin(model.model_fields[field].annotation) is Literal
+    """A run's id is a time of day, and the name of the folder that a link leads to."""
+    return field == "run_id" or get_origin(model.model_fields[field].annotation) is Literal
 
 
 def _frames(frames: Frames, clean: Clean) -> Frames:

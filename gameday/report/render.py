@@ -20,7 +20,7 @@ from gameday.plugins import BrokenPlugin, Found, Group, find, modules_of
 from gameday.report import sections as own_sections
 from gameday.report.earlier_runs import with_earlier_runs
 from gameday.report.page import environment
-from gameday.report.redact import redacted
+from gameday.report.redact import Clean, redacted
 from gameday.report.run_folder import RunFolder, load_run_folder, with_notes
 from gameday.report.summarise import summarise
 
@@ -51,16 +51,16 @@ class Section:
     failure: str = ""
 
 
-def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False) -> Rendered:
+def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, clean: Clean | None = None) -> Rendered:
     """Write report.html, report.json and verdicts.json into the run folder, from what else is in it.
 
-    `redact`: under names of their own (report-redacted.html …) and without the site's names (gameday.report.redact).
+    `redact`: under names of their own (report-redacted.html …) and without the site's names (gameday.report.redact);
+    `clean` as for `redacted`.
     Raises FileNotFoundError when the folder does not exist and OSError when it
     cannot be written; whatever the files hold is shown, never raised.
     """
-    run = load_run_folder(run_folder)
-    run = with_earlier_runs(run_folder, with_notes(run_folder, run))
-    run = redacted(run) if redact else run
+    run = load_with_its_past(run_folder)
+    run = redacted(run, clean) if redact else run
     templates = environment()
     sections = [build_section(module, run, templates) for module in section_modules()]
     sections += map(_unloadable, _found().broken)
@@ -78,6 +78,11 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False) -> 
     rendered.json.write_bytes(_as_json(run, sections, rendered_at))
     rendered.verdicts.write_bytes(TypeAdapter(tuple[Verdict, ...]).dump_json(run.verdicts, indent=1))
     return rendered
+
+
+def load_with_its_past(run_folder: Path) -> RunFolder:
+    """Load a run with its notes and the earlier runs of its plan, as a report shows it; raises FileNotFoundError."""
+    return with_earlier_runs(run_folder, with_notes(run_folder, load_run_folder(run_folder)))
 
 
 def section_modules() -> list[ModuleType]:
