@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prefect.artifacts import create_link_artifact
 
-from gameday.arms.page import render_comparison
+from gameday.arms.page import RenderedComparison, render_comparison
 from gameday.cluster.profile import ClusterProfile
 from gameday.coverage.run_row import render_run
 from gameday.season.record import SeasonResult
@@ -32,18 +32,23 @@ def compare(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) ->
     for dead in died:
         if dead.is_dir():
             render_run(dead, datetime.now(UTC))
-    return publish_comparison(profile, folder)
-
-
-def publish_comparison(profile: ClusterProfile, folder: Path) -> SeasonResult:
-    """Render a comparison's page and do what the cluster profile asks for with it; raises OSError.
-
-    Its game-days are copied with it: the reports of those that died are newer than the copies that they made.
-    """
-    rendered = render_comparison(folder, datetime.now(UTC))
-    link = rendered.html.resolve().as_uri()
-    if profile.publish_to:
-        link = copy_out(folder, profile.publish_to, rendered.html.name) or link
+    rendered, link = publish_comparison(profile, folder)
     with where_prefect_answers():
         create_link_artifact(key="comparison", link=link, link_text="comparison", description=rendered.result.why)
     return rendered.result
+
+
+def publish_comparison(profile: ClusterProfile, folder: Path) -> tuple[RenderedComparison, str]:
+    """Render a comparison's page, and copy it with its game-days where the profile's `publish_to` says.
+
+    The game-days are copied once more because the reports of those that died are newer than their own copies.
+
+    Returns:
+        The page, and its URL: the copy's, or this machine's where there is none.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    rendered = render_comparison(folder, datetime.now(UTC))
+    copy = copy_out(folder, profile.publish_to, rendered.html.name) if profile.publish_to else None
+    return rendered, copy or rendered.html.resolve().as_uri()

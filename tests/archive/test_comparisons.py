@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import gameday.tasks.compare
 import gameday.tasks.publish
 from gameday import cli
 from gameday.archive.catalog import read_catalog
@@ -22,6 +21,7 @@ from gameday.coverage.page import render_season
 from gameday.errors import PublishError
 from gameday.history.events import RunEnded
 from gameday.report.notes import NOTES_FILE
+from gameday.tasks.compare import publish_comparison
 from gameday.values.results import Cleanliness
 from tests.archive.builders import run_named
 from tests.arms.builders import arm, record, write_record
@@ -58,16 +58,17 @@ def test_a_published_comparisons_links_lead_to_its_published_game_days(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     linked: dict[str, str] = {}
-    for module in (gameday.tasks.compare, gameday.tasks.publish):
-        monkeypatch.setattr(module, "create_link_artifact", lambda key, link, **_: linked.update({key: link}))
+    monkeypatch.setattr(
+        gameday.tasks.publish, "create_link_artifact", lambda key, link, **_: linked.update({key: link})
+    )
     folder, url = compared(tmp_path / "reports"), f"file://{tmp_path}/out"
     for run in folder.glob("arms-1-*"):
         (run / "report.html").touch()
         assert publish(run, url).endswith(f"/out/arms-two/{run.name}")
     before = sorted((tmp_path / "out" / "arms-two").iterdir())
     profile = ClusterProfile(prometheus=NOWHERE, alertmanager=NOWHERE, loki=NOWHERE, publish_to=url)
-    gameday.tasks.compare.publish_comparison(profile, folder)
-    assert linked["comparison"] == linked["published-report"] == f"{url}/arms-two/comparison.html"
+    _, link = publish_comparison(profile, folder)
+    assert link == linked["published-report"] == f"{url}/arms-two/comparison.html"
     page = tmp_path / "out" / "arms-two" / "comparison.html"
     assert len(links(page)) == 2
     assert all(link.is_file() for link in links(page))

@@ -16,6 +16,7 @@ import gameday.flows.reaper
 import gameday.flows.season
 import gameday.tasks.publish
 import gameday.tasks.reaped_runs
+from gameday.arms.page import read_comparison
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import RefusedError
 from gameday.history.events import RECORD, FaultUndone, IntentRecorded, Record, RunEnded
@@ -27,6 +28,7 @@ from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import read_summary
 from gameday.tasks.reaped_runs import notify_reaped, report_reaped
 from gameday.values.results import Cleanliness
+from tests.arms.builders import arm, record, write_record
 from tests.report.run_builder import NODE, cut_off, passing, write
 
 RUN = "r1"
@@ -73,6 +75,19 @@ def test_a_reaped_runs_history_records_it_and_its_report_is_renewed(killed: Path
     assert summary is not None
     assert summary.cleanliness is Cleanliness.CLEAN
     assert len(notified) == 1
+
+
+def test_a_reaped_game_day_of_a_comparison_renews_the_published_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gameday.tasks.publish, "create_link_artifact", lambda **_: None)
+    folder = write_record(tmp_path / "reports", record(arm("a"), arm("b")))
+    killed = write(folder / "arms-1-a", cut_off(passing(), 12.5))
+    profile = PROFILE.model_copy(update={"publish_to": f"file://{tmp_path}/out", "notify": ()})
+    assert report_reaped(profile, reaped(killed, Cleanliness.CLEAN), tmp_path / "reports") == []
+    published = read_comparison(tmp_path / "out" / folder.name)
+    assert [run.outcome is None for arm in published.arms for run in arm.runs] == [False, True]
+    assert (tmp_path / "out" / folder.name / killed.name / "report.html").is_file()
 
 
 def test_a_run_that_ended_in_doubt_is_clean_once_that_is_proved(tmp_path: Path, notified: list[Message]) -> None:
