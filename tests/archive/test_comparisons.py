@@ -12,7 +12,7 @@ import pytest
 import gameday.tasks.publish
 from gameday import cli
 from gameday.archive.catalog import read_catalog
-from gameday.archive.publish import publish
+from gameday.archive.publish import publish, publish_pages
 from gameday.archive.retention import decide_retention
 from gameday.arms.page import render_comparison
 from gameday.arms.record import ComparisonRecord, comparisons
@@ -73,6 +73,9 @@ def test_a_published_comparisons_links_lead_to_its_published_game_days(
     assert len(links(page)) == 2
     assert all(link.is_file() for link in links(page))
     assert page.with_suffix(".json").is_file()
+    assert cli.run(["index", str(folder.parent)]) == 0
+    publish_pages(folder.parent, ["index.html"], url)
+    assert links(tmp_path / "out" / "index.html") == [page]
     assert set(before) < set(page.parent.iterdir())
 
 
