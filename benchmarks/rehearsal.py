@@ -9,7 +9,6 @@ event and after the last: time in which no code of ours runs.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import threading
 import time
 from pathlib import Path
 
+from benchmarks.processes import resident, tree
 from gameday.history.events import StepEnded, StepStarted
 from gameday.history.journal import read_history
 from gameday.values.results import Step
@@ -86,37 +86,13 @@ class _Memory:
 
     def _sample(self) -> None:
         while Path(f"/proc/{self._pid}").exists():
-            sizes = {pid: _resident(pid) for pid in _tree(self._pid)}
+            sizes = {pid: resident(pid) for pid in tree(self._pid)}
             self._own = max(self._own, sizes.get(self._pid, 0))
             self._all = max(self._all, sum(sizes.values()))
             time.sleep(0.5)
 
     def peaks(self) -> dict[str, float]:
         return {"game-day process (MB)": self._own / 1e6, "all processes (MB)": self._all / 1e6}
-
-
-def _tree(root: int) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    found, open_ = set(), [root]
-    while open_:
-        pid = open_.pop()
-        found.add(pid)
-        open_ += children.get(pid, [])
-    return found
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
 
 
 if __name__ == "__main__":
