@@ -33,9 +33,9 @@ import yaml
 
 from benchmarks import played
 from benchmarks.processes import Part, PartsCost, Watched
+from gameday.plan.catalogue import control_plane_plans
 from gameday.report.run_folder import RunFolder
 
-_PLANS = Path(__file__).parents[1] / "plans" / "control-plane"
 _MIB = 2**20
 _CORES = os.cpu_count() or 1
 
@@ -194,7 +194,7 @@ def _mib(value: float | None) -> str:
 
 def _plans(names: Sequence[str]) -> list[Path]:
     """Return the files of the named plans, or all of them. Ends with a word about a name that none has."""
-    found = {path.stem: path for path in sorted(_PLANS.glob("*.yaml"))}
+    found = control_plane_plans()
     if unknown := sorted(set(names) - set(found)):
         sys.exit(f"no plan {', '.join(unknown)} under plans/control-plane; there are: {', '.join(found)}")
     return [found[name] for name in names or found]

@@ -52,12 +52,12 @@ class LoadCost:
 
     name: str
     seconds: float
-    """From the fault going in to its load's end."""
+    """The load's time, from the fault going in."""
     clients: Cost
     api_servers: Cost
     """All of them together."""
     game_day: Cost
-    """Of the game-day's whole time, which is longer than `seconds`."""
+    """The process in which the flow runs, over the game-day's whole time, which is longer than `seconds`."""
 
 
 @dataclass(frozen=True)
