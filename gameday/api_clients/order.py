@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from gameday.api_clients.lists import Form, Read
@@ -40,6 +42,13 @@ class OwnCost(LoadModel):
         return OwnCost(
             cpu_seconds=round(self.cpu_seconds + other.cpu_seconds, 3), rss_bytes=self.rss_bytes + other.rss_bytes
         )
+
+
+def one_after_another(costs: Sequence[OwnCost]) -> OwnCost:
+    """Return the cost of groups of processes, of which each had ended when the next one began; at least one."""
+    return OwnCost(
+        cpu_seconds=round(sum(cost.cpu_seconds for cost in costs), 3), rss_bytes=max(cost.rss_bytes for cost in costs)
+    )
 
 
 class ClientsLine(Line):

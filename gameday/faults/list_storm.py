@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, model_validator
 from gameday.api_clients.lists import NAMESPACE, Form, Read
 from gameday.api_clients.memory import LEAST_FREE, free_share
 from gameday.api_clients.notes import StageNote, StormEnding, StormEndNote, StormNote, request_notes
-from gameday.api_clients.order import ListOrder, OwnCost
+from gameday.api_clients.order import ListOrder, OwnCost, one_after_another
 from gameday.api_clients.storm import Storm, wait_until_sent
 from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
@@ -126,7 +126,7 @@ class _Begun:
 
     @property
     def cost(self) -> OwnCost:
-        return sum((storm.cost for storm in self.storms), OwnCost(cpu_seconds=0, rss_bytes=0))
+        return one_after_another([storm.cost for storm in self.storms])
 
     @property
     def failed(self) -> int:
