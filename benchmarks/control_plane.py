@@ -11,6 +11,8 @@ Each plays on a lab of its own, one after the other; the machine should be idle.
 * k is the growth of API servers' memory for each byte of concurrent LISTs (gameday.checks.memory_slope), of arm table.
 * The half-life is the time from the order to start two more API servers until the skew index less 1 is half of its
   most, twice running. It holds the time in which they start, and comes in steps of 5 s.
+* `cost` has what a load says of its own clients; `wall` sees every process, the agents' start included, twice a second.
+  A dash is not measured: the memory of steady clients and of informers, and all of a load that runs in its agent.
 * The spread is the largest value less the smallest, by the median; CV the standard deviation by the mean.
 """
 
@@ -30,6 +32,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
 
 from benchmarks import played
 from benchmarks.processes import Part, PartsCost, Watched
@@ -99,43 +104,60 @@ def play(plan: Path, reports: Path, *options: str) -> Play:
 
 
 def wall(plans: Sequence[Path], folder: Path) -> None:
-    """Print each plan's times, and its processes' cost over that time."""
-    print(f"{'plan':<40}{'exit':>5}{'wall s':>8}{'start s':>8}{'arms':>5}{'reps':>5}{'game-day s':>11}", end="")
-    print(f"{'CPU s: clients':>15}{'servers':>8}{'others':>7}{'clients/machine':>16}", end="")
-    print(f"{'MiB: clients':>13}{'servers':>8}{'others':>7}")
+    """Print each plan's times, and the cost of its processes over the whole of that time."""
+    table = _table(
+        "plan", "exit", "wall s", "cluster's start s", "arms", "repetitions", "game-day s", "of machine's CPU"
+    )
+    for part in Part:
+        table.add_column(f"{part}: CPU s")
+        table.add_column("MiB")
     for plan in plans:
-        reports = folder / plan.stem
-        done = play(plan, reports)
-        runs = played.game_days(reports)
-        arms, repetitions = played.repetitions(reports)
+        done = play(plan, folder / plan.stem)
+        runs = played.game_days(folder / plan.stem)
+        arms, repetitions = played.repetitions(folder / plan.stem)
         # The first game-day begins when the cluster is there.
         start = (runs[0].history.records[0].at - done.began_at).total_seconds() if runs else None
         median = statistics.median(map(played.seconds_of, runs)) if runs else None
-        cpu = {part: done.processes.cpu_s(part) for part in Part}
-        memory = {part: done.processes.peak_memory.get(part, 0) / _MIB for part in Part}
-        print(f"{plan.stem:<40}{done.exit_code:>5}{done.seconds:>8.1f}{_text(start, '.1f'):>8}", end="")
-        print(f"{arms:>5}{repetitions:>5}{_text(median, '.1f'):>11}", end="")
-        print(f"{cpu[Part.CLIENTS]:>15.1f}{cpu[Part.API_SERVERS]:>8.1f}{cpu[Part.OTHERS]:>7.1f}", end="")
-        print(f"{cpu[Part.CLIENTS] / done.seconds / _CORES:>16.1%}", end="")
-        print(f"{memory[Part.CLIENTS]:>13.0f}{memory[Part.API_SERVERS]:>8.0f}{memory[Part.OTHERS]:>7.0f}", flush=True)
+        cells = [
+            plan.stem,
+            str(done.exit_code),
+            f"{done.seconds:.1f}",
+            _text(start, ".1f"),
+            str(arms),
+            str(repetitions),
+        ]
+        cells += [_text(median, ".1f"), f"{done.processes.cpu_s(Part.CLIENTS) / done.seconds / _CORES:.1%}"]
+        for part in Part:
+            cells += [f"{done.processes.cpu_s(part):.1f}", _mib(done.processes.peak_memory.get(part))]
+        table.add_row(*cells)
+    _print(table)
 
 
 def cost(runs: Sequence[RunFolder]) -> None:
     """Print what each game-day's load cost by itself beside the API servers, over the time of the load."""
-    print("cores in use, and most memory in MiB, while the load was on; -: not measured")
-    print(f"{'game-day':<40}{'s':>6}{'clients':>9}{'servers':>9}{'ratio':>7}{'of machine':>11}", end="")
-    print(f"{'clients':>9}{'servers':>9}{'ratio':>7}{'game-day: cores':>17}{'MiB':>6}")
+    table = _table("game-day", "load s", "clients: cores", "API servers: cores", "ratio", "of machine")
+    for column in ("clients: MiB", "API servers: MiB", "ratio", "game-day: cores", "game-day: MiB"):
+        table.add_column(column)
     for run in runs:
         found = played.load_cost(run)
         if found is None:
-            print(f"{played.name_of(run):<40} no load that went in and ended")
+            table.add_row(played.name_of(run), "no load")
             continue
         clients, servers, own = found.clients, found.api_servers, found.game_day
-        print(f"{found.name:<40}{found.seconds:>6.0f}{_text(clients.cores, '.3f'):>9}", end="")
-        print(f"{_text(servers.cores, '.3f'):>9}{_text(played.ratio(clients.cores, servers.cores), '.2f'):>7}", end="")
-        print(f"{_text(played.ratio(clients.cores, _CORES), '.1%'):>11}{_mib(clients.memory):>9}", end="")
-        print(f"{_mib(servers.memory):>9}{_text(played.ratio(clients.memory, servers.memory), '.2f'):>7}", end="")
-        print(f"{_text(own.cores, '.3f'):>17}{_mib(own.memory):>6}")
+        table.add_row(
+            found.name,
+            f"{found.seconds:.0f}",
+            _text(clients.cores, ".3f"),
+            _text(servers.cores, ".3f"),
+            _text(played.ratio(clients.cores, servers.cores), ".2f"),
+            _text(played.ratio(clients.cores, _CORES), ".1%"),
+            _mib(clients.memory),
+            _mib(servers.memory),
+            _text(played.ratio(clients.memory, servers.memory), ".2f"),
+            _text(own.cores, ".3f"),
+            _mib(own.memory),
+        )
+    _print(table)
 
 
 def repeat(runs: Sequence[RunFolder], names: Sequence[str]) -> None:
@@ -178,6 +200,15 @@ def crowded(plan: Path, nodes: int, folder: Path) -> Path:
     written = folder / plan.name
     written.write_text(yaml.safe_dump(content, sort_keys=False))
     return written
+
+
+def _table(*columns: str) -> Table:
+    return Table(*columns, box=MARKDOWN)
+
+
+def _print(table: Table) -> None:
+    """Print a table as Markdown, at its own width."""
+    Console(width=400, soft_wrap=True).print(table)
 
 
 def _text(value: float | None, form: str) -> str:
