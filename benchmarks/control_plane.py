@@ -100,17 +100,18 @@ def play(plan: Path, reports: Path, *options: str) -> Play:
             process.terminate()  # after Ctrl-C: it takes its cluster down with it
             process.wait()
             watched.stop()
-    return Play(process.returncode, time.monotonic() - began, began_at, watched.cost)
+    done = Play(process.returncode, time.monotonic() - began, began_at, watched.cost)
+    print(f"{datetime.now(UTC):%H:%M:%S} exit {done.exit_code} after {done.seconds:.0f} s", file=sys.stderr, flush=True)
+    return done
 
 
 def wall(plans: Sequence[Path], folder: Path) -> None:
     """Print each plan's times, and the cost of its processes over the whole of that time."""
-    table = _table(
-        "plan", "exit", "wall s", "cluster's start s", "arms", "repetitions", "game-day s", "of machine's CPU"
-    )
+    table = _table("plan", "exit", "wall s", "cluster's start s", "arms", "repetitions", "game-day s")
     for part in Part:
         table.add_column(f"{part}: CPU s")
         table.add_column("MiB")
+    table.add_column("clients: of machine's CPU")
     for plan in plans:
         done = play(plan, folder / plan.stem)
         runs = played.game_days(folder / plan.stem)
@@ -118,18 +119,11 @@ def wall(plans: Sequence[Path], folder: Path) -> None:
         # The first game-day begins when the cluster is there.
         start = (runs[0].history.records[0].at - done.began_at).total_seconds() if runs else None
         median = statistics.median(map(played.seconds_of, runs)) if runs else None
-        cells = [
-            plan.stem,
-            str(done.exit_code),
-            f"{done.seconds:.1f}",
-            _text(start, ".1f"),
-            str(arms),
-            str(repetitions),
-        ]
-        cells += [_text(median, ".1f"), f"{done.processes.cpu_s(Part.CLIENTS) / done.seconds / _CORES:.1%}"]
+        cells = [plan.stem, str(done.exit_code), f"{done.seconds:.1f}", _text(start, ".1f")]
+        cells += [str(arms), str(repetitions), _text(median, ".1f")]
         for part in Part:
             cells += [f"{done.processes.cpu_s(part):.1f}", _mib(done.processes.peak_memory.get(part))]
-        table.add_row(*cells)
+        table.add_row(*cells, f"{done.processes.cpu_s(Part.CLIENTS) / done.seconds / _CORES:.1%}")
     _print(table)
 
 
@@ -208,7 +202,7 @@ def _table(*columns: str) -> Table:
 
 def _print(table: Table) -> None:
     """Print a table as Markdown, at its own width."""
-    Console(width=400, soft_wrap=True).print(table)
+    Console(width=400).print(table)
 
 
 def _text(value: float | None, form: str) -> str:
