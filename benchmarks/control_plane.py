@@ -190,7 +190,8 @@ def scheduler(runs: Sequence[RunFolder]) -> None:
 def crowded(plan: Path, nodes: int, folder: Path) -> Path:
     """Write the plan with pods created as fast as it allows, in three steps up to 3/4 of all GPUs; return its file."""
     content = yaml.safe_load(plan.read_bytes())
-    content["fault"] |= {"rate": 1000, "patience": 600, "steps": [nodes * 2] * 3}
+    content["fault"] |= {"rate": 1000, "patience": 600, "steps": [nodes * 2] * 3, "hold": "15m"}
+    content["guardrails"]["max_duration"] = "25m"
     written = folder / plan.name
     written.write_text(yaml.safe_dump(content, sort_keys=False))
     return written
@@ -261,7 +262,7 @@ def main() -> None:
             _play_for(options, folder)
         runs = played.game_days(options.reports or folder)
         if not runs:
-            sys.exit(f"no game-day in {options.reports or folder}: see rehearse.log there")
+            sys.exit(f"no game-day in {options.reports or folder}: rehearse.log, which --keep keeps, has the reason")
         match options.command:
             case "cost":
                 cost(runs)
