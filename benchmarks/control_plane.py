@@ -13,6 +13,8 @@ Each plays on a lab of its own, one after the other; the machine should be idle.
   most, twice running. It holds the time in which they start, and comes in steps of 5 s.
 * `cost` has what a load says of its own clients; `wall` sees every process, the agents' start included, twice a second.
   A dash is not measured: the memory of steady clients and of informers, and all of a load that runs in its agent.
+* `scheduler` plays scheduling-dra with pods created as fast as one client can, in three steps up to 3/4 of the GPUs of
+  `--nodes`. Where pods are bound as fast as they come, the scheduler may be faster than the figure, and a line says so.
 * The spread is the largest value less the smallest, by the median; CV the standard deviation by the mean.
 """
 
@@ -177,14 +179,19 @@ def scheduler(runs: Sequence[RunFolder]) -> None:
         if found is None:
             print(f"{played.name_of(run)}: no step of pods was bound")
             continue
-        print(f"{found.name}: {found.binds_per_s:.1f} pods/s in the last step, {found.pods} pods in all; ", end="")
-        print(f"SLI p50 {_text(found.p50_s, '.3f')} s, p99 {_text(found.p99_s, '.3f')} s; ", end="")
-        print(f"created at no more than {found.rate:g}/s", end="")
-        print(": THAT IS THE LIMIT, and not the scheduler" if found.is_held_back else "")
+        print(f"{found.name}: {found.binds_per_s:.1f} pods/s in the last step, ", end="")
+        print(f"{found.binds_per_s_of_all:.1f} in all, {found.pods} pods; ", end="")
+        print(f"SLI p50 {_text(found.p50_s, '.3f')} s, p99 {_text(found.p99_s, '.3f')} s")
+        limit = (
+            "their creation is the limit, and not the scheduler" if found.is_held_back else "the scheduler is the limit"
+        )
+        print(f"    created at about {found.created_per_s:.0f}/s, by plan {found.planned_per_s:g}/s: {limit}")
         for published in played.PUBLISHED[found.allocation]:
             most, least = found.binds_per_s / published.least, found.binds_per_s / published.most
             print(f"    {_range(least, most, '.2f')} times {_range(published.least, published.most, 'g')}/s", end="")
             print(f": {published.what}")
+        if not played.PUBLISHED[found.allocation]:
+            print("    no figure of upstream's to set beside it")
 
 
 def crowded(plan: Path, nodes: int, folder: Path) -> Path:

@@ -18,6 +18,7 @@ from gameday.arms.record import ARMS_FILE, ComparisonRecord
 from gameday.checks.api_canary import fault_window
 from gameday.checks.facts import target_nodes
 from gameday.checks.memory_slope import MEMORY
+from gameday.checks.pod_steps import load_cost as load_cost_of_pods
 from gameday.checks.pod_steps import step_costs
 from gameday.history.events import FaultUndone, LoadMeasured, OwnCost, PodStepsLogged
 from gameday.history.journal import History
@@ -26,14 +27,14 @@ from gameday.report.figure import figures_of
 from gameday.report.figures.list_or_watch import cores_used
 from gameday.report.run_folder import RunFolder, load_run_folder
 from gameday.values.api_loads import Followed, Reconnected, SteadyLoad
-from gameday.values.pod_steps import Allocation
+from gameday.values.pod_steps import Allocation, PodStep
 
 _STORM_COST = re.compile(r"own cost: ([\d.]+) s of CPU, (\d+) MB of memory")
 """The line of evidence by `summary` of gameday.faults.list_storm: a storm's cost is nowhere else in the history."""
 
 
 _SLOWER = 0.8
-"""A share of the rate of creation: schedulers that bind fewer pods are what sets the pace."""
+"""A share of the rate of creation: schedulers that bind fewer pods than that set the pace."""
 
 
 @dataclass(frozen=True)
@@ -83,23 +84,28 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Throughput:
-    """The pods that schedulers bound in the last step, with the most pods on the nodes."""
+    """The pods that schedulers bound in a second, and the pods that were created in one: the most there is to bind."""
 
     name: str
     allocation: Allocation
     pods: int
-    """Bound in all steps."""
-    rate: float
-    """Pods that the plan creates in a second: no more than that can be bound, but for a backlog."""
+    """Pods bound in all steps."""
     binds_per_s: float
+    """The last step's, with the most pods on the nodes."""
+    binds_per_s_of_all: float
+    """All steps' together, without the pauses between them."""
+    planned_per_s: float
+    """The plan's rate of creation."""
+    created_per_s: float
+    """The rate of creation in the last step, by `created_per_s`."""
     p50_s: float | None
     """Scheduling SLI as the schedulers measured it."""
     p99_s: float | None
 
     @property
     def is_held_back(self) -> bool:
-        """The pods were bound about as fast as they were created, so that the scheduler may be faster than this."""
-        return self.binds_per_s >= _SLOWER * self.rate
+        """The last step's pods were bound about as fast as they came, so that the scheduler may be faster than this."""
+        return self.binds_per_s >= _SLOWER * self.created_per_s
 
 
 @dataclass(frozen=True)
@@ -211,20 +217,38 @@ def _of_servers(api_server: pd.DataFrame, begin: datetime, end: datetime) -> Cos
 
 
 def throughput(run: RunFolder) -> Throughput | None:
-    """Return how fast the last step's pods were bound; None where the game-day has no such step."""
+    """Return how fast pods were bound; None where the game-day has no step with a bound pod."""
     logged = run.history.last(PodStepsLogged)
     costs = step_costs(logged, run.frames) if logged else []
-    if run.plan is None or not costs or costs[-1].binds_per_s is None:
+    whole = load_cost_of_pods(logged, run.frames) if logged else None
+    if run.plan is None or whole is None or not costs or not costs[-1].binds_per_s:
         return None
+    last, planned = costs[-1], float(_parameter(run.plan, "rate"))
     return Throughput(
         name=name_of(run),
         allocation=Allocation(_parameter(run.plan, "allocation")),
-        pods=sum(cost.step.bound for cost in costs),
-        rate=float(_parameter(run.plan, "rate")),
-        binds_per_s=costs[-1].binds_per_s,
-        p50_s=costs[-1].p50_s,
-        p99_s=costs[-1].p99_s,
+        pods=whole.bound,
+        binds_per_s=last.binds_per_s or 0,
+        binds_per_s_of_all=whole.bound / whole.took_s,
+        planned_per_s=planned,
+        created_per_s=created_per_s(last.step, planned),
+        p50_s=last.p50_s,
+        p99_s=last.p99_s,
     )
+
+
+def created_per_s(step: PodStep, planned: float) -> float:
+    """Return about how many pods of a step were created in a second, which its client did not note.
+
+    Where pods are created and bound at two steady rates, the median wait is half of the time by which the last binding
+    is later than the last creation.
+
+    Args:
+        step: The step; its pods are bound.
+        planned: The plan's rate, which is the most it can be.
+    """
+    creating_s = step.took_s - 2 * (step.p50_s or 0)
+    return min(planned, step.created / creating_s) if creating_s > 0 else planned
 
 
 def _parameter(plan: Plan, name: str) -> str:

@@ -124,31 +124,36 @@ def test_spread_and_variation() -> None:
     assert Repeated((2.0,)).variation is None
 
 
-@pytest.mark.parametrize(("rate", "held_back"), [(10, True), (100, False)])
-def test_pods_bound_in_the_last_step_and_whether_their_creation_is_the_limit(
-    tmp_path: Path, rate: float, held_back: bool
-) -> None:
-    steps = tuple(
-        PodStep(
-            step=number,
-            created=20,
-            bound=20,
-            took_s=took_s,
-            p50_s=0.1,
-            p99_s=0.2,
-            began_at=build.at(10 * number),
-            until=build.at(10 * number) + timedelta(seconds=9),
-        )
-        for number, took_s in ((1, 1.0), (2, 2.0))
-    )
-    fault = PodsInStepsParameters(allocation=Allocation.DRA, rate=rate)
-    events = named("pods-dra", PodStepsLogged(node=build.NODE, steps=steps, placed=None))
-    build.write(tmp_path, events, Frames(), build.PLAN.model_copy(update={"fault": fault}))
+def step(number: int, took_s: float, p50_s: float) -> PodStep:
+    begin = build.at(10 * number)
+    until = begin + timedelta(seconds=9)
+    return PodStep(step=number, created=20, bound=20, took_s=took_s, p50_s=p50_s, p99_s=1, began_at=begin, until=until)
+
+
+def test_pods_bound_in_the_last_step_and_in_all(tmp_path: Path) -> None:
+    logged = PodStepsLogged(node=build.NODE, steps=(step(1, 1, 0.1), step(2, 4, 1)), placed=None)
+    fault = PodsInStepsParameters(allocation=Allocation.DRA, rate=1000)
+    build.write(tmp_path, named("pods-dra", logged), Frames(), build.PLAN.model_copy(update={"fault": fault}))
     found = played.throughput(played.game_days(tmp_path)[0])
     assert found is not None
-    assert (found.allocation, found.pods, found.binds_per_s) == (Allocation.DRA, 40, 10)
-    assert found.is_held_back == held_back
-    assert played.PUBLISHED[found.allocation]
+    assert (found.allocation, found.pods, found.binds_per_s, found.binds_per_s_of_all) == (Allocation.DRA, 40, 5, 8)
+    assert (found.planned_per_s, found.created_per_s) == (1000, 10)
+    assert not found.is_held_back
+    assert dataclasses.replace(found, binds_per_s=9).is_held_back
+
+
+@pytest.mark.parametrize(
+    ("p50_s", "planned", "expected"),
+    [
+        # 20 pods in 2 s: at once bound, half of the time late, created all at once, and at the plan's own rate.
+        (0.0, 1000, 10),
+        (0.5, 1000, 20),
+        (1.0, 1000, 1000),
+        (0.1, 10, 10),
+    ],
+)
+def test_the_rate_of_creation_by_the_median_wait(p50_s: float, planned: float, expected: float) -> None:
+    assert played.created_per_s(step(1, 2.0, p50_s), planned) == pytest.approx(expected)
 
 
 def test_arms_and_repetitions_come_from_the_comparison(tmp_path: Path) -> None:
