@@ -147,6 +147,12 @@ def test_the_mean_over_the_load_sees_what_no_scrape_saw() -> None:
     assert (verdict.status, verdict.measured) == (Status.BROKEN, "2.50 in 3.0 s (a:6443)")
 
 
+def test_the_loads_own_count_of_its_objects_is_no_third_request_at_a_time() -> None:
+    grown = row(WORK_SECONDS, 60, 106.1, level=LEVEL)
+    verdict = judged(*STEADY[:-1], grown)["containment-executing-mean"]
+    assert (verdict.status, verdict.measured) == (Status.HELD, "2.03 in 3.0 s (a:6443)")
+
+
 def test_the_mean_of_each_server_is_judged_and_a_level_that_first_serves_begins_at_nothing() -> None:
     other = (row(WORK_SECONDS, -5, 1.0, "b:6443", "system"), row(WORK_SECONDS, 60, 3.0, "b:6443", LEVEL))
     verdict = judged(*STEADY, *other)["containment-executing-mean"]
