@@ -24,11 +24,14 @@ def _of_load(logged: PodStepsLogged, frames: Frames) -> Iterator[Figure]:
     if cost is None:
         return
     yield Figure(name="pods: bound", unit="", value=float(cost.bound))
-    if cost.took_s > 0:
-        yield Figure(name="pods: bound in a second", unit="", value=cost.bound / cost.took_s)
-    waits = [step.p99_s for step in logged.steps if step.p99_s is not None]
-    if waits:
-        yield Figure(name="pods: wait for a node, 99th percentile of the slowest step", unit="s", value=max(waits))
+    added, churned = ([step for step in logged.steps if bool(step.deleted) is churn] for churn in (False, True))
+    took_s = sum(step.took_s for step in added)
+    if took_s > 0:
+        yield Figure(name="pods: bound in a second", unit="", value=sum(step.bound for step in added) / took_s)
+    for steps, name in ((added, "99th percentile of the slowest step"), (churned, "99th percentile in churn")):
+        waits = [step.p99_s for step in steps if step.p99_s is not None]
+        if waits:
+            yield Figure(name=f"pods: wait for a node, {name}", unit="s", value=max(waits))
     for name, value in (("median", cost.p50_s), ("99th percentile", cost.p99_s)):
         if value is not None:
             yield Figure(name=f"schedulers: scheduling SLI, {name}", unit="s", value=value)
