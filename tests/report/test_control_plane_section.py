@@ -248,3 +248,17 @@ def test_pods_in_steps_have_a_table_and_the_writes_that_each_cost(tmp_path: Path
     assert HOSTILE not in page
     found = {one.name: one.value for one in figures_of(PLAN, history_of(timed), frames).figures}
     assert (found["API writes per pod"], found["API server: memory in the last step"]) == (2.5, 300)
+
+
+def test_a_step_of_churn_is_marked_and_its_wait_is_no_wait_of_a_step(tmp_path: Path) -> None:
+    began = WRITTEN + timedelta(seconds=1)
+    times = {"began_at": began, "until": began + timedelta(seconds=5)}
+    step = PodStep(step=1, created=10, bound=10, took_s=2.0, p50_s=0.1, p99_s=0.2, **times)
+    churn = PodStep(step=2, created=3, deleted=3, bound=3, took_s=40.0, p50_s=0.1, p99_s=39.0, **times)
+    timed = [*passing(), Timed(9, PodStepsLogged(node=NODE, steps=(step, churn), placed=None))]
+    page = render(write(tmp_path, timed, Frames()), datetime.now(UTC)).html.read_text(encoding="utf-8")
+    assert '<th scope="row">2<span class="meta">churn</span></th>' in page
+    found = {one.name: one.value for one in figures_of(PLAN, history_of(timed), Frames()).figures}
+    assert found["pods: wait for a node, 99th percentile of the slowest step"] == 0.2
+    assert found["pods: wait for a node, 99th percentile in churn"] == 39.0
+    assert found["pods: bound in a second"] == 5.0
