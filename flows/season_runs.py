@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import getpass
+import platform
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from gameday.arms.record import comparisons
 from gameday.checks.outcome import RunResult
-from gameday.cluster.lab_control import configure_lab
-from gameday.errors import ControlError
+from gameday.errors import ControlError, KubernetesError
 from gameday.flows.game_day import game_day
+from gameday.flows.invocation import invocation
+from gameday.ledger.entries import Header
 from gameday.report.run_folder import load_run_folder
 from gameday.run.record import HISTORY_FILE
 from gameday.run.season_member import Approval, SeasonMember
 from gameday.season.assignment import RunQueue
+from gameday.season.lab_settings import ChangedLab
 from gameday.season.plans import ChosenPlan, plans_that_run_alone
 from gameday.season.record import Assignment, SeasonRecord
 from gameday.season.run import OpenSeason, run_all
@@ -49,10 +53,11 @@ class SeasonRuns:
         for one in compared:
             one.save(self.reports / one.id)
         queue = RunQueue(record.places, record.at_once, plans_that_run_alone(self.chosen))
-        run_all(season, queue, record.at_once, partial(self._play_one, lab if fresh else None), self.reports)
-        if lab and fresh:
-            with suppress(ControlError):  # a lab that is gone needs no settings
-                configure_lab(lab, {})
+        changed = ChangedLab(lab, season.kubernetes, self._header(), self._longest()) if lab and fresh else None
+        run_all(season, queue, record.at_once, partial(self._play_one, changed), self.reports)
+        if changed:
+            with suppress(ControlError, KubernetesError):  # a lab that is gone needs no settings; else the reaper comes
+                changed.restore()
         for one in compared:
             ended = {"ended": datetime.now(UTC), "stopped": season.stopped}
             one.model_copy(update=ended).save(self.reports / one.id)
@@ -61,7 +66,21 @@ class SeasonRuns:
     def _folder(self, place: Assignment) -> Path:
         return place.reports(self.reports) / place.run_id
 
-    def _play_one(self, lab: Path | None, place: Assignment) -> RunResult:
+    def _header(self) -> Header:
+        asked = invocation(self.record.trigger, self.record.command)
+        return Header(
+            run_id=self.record.id,
+            plan=", ".join(one.plan.name for one in self.chosen),
+            started=self.record.started,
+            operator=getpass.getuser(),
+            host=platform.node(),
+            flow_run=asked.process_flow_run,
+        )
+
+    def _longest(self) -> timedelta:
+        return sum((one.longest_wait for one in self.chosen), timedelta())
+
+    def _play_one(self, lab: ChangedLab | None, place: Assignment) -> RunResult:
         """Play one run in this thread; an arm's in a lab that is as the arm wants it.
 
         Returns:
@@ -74,7 +93,7 @@ class SeasonRuns:
         if lab and place.arm:
             plan = next(one for one in self.chosen if one.plan.name == place.plan)
             if plan.begins_fresh:
-                configure_lab(lab, plan.rehearsal_of(place.arm.arm))
+                lab.configure(plan.rehearsal_of(place.arm.arm))
         try:
             state = game_day(
                 plan=place.asked_as,

@@ -24,7 +24,7 @@ from gameday.run.agents import AGENT_START_TIMEOUT, await_pod, send_agent
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
-from gameday.tasks.control_plane_settings import note_seats_after
+from gameday.tasks.control_plane_settings import note_flow_control_after
 from gameday.values.nodes import NodeRole
 
 # From the end of the load's own time to the end of its pod, which deletes thousands of objects.
@@ -68,10 +68,10 @@ def judge_during_fault(run: Run, result: StepResult, fault: InjectedFault) -> No
     run.note(LoadEnded(node=fault.node, failed=_failure(run, pod) if ended else "it did not end in time"))
     note_load(run, fault.node, pod)
     note_canary_samples(run, fault.node, api_canary_pod(run, fault.target.index))
-    note_seats_after(run)
+    note_flow_control_after(run)
     _mark(result, load_ended.by_history(run.history()))
     _mark(result, api_canary.during_fault(run.plan, run.history()))
-    _mark(result, containment.seats_verdicts(run.plan, run.history()))
+    _mark(result, containment.flow_control_verdicts(run.plan, run.history()))
     _mark(result, webhook.by_history(run.plan, run.history()))
     _mark(result, reconnect.by_history(run.plan, run.history()))
 

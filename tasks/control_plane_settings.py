@@ -8,7 +8,7 @@ from gameday.cluster.flow_control import FlowControlApi, FlowControlKind, Shares
 from gameday.cluster.lab_control import Verb, ask_lab
 from gameday.errors import ControlError, KubernetesError, StepFailedError
 from gameday.guard.flow_control import growth_for_exactly, shares_for_exactly
-from gameday.history.events import FlowControlSet, HeldServersStarted, SeatsRead
+from gameday.history.events import FlowControlRead, FlowControlSet, HeldServersStarted, SeatsRead
 from gameday.ledger.entries import DeleteFlowControl
 from gameday.observe.api_server_load import nominal_seats
 from gameday.plan.settings import FlowControl
@@ -103,11 +103,20 @@ def _shares(seats: int, total: int, others: int) -> Shares:
     return Shares(1, spare)
 
 
-def note_seats_after(run: Run) -> None:
-    """Read once more how many seats the level has on each API server. Raises AdapterError."""
-    wanted = run.plan.settings.flow_control
-    if wanted is not None:
-        run.note(SeatsRead(phase="after", seats=_seats_of(run, wanted)))
+def note_flow_control_after(run: Run) -> None:
+    """Read once more how many seats the level has on each API server, and whether somebody changed what was put in.
+
+    Raises:
+        AdapterError: A server that has to be asked does not answer.
+    """
+    wanted, put_in = run.plan.settings.flow_control, run.history().last(FlowControlSet)
+    if wanted is None or put_in is None:
+        return
+    run.note(SeatsRead(phase="after", seats=_seats_of(run, wanted)))
+    api, levels = FlowControlApi(run.kubernetes), level_names(wanted, Shares(put_in.shares, put_in.spare_shares))
+    objects = [(FlowControlKind.SCHEMA, wanted.name), *((FlowControlKind.LEVEL, level) for level in levels)]
+    changes = [api.change(kind, name, run.id) for kind, name in objects]
+    run.note(FlowControlRead(changes=tuple(filter(None, changes))))
 
 
 def _create(api: FlowControlApi, kind: FlowControlKind, manifest: dict[str, object]) -> None:

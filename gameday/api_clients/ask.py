@@ -13,6 +13,7 @@ import orjson
 from gameday.api_clients.client import LONGEST_PAUSE_S
 from gameday.api_clients.connection import retry_after
 from gameday.errors import HostError
+from gameday.values.etcd_full import ETCD_FULL_HINT, is_etcd_full
 
 if TYPE_CHECKING:
     import httpx
@@ -79,7 +80,10 @@ async def ask(
             answer, pause_s, problem = None, None, str(failure) or type(failure).__name__
         if answer is not None and (answer.status < 400 or answer.status in fine):
             return answer
-        again = answer is None or answer.status == _TOO_MANY or answer.status >= 500
+        full = answer is not None and is_etcd_full(problem)
+        if full:
+            problem = f"{problem}; {ETCD_FULL_HINT}"
+        again = answer is None or answer.status == _TOO_MANY or (answer.status >= 500 and not full)
         pause_s = min(_PAUSE_S if pause_s is None else pause_s, LONGEST_PAUSE_S)
         if not again or time.monotonic() + pause_s > deadline:
             raise HostError(f"{method} {path}: {problem}")

@@ -10,7 +10,7 @@ from gameday.checks.api_canary import Window, fault_window
 from gameday.checks.facts import first_fault, first_few, judge_absence, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.documents.sizes import format_size
-from gameday.history.events import ApiServersRestarted, LoadLogged, SeatsRead
+from gameday.history.events import ApiServersRestarted, FlowControlRead, LoadLogged, SeatsRead
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
@@ -24,19 +24,31 @@ WORK_SECONDS = "apiserver_flowcontrol_request_execution_seconds_sum"
 STARTED = "process_start_time_seconds"
 
 
-def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    return [*seats_verdicts(plan, history), *_by_frames(plan, history, frames)]
-
-
 _OF_ANOTHER = 0.5
 """Mean of requests in work that are not the storm's: LISTs with which a load counts its objects have shown 0.01. A seat
 more than a level should have adds a whole one."""
 
 
-def seats_verdicts(plan: Plan, history: History) -> list[Verdict]:
-    """Return the verdict on the seats of the plan's level; none without a level."""
+def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+    return [*flow_control_verdicts(plan, history), *_by_frames(plan, history, frames)]
+
+
+def flow_control_verdicts(plan: Plan, history: History) -> list[Verdict]:
+    """Return the verdicts on the seats of the plan's level and on others' changes of it; none without a level."""
     wanted = plan.settings.flow_control
-    return [_seats(wanted.name, wanted.seats, history)] if wanted else []
+    return [_seats(wanted.name, wanted.seats, history), _unchanged(wanted.name, history)] if wanted else []
+
+
+def _unchanged(name: str, history: History) -> Verdict:
+    text = f"Nobody changes flow schema {name} and its levels while the plan needs them"
+    read = history.last(FlowControlRead)
+    if read is None:
+        _, why = judge_absence(history, Step.VERIFY_TAINT, "the flow schema and its levels after the fault")
+        return containment_verdict("containment-unchanged", text, "no change", "", Status.UNKNOWN, why)
+    if read.changes:
+        why = first_few(read.changes)
+        return containment_verdict("containment-unchanged", text, "no change", "", Status.BROKEN, why)
+    return containment_verdict("containment-unchanged", text, "no change", "no change", Status.HELD, "")
 
 
 def _seats(name: str, seats: int, history: History) -> Verdict:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kubernetes import client
 
+from gameday.cluster.field_managers import last_writer
 from gameday.cluster.kubernetes import MANAGER, Kubernetes, absent_is_none
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.plan.settings import FlowControl
@@ -53,6 +54,10 @@ def total_seats(nominal: dict[str, int], shares: dict[str, int]) -> int:
     return math.floor(min(highest))
 
 
+_FIRST_GENERATION = 1
+"""The API server counts changes of an object's spec from here in metadata.generation, and no other changes."""
+
+
 class FlowControlApi:
     """The flow-control objects of a cluster. Methods raise KubernetesError."""
 
@@ -82,6 +87,22 @@ class FlowControlApi:
             labels: dict[str, str] = getattr(self._api, f"read_{kind}")(name).metadata.labels or {}
             return labels.get(RUN_LABEL, "")
         return None
+
+    def change(self, kind: FlowControlKind, name: str, run_id: str) -> str | None:
+        """Return what somebody else did to an object that a run made, in words; None where nobody changed its spec.
+
+        A change that was taken back counts as well.
+        """
+        words, found = f"{kind} {name}", None
+        with self._kubernetes.explained(f"read {words}"), absent_is_none():
+            found = getattr(self._api, f"read_{kind}")(name).metadata
+        if found is None:
+            return f"{words} is gone"
+        if (found.labels or {}).get(RUN_LABEL) != run_id:
+            return f"{words} is not this run's any more"
+        if found.generation == _FIRST_GENERATION:
+            return None
+        return f"{words} was changed by {last_writer(found.managed_fields, 'f:spec') or 'somebody'}"
 
     def create(self, kind: FlowControlKind, manifest: dict[str, Any]) -> None:
         """Create an object."""

@@ -11,6 +11,7 @@ from urllib3.exceptions import HTTPError
 
 from gameday.errors import KubernetesError
 from gameday.text import printable
+from gameday.values.etcd_full import ETCD_FULL_HINT, is_etcd_full
 
 # The API server's longest messages list every invalid field of an object; the first dozen are enough to mend it.
 _MESSAGE_CHARACTERS = 1000
@@ -32,6 +33,8 @@ def reason_of(error: Exception) -> str:
 
 def hint_of(error: ApiException) -> str:
     """Return what a person can do about a refusal; empty where that is not known."""
+    if is_etcd_full(reason_of(error)):
+        return ETCD_FULL_HINT
     hints = {
         401: "check the credentials in the kubeconfig",
         403: "grant it with `kubectl apply -f deploy/rbac` (runner.yaml for a run), or ask `kubectl auth can-i` as "

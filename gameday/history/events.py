@@ -134,6 +134,13 @@ class SeatsRead(_Event):
     seats: dict[str, int] = Field(description="server -> nominal seats")
 
 
+class FlowControlRead(_Event):
+    """The plan's flow schema and priority levels, read once more after the load."""
+
+    kind: Literal["flow_control_read"] = "flow_control_read"
+    changes: tuple[str, ...] = Field(description="what somebody else did to them meanwhile; empty: nobody changed them")
+
+
 class ApiCanarySampled(_Event):
     """Samples of the API canary since the event before."""
 
@@ -634,8 +641,8 @@ Event = Annotated[
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
-    | SignalUnwatched | FlowControlSet | SeatsRead | ApiCanarySampled | LoadLogged | LoadStaged | LoadMeasured
-    | LoadEnded | HeldServersStarted | ApiServersRestarted | NodesAndPodsSeen | PodStepsLogged
+    | SignalUnwatched | FlowControlSet | SeatsRead | FlowControlRead | ApiCanarySampled | LoadLogged | LoadStaged
+    | LoadMeasured | LoadEnded | HeldServersStarted | ApiServersRestarted | NodesAndPodsSeen | PodStepsLogged
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip

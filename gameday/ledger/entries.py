@@ -63,6 +63,12 @@ class DeleteFlowControl(LedgerModel):
     levels: tuple[str, ...] = Field(description="names of the priority levels")
 
 
+class RestoreLab(LedgerModel):
+    """Let the lab's control plane run with the settings again that it was started with."""
+
+    kind: Literal["restore-lab"] = "restore-lab"
+
+
 class RestoreNode(LedgerModel):
     """Put back what detectors and repairs change about a node because of us, and nothing else."""
 
@@ -97,7 +103,8 @@ class RestoreNode(LedgerModel):
 
 
 Undo = Annotated[
-    DeletePod | DeleteJob | TakeOutFault | EndApiCanary | DeleteFlowControl | RestoreNode, Field(discriminator="kind")
+    DeletePod | DeleteJob | TakeOutFault | EndApiCanary | DeleteFlowControl | RestoreLab | RestoreNode,
+    Field(discriminator="kind"),
 ]
 
 
@@ -128,6 +135,8 @@ class Entry(LedgerModel):
             return f"job/{self.undo.job}"
         if isinstance(self.undo, DeleteFlowControl):
             return f"flowschema/{self.undo.schema_name}"
+        if isinstance(self.undo, RestoreLab):
+            return "lab/control-plane"
         return f"node/{self.node}"
 
 

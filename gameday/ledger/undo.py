@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from gameday.agent.security import api_account_of, security_of
@@ -18,16 +19,18 @@ from gameday.agent.task import InjectedNote, PriorNote, UndoTask, notes_in
 from gameday.api_clients.lists import NAMESPACE
 from gameday.cluster.flow_control import FlowControlApi, FlowControlKind
 from gameday.cluster.kubernetes import Kubernetes, absent_is_none
+from gameday.cluster.lab_control import configure_lab
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.nodes import snapshot
 from gameday.cluster.pods import PodFollower
-from gameday.errors import KubernetesError
+from gameday.errors import ControlError, KubernetesError
 from gameday.ledger.entries import (
     DeleteFlowControl,
     DeleteJob,
     DeletePod,
     EndApiCanary,
     Entry,
+    RestoreLab,
     RestoreNode,
     TakeOutFault,
 )
@@ -88,6 +91,8 @@ def undo_entry(
             case RestoreNode() as restore:
                 fault = ledger.fault_on(entry.node) if ledger else Cleanliness.CLEAN
                 return _restore_unless_faulty(kubernetes, entry.node or "", restore, fault, node_seen)
+            case RestoreLab():
+                return _restore_lab(kubernetes.profile.lab_control)
             case deletion:
                 return _delete(kubernetes, deletion, run_id, pods)
     except KubernetesError as error:
@@ -154,6 +159,17 @@ def _delete_flow_control(kubernetes: Kubernetes, name: str, levels: tuple[str, .
                 return UndoResult(Cleanliness.UNKNOWN, (*lines, f"{kind} {one} is still there"))
             lines.append(f"{kind} {one} deleted")
     return UndoResult(Cleanliness.CLEAN, tuple(lines))
+
+
+def _restore_lab(lab: Path | None) -> UndoResult:
+    """Restart the lab's components with the settings that it was started with; it answers when they are ready."""
+    if lab is None:
+        return UndoResult(Cleanliness.UNKNOWN, ("this profile has no lab_control: use the profile of the lab",))
+    try:
+        configure_lab(lab, {})
+    except ControlError as error:
+        return UndoResult(Cleanliness.UNKNOWN, (f"the lab does not take its own settings back: {error}",))
+    return UndoResult(Cleanliness.CLEAN, ("the lab runs with the settings that it was started with",))
 
 
 def _deletion(gone: bool, if_gone: str, if_not: str) -> UndoResult:

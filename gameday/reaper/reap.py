@@ -159,7 +159,8 @@ def reap_under(
     reaped: list[Reaped] = []
     unreadable = list(left.stored.unreadable)
     ledgers = [ledger for ledger in left.stored.ledgers if not is_covered_by(ledger.header.run_id, holder)]
-    for ledger in ledgers:
+    # A comparison's id begins those of its game-days. Its undo restarts the API servers, so theirs come before it.
+    for ledger in sorted(ledgers, key=lambda ledger: ledger.header.run_id, reverse=True):
         unreadable += [f"{ledger.header.run_id}/{key}" for key in ledger.unreadable]
         reaped += _reap_ledger(kubernetes, ledger, lost)
     runs_with_ledger = {ledger.header.run_id for ledger in left.stored.ledgers}

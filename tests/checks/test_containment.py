@@ -9,7 +9,7 @@ import pytest
 
 from gameday.checks.containment import EXECUTING, MEMORY, STARTED, WORK_SECONDS, check
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import FaultInjected, FlowControlSet, LoadLogged, SeatsRead
+from gameday.history.events import FaultInjected, FlowControlRead, FlowControlSet, LoadLogged, SeatsRead
 from gameday.history.frames import SCHEMAS, Frames, conform
 from gameday.plan.control_plane import ExpectedContainment
 from gameday.plan.settings import FlowControl, Settings
@@ -58,12 +58,13 @@ STEADY = (
     row(WORK_SECONDS, 60, 106.0, level=LEVEL),
 )
 SEATS = tuple(Timed(0, SeatsRead(phase=phase, seats={"a:6443": 2})) for phase in ("before", "after"))
+UNCHANGED = Timed(0, FlowControlRead(changes=()))
 SET = Timed(0, FlowControlSet(name=LEVEL, seats=2, shares=1, spare_shares=54, total_seats=600))
 LOG = Timed(0, LoadLogged(node=NODE, requests=(request(0, 1, 2), request(1, 1, 2), request(2, 2, 3))))
 
 
 def judged(
-    *rows: dict[str, object], events: tuple[Timed, ...] = (SET, *SEATS, LOG), **expected: Any
+    *rows: dict[str, object], events: tuple[Timed, ...] = (SET, *SEATS, UNCHANGED, LOG), **expected: Any
 ) -> dict[str, Verdict]:
     verdicts = check(plan(**expected), history_of([*events, *PASSING]), frames(*rows))
     return {verdict.check: verdict for verdict in verdicts}
@@ -74,6 +75,7 @@ def test_a_load_that_is_held_holds_everything() -> None:
     assert {name: one.status for name, one in verdicts.items()} == dict.fromkeys(
         (
             "containment-seats",
+            "containment-unchanged",
             "containment-executing",
             "containment-executing-mean",
             "containment-memory",
@@ -189,3 +191,13 @@ def test_seats_that_were_read_once_only_are_not_held() -> None:
 
 def test_a_level_that_was_never_put_in_is_unknown() -> None:
     assert judged(*STEADY, events=(LOG,))["containment-seats"].status is Status.UNKNOWN
+
+
+def test_a_change_by_somebody_else_breaks_and_names_who() -> None:
+    read = Timed(0, FlowControlRead(changes=("priority_level_configuration x was changed by kubectl-edit",)))
+    verdict = judged(*STEADY, events=(SET, *SEATS, read, LOG))["containment-unchanged"]
+    assert (verdict.status, verdict.why) == (Status.BROKEN, read.event.changes[0])
+
+
+def test_a_level_that_nobody_looked_at_again_is_unknown() -> None:
+    assert judged(*STEADY, events=(SET, *SEATS, LOG))["containment-unchanged"].status is Status.UNKNOWN

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.flow_control import FlowControlKind
+from gameday.cluster.kubernetes import MANAGER
 from gameday.errors import KubernetesError
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ class FakeFlowControl:
     def __init__(self) -> None:
         self.objects: dict[tuple[FlowControlKind, str], dict[str, Any]] = {}
         self.deleted: list[tuple[FlowControlKind, str]] = []
+        self.changed: dict[str, str] = {}
+        """Managers by the names of objects whose spec they changed."""
         self.stuck: set[str] = set()
         """Names of objects that are still there after a deletion, as one with a finalizer is."""
 
@@ -31,7 +34,17 @@ class FakeFlowControl:
     def read(self, kind: FlowControlKind, name: str) -> Any:
         if (kind, name) not in self.objects:
             raise ApiException(status=404, reason="Not Found")
-        return SimpleNamespace(metadata=SimpleNamespace(labels=self.objects[kind, name]["metadata"]["labels"]))
+        writers = [MANAGER, *([self.changed[name]] if name in self.changed else [])]
+        return SimpleNamespace(
+            metadata=SimpleNamespace(
+                labels=self.objects[kind, name]["metadata"]["labels"],
+                generation=len(writers),
+                managed_fields=[
+                    {"manager": manager, "time": f"2026-01-01T00:00:0{at}Z", "fieldsV1": {"f:spec": {}}}
+                    for at, manager in enumerate(writers)
+                ],
+            )
+        )
 
     def create(self, kind: FlowControlKind, manifest: dict[str, Any]) -> None:
         name = manifest["metadata"]["name"]

@@ -15,14 +15,16 @@ from gameday.cluster import flow_control
 from gameday.cluster.flow_control import FlowControlKind
 from gameday.errors import KubernetesError, StepFailedError
 from gameday.guard.flow_control import nominal_seats
-from gameday.history.events import FlowControlSet, SeatsRead
+from gameday.history.events import FlowControlRead, FlowControlSet, SeatsRead
+from gameday.history.journal import History
 from gameday.ledger import undo
 from gameday.ledger.entries import DeleteFlowControl, EndApiCanary
 from gameday.plan.rehearsal import RehearsalSettings
 from gameday.plan.settings import FlowControl, Settings
 from gameday.tasks import control_plane_settings
-from gameday.tasks.control_plane_settings import _shares, note_seats_after, put_in_settings
+from gameday.tasks.control_plane_settings import _shares, note_flow_control_after, put_in_settings
 from gameday.values.results import Cleanliness
+from tests.report.run_builder import Timed, history_of
 from tests.support.flow_control_api import FakeFlowControl, FakeKubernetes
 
 NAME = "gameday-heavy-list"
@@ -53,6 +55,9 @@ class FakeRun:
 
     def note(self, event: Any) -> None:
         self.noted.append(event)
+
+    def history(self) -> History:
+        return history_of([Timed(0, event) for event in self.noted])
 
     def wait(self, what: str, timeout: timedelta, condition: Callable[[], Any], every_s: float = 0.1) -> Any:
         return condition()
@@ -89,12 +94,27 @@ def run_with(**settings: Any) -> Any:
 def test_every_server_has_exactly_the_wanted_seats(api: FakeFlowControl, seats: dict[str, int], wanted: int) -> None:
     run = run_with(seats=wanted)
     put_in_settings(run)
-    note_seats_after(run)
-    put_in, before, after = run.noted
+    note_flow_control_after(run)
+    put_in, before, after, read = run.noted
     assert isinstance(put_in, FlowControlSet)
     assert before == SeatsRead(phase="before", seats=dict.fromkeys(SERVERS, wanted))
     assert after == SeatsRead(phase="after", seats=dict.fromkeys(SERVERS, wanted))
+    assert read == FlowControlRead(changes=())
     assert {name for kind, name in api.objects if kind is FlowControlKind.SCHEMA} == {NAME}
+
+
+def test_what_others_did_to_the_level_and_the_schema_is_noted(api: FakeFlowControl, seats: dict[str, int]) -> None:
+    run = run_with()
+    put_in_settings(run)
+    api.changed[SPARE] = "kubectl-edit"
+    del api.objects[FlowControlKind.LEVEL, NAME]
+    api.objects[FlowControlKind.SCHEMA, NAME]["metadata"]["labels"] = {}
+    note_flow_control_after(run)
+    assert run.noted[-1].changes == (
+        f"flow_schema {NAME} is not this run's any more",
+        f"priority_level_configuration {NAME} is gone",
+        f"priority_level_configuration {SPARE} was changed by kubectl-edit",
+    )
 
 
 def test_the_undo_is_in_the_ledger_before_anything_is_made(
@@ -110,7 +130,7 @@ def test_the_undo_is_in_the_ledger_before_anything_is_made(
 def test_a_plan_without_flow_control_changes_nothing(api: FakeFlowControl, seats: dict[str, int]) -> None:
     run: Any = FakeRun(Settings())
     put_in_settings(run)
-    note_seats_after(run)
+    note_flow_control_after(run)
     assert (run.noted, run.undos, api.objects) == ([], [], {})
 
 

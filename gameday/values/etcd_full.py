@@ -1,0 +1,15 @@
+"""The words by which an API server passes on that etcd has reached its quota, and what helps."""
+
+from __future__ import annotations
+
+_SAID_BY_ETCD = "database space exceeded"
+"""Of the error "etcdserver: mvcc: database space exceeded" (etcd, api/v3rpc/rpctypes)."""
+ETCD_FULL_HINT = (
+    "etcd is full, and takes nothing but deletions: give it room (docs/control-plane.md, A full etcd), then run "
+    "`gameday reap`"
+)
+
+
+def is_etcd_full(message: str) -> bool:
+    """Return True for an API server's message about a write that etcd refused for want of space."""
+    return _SAID_BY_ETCD in message
