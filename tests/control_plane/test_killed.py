@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 
 from gameday import cli
 from gameday.cluster.lab_control import look_at
+from gameday.exit_codes import ExitCode
 from gameday.plan.catalogue import control_plane_plans
 from tests.rehearsal.processes import until
 from tests.support.control_plane_game_day import (
@@ -22,6 +23,7 @@ from tests.support.control_plane_game_day import (
 )
 
 _IN_CI = "webhook-gone"
+_TAINTS_A_DEVICE = "dra-device-taint"
 _YAML = YAML(typ="safe", pure=True)
 
 
@@ -45,7 +47,11 @@ def test_the_reaper_takes_out_all_that_a_killed_game_day_and_its_killed_agents_l
             else:
                 assert game_day_objects(cluster) - objects
         kill_agents(tmp_path)
-        assert cli.run(["reap", "--profile", str(cluster.profile), "--reports", str(reports)]) == 0
+        reap = ["reap", "--profile", str(cluster.profile), "--reports", str(reports)]
+        # Where a detector may still quarantine the node, it takes another reap after the detector's time.
+        until(lambda: cli.run(reap) == ExitCode.PASSED, 90 if name == _TAINTS_A_DEVICE else 0, "all of it is undone")
+        if name == _TAINTS_A_DEVICE:  # it stays until the GPU is reset, which the reaper does not do
+            objects |= {one for one in game_day_objects(cluster) if one.startswith("device taint")}
         # What belonged to a pod goes after it.
         until(lambda: game_day_objects(cluster) <= objects, 60, "every object is gone")
         assert running_programs(cluster) == programs

@@ -53,9 +53,10 @@ def lab_for(folder: Path, plan: Path) -> Iterator[RehearsalCluster]:
     """
     loaded = load_complete_plan(plan, ())
     wanted = loaded.plan
+    settings = LabOptions().settings(wanted.rehearsal)
     need_programs(
-        balancer=wanted.rehearsal.api_servers > 1,
-        topology=wanted.rehearsal.topology,
+        balancer=settings.has_balancer,
+        topology=settings.topology,
         releases=[one.plan.rehearsal.api_server_release for one in loaded.played],
     )
     # A load on API servers needs no GPU; a plan about devices wants what `gameday rehearse` has.
@@ -72,7 +73,7 @@ def lab_for(folder: Path, plan: Path) -> Iterator[RehearsalCluster]:
             size,
             Detector.DEFAULT if wanted.rehearsal.dra else Detector.OFF,
             control_plane=ControlPlane.LAB,
-            lab=LabOptions().settings(wanted.rehearsal),
+            lab=settings,
         ) as cluster,
         temporary_settings({PREFECT_API_URL: f"{cluster.urls['prefect']}/api", **QUIET}),
     ):
