@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _SAID_BY_ETCD = "database space exceeded"
-"""Of the error "etcdserver: mvcc: database space exceeded" (etcd, api/v3rpc/rpctypes)."""
+"""Part of etcd's error "etcdserver: mvcc: database space exceeded" (etcd, api/v3rpc/rpctypes)."""
 ETCD_FULL_HINT = (
     "etcd is full, and takes nothing but deletions: give it room (docs/control-plane.md, A full etcd), then run "
     "`gameday reap`"
