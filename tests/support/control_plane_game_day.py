@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from urllib3.exceptions import HTTPError
 
 from gameday import cli
 from gameday.cli.lab_options import LabOptions
@@ -169,7 +171,22 @@ def _command(pid: int | None) -> tuple[str, str]:
 
 
 def game_day_objects(cluster: RehearsalCluster) -> set[str]:
-    """Return the names of all objects of the kinds that game-days make, and the taints of nodes and devices."""
+    """Return the names of all objects of the kinds that game-days make, and the taints of nodes and devices.
+
+    The API server is asked again and again while it is away, as one is that its memory limit killed.
+    """
+    found: list[set[str]] = []
+
+    def look() -> bool:
+        with contextlib.suppress(ApiException, HTTPError):
+            found.append(_objects(cluster))
+        return bool(found)
+
+    until(look, 60, "the API server answers")
+    return found[0]
+
+
+def _objects(cluster: RehearsalCluster) -> set[str]:
     api = config.new_client_from_config(str(cluster.admin_kubeconfig))
     flow, core, rights = (
         client.FlowcontrolApiserverV1Api(api),

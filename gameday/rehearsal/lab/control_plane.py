@@ -9,6 +9,7 @@ import os
 import signal
 import ssl
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
@@ -190,9 +191,10 @@ class ControlPlane:
     def _change(self, asked: Configure | Fresh) -> None:
         """Restart the API servers, one after the other, and what the settings change. Raises ControlError.
 
-        With `configure` what asks the API servers begins anew, too: a scheduler keeps memory of earlier pods, and a
-        watch that lost its server may wait half a minute before it tries again. Not so under another release, where
-        a scheduler that begins anew never gets ready: it waits for kinds of objects that an older server lacks.
+        With `configure` the servers that the lab was started to hold are held again, and what asks the API servers
+        begins anew, too: a scheduler keeps memory of earlier pods, and a watch that lost its server may wait half a
+        minute before it tries again. Not so under another release, where a scheduler that begins anew never gets
+        ready: it waits for kinds of objects that an older server lacks.
         """
         settings = changed(self._started_with, asked.rehearsal) if isinstance(asked, Configure) else self._settings
         with_clients = isinstance(asked, Configure) and not settings.api_server_release
@@ -227,6 +229,8 @@ class ControlPlane:
             if component == was and component.program in kept:
                 continue
             child, facts = self._child(component, settings)
+            if settings is before:  # as they are: one that was started since stays, and so does one that was held
+                facts = replace(facts, held=self.supervisor.is_held(component.name))
             if self.supervisor.replace(child, facts):
                 child.await_url(component.ready_url, tls)
         if self._started_with.topology:

@@ -117,8 +117,12 @@ class Supervisor:
             one.child.end(_ENDS_WITHIN_S)
             self._tell()
 
+    def is_held(self, name: str) -> bool:
+        """Return whether a component is held back until somebody asks for it."""
+        return self._supervised[name].held
+
     def replace(self, child: Child, facts: Supervision) -> bool:
-        """End the component of the child's name and start the child in its place, unless it is held.
+        """End the component of the child's name and start the child in its place, unless it is to be held.
 
         Returns whether it runs now. Raises OSError.
         """
@@ -126,7 +130,7 @@ class Supervisor:
         before.send(signal.SIGCONT)
         before.child.end(_ENDS_WITHIN_S)
         one = _Supervised(
-            child, facts, before.held, restarts=before.restarts, killed_for_memory=before.killed_for_memory
+            child, facts, facts.held, restarts=before.restarts, killed_for_memory=before.killed_for_memory
         )
         self._supervised[child.name] = one
         if not one.held:

@@ -266,7 +266,8 @@ def test_a_component_gives_way_to_another_and_keeps_its_counts(lab: Supervised) 
     before = lab.component("part")["pid"]
     for name, runs in (("part", True), ("held", False)):
         child = Child(name, _GROWS, lab.folder / f"{name}.log", says_ready=False)
-        assert lab.supervisor.replace(child, Supervision("v2", _URL, _URL)) == runs
+        assert lab.supervisor.is_held(name) != runs
+        assert lab.supervisor.replace(child, Supervision("v2", _URL, _URL, held=not runs)) == runs
     assert not Path(f"/proc/{before}").exists()
     assert (lab.component("part")["version"], lab.component("part")["restarts"]) == ("v2", 1)
     assert (lab.component("held")["pid"], lab.component("held")["restarts"]) == (None, 0)
