@@ -68,11 +68,12 @@ def test_the_undo_waits_for_three_servers_that_are_gone(tmp_path: Path) -> None:
         with begun(cluster, plan, reports, "--arm", "limited") as run:
             for server in servers:
                 ask_lab(lab_control(cluster), Verb.HOLD, server)
-            until(lambda: events(reports, "aborted"), 60, "the run gives up, and its undo begins")
+            until(lambda: events(reports, "fault_undone"), 90, "the run gives up, and its undo begins")
             time.sleep(5)
             for server in servers:
                 ask_lab(lab_control(cluster), Verb.START, server)
             run.wait(240)
+        assert events(reports, "fault_undone")[0]["cleanliness"] == "unknown"
         assert events(reports, "run_ended")[-1]["cleanliness"] == "clean"
         assert game_day_objects(cluster) - before == set()
 
