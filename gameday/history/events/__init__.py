@@ -1,0 +1,176 @@
+"""The vocabulary of a history: one frozen model per kind of event.
+
+Writers (steps, ledger, observers) and readers (checks, report) share these
+models and nothing else, so a report can be rendered a year later without a
+cluster. Every event carries UTC wall time for people and a monotonic clock
+for durations; `monotonic` is only comparable within one `boot`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+
+from gameday.history.events.control_plane import (
+    ApiCanarySampled,
+    ApiServersRestarted,
+    FlowControlRead,
+    FlowControlSet,
+    HeldServersStarted,
+    LoadEnded,
+    LoadLogged,
+    LoadMeasured,
+    LoadStaged,
+    NodesAndPodsSeen,
+    PodStepsLogged,
+    SeatsRead,
+)
+from gameday.history.events.cost import (
+    ApiCost,
+    FrameRead,
+    OwnCost,
+)
+from gameday.history.events.fault import (
+    FaultInjected,
+    FaultUndone,
+    IntentRecorded,
+    RecoveryDisturbed,
+)
+from gameday.history.events.repair import (
+    NodeReplaced,
+    NodeReturned,
+    QaChecked,
+    QaLeftOut,
+    Remediated,
+    RepairAwaited,
+    RepairChainEnded,
+    RepairHopSeen,
+)
+from gameday.history.events.run import (
+    Aborted,
+    ApprovalAnswered,
+    ApprovalAsked,
+    GuardChecked,
+    Problem,
+    Refused,
+    RunEnded,
+    RunStarted,
+    SteadyStateChecked,
+    StepEnded,
+    StepStarted,
+    TargetsChosen,
+    WaitStarted,
+)
+from gameday.history.events.signals import (
+    AlertSeen,
+    AllocatableSeen,
+    CanaryMeasured,
+    ConditionSeen,
+    CordonSeen,
+    DetectorConsulted,
+    DevicesHeld,
+    DeviceTaintSeen,
+    GpuIdentity,
+    GpusIdentified,
+    HopSeen,
+    KernelLineSeen,
+    KubernetesEventSeen,
+    LabelSeen,
+    NodeSeen,
+    SignalUnwatched,
+    TaintSeen,
+    WorkloadSeen,
+)
+
+__all__ = [
+    "RECORD",
+    "Aborted",
+    "AlertSeen",
+    "AllocatableSeen",
+    "ApiCanarySampled",
+    "ApiCost",
+    "ApiServersRestarted",
+    "ApprovalAnswered",
+    "ApprovalAsked",
+    "CanaryMeasured",
+    "ConditionSeen",
+    "CordonSeen",
+    "DetectorConsulted",
+    "DeviceTaintSeen",
+    "DevicesHeld",
+    "Event",
+    "FaultInjected",
+    "FaultUndone",
+    "FlowControlRead",
+    "FlowControlSet",
+    "FrameRead",
+    "GpuIdentity",
+    "GpusIdentified",
+    "GuardChecked",
+    "HeldServersStarted",
+    "HopSeen",
+    "IntentRecorded",
+    "KernelLineSeen",
+    "KubernetesEventSeen",
+    "LabelSeen",
+    "LoadEnded",
+    "LoadLogged",
+    "LoadMeasured",
+    "LoadStaged",
+    "NodeReplaced",
+    "NodeReturned",
+    "NodeSeen",
+    "NodesAndPodsSeen",
+    "OwnCost",
+    "PodStepsLogged",
+    "Problem",
+    "QaChecked",
+    "QaLeftOut",
+    "Record",
+    "RecoveryDisturbed",
+    "Refused",
+    "Remediated",
+    "RepairAwaited",
+    "RepairChainEnded",
+    "RepairHopSeen",
+    "RunEnded",
+    "RunStarted",
+    "SeatsRead",
+    "SignalUnwatched",
+    "SteadyStateChecked",
+    "StepEnded",
+    "StepStarted",
+    "TaintSeen",
+    "TargetsChosen",
+    "WaitStarted",
+    "WorkloadSeen",
+]
+
+Event = Annotated[
+    RunStarted | StepStarted | StepEnded | WaitStarted | TargetsChosen | SteadyStateChecked | NodeSeen
+    | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
+    | DeviceTaintSeen | DevicesHeld
+    | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
+    | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
+    | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
+    | SignalUnwatched | FlowControlSet | SeatsRead | FlowControlRead | ApiCanarySampled | LoadLogged | LoadStaged
+    | LoadMeasured | LoadEnded | HeldServersStarted | ApiServersRestarted | NodesAndPodsSeen | PodStepsLogged
+    | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
+    Field(discriminator="kind"),
+]  # fmt: skip
+
+
+class Record(BaseModel):
+    """A line of history.jsonl."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seq: int
+    at: AwareDatetime
+    monotonic: float = Field(description="seconds; comparable only between records of the same `boot`")
+    boot: str = Field(description="identifies the writing process")
+    event: Event
+
+
+RECORD: TypeAdapter[Record] = TypeAdapter(Record)

@@ -1,0 +1,57 @@
+"""The changes of the cluster that come out again: intents, faults and their undo."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import AwareDatetime, Field
+
+from gameday.history.events.model import EventModel
+from gameday.values.nodes import Target
+from gameday.values.results import Cleanliness
+
+
+class IntentRecorded(EventModel):
+    """Written to the ledger before the act it announces."""
+
+    kind: Literal["intent_recorded"] = "intent_recorded"
+    intent: str = Field(description="id, unique within the run")
+    act: str
+    undo: str
+    object: str = Field(description="kind/namespace/name, or a node's name for host state")
+    node: str | None = None
+    expires: AwareDatetime
+
+
+class FaultInjected(EventModel):
+    kind: Literal["fault_injected"] = "fault_injected"
+    intent: str
+    target: Target
+    fault: str
+    layer: str
+    written_at: AwareDatetime = Field(description="as the agent on the node read its clock")
+    evidence: tuple[str, ...]
+    does_not_reach: str = Field(default="", description="the fault's own word, so that a report needs no fault code")
+    seen_by: tuple[str, ...] = Field(default=(), description="detectors that could see it; the fault's own word")
+
+
+class FaultUndone(EventModel):
+    kind: Literal["fault_undone"] = "fault_undone"
+    intent: str
+    node: str | None
+    by: Literal["flow", "deadline", "reaper"]
+    cleanliness: Cleanliness
+    evidence: tuple[str, ...] = Field(description="what was read before, written and read after")
+    attempts: int = 1
+
+
+class RecoveryDisturbed(EventModel):
+    """A second fault that was to be in while the node is repaired; what it did shows in `Remediated` after it."""
+
+    kind: Literal["recovery_disturbed"] = "recovery_disturbed"
+    intent: str
+    target: Target
+    fault: str
+    layer: str
+    written_at: AwareDatetime | None = Field(description="by the node's clock; None where it did not go in")
+    evidence: tuple[str, ...]

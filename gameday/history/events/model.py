@@ -1,0 +1,11 @@
+"""The base of every kind of event."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class EventModel(BaseModel):
+    """An event of a history; its `kind` names it there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

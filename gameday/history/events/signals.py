@@ -1,0 +1,235 @@
+"""The signals about targets: alerts, taints, devices, conditions, Kubernetes Events, kernel lines, workloads."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from gameday.history.events.model import EventModel
+from gameday.values.devices import HeldDevice
+from gameday.values.nodes import NodeSnapshot, Taint
+from gameday.values.results import Hop
+
+
+class NodeSeen(EventModel):
+    kind: Literal["node_seen"] = "node_seen"
+    phase: Literal["before", "during", "after"]
+    snapshot: NodeSnapshot
+
+
+class HopSeen(EventModel):
+    """`at` is when the hop happened by its own source's clock, not when we learnt of it."""
+
+    kind: Literal["hop_seen"] = "hop_seen"
+    hop: Hop
+    node: str
+    at: AwareDatetime
+    source: str
+
+
+class AlertSeen(EventModel):
+    """An alert's life as Prometheus or Alertmanager reports it; repeated when its state changes."""
+
+    kind: Literal["alert_seen"] = "alert_seen"
+    alert: str
+    state: Literal["pending", "firing", "resolved"]
+    labels: dict[str, str]
+    annotations: dict[str, str] = Field(default={})
+    node: str | None
+    expected: bool
+    at: AwareDatetime
+    since: AwareDatetime | None = Field(
+        default=None, description="when its condition began to hold (Prometheus' activeAt); None where nobody said"
+    )
+    at_baseline: bool = Field(default=False, description="already there before the fault; never blamed on it")
+    background: bool = Field(default=False, description="one that the cluster profile calls background")
+    silenced: bool = False
+    inhibited: bool = Field(default=False, description="muted by another alert: held, and nobody is notified")
+    receivers: tuple[str, ...] = ()
+
+    @property
+    def label_set(self) -> str:
+        """The labels that identify it, its name among them: a rule by GPU and code fires for a node several times."""
+        return json.dumps(self.labels, sort_keys=True)
+
+
+class TaintSeen(EventModel):
+    kind: Literal["taint_seen"] = "taint_seen"
+    node: str
+    taint: Taint
+    present: bool
+    manager: str | None = Field(description="managedFields manager that owns it; None where the server names none")
+    at: AwareDatetime
+    at_baseline: bool = Field(default=False, description="of an incident: it stood when the window began")
+
+
+class DeviceTaintSeen(EventModel):
+    """A taint of a target's device, in a ResourceSlice, that came or went; `at` is when the watch showed it."""
+
+    kind: Literal["device_taint_seen"] = "device_taint_seen"
+    node: str
+    driver: str
+    device: str
+    taint: Taint
+    present: bool
+    at: AwareDatetime
+
+
+class DevicesHeld(EventModel):
+    """The devices of a target that ResourceClaims have for pods.
+
+    `before` the fault; when the pods that were to leave had `left`; and `during` the fault, after the quiet time.
+    """
+
+    kind: Literal["devices_held"] = "devices_held"
+    node: str
+    phase: Literal["before", "left", "during"]
+    held: tuple[HeldDevice, ...]
+    at: AwareDatetime
+
+
+class ConditionSeen(EventModel):
+    """A condition of a target that came, changed or went; `at` is when the watch showed it."""
+
+    kind: Literal["condition_seen"] = "condition_seen"
+    node: str
+    condition: str
+    status: str | None = Field(description="True, False or Unknown; None where the condition is no longer there")
+    reason: str = ""
+    message: str = ""
+    at: AwareDatetime
+
+
+class LabelSeen(EventModel):
+    """A label of a target that came, changed or went; `at` is when the watch showed it."""
+
+    kind: Literal["label_seen"] = "label_seen"
+    node: str
+    label: str
+    value: str | None = Field(description="None where the label is no longer there")
+    at: AwareDatetime
+
+
+class AllocatableSeen(EventModel):
+    """The count of GPUs that the kubelet offers on a target, at each change; `at` is when the watch showed it."""
+
+    kind: Literal["allocatable_seen"] = "allocatable_seen"
+    node: str
+    gpus: int | None = Field(description="allocatable nvidia.com/gpu; None where the node reports none")
+    before: int | None
+    at: AwareDatetime
+
+
+class CordonSeen(EventModel):
+    """A target that was made unschedulable, or schedulable again; `at` is when the watch showed it."""
+
+    kind: Literal["cordon_seen"] = "cordon_seen"
+    node: str
+    cordoned: bool
+    at: AwareDatetime
+
+
+class DetectorConsulted(EventModel):
+    """The profile of the detector that the plan names: which of the plan's expectations are the profile's."""
+
+    kind: Literal["detector_consulted"] = "detector_consulted"
+    detector: str
+    title: str
+    source: str = Field(description="the source of the profile's word on this fault")
+    sees: bool | None = Field(description="None where the profile says nothing about this fault")
+    why: str = Field(default="", description="why it cannot see the fault, or what else is to be known")
+    filled: tuple[str, ...] = Field(description="keys of the plan's `expect` that come from the profile")
+
+
+class KubernetesEventSeen(EventModel):
+    """A Kubernetes Event about a target node, as its own time stamps date it."""
+
+    kind: Literal["kubernetes_event_seen"] = "kubernetes_event_seen"
+    node: str
+    reason: str
+    type: str = Field(description="Normal, Warning, or what else the writer put there")
+    source: str = Field(description="reporting component")
+    message: str
+    count: int = 1
+    at: AwareDatetime
+
+
+class SignalUnwatched(EventModel):
+    """A signal that the run could not follow: what is said of it is unknown, and no absence."""
+
+    kind: Literal["signal_unwatched"] = "signal_unwatched"
+    node: str
+    signal: Literal["events", "custom resources", "devices"]
+    why: str
+
+
+class CanaryMeasured(EventModel):
+    """A canary job's measurement on a target: the signal of faults that slow work down and break nothing."""
+
+    kind: Literal["canary_measured"] = "canary_measured"
+    node: str
+    measure: str = Field(description="what was measured, e.g. 'all-reduce bus bandwidth'")
+    phase: Literal["before", "during", "after"]
+    value: float | None = Field(description="None where it could not be measured")
+    unit: str
+    bound: str = Field(default="", description="as shown to people; empty where there is none")
+    ok: bool | None
+    detail: str = ""
+    gpus: int = Field(default=0, description="how many GPUs the canary held")
+    peer: str = Field(default="", description="who answered, where it asked somebody")
+    at: AwareDatetime
+
+
+class KernelLineSeen(EventModel):
+    """A line of a real incident's kernel log that speaks of a GPU or an NVSwitch: a post-mortem's, nothing injected."""
+
+    kind: Literal["kernel_line_seen"] = "kernel_line_seen"
+    node: str
+    family: str = Field(description="xid, sxid, gpu-lost, peermem or gpu-reset")
+    code: int | None = Field(description="None where the line names none")
+    pci: str | None = Field(description="of the GPU or NVSwitch; None where the line names none")
+    decision: str = Field(description="what NVIDIA's catalogue asks for: quarantine, workload, event or ignore")
+    reason: str
+    line: str
+    at: AwareDatetime = Field(description="as the log store dates the line")
+
+
+class WorkloadSeen(EventModel):
+    """A pod's proof about scheduling.
+
+    `canary` must not land on the tainted node; `resubmitted` must land on a
+    healthy one; `running` is a pod that was there before; `return` must land
+    on the node after QA; `misaligned` asks for more than one NUMA node has, and
+    must be rejected by the kubelet.
+    """
+
+    kind: Literal["workload_seen"] = "workload_seen"
+    purpose: Literal["canary", "resubmitted", "running", "return", "misaligned"]
+    pod: str
+    node: str | None = Field(description="where it runs or was rejected; None while it is scheduled nowhere")
+    phase: str
+    wanted: str
+    ok: bool | None
+    detail: str
+
+
+class GpuIdentity(BaseModel):
+    """A GPU as dcgm-exporter's labels name it; empty where they do not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpu: str = Field(description="NVML index as text, as in the frames")
+    uuid: str = ""
+    model: str = ""
+    driver: str = ""
+    pci: str = ""
+
+
+class GpusIdentified(EventModel):
+    """The GPUs of a target, so that a report names the very board."""
+
+    kind: Literal["gpus_identified"] = "gpus_identified"
+    node: str
+    gpus: tuple[GpuIdentity, ...]
