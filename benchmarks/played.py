@@ -18,7 +18,6 @@ from gameday.arms.record import ARMS_FILE, ComparisonRecord
 from gameday.checks.api_canary import fault_window
 from gameday.checks.facts import target_nodes
 from gameday.checks.memory_slope import MEMORY
-from gameday.checks.pod_steps import load_cost as load_cost_of_pods
 from gameday.checks.pod_steps import step_costs
 from gameday.history.events import FaultUndone, LoadMeasured, OwnCost, PodStepsLogged
 from gameday.history.journal import History
@@ -217,19 +216,19 @@ def _of_servers(api_server: pd.DataFrame, begin: datetime, end: datetime) -> Cos
 
 
 def throughput(run: RunFolder) -> Throughput | None:
-    """Return how fast pods were bound; None where the game-day has no step with a bound pod."""
+    """Return how fast pods were bound, churn left out; None where the game-day has no step with a bound pod."""
     logged = run.history.last(PodStepsLogged)
-    costs = step_costs(logged, run.frames) if logged else []
-    whole = load_cost_of_pods(logged, run.frames) if logged else None
-    if run.plan is None or whole is None or not costs or not costs[-1].binds_per_s:
+    costs = [one for one in step_costs(logged, run.frames) if not one.step.deleted] if logged else []
+    if run.plan is None or not costs or not costs[-1].binds_per_s:
         return None
+    pods = sum(one.step.bound for one in costs)
     last, planned = costs[-1], float(_parameter(run.plan, "rate"))
     return Throughput(
         name=name_of(run),
         allocation=Allocation(_parameter(run.plan, "allocation")),
-        pods=whole.bound,
+        pods=pods,
         binds_per_s=last.binds_per_s or 0,
-        binds_per_s_of_all=whole.bound / whole.took_s,
+        binds_per_s_of_all=pods / sum(one.step.took_s for one in costs),
         planned_per_s=planned,
         created_per_s=created_per_s(last.step, planned),
         p50_s=last.p50_s,
