@@ -119,7 +119,8 @@ def test_a_power_cycle_is_done_when_the_node_is_back_under_another_boot(
 
     def machine() -> None:
         while not ended.wait(0.1):
-            if emulator.power() == "On" and emulator.powers:
+            emulator.power()
+            if emulator.powers[-1:] == ["On"]:
                 boot(ward.world, ward.node, "boot-after-power-cycle")
                 return
 
