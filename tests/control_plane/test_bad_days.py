@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import time
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,6 @@ def test_the_undo_waits_for_three_servers_that_are_gone(tmp_path: Path) -> None:
             for server in servers:
                 ask_lab(lab_control(cluster), Verb.HOLD, server)
             until(lambda: events(reports, "fault_undone"), 90, "the run gives up, and its undo begins")
-            time.sleep(5)
             for server in servers:
                 ask_lab(lab_control(cluster), Verb.START, server)
             run.wait(240)
