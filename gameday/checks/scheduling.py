@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
+
 from gameday.checks.facts import at_most, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import PodStepsLogged
@@ -9,7 +12,7 @@ from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.plan.scheduling import ExpectedScheduling
-from gameday.values.pod_steps import ZonesPlaced
+from gameday.values.pod_steps import PodStep, ZonesPlaced
 from gameday.values.results import Step
 
 ORDER = 65
@@ -23,15 +26,12 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 def _of(expected: ExpectedScheduling, history: History, node: str | None) -> list[Verdict]:
     logged = next((event for _, event in reversed(history.about(PodStepsLogged, node))), None)
     placed = logged.placed if logged else None
-    waits = [step.p99_s for step in logged.steps if step.p99_s is not None] if logged else []
-    bound = expected.p99_within.total_seconds()
+    steps = logged.steps if logged else ()
     all_bound = placed.bound == placed.wanted if placed else None
     most = placed.most_on_a_node if placed else 0
     twice = placed.devices_given_twice if placed else 0
     refused = placed.refused if placed else 0
     whole = most <= expected.gpus_per_node and twice == 0 and refused == 0 if placed else None
-    worst = max(waits, default=None)
-    in_time = worst <= bound if worst is not None else None
     absent = f"the load's log was not read: {stop_reason(history)}"
     return [
         _verdict("pods-placed", "Every pod of the load gets a node", "all", all_bound, node, absent).model_copy(
@@ -43,15 +43,26 @@ def _of(expected: ExpectedScheduling, history: History, node: str | None) -> lis
             update={"measured": f"{most} on one node, {twice} devices twice, {refused} pods refused"} if placed else {}
         ),
         *_zones(placed.zones if placed else None, node),
-        _verdict(
-            "scheduling-latency",
-            "99 of 100 pods of each step wait for a node",
-            at_most(expected.p99_within),
-            in_time,
-            node,
-            absent,
-        ).model_copy(update={"measured": seconds_text(worst), "seconds": worst} if worst is not None else {}),
+        _latency("scheduling-latency", "of each step", expected.p99_within, _steps(steps, churn=False), node, absent),
+        *(
+            [_latency("churn-latency", "in churn", churn, _steps(steps, churn=True), node, absent)]
+            if (churn := expected.churn_within)
+            else []
+        ),
     ]
+
+
+def _steps(steps: Sequence[PodStep], *, churn: bool) -> list[PodStep]:
+    return [step for step in steps if bool(step.deleted) is churn]
+
+
+def _latency(
+    check: str, which: str, within: timedelta, steps: Sequence[PodStep], node: str | None, absent: str
+) -> Verdict:
+    worst = max((step.p99_s for step in steps if step.p99_s is not None), default=None)
+    in_time = worst <= within.total_seconds() if worst is not None else None
+    found = _verdict(check, f"99 of 100 pods {which} wait for a node", at_most(within), in_time, node, absent)
+    return found if worst is None else found.model_copy(update={"measured": seconds_text(worst), "seconds": worst})
 
 
 def _zones(zones: ZonesPlaced | None, node: str | None) -> list[Verdict]:

@@ -17,10 +17,11 @@ from tests.report.run_builder import FAULT_AT, NODE, PLAN, Timed, history_of, pa
 CHECKS = ("pods-placed", "gpus-given-once", "scheduling-latency")
 
 
-def judged(*logged: PodStepsLogged) -> dict[str, Status]:
-    plan = PLAN.model_copy(update={"expect": Expectations.model_validate({"scheduling": {"p99_within": "5s"}})})
+def judged(*logged: PodStepsLogged, **bounds: str) -> dict[str, Status]:
+    expected = {"scheduling": {"p99_within": "5s", **bounds}}
+    plan = PLAN.model_copy(update={"expect": Expectations.model_validate(expected)})
     timed = [*passing(), *(Timed(FAULT_AT + 9, one) for one in logged)]
-    wanted = (*CHECKS, "zones-not-overcommitted")
+    wanted = (*CHECKS, "churn-latency", "zones-not-overcommitted")
     return {one.check: one.status for one in run_checks(plan, history_of(timed), Frames()) if one.check in wanted}
 
 
@@ -46,6 +47,19 @@ def test_pods_that_all_have_a_gpu_of_their_own_in_time_hold() -> None:
 )
 def test_each_expectation_breaks_alone(event: PodStepsLogged, broken: str) -> None:
     assert [check for check, status in judged(event).items() if status is not Status.HELD] == [broken]
+
+
+@pytest.mark.parametrize(
+    ("churned", "status"), [(4.0, Status.HELD), (5.1, Status.BROKEN), (None, Status.UNKNOWN)], ids=str
+)
+def test_churn_has_a_bound_of_its_own(churned: float | None, status: Status) -> None:
+    steps = logged().steps
+    if churned:
+        late = PodStep(step=2, created=2, deleted=2, bound=2, took_s=9.0, p50_s=churned, p99_s=churned)
+        steps = (*steps, late)
+    found = judged(logged().model_copy(update={"steps": steps}), churn_within="5s")
+    assert found == dict.fromkeys(CHECKS, Status.HELD) | {"churn-latency": status}
+    assert "churn-latency" not in judged(logged().model_copy(update={"steps": steps})), "nobody asked"
 
 
 def test_a_load_that_was_not_heard_of_proves_nothing() -> None:
