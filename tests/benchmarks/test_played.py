@@ -1,4 +1,4 @@
-"""What the control plane's benchmarks read from finished game-days: own cost, repeated figures, pods bound."""
+"""Figures of finished game-days for the control plane's benchmarks: own cost, repeated figures, pods bound."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def before_of(played: Played) -> NodeSnapshot:
 
 @pytest.mark.slow
 def test_two_runs_of_one_seed_choose_the_same_target(clean_arena: Arena) -> None:
-    """Of a fault that moves no work: the same seed promises the same choice on the same cluster only.
+    """Play a fault that moves no work: the same seed promises the same choice on the same cluster only.
 
     Xid 13 sets off GPUXidWorkload, an info alert, and so short a run may end before it fires.
     """

@@ -1,4 +1,4 @@
-"""What a person can do about a refusal of the API server."""
+"""Hints for a person about refusals of the API server."""
 
 from __future__ import annotations
 
