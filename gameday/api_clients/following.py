@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from gameday.api_clients.follower import FollowerLine, FollowOrder
-from gameday.api_clients.process import ClientProcess
+from gameday.api_clients.measured_clients import MeasuredClients
 from gameday.values.api_loads import Followed, Sighting, Traffic, Write, lags
 
-_END_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.1
 
 
-class Following:
+class Following(MeasuredClients[FollowerLine]):
     """A client that has been started; it sends nothing until `begin`."""
 
     def __init__(self, order: FollowOrder) -> None:
@@ -24,40 +23,15 @@ class Following:
         self._lock = threading.Lock()
         self._seen: list[Sighting] = []
         self._synced = threading.Event()
+        self._synced_at = datetime.now(UTC)
         self._ended: Traffic | None = None
-        self._ended_at: datetime | None = None
         self.to_sync = Traffic()
         """Traffic of its first view of all objects."""
-        self.began_at = self._synced_at = datetime.now(UTC)
-        self._process = ClientProcess("gameday.api_clients.follow", order, FollowerLine, self._hear)
-        try:
-            self._process.wait_ready()
-        except BaseException:
-            self.end()
-            raise
-
-    @property
-    def is_over(self) -> bool:
-        """Its process is gone."""
-        return self._process.is_over
-
-    @property
-    def has_failed(self) -> bool:
-        """Its process ended in another way than by its own last line."""
-        return self._process.has_failed
-
-    def begin(self) -> None:
-        """Let it begin. Raises HostError where its process is gone."""
-        self.began_at = datetime.now(UTC)
-        self._process.go()
+        super().__init__("gameday.api_clients.follow", order, FollowerLine)
 
     def wait_synced(self, timeout_s: float) -> bool:
         """Wait until it has seen every object; return whether it has."""
-        deadline = time.monotonic() + timeout_s
-        while not self._synced.wait(_LOOK_EVERY_S):
-            if self.is_over or time.monotonic() > deadline:
-                return self._synced.is_set()
-        return True
+        return self.wait_for(self._synced, timeout_s)
 
     def wait_seen(self, writes: Sequence[Write], timeout_s: float, ended: threading.Event) -> None:
         """Wait until it has seen every write, at most so long, or until `ended`."""
@@ -65,12 +39,6 @@ class Following:
         while None in self._lags(writes) and not self.is_over and time.monotonic() < deadline:
             if ended.wait(_LOOK_EVERY_S):
                 return
-
-    def end(self) -> None:
-        """End it; idempotent."""
-        self._ended_at = self._ended_at or datetime.now(UTC)
-        self._process.ask_to_end()
-        self._process.end(_END_TIMEOUT_S)
 
     def measured(self, objects: int, writes: Sequence[Write], failed_writes: int) -> Followed:
         """Return what was measured, once it has ended.
@@ -86,7 +54,7 @@ class Following:
             objects=objects,
             began_at=self.began_at,
             synced_at=self._synced_at,
-            ended_at=self._ended_at or datetime.now(UTC),
+            ended_at=self.ended_at,
             to_sync=self.to_sync,
             to_follow=(self._ended or self.to_sync) - self.to_sync,
             writes=len(writes),

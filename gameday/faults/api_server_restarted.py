@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.informers_order import InformersLine, InformersOrder
 from gameday.api_clients.lists import NAMESPACE
+from gameday.api_clients.measured_clients import MeasuredClients
 from gameday.api_clients.notes import MeasuredNote
-from gameday.api_clients.process import ClientProcess
 from gameday.documents.fields import Duration, conflict, format_duration
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
@@ -30,8 +30,6 @@ from gameday.values.nodes import NodeRole
 LOAD = "api-server-restarted"
 """The load's name: the value of its objects' label, and the start of their names."""
 _CONNECTED_WITHIN_S = 60.0
-_END_TIMEOUT_S = 10.0
-_LOOK_EVERY_S = 0.1
 _MAKES_A_SECOND = 50
 """Objects made in a second at the least, half of what the lab takes."""
 _ENDS_WITHIN = timedelta(seconds=15)
@@ -145,13 +143,11 @@ class ApiServerRestartedFault(ApiLoadFault[ApiServerRestartedParameters, "_Clien
         after = lab_component.restart(host, parameters.server)
         if after.pid in (None, before.pid):
             raise HostError(f"{parameters.server} was not started again: process {before.pid}, then {after.pid}")
-        deadline = restarted + parameters.watched_for.total_seconds()
-        while time.monotonic() < deadline and not clients.process.is_over and not ended.wait(_LOOK_EVERY_S):
-            pass
+        clients.wait_until(restarted + parameters.watched_for.total_seconds(), ended)
         clients.end()
         measured = clients.measured(parameters, restarted_at, restarted)
         tell(MeasuredNote(measured=measured))
-        if clients.process.has_failed:
+        if clients.has_failed:
             raise HostError("the clients' process died; its own words are in this pod's log")
         return (f"{parameters.server} was restarted: process {before.pid}, then {after.pid}", *_summary(measured))
 
@@ -163,7 +159,7 @@ def _summary(measured: Reconnected) -> tuple[str, ...]:
     return (f"{len(back)} of {measured.clients} clients are back{last}", f"after the restart: {counts or 'nothing'}")
 
 
-class _Clients:
+class _Clients(MeasuredClients[InformersLine]):
     """The clients' process and what happens to them."""
 
     def __init__(self, order: InformersOrder) -> None:
@@ -171,30 +167,12 @@ class _Clients:
         self._lock = threading.Lock()
         self._happened: list[Happening] = []
         self._connected: set[int] = set()
+        self._all_connected = threading.Event()
         self._cpu_seconds = 0.0
-        self._ended_at: datetime | None = None
-        self.began_at = datetime.now(UTC)
-        self.process = ClientProcess("gameday.api_clients.informers", order, InformersLine, self._hear)
-        try:
-            self.process.wait_ready()
-        except BaseException:
-            self.end()
-            raise
-
-    def begin(self) -> None:
-        self.began_at = datetime.now(UTC)
-        self.process.go()
+        super().__init__("gameday.api_clients.informers", order, InformersLine)
 
     def wait_connected(self, timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
-        while not (connected := self._all_connected()) and not self.process.is_over and time.monotonic() < deadline:
-            time.sleep(_LOOK_EVERY_S)
-        return connected
-
-    def end(self) -> None:
-        self._ended_at = self._ended_at or datetime.now(UTC)
-        self.process.ask_to_end()
-        self.process.end(_END_TIMEOUT_S)
+        return self.wait_for(self._all_connected, timeout_s)
 
     def measured(
         self, parameters: ApiServerRestartedParameters, restarted_at: datetime, restarted: float
@@ -209,16 +187,12 @@ class _Clients:
             objects=parameters.objects,
             began_at=self.began_at,
             restarted_at=restarted_at,
-            ended_at=self._ended_at or datetime.now(UTC),
+            ended_at=self.ended_at,
             lists=tuple(sum(one.outcome is Outcome.LISTED for one in mine) for mine in by_client),
             back_after_s=tuple(back_after(mine, restarted) for mine in by_client),
             outcomes=dict(Counter(one.outcome for one in after)),
             cpu_seconds=self._cpu_seconds,
         )
-
-    def _all_connected(self) -> bool:
-        with self._lock:
-            return len(self._connected) == self._order.clients
 
     def _hear(self, line: InformersLine) -> None:
         happened, last = line.happened, Outcome.LISTED if self._order.keep_up == "list" else Outcome.WATCHING
@@ -226,5 +200,7 @@ class _Clients:
             if happened:
                 self._happened.append(happened)
                 self._connected |= {happened.client} if happened.outcome is last else set()
+                if len(self._connected) == self._order.clients:
+                    self._all_connected.set()
             if line.cpu_seconds is not None:
                 self._cpu_seconds = line.cpu_seconds

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.lists import NAMESPACE
+from gameday.api_clients.measured_clients import MeasuredClients
 from gameday.api_clients.notes import MeasuredNote
 from gameday.api_clients.objects import object_name
-from gameday.api_clients.process import ClientProcess
 from gameday.api_clients.steady_order import SteadyLine, SteadyOrder
 from gameday.documents.fields import Duration, conflict
 from gameday.errors import HostError
@@ -29,8 +29,6 @@ LOAD = "steady-clients"
 """The load's name: the value of its object's label, and the start of its name."""
 _SIZE = 100
 _CONNECTED_WITHIN_S = 60.0
-_END_TIMEOUT_S = 10.0
-_LOOK_EVERY_S = 0.1
 _ENDS_WITHIN = timedelta(seconds=15)
 
 
@@ -112,13 +110,11 @@ class SteadyClientsFault(ApiLoadFault[SteadyClientsParameters, "_Load"]):
         tell: Callable[[BaseModel], None],
     ) -> tuple[str, ...]:
         load = self.load_of(parameters)
-        deadline = time.monotonic() + parameters.runs_for.total_seconds()
-        while time.monotonic() < deadline and not load.process.is_over and not ended.wait(_LOOK_EVERY_S):
-            pass
+        load.wait_until(time.monotonic() + parameters.runs_for.total_seconds(), ended)
         load.end()
         measured = load.measured()
         tell(MeasuredNote(measured=measured))
-        if load.process.has_failed:
+        if load.has_failed:
             raise HostError("the clients' process died; its own words are in this pod's log")
         cut, reconnects = (sum(getattr(s, name) for s in measured.seconds) for name in ("cut", "reconnects"))
         return (
@@ -127,7 +123,7 @@ class SteadyClientsFault(ApiLoadFault[SteadyClientsParameters, "_Load"]):
         )
 
 
-class _Load:
+class _Load(MeasuredClients[SteadyLine]):
     """The clients' process and what it says."""
 
     def __init__(self, order: SteadyOrder) -> None:
@@ -135,30 +131,10 @@ class _Load:
         self._connected = threading.Event()
         self._seconds: list[SteadySecond] = []
         self._cpu_seconds = 0.0
-        self._ended_at: datetime | None = None
-        self.began_at = datetime.now(UTC)
-        self.process = ClientProcess("gameday.api_clients.steady", order, SteadyLine, self._hear)
-        try:
-            self.process.wait_ready()
-        except BaseException:
-            self.end()
-            raise
-
-    def begin(self) -> None:
-        self.began_at = datetime.now(UTC)
-        self.process.go()
+        super().__init__("gameday.api_clients.steady", order, SteadyLine)
 
     def wait_connected(self, timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
-        while not self._connected.wait(_LOOK_EVERY_S):
-            if self.process.is_over or time.monotonic() > deadline:
-                return self._connected.is_set()
-        return True
-
-    def end(self) -> None:
-        self._ended_at = self._ended_at or datetime.now(UTC)
-        self.process.ask_to_end()
-        self.process.end(_END_TIMEOUT_S)
+        return self.wait_for(self._connected, timeout_s)
 
     def measured(self) -> SteadyLoad:
         return SteadyLoad(
@@ -167,7 +143,7 @@ class _Load:
             protocol=self._order.protocol,
             watch_only=self._order.watch_only,
             began_at=self.began_at,
-            ended_at=self._ended_at or datetime.now(UTC),
+            ended_at=self.ended_at,
             cpu_seconds=self._cpu_seconds,
             seconds=tuple(self._seconds),
         )
