@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from gameday.checks.containment import containment_verdict
 from gameday.checks.facts import at_most, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import PodStepsLogged
@@ -13,7 +14,6 @@ from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.plan.scheduling import ExpectedScheduling
 from gameday.values.pod_steps import PodStep, ZonesPlaced
-from gameday.values.results import Step
 
 ORDER = 65
 
@@ -33,15 +33,12 @@ def _of(expected: ExpectedScheduling, history: History, node: str | None) -> lis
     refused = placed.refused if placed else 0
     whole = most <= expected.gpus_per_node and twice == 0 and refused == 0 if placed else None
     absent = f"the load's log was not read: {stop_reason(history)}"
+    found = f"{placed.bound} of {placed.wanted}" if placed else ""
+    shared = f"{most} on one node, {twice} devices twice, {refused} pods refused" if placed else ""
+    given = f"≤ {expected.gpus_per_node} a node"
     return [
-        _verdict("pods-placed", "Every pod of the load gets a node", "all", all_bound, node, absent).model_copy(
-            update={"measured": f"{placed.bound} of {placed.wanted}"} if placed else {}
-        ),
-        _verdict(
-            "gpus-given-once", "No GPU is given to two pods", f"≤ {expected.gpus_per_node} a node", whole, node, absent
-        ).model_copy(
-            update={"measured": f"{most} on one node, {twice} devices twice, {refused} pods refused"} if placed else {}
-        ),
+        _verdict("pods-placed", "Every pod of the load gets a node", "all", found, all_bound, node, absent),
+        _verdict("gpus-given-once", "No GPU is given to two pods", given, shared, whole, node, absent),
         *_zones(placed.zones if placed else None, node),
         _latency("scheduling-latency", "of each step", expected.p99_within, _steps(steps, churn=False), node, absent),
         *(
@@ -61,8 +58,8 @@ def _latency(
 ) -> Verdict:
     worst = max((step.p99_s for step in steps if step.p99_s is not None), default=None)
     in_time = worst <= within.total_seconds() if worst is not None else None
-    found = _verdict(check, f"99 of 100 pods {which} wait for a node", at_most(within), in_time, node, absent)
-    return found if worst is None else found.model_copy(update={"measured": seconds_text(worst), "seconds": worst})
+    text, measured = f"99 of 100 pods {which} wait for a node", "" if worst is None else seconds_text(worst)
+    return _verdict(check, text, at_most(within), measured, in_time, node, absent, worst)
 
 
 def _zones(zones: ZonesPlaced | None, node: str | None) -> list[Verdict]:
@@ -75,16 +72,21 @@ def _zones(zones: ZonesPlaced | None, node: str | None) -> list[Verdict]:
     measured = f"{zones.overcommitted} of {zones.zones} zones, {zones.behind} nodes behind their pods"
     expectation = "No NUMA zone has more GPUs in use than it has"
     why = lag if zones.behind else "no NodeResourceTopology object has a zone with GPUs"
-    return [
-        _verdict("zones-not-overcommitted", expectation, "none", held, node, why).model_copy(
-            update={"measured": measured}
-        )
-    ]
+    return [_verdict("zones-not-overcommitted", expectation, "none", measured, held, node, why)]
 
 
-def _verdict(check: str, expectation: str, bound: str, held: bool | None, node: str | None, absent: str) -> Verdict:
+def _verdict(
+    check: str,
+    expectation: str,
+    bound: str,
+    measured: str,
+    held: bool | None,
+    node: str | None,
+    absent: str,
+    seconds: float | None = None,
+) -> Verdict:
+    """Return the verdict; `absent` is why nothing is known, where `held` is None."""
     status = {True: Status.HELD, False: Status.BROKEN, None: Status.UNKNOWN}[held]
-    why = absent if held is None else ""
-    return Verdict(
-        check=check, expectation=expectation, bound=bound, status=status, why=why, step=Step.VERIFY_TAINT, node=node
+    return containment_verdict(
+        check, expectation, bound, measured, status, absent if held is None else "", node, seconds
     )
