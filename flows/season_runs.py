@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import platform
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
@@ -67,15 +65,9 @@ class SeasonRuns:
         return place.reports(self.reports) / place.run_id
 
     def _header(self) -> Header:
-        asked = invocation(self.record.trigger, self.record.command)
-        return Header(
-            run_id=self.record.id,
-            plan=", ".join(one.plan.name for one in self.chosen),
-            started=self.record.started,
-            operator=getpass.getuser(),
-            host=platform.node(),
-            flow_run=asked.process_flow_run,
-        )
+        record, plans = self.record, ", ".join(one.plan.name for one in self.chosen)
+        asked = invocation(record.trigger, record.command)
+        return Header.of_this_process(record.id, plans, record.started, asked.process_flow_run)
 
     def _longest(self) -> timedelta:
         return sum((one.longest_wait for one in self.chosen), timedelta())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Annotated, Any, Literal
+import getpass
+import platform
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -155,3 +157,15 @@ class Header(BaseModel):
     host: str
     flow_run: str | None = None
     """Prefect's id of the flow run that the run's process was started for; None where no flow carries it."""
+
+    @classmethod
+    def of_this_process(cls, run_id: str, plan: str, started: datetime, flow_run: str | None) -> Self:
+        """Return the header of what this process plays, by its user and on its machine."""
+        return cls(
+            run_id=run_id,
+            plan=plan,
+            started=started,
+            operator=getpass.getuser(),
+            host=platform.node(),
+            flow_run=flow_run,
+        )

@@ -15,7 +15,6 @@ The whole life of a run, as a flow writes it down:
 from __future__ import annotations
 
 import getpass
-import platform
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -137,7 +136,8 @@ def _assemble(
     excluded: Mapping[str, str] = {}
     if record.member is None:
         excluded = reap_before_start(kubernetes, record.id, partial(_note_reaped, record), pods.pods_of_other_runs())
-    ledger = RunLedger(record, kubernetes, Ledger(kubernetes, _header(record, invocation)), leases, pods)
+    header = Header.of_this_process(record.id, record.plan.name, record.started, invocation.process_flow_run)
+    ledger = RunLedger(record, kubernetes, Ledger(kubernetes, header), leases, pods)
     closing.add("close the ledger", partial(close_ledger, record, ledger))
     chain = DetectionChain(record.note)
     listener = QuarantineListener(record, chain, ledger.cordons)
@@ -160,17 +160,6 @@ def _assemble(
     closing.add("save the frames", partial(save_frames, run))
     closing.add("look at the targets for the last time", partial(look_last, run))
     return run
-
-
-def _header(record: RunRecord, invocation: Invocation) -> Header:
-    return Header(
-        run_id=record.id,
-        plan=record.plan.name,
-        started=record.started,
-        operator=getpass.getuser(),
-        host=platform.node(),
-        flow_run=invocation.process_flow_run,
-    )
 
 
 def _note_start(record: RunRecord, profile: ClusterProfile, kubernetes: Kubernetes, invocation: Invocation) -> None:
