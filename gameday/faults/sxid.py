@@ -13,7 +13,7 @@ from gameday.faults.kernel_log import MOST_REPEATS, NOTHING_TO_UNDO, write
 from gameday.host.base import Host
 from gameday.host.privileges import KERNEL_LOG, PodSecurity
 from gameday.plan.models import FaultParameters
-from gameday.xid.catalogue import FatalClass, sxids
+from gameday.xid.catalogue import sxids
 
 
 class SxidSeverity(StrEnum):
@@ -28,7 +28,9 @@ class SxidParameters(FaultParameters):
     sxid: int = Field(ge=10_000, le=39_999, strict=True)
     """The code, as in the Fabric Manager guide: 20034 is a link that does not train, 12028 a refused request."""
     severity: SxidSeverity | None = None
-    """The word in the line; None: the guide's word for the code. Detectors go by the word before the code."""
+    """The word in the line; None: the driver's for the code, and none where it writes none (10004, 10005).
+
+    Detectors go by the word before the code."""
     switch: int = Field(default=0, ge=0, le=63)
     """Number of the NVSwitch, as the driver counts."""
     pci: str = Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}$")
@@ -36,7 +38,9 @@ class SxidParameters(FaultParameters):
 
     NVSentinel never gets past the line of a switch or link that its metadata lacks (docs/sources.md, NVSentinel)."""
     link: int | None = Field(default=0, ge=0, le=143)
-    """The link that the line names; None: a line without one, which NVSentinel does not read."""
+    """The link that the line names; None: a line without one, which NVSentinel does not read.
+
+    An error of the whole switch, a code below 11000, has none."""
     form: Literal["kernel", "bare"] = "kernel"
     """`kernel: nvidia-nvswitch…`, which every log-based reader sees, or bare as the driver writes it.
 
@@ -57,14 +61,12 @@ class SxidParameters(FaultParameters):
     def line(self) -> str:
         """The line as it is written, without its priority."""
         known = sxids().get(self.sxid)
-        word = self.severity
-        if word is None:
-            no_fault = known is not None and known.fatal is FatalClass.NO
-            word = SxidSeverity.NON_FATAL if no_fault else SxidSeverity.FATAL
-        where = "" if self.link is None else f"Link {self.link:02d} "
+        word = self.severity or (known.word if known else "")
+        has_link = self.link is not None and (known is None or known.has_link)
+        text = f"{f'Link {self.link:02d} ' if has_link else ''}{known.text if known else 'unknown'}"
         prefix = "kernel: " if self.form == "kernel" else ""
-        text = known.name if known else "unknown"
-        return f"{prefix}nvidia-nvswitch{self.switch}: SXid (PCI:{self.pci}.0): {self.sxid:05d}, {word}, {where}{text}"
+        said = ", ".join(part for part in (f"{self.sxid:05d}", word, text) if part)
+        return f"{prefix}nvidia-nvswitch{self.switch}: SXid (PCI:{self.pci}.0): {said}"
 
 
 class SxidFault(Fault[SxidParameters]):

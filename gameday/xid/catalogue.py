@@ -106,6 +106,15 @@ class SXid:
     fatal: FatalClass
     allow_listed: bool
     """True if listed as harmless in the guide's table D.4 and in Konduktor's allow-list."""
+    word: str
+    """The driver's word for the severity, Fatal or Non-fatal; empty where it writes none."""
+    text: str
+    """The driver's text after the link."""
+
+    @property
+    def has_link(self) -> bool:
+        """False for an error of the switch as a whole."""
+        return self.code >= 11_000
 
 
 @cache
@@ -133,7 +142,12 @@ def sxids() -> dict[int, SXid]:
     """Return every SXid of the Fabric Manager guide, by code."""
     return {
         int(row["code"]): SXid(
-            int(row["code"]), row["name"], FatalClass(row["fatal"]), allow_listed=row["allow_listed"] == "yes"
+            code=int(row["code"]),
+            name=row["name"],
+            fatal=FatalClass(row["fatal"]),
+            allow_listed=row["allow_listed"] == "yes",
+            word=row["word"],
+            text=row["text"],
         )
         for row in _rows("sxids.csv")
     }

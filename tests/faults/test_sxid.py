@@ -11,7 +11,7 @@ from gameday.errors import DocumentError, HostError
 from gameday.faults.registry import parameter_models, parse_parameters
 from gameday.faults.sxid import SxidFault, SxidParameters, SxidSeverity
 from gameday.plan.load import load_plan
-from gameday.xid.catalogue import FatalClass, sxids
+from gameday.xid.catalogue import sxids
 from gameday.xid.decide import Response, decide
 from gameday.xid.lines import Kind, Severity, recognise
 from tests.host.fake import FakeHost
@@ -24,15 +24,16 @@ def of(sxid: int, **more: Any) -> SxidParameters:
 
 
 @pytest.mark.parametrize("code", sorted(sxids()))
-def test_every_code_of_the_catalogue_is_a_line_that_is_read_as_the_guide_classes_it(code: int) -> None:
+def test_every_code_of_the_catalogue_is_a_line_that_is_read_with_the_drivers_own_severity(code: int) -> None:
     host = FakeHost()
     evidence = FAULT.inject(of(code), 0, host)
     event = recognise(host.log[0])
     assert event
-    assert (event.kind, event.code, event.pci, event.switch, event.link) == (Kind.SXID, code, "0000:c1:00", 0, 0)
-    harmless = sxids()[code].fatal is FatalClass.NO
-    assert event.severity is (Severity.NON_FATAL if harmless else Severity.FATAL)
-    assert decide(event).response is (Response.EVENT if harmless else Response.QUARANTINE)
+    known = sxids()[code]
+    link = 0 if known.has_link else None
+    assert (event.kind, event.code, event.pci, event.switch, event.link) == (Kind.SXID, code, "0000:c1:00", 0, link)
+    assert event.severity == {"Fatal": Severity.FATAL, "Non-fatal": Severity.NON_FATAL, "": None}[known.word]
+    assert decide(event).response is (Response.QUARANTINE if known.word == "Fatal" else Response.EVENT)
     assert evidence.written_at
 
 
@@ -43,8 +44,10 @@ def test_the_line_is_the_drivers() -> None:
     )
     assert (
         of(22003, form="bare", link=None, pci="0000:03:00", severity=SxidSeverity.NON_FATAL).line
-        == "nvidia-nvswitch0: SXid (PCI:0000:03:00.0): 22003, Non-fatal, Minion Halt"
+        == "nvidia-nvswitch0: SXid (PCI:0000:03:00.0): 22003, Non-fatal, MINION HALT"
     )
+    assert of(12028).line.endswith("12028, Non-fatal, Link 00 egress non-posted PRIV error")
+    assert of(10004).line.endswith("10004, NVSWITCH Temperature 95C | TSENSE WARN Threshold 90C")
 
 
 def test_repeats_are_counted_and_a_swallowed_write_is_an_error() -> None:
