@@ -28,13 +28,15 @@ def explain(
 ) -> None:
     """Say what the controller would do about a line, by which rule, and why."""
     from gameday.health.policy_files import load_policy  # noqa: PLC0415 - see the package's docstring
+    from gameday.xid.lines import LogReader  # noqa: PLC0415
 
     loaded = load_policy(policy)
+    reader = LogReader()
     lines = _from_stdin() if line == "-" else iter([line])
     for index, text in enumerate(lines):
         if index:
             typer.echo()
-        for name, value in _explanation(text, loaded):
+        for name, value in _explanation(text, reader.recognise(text), loaded):
             typer.echo(f"{name:<10}{printable(value)}")
 
 
@@ -45,12 +47,10 @@ def _from_stdin() -> Iterator[str]:
             yield text
 
 
-def _explanation(text: str, loaded: LoadedPolicy) -> Iterator[tuple[str, str]]:
+def _explanation(text: str, event: KernelEvent | None, loaded: LoadedPolicy) -> Iterator[tuple[str, str]]:
     from gameday.health.policy_files import kernel_signal  # noqa: PLC0415
-    from gameday.xid.lines import recognise  # noqa: PLC0415
 
     yield "line", text
-    event = recognise(text)
     if event is None:
         yield from _of_no_gpu_line(text, loaded)
         return

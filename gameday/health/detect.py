@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gameday.cluster.loki import LogFollower, LogLine, LogStore
-from gameday.xid.lines import KernelEvent, beat_uptime_s, recognise
+from gameday.xid.lines import KernelEvent, LogReader, beat_uptime_s
 
-# Everything that `recognise` knows, and signs of life in quiet times: the shipper's beat and game-days' markers.
-_WANTED = r"(?i)(Xid|fallen off the bus|nvidia-peermem|gameday-agent: |gameday: (marker|beat))"
+# Everything that a LogReader knows, and signs of life in quiet times: the shipper's beat and game-days' markers.
+_WANTED = r"(?i)(Xid|NVRM: The NVIDIA GPU|fallen off the bus|nvidia-peermem|gameday-agent: |gameday: (marker|beat))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Detector:
         self, store: LogStore, selector: str, node_label: str, since_ns: int, on_connected: Callable[[bool], None]
     ) -> None:
         self._node_label = node_label
+        self._readers: defaultdict[str, LogReader] = defaultdict(LogReader)
         self._follower = LogFollower(store, f"{selector} |~ `{_WANTED}`", since_ns, on_connected=on_connected)
 
     def stop(self) -> None:
@@ -40,4 +42,4 @@ class Detector:
         """Yield the lines as they come, until `stop`. Raises AdapterError for a selector the store cannot parse."""
         for line in self._follower.lines():
             node = line.label(self._node_label) or ""
-            yield Detection(node, line, recognise(line.text), beat_uptime_s(line.text))
+            yield Detection(node, line, self._readers[node].recognise(line.text), beat_uptime_s(line.text))

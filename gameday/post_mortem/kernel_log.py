@@ -16,7 +16,7 @@ from gameday.history.events import KernelLineSeen
 from gameday.history.frames import conform
 from gameday.post_mortem.incident import Elsewhere
 from gameday.xid.decide import decide
-from gameday.xid.lines import recognise
+from gameday.xid.lines import KernelEvent, LogReader, recognise
 
 _MOST_READ = 200_000
 """The most lines that are read of one node's window; the report notes where a log had more."""
@@ -41,24 +41,21 @@ def node_log(loki: Loki, node: str, start: datetime, end: datetime) -> NodeLog:
     lines = loki.iterate_node_lines(node, containing="", start=start, end=end)
     newest: deque[LogLine] = deque(maxlen=_MOST_KEPT)
     spoken: list[KernelLineSeen] = []
+    reader = LogReader()
     read = 0
     for line in islice(lines, _MOST_READ):
         read += 1
         newest.append(line)
-        seen = gpu_line(node, line)
-        if seen and len(spoken) < _MOST_KEPT:
-            spoken.append(seen)
+        event = reader.recognise(line.text)
+        if event and len(spoken) < _MOST_KEPT:
+            spoken.append(_seen(node, line, event))
     rows: list[dict[str, object]] = [
         {"time": pd.Timestamp(line.at), "node": node, "line": line.text} for line in newest
     ]
     return NodeLog(tuple(spoken), conform("logs", rows), read, cut=read == _MOST_READ)
 
 
-def gpu_line(node: str, line: LogLine) -> KernelLineSeen | None:
-    """The line as an event, where it speaks of a GPU or an NVSwitch."""
-    event = recognise(line.text)
-    if event is None:
-        return None
+def _seen(node: str, line: LogLine, event: KernelEvent) -> KernelLineSeen:
     decision = decide(event)
     return KernelLineSeen(
         node=node,
@@ -85,4 +82,4 @@ def lines_elsewhere(loki: Loki, profile: ClusterProfile, node: str, start: datet
 
 
 def _by_node(lines: Iterable[LogLine], label: str) -> Counter[str]:
-    return Counter(line.label(label) or "?" for line in lines if gpu_line("", line))
+    return Counter(line.label(label) or "?" for line in lines if recognise(line.text))

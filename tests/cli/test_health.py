@@ -68,6 +68,15 @@ def test_a_line_of_a_pod_is_explained_where_the_policy_reads_pods(capsys: pytest
     assert rows["response"].startswith("quarantine")
 
 
+def test_a_sentence_over_three_lines_of_stdin_names_its_gpu(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = b"NVRM: The NVIDIA GPU 0000:b3:00.0\nNVRM: (PCI ID: 10de:26b5) installed in this system has\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines + b"NVRM: fallen off the bus and is not\n")))
+    rows = explained(capsys, "-")
+    assert (rows["GPU"], rows["remedy"]) == ("0000:b3:00", "reboot")
+
+
 def test_lines_from_stdin_are_explained_one_by_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,58 @@
+"""The detector asks the log store for every line that it knows, and reads each node's log in its order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from gameday.cluster.loki import LogLine, LogStore
+from gameday.health import detect
+from gameday.xid.lines import recognise
+from tests.xid.known_lines import known_lines
+
+
+class Follower:
+    """A log follower whose lines are given."""
+
+    def __init__(self, given: list[tuple[str, str]]) -> None:
+        self.query = ""
+        self._given = given
+
+    def __call__(self, store: LogStore, query: str, *more: Any, **others: Any) -> Follower:
+        self.query = query
+        return self
+
+    def lines(self) -> Iterator[LogLine]:
+        for ns, (node, text) in enumerate(self._given):
+            yield LogLine(ns, (("node", node),), text)
+
+
+def follow(monkeypatch: pytest.MonkeyPatch, *given: tuple[str, str]) -> tuple[detect.Detector, Follower]:
+    follower = Follower(list(given))
+    monkeypatch.setattr(detect, "LogFollower", follower)
+    return detect.Detector(cast(LogStore, None), '{job="dmesg"}', "node", 0, lambda up: None), follower
+
+
+def test_the_query_finds_every_known_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, follower = follow(monkeypatch)
+    pattern = follower.query.split("`")[1]
+    known = [known.line.splitlines() for known in known_lines() if known.form != "neighbour"]
+    lines = [line for sentence in known for line in sentence if recognise(line) or line == sentence[0]]
+    assert len(lines) > 100
+    assert [line for line in lines if not re.search(pattern, line)] == []
+
+
+def test_a_sentence_over_several_lines_is_read_in_each_nodes_own_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = "NVRM: The NVIDIA GPU 0000:{}:00.0"
+    last = "NVRM: fallen off the bus and is not responding to commands."
+    given = [("n1", first.format("b3")), ("n2", first.format("18")), ("n1", last), ("n3", last), ("n2", last)]
+    detector, _ = follow(monkeypatch, *given)
+    found = list(detector.detections())
+    assert [(seen.node, seen.event.pci) for seen in found if seen.event] == [
+        ("n1", "0000:b3:00"),
+        ("n3", None),
+        ("n2", "0000:18:00"),
+    ]
