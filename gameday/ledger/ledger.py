@@ -199,12 +199,13 @@ class Ledger:
             return Cleanliness.DIRTY
         return Cleanliness.CLEAN if set(found) <= {Cleanliness.CLEAN} else Cleanliness.UNKNOWN
 
-    def has_restored(self, node: str) -> bool:
-        """Return True once an entry that gives the node back was settled as clean."""
-        return any(
-            isinstance(entry.undo, RestoreNode) and entry.node == node and entry.settled is Cleanliness.CLEAN
+    def restorations_of(self, node: str) -> list[Entry]:
+        """Return the entries that gave the node back and were settled as clean."""
+        return [
+            entry
             for entry in self._entries.values()
-        )
+            if isinstance(entry.undo, RestoreNode) and entry.node == node and entry.settled is Cleanliness.CLEAN
+        ]
 
     def cordons(self, node: str) -> bool:
         """Return True where an entry, open or settled, lifts a cordon of the node."""

@@ -21,6 +21,7 @@ from gameday.history.events import (
 from gameday.history.journal import History
 from gameday.observe.collect import collect
 from gameday.observe.node_states import note_nodes_after
+from gameday.run.quarantine import settle_quarantine_put_back
 from gameday.run.record import RunRecord
 from gameday.run.run import Run
 from gameday.run.run_ledger import RunLedger
@@ -79,13 +80,24 @@ def note_steps_not_reached(record: RunRecord) -> None:
 
 
 def look_last(run: Run) -> None:
-    """Note the targets once more where something was undone after QA's look: a node that it kept out may be back."""
-    for record in reversed(run.history().records):
+    """Note the targets once more where something was undone after QA's look: a node that it kept out may be back.
+
+    A quarantine that somebody put back after the run had taken it off is settled as dirty.
+    """
+    nodes = [target.node for target in chosen_targets(run.history())]
+    if not _is_last_word_a_look(run.history()):
+        note_nodes_after(run, nodes)
+    for node in nodes:
+        settle_quarantine_put_back(run, node)
+
+
+def _is_last_word_a_look(history: History) -> bool:
+    for record in reversed(history.records):
         if isinstance(record.event, FaultUndone):
-            break
+            return False
         if isinstance(record.event, NodeSeen) and record.event.phase == "after":
-            return
-    note_nodes_after(run, [target.node for target in chosen_targets(run.history())])
+            return True
+    return False
 
 
 def save_frames(run: Run) -> None:

@@ -39,7 +39,7 @@ def note_nodes_after(run: Run, nodes: Collection[str]) -> None:
     A node that cannot be read is a problem in the history, not an error.
     """
     for node in nodes:
-        if run.ledger.has_restored(node):
+        if run.ledger.restorations_of(node):
             _await_tidy(run, node)
         try:
             run.note(NodeSeen(phase="after", snapshot=snapshot(run.kubernetes.node(node))))

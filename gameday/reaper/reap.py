@@ -16,9 +16,10 @@ from typing import Any
 from gameday.agent.task import InjectTask
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import RUN_LABEL
+from gameday.cluster.nodes import snapshot
 from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError, LeaseHeldError
-from gameday.ledger.entries import DeleteJob, DeletePod, Entry, TakeOutFault, Undo
+from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault, Undo
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, delete_lease, is_covered_by, is_game_day_lease
 from gameday.ledger.ledger import Ledger, StoredLedger, StoredLedgers, describe_dirty_entry, stored_ledgers
 from gameday.ledger.undo import UndoResult, undo_entry
@@ -247,7 +248,7 @@ def _undo_of_stray(pod: Any) -> Undo:
 def _reap_ledger(kubernetes: Kubernetes, stored: StoredLedger, lost: list[str] | tuple[()]) -> list[Reaped]:
     run_id, ledger = stored.header.run_id, Ledger.from_stored(kubernetes, stored)
     dirty = [entry for entry in stored.entries if entry.settled is Cleanliness.DIRTY]
-    found = [Reaped(run_id, entry, Cleanliness.DIRTY, entry.evidence) for entry in dirty]
+    found = [_look_again(kubernetes, ledger, entry) for entry in dirty]
     if to_undo := stored.open_entries():
         with PodFollower(kubernetes, run_id) as pods:
             pods.wait_synced()
@@ -255,6 +256,24 @@ def _reap_ledger(kubernetes: Kubernetes, stored: StoredLedger, lost: list[str] |
     if ledger.all_clean() and not stored.unreadable:
         ledger.delete()
     return found
+
+
+def _look_again(kubernetes: Kubernetes, ledger: Ledger, entry: Entry) -> Reaped:
+    """Settle a dirty quarantine as clean where a person has lifted it since; every other dirty entry stays."""
+    run_id = ledger.header.run_id
+    kept = Reaped(run_id, entry, Cleanliness.DIRTY, entry.evidence)
+    if not isinstance(entry.undo, RestoreNode) or ledger.fault_on(entry.node) is not Cleanliness.CLEAN:
+        return kept
+    try:
+        node = kubernetes.node_or_none(entry.node or "")
+        if node is None or not entry.undo.is_met_by(snapshot(node)):
+            return kept
+        evidence = (f"read: {entry.node} is quarantined no more",)
+        ledger.settle(entry, Cleanliness.CLEAN, "reaper", evidence)
+        ledger.flush()
+    except KubernetesError as error:
+        return Reaped(run_id, entry, Cleanliness.DIRTY, (*entry.evidence, str(error)))
+    return Reaped(run_id, entry, Cleanliness.CLEAN, evidence)
 
 
 def _undo(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollower) -> Reaped:

@@ -15,6 +15,7 @@ from gameday.history.events import (
     StepEnded,
     StepStarted,
 )
+from gameday.report.noticed import first_taint
 from gameday.report.run_folder import RunFolder
 from gameday.report.summary import DurationKind, RunDuration
 from gameday.values.results import RepairHop, Step
@@ -54,7 +55,7 @@ def durations(run: RunFolder) -> tuple[RunDuration, ...]:
         )
     return (
         alert,
-        _from_checks(run, "taint-set", DurationKind.TAINT),
+        _to_taint(run),
         _to_recover(run),
         _to_qa(run),
         _to_return(run),
@@ -70,6 +71,14 @@ def _from_checks(run: RunFolder, check: str, measure: DurationKind) -> RunDurati
         return RunDuration(measure=measure, seconds=None)
     status = worst_per_check(verdicts)[check]
     return RunDuration(measure=measure, seconds=shown.seconds, bound=shown.bound, status=status)
+
+
+def _to_taint(run: RunFolder) -> RunDuration:
+    """Return the time to the taint that the plan expects; where it expects none, to the first that came."""
+    if any(verdict.check == "taint-set" for verdict in run.verdicts):
+        return _from_checks(run, "taint-set", DurationKind.TAINT)
+    came = [run.offset_s(taint.at) for node in run.target_names if (taint := first_taint(run, node))]
+    return RunDuration(measure=DurationKind.TAINT, seconds=max(0.0, *came) if came else None)
 
 
 def _to_recover(run: RunFolder) -> RunDuration:

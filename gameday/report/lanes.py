@@ -52,10 +52,9 @@ class Lanes(BaseModel):
 
 
 def story_lanes(run: RunFolder) -> Lanes:
-    """The handful of lanes that show the run: the fault, the expected alerts and taints, repair, QA."""
+    """The handful of lanes that show the run: the fault, the expected alerts, every quarantine, repair, QA."""
     expected = [alert for alert in run.history.of(AlertSeen) if alert.expected and not alert.at_baseline]
-    wanted = {taint.key for taint in run.plan.expect.taints} if run.plan else set()
-    taints = [taint for taint in run.history.of(TaintSeen) if taint.taint.key in wanted]
+    taints = [seen for seen in run.history.of(TaintSeen) if not seen.taint.key.startswith(NODE_LIFECYCLE_DOMAIN)]
     lanes = [*_faults(run), *_alerts(run, expected), *_taints(run, taints), *_remediations(run), *_hops(run), *_qa(run)]
     begin = min((bar.start_s for lane in lanes for bar in lane.bars), default=0.0)
     end = max((bar.end_s for lane in lanes for bar in lane.bars), default=0.0)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from gameday.checks.facts import CLOCK_TOLERANCE_S, first_fault
+from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import FaultInjected
+from gameday.history.events import FaultInjected, TaintSeen
 from gameday.report.run_folder import RunFolder
 from gameday.report.summary import Noticed
 
@@ -23,6 +27,27 @@ SIGNAL_PHRASES = {
 def signal_verdicts(run: RunFolder) -> list[Verdict]:
     """Return the verdicts on the signals that the plan expects the cluster to give by itself, and the flow asked."""
     return [one for one in run.verdicts if one.check in SIGNAL_PHRASES and one.status is not Status.NOT_ASKED]
+
+
+def first_taint(run: RunFolder, node: str | None) -> TaintSeen | None:
+    """Return the first taint after the fault that the plan names, else the first of another key; None: there was none.
+
+    A detector that the plan does not name taints as well. Taints of the node lifecycle controller are left out.
+    """
+    fault = first_fault(run.history, node)
+    if fault is None:
+        return None
+    named = {taint.key for taint in run.plan.expect.taints} if run.plan else set()
+    begin = fault[1].written_at - timedelta(seconds=CLOCK_TOLERANCE_S)
+    came = [
+        seen
+        for _, seen in run.history.about(TaintSeen, node)
+        if seen.present
+        and not seen.at_baseline
+        and seen.at >= begin
+        and not seen.taint.key.startswith(NODE_LIFECYCLE_DOMAIN)
+    ]
+    return min(came, key=lambda seen: (seen.taint.key not in named, seen.at), default=None)
 
 
 def noticed(run: RunFolder) -> Noticed:

@@ -20,7 +20,7 @@ from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text, target_nodes
 from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.verdict import Status, Verdict
 from gameday.errors import NotesError
-from gameday.history.events import FaultInjected, FaultUndone, Record, RunStarted
+from gameday.history.events import DetectorConsulted, FaultInjected, FaultUndone, Record, RunStarted
 from gameday.history.frames import Frames
 from gameday.history.journal import History, read_history
 from gameday.plan.models import FaultParameters, Plan
@@ -104,6 +104,12 @@ class RunFolder:
     @property
     def started(self) -> RunStarted | None:
         return self.history.first(RunStarted)
+
+    @property
+    def named_detector(self) -> str | None:
+        """The detector that the plan names; None: it names none. Which one watched the cluster is in no history."""
+        consulted = self.history.last(DetectorConsulted)
+        return consulted.detector if consulted else None
 
     @cached_property
     def zero(self) -> datetime | None:

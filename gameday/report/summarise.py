@@ -21,7 +21,7 @@ def summarise(run: RunFolder) -> Summary | None:
         cluster=started.cluster_name or started.cluster,
         cluster_id=started.cluster_id or started.cluster_uid,
         rehearsal=started.trigger == "rehearsal",
-        detector=run.plan.detector if run.plan else None,
+        detector=run.named_detector,
         fault=run.plan.fault.type if run.plan else None,
         targets=run.target_names,
         started=records[0].at,

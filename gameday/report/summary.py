@@ -72,7 +72,7 @@ class Summary(BaseModel):
     cluster: str = Field(description="what people call it")
     cluster_id: str = Field(description="alike for runs of one cluster: the UID of its kube-system, or a given word")
     rehearsal: bool
-    detector: str | None
+    detector: str | None = Field(description="the detector that the plan names; None: it names none")
     fault: str | None
     targets: tuple[str, ...]
     started: AwareDatetime

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from gameday.cluster.nodes import REASON_ANNOTATION
-from gameday.history.events import CordonSeen, TaintSeen
+from gameday.history.events import CordonSeen, NodeSeen, TaintSeen
 from gameday.ledger.entries import RestoreNode
 from gameday.run.detection_chain import DetectionChain
 from gameday.run.node_watch import NodeListener
@@ -57,6 +57,31 @@ class QuarantineListener(NodeListener):
         unexpected = expect.cordoned is None and expect.stays_schedulable_for is None
         if unexpected and not hands_off and step is not Step.BASELINE and not self._cordoned_by_us(seen.node):
             self._record.abort.request("guard", f"the target {seen.node} was cordoned by somebody else")
+
+
+def settle_quarantine_put_back(run: Run, node: str) -> None:
+    """Settle as dirty what the run took off a node and the last look found there again, with what a person must do.
+
+    A detector that still reads the fault's lines puts its quarantine back. Taking it off once more would be a race, and
+    would hide a fault of the node's own.
+    """
+    looks = [seen.snapshot for _, seen in run.history().about(NodeSeen, node) if seen.phase == "after"]
+    for entry in run.ledger.restorations_of(node) if looks else []:
+        after = looks[-1]
+        assert isinstance(entry.undo, RestoreNode)
+        if entry.undo.is_met_by(after):
+            continue
+        back = [taint for taint in after.taints if entry.undo.removes(taint)]
+        managers = {seen.taint: seen.manager for _, seen in run.history().about(TaintSeen, node) if seen.present}
+        what = [f"{taint} by {managers.get(taint) or 'an unnamed manager'}" for taint in back]
+        commands = [f"kubectl taint node {node} {taint.key}:{taint.effect}-" for taint in back]
+        if after.unschedulable and entry.undo.unschedulable is False:
+            what.append("cordoned")
+            commands.append(f"kubectl uncordon {node}")
+        found = f"{node} was quarantined again after the run had given it back: {', '.join(what)}"
+        hint = f"see whether its detector has a reason; if not: {' && '.join(commands)} && gameday reap"
+        run.problem(found, hint)
+        run.ledger.settle(entry, Cleanliness.DIRTY, (found, hint))
 
 
 def keep_out_of_service(run: Run, node: str, why: str) -> None:

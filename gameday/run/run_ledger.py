@@ -140,9 +140,9 @@ class RunLedger:
         """Return True where this run undoes, or has undone, a cordon of the node: the detector's or its own."""
         return self.stored.cordons(node)
 
-    def has_restored(self, node: str) -> bool:
-        """Return True once the node was given back, and read so."""
-        return self.stored.has_restored(node)
+    def restorations_of(self, node: str) -> list[Entry]:
+        """Return the entries that gave the node back, once it was read so."""
+        return self.stored.restorations_of(node)
 
     def fault_on(self, node: str | None) -> Cleanliness:
         """Return what is known of the faults on a node: CLEAN once each was read back as out."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
+from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.nodes import snapshot
 from gameday.errors import AbortedError, KubernetesError, StepFailedError
 from gameday.history.events import Aborted, FaultUndone, NodeSeen, Problem, RunEnded, StepEnded, TargetsChosen
@@ -20,7 +21,7 @@ from gameday.ledger.lease import CLUSTER_LEASE
 from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.undo import UndoResult
 from gameday.lifecycle import closing
-from gameday.reaper.reap import reap_under
+from gameday.reaper.reap import reap, reap_under
 from gameday.run.abort import Abort
 from gameday.run.record import RunRecord
 from gameday.run.run import Run
@@ -155,6 +156,33 @@ def test_a_node_that_only_the_closing_gives_back_is_looked_at_again(
     opened.play(kept_out)
     seen = [one.snapshot.taints for one in opened.history.of(NodeSeen) if one.phase == "after"]
     assert [len(taints) for taints in seen] == [1, 0]
+
+
+def test_a_quarantine_that_a_detector_puts_back_is_dirty_and_the_reaper_says_what_to_do(
+    opened: OpenedRun, reaper: Kubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeper = Sleeper(opened, monkeypatch)
+
+    def tainted_again(run: Run) -> None:
+        target = follow_as_target(run, sleeper.node)
+        run.note(TargetsChosen(targets=(target.target,), candidates=1, rule="", seed=0))
+        undo = RestoreNode(keys=(KEY,), unschedulable=False)
+        entry = run.intend("quarantine", "let the detector quarantine the node", undo, sleeper.node, LONG)
+        sleeper.taint()
+        assert run.undo(entry) is Cleanliness.CLEAN
+        sleeper.taint()
+
+    opened.play(tainted_again)
+    command = f"kubectl taint node {sleeper.node} {KEY}:NoSchedule- && gameday reap"
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.DIRTY)]
+    assert len([one for one in opened.history.of(Problem) if command in one.hint]) == 1
+    for _ in range(2):
+        (left,) = reap(reaper).reaped
+        assert left.cleanliness is Cleanliness.DIRTY
+        assert command in left.describe()
+    opened.world.core.patch_node(sleeper.node, {"spec": {"taints": None}})
+    assert reap(reaper).is_clean
+    assert opened.is_as_if_it_never_was()
 
 
 @pytest.mark.parametrize(("says_so", "left"), [(True, []), (False, [KEY])])

@@ -7,7 +7,8 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.checks.facts import first_fault, target_nodes
-from gameday.history.events import AlertSeen, HopSeen, StepStarted, TaintSeen
+from gameday.history.events import AlertSeen, HopSeen, StepStarted
+from gameday.report.noticed import first_taint
 from gameday.report.run_folder import RunFolder
 from gameday.values.results import Hop, Step
 
@@ -110,11 +111,9 @@ def _hops_by_other_events(run: RunFolder, node: str | None) -> dict[Hop, HopSeen
         hop = {"pending": Hop.RULE_PENDING, "firing": Hop.RULE_FIRING}.get(alert.state)
         if hop and alert.node == node and alert.expected and not alert.at_baseline:
             found.append(HopSeen(hop=hop, node=node, at=alert.at, source=f"alert {alert.alert}"))
-    wanted = {taint.key for taint in run.plan.expect.taints} if run.plan else set()
-    for seen in run.history.of(TaintSeen):
-        if seen.node == node and seen.present and seen.taint.key in wanted:
-            source = seen.manager or "Kubernetes"
-            found.append(HopSeen(hop=Hop.TAINTED, node=node, at=seen.at, source=source))
+    if taint := first_taint(run, node):
+        source = f"{taint.manager or 'Kubernetes'}, {taint.taint}"
+        found.append(HopSeen(hop=Hop.TAINTED, node=node, at=taint.at, source=source))
     return {hop.hop: hop for hop in sorted(found, key=lambda hop: hop.at, reverse=True)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gameday.history.events import RunEnded, RunStarted, TargetsChosen
 from gameday.report.run_folder import RunFolder
@@ -20,7 +20,7 @@ class RunIdentity(BaseModel):
     last_at: datetime | None
     seconds: float | None
     closed: bool
-    detector: str | None
+    detector: str | None = Field(description="the detector that the plan names; None: it names none")
     environment: str | None
     change: str | None
 
@@ -34,7 +34,7 @@ def build(run: RunFolder) -> RunIdentity:
         last_at=records[-1].at if records else None,
         seconds=(records[-1].at - records[0].at).total_seconds() if records else None,
         closed=run.history.last(RunEnded) is not None,
-        detector=run.plan.detector if run.plan else None,
+        detector=run.named_detector,
         environment=run.plan.purpose.environment if run.plan else None,
         change=run.plan.purpose.change if run.plan else None,
     )

@@ -7,11 +7,11 @@ from pydantic import BaseModel
 from gameday.checks.facts import seconds_text
 from gameday.checks.outcome import RunResult
 from gameday.checks.verdict import Status
-from gameday.history.events import FaultInjected, RunStarted
+from gameday.history.events import FaultInjected, RunStarted, TaintSeen
 from gameday.report.compare import Trend, trends
 from gameday.report.durations import SINCE, durations
 from gameday.report.lanes import Lanes, story_lanes
-from gameday.report.noticed import SIGNAL_PHRASES, noticed, signal_verdicts
+from gameday.report.noticed import SIGNAL_PHRASES, first_taint, noticed, signal_verdicts
 from gameday.report.run_folder import RunFolder
 from gameday.report.summary import Noticed, RunDuration
 
@@ -75,10 +75,26 @@ def _trigger(started: RunStarted) -> str:
     ]
 
 
+def _taints_all_the_same(run: RunFolder) -> list[str]:
+    """Return a phrase for each target that was tainted although no taint was asked for."""
+    found = [(node, taint) for node in run.target_names if (taint := first_taint(run, node))]
+    return [f"{node} was tainted all the same: {taint.taint}, {_after_fault(run, taint)}" for node, taint in found]
+
+
+def _after_fault(run: RunFolder, taint: TaintSeen) -> str:
+    by = f" by {taint.manager}" if taint.manager else ""
+    return f"{seconds_text(max(0.0, run.offset_s(taint.at)))} after the fault{by}"
+
+
 def _how(run: RunFolder, seen: Noticed) -> str:
     """The signals one by one, since 'in part' alone says nothing; the slowest of each kind."""
     if seen is Noticed.NOT_ASKED:
-        return "the plan names nothing that the fault must set off, or the flow leaves out the steps that look for it"
+        return "; ".join(
+            [
+                "the plan names nothing that the fault must set off, or the flow leaves out the steps that look for it",
+                *_taints_all_the_same(run),
+            ]
+        )
     if not run.history.of(FaultInjected):
         return "no fault went in"
     parts = []
