@@ -47,11 +47,13 @@ if TYPE_CHECKING:
     from gameday.plan.rehearsal import RehearsalSettings
     from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster
     from gameday.rehearsal.lab.settings import LabSettings
+    from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 
 _FOLDER = Path(".rehearsal")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _OURS = "gameday"
 """The profile of the node-health controller, which runs here itself and needs no stand-in."""
+_EXPORTER = "4.4.2"
 _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
 """Exit codes after which the cluster's own logs are deleted. After any other they are the evidence that is left."""
 
@@ -78,6 +80,14 @@ Repair = Annotated[
         "--repair",
         help="on: the detector's stack drains, repairs, validates and returns quarantined nodes; off: nobody does; "
         "auto: on for a plan with recover.by: cluster.",
+    ),
+]
+Exporter = Annotated[
+    str,
+    typer.Option(
+        "--exporter",
+        help="The release of dcgm-exporter that the metrics are written like: 3.3.5, 4.4.2, 4.5.3 or newer "
+        "(docs/alerts.md, What half the world has wrong).",
     ),
 ]
 Folder = Annotated[Path, typer.Option(help="The cluster's folder: kubeconfig, profile, logs.")]
@@ -117,6 +127,7 @@ def rehearse(
     scheduler_qps: SchedulerQps = None,
     hold: Hold = None,
     dra: Dra = False,
+    exporter: Exporter = _EXPORTER,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
     written = checked_plan(plan)
@@ -156,9 +167,11 @@ def rehearse(
         lab=lab,
         client_nodes=client_nodes_for(loaded.plan),
         spare=0 if checked.rehearsal.training else nodes,
+        exporter=exporter,
     ) as here:
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
+        command += ["--exporter", exporter] if exporter != _EXPORTER else []
         command += [*(["--scale", scale] if at_scale else []), *options.words()]
         line = shlex.join(str(word) for word in command)
         played = str(_file_at(written, find_plan(plan), scale, here.cluster.folder)) if at_scale else plan
@@ -189,6 +202,7 @@ def embedded(
     offender: bool = False,
     client_nodes: int = 0,
     lab: LabSettings | None = None,
+    exporter: str = _EXPORTER,
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
 
@@ -200,6 +214,7 @@ def embedded(
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
     (watcher, fake_detector), control_plane = _detector(detector), _control_plane(cluster)
+    release = _exporter(exporter)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
     size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender)
     here = Embedded(
@@ -211,6 +226,7 @@ def embedded(
             lab=lab or STOCK,
             fake_detector=fake_detector,
             repair=repair,
+            exporter=release,
         )
     )
     try:
@@ -253,6 +269,7 @@ def up(
     scheduler_qps: SchedulerQps = None,
     hold: Hold = None,
     dra: Dra = False,
+    exporter: Exporter = _EXPORTER,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
     from gameday.errors import StartError  # noqa: PLC0415
@@ -274,6 +291,7 @@ def up(
         lab=_lab_settings(cluster, options) or STOCK,
         fake_detector=fake_detector,
         repair=repaired,
+        exporter=_exporter(exporter),
     )
     ended = threading.Event()
     try:
@@ -337,6 +355,15 @@ def _detector(name: str) -> tuple[Detector, DetectorProfile | None]:
     if profile.name == _OURS:
         return Detector.DEFAULT, None
     return Detector.OFF, profile
+
+
+def _exporter(name: str) -> ExporterRelease:
+    from gameday.rehearsal.nodes.exporter_release import ExporterRelease  # noqa: PLC0415
+
+    try:
+        return ExporterRelease(name)
+    except ValueError:
+        raise CommandError(f"--exporter {name!r}: choose one of {', '.join(ExporterRelease)}") from None
 
 
 def _control_plane(name: str) -> ControlPlane:

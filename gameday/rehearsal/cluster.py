@@ -29,6 +29,7 @@ from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.programs import find_balancer, find_programs, find_topology_scheduler
 from gameday.rehearsal.lab.settings import STOCK, LabSettings
 from gameday.rehearsal.lab.status import ready_urls
+from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.observability import (
     RULES,
     ComponentJob,
@@ -103,6 +104,7 @@ class RehearsalCluster:
         prefect: bool = True,
         fake_detector: DetectorProfile | None = None,
         repair: bool = False,
+        exporter: ExporterRelease = ExporterRelease.CODED,
     ) -> None:
         """Prepare the cluster; nothing is started yet.
 
@@ -116,6 +118,7 @@ class RehearsalCluster:
             fake_detector: The profile of a foreign detector, which a stand-in plays beside `detector`.
             repair: Repair quarantined nodes and give them back, by our repairer (which needs Prefect) or by the
                 stand-in.
+            exporter: The release of dcgm-exporter that the nodes' metrics are written like.
         """
         self.folder = folder.resolve()
         self.size = size
@@ -125,6 +128,7 @@ class RehearsalCluster:
         self._with_prefect = prefect
         self._fake_detector = fake_detector
         self._with_repair = repair
+        self._exporter = exporter
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
@@ -300,6 +304,8 @@ class RehearsalCluster:
             str(port),
             "--state-dir",
             str(self.folder / "pods"),
+            "--exporter",
+            self._exporter,
             *self._lab.node_arguments(),
             *(("--lab-control", str(self._lab_control)) if self._lab_control else ()),
         )
@@ -418,6 +424,7 @@ class RehearsalCluster:
             "allow_dangerous": sorted(parameter_models()),
             "agent_image": "ghcr.io/gpu-gameday/agent:rehearsal",
             "quarantine_taint_keys": self._quarantine_keys(),
+            "prometheus_node_label": self._exporter.node_label,
             **{server: {"url": self.urls[server]} for server in ("prometheus", "alertmanager", "loki")},
         }
         if self._lab_control:

@@ -18,6 +18,7 @@ from gameday.detectors.facts import facts_of, facts_of_field
 from gameday.detectors.models import Fact
 from gameday.faults.base import Layer
 from gameday.health.detect import Detection, Detector
+from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.xid.lines import Kind
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0
 """The rehearsal's own scrape interval; the real detector's latency is in its profile."""
 _ANSWER_WITHIN_S = 10.0
-_NODE_LABEL = "Hostname"
+_NODE_LABELS = tuple(dict.fromkeys(release.node_label for release in ExporterRelease))
 _FAULT_TYPES = {Kind.XID: "xid", Kind.GPU_LOST: "xid", Kind.SXID: "sxid"}
 
 
@@ -104,7 +105,8 @@ class DcgmFields:
         """Yield each value that differs from the first look's, and each that no longer does, as an ended cause."""
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                node, gpu = sample.labels.get(_NODE_LABEL, ""), sample.labels.get("gpu", "")
+                node = next((sample.labels[name] for name in _NODE_LABELS if name in sample.labels), "")
+                gpu = sample.labels.get("gpu", "")
                 first = self._first.setdefault((node, gpu, sample.name), sample.value)
                 facts = tuple(facts_of_field(sample.name, sample.value).items())
                 said = f"{sample.name} of GPU {gpu} is {sample.value:g}, and was {first:g}"

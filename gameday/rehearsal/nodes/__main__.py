@@ -20,6 +20,7 @@ from gameday.errors import TlsFolderError
 from gameday.plan.rehearsal import DraXidEffect
 from gameday.rehearsal.nodes import MAX_CLIENT_NODES, MAX_GPUS, MAX_NODES, kubelet_server, server
 from gameday.rehearsal.nodes.api_account import ApiAddress
+from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.nodes.kubelet_server import serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
@@ -73,6 +74,13 @@ def _arguments() -> argparse.Namespace:
         type=float,
         help="seconds between two writes of a topology updater without a change; without it there is no updater",
     )
+    parser.add_argument(
+        "--exporter",
+        type=ExporterRelease,
+        choices=list(ExporterRelease),
+        default=ExporterRelease.CODED,
+        help="release of dcgm-exporter that the metrics are written like",
+    )
     parser.add_argument("--loki-url", help="where the kernel log is shipped to; without it, nowhere")
     parser.add_argument(
         "--log-store-pid", type=Path, help="file with the log store's process id, for a fault that makes it stand still"
@@ -113,6 +121,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             dra_xid_effect=arguments.dra_xid_effect,
             lab_control=arguments.lab_control,
             topology_interval_s=arguments.topology_interval,
+            exporter=arguments.exporter,
         )
         async with LogShipper(arguments.loki_url) as shipper:
             nodes = VirtualNodes(settings, shipper)

@@ -12,6 +12,7 @@ import numpy as np
 
 from gameday.rehearsal.nodes.dcgm import FIELDS, XID_FIELD, XID_WINDOW_S, DcgmCache
 from gameday.rehearsal.nodes.devices import GpuHolder
+from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.nodes.gpus import Cell
 from gameday.rehearsal.nodes.identity import DRIVER_VERSION, MODEL, GpuIdentity
 from gameday.xid.catalogue import xids
@@ -22,11 +23,19 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Exposition:
-    def __init__(self, cache: DcgmCache, names: list[str], gpus: list[tuple[GpuIdentity, ...]]) -> None:
+    def __init__(
+        self,
+        cache: DcgmCache,
+        names: list[str],
+        gpus: list[tuple[GpuIdentity, ...]],
+        release: ExporterRelease = ExporterRelease.CODED,
+    ) -> None:
         self._cache = cache
+        self._release = release
         self._gpus_per_node = cache.fleet.shape[1]
         self._index = {name: index for index, name in enumerate(names)}
-        self._own = [_own_labels(name, gpu) for name, of_node in zip(names, gpus, strict=True) for gpu in of_node]
+        nodes = [f'{release.node_label}="{_escaped(name)}"' for name in names]
+        self._own = [_own_labels(node, gpu) for node, of_node in zip(nodes, gpus, strict=True) for gpu in of_node]
         self._labels = [f"{{{own}}} " for own in self._own]
 
     def hold(self, cell: Cell, holder: GpuHolder | None) -> None:
@@ -54,12 +63,14 @@ class Exposition:
                 continue
             values = self._cache.read(field).ravel()[cells].tolist()
             labels, name = self._labels, field.name
-            if field.id == XID_FIELD:
-                coded = (self._with(cell, _code(int(value))) for cell, value in zip(cells, values, strict=True))
-                lines = [f"{name}{label}{value}" for label, value in zip(coded, values, strict=True)]
+            if field.id == XID_FIELD and self._release.codes_xids:
+                xids_of_cells = zip(cells, values, strict=True)
+                shown = [one for one in xids_of_cells if one[1] or self._release.shows_no_xid]
+                lines = [f"{name}{self._with(cell, _code(int(value)))}{value}" for cell, value in shown]
             else:
                 lines = [f"{name}{labels[cell]}{value}" for cell, value in zip(cells, values, strict=True)]
-            yield _family(name, field.kind, field.help, lines)
+            if lines:
+                yield _family(name, field.kind, field.help, lines)
         if names is None or XID_COUNT in names:
             answering = np.flatnonzero(wanted & self._cache.running & self._cache.fleet.powered).tolist()
             each = range(self._gpus_per_node)
@@ -93,10 +104,10 @@ def _code(code: int) -> str:
 
 
 def _own_labels(node: str, gpu: GpuIdentity) -> str:
-    """Return the GPU's own labels in dcgm-exporter's order."""
+    """Return the GPU's own labels in dcgm-exporter's order; `node` is the label of its node, escaped."""
     return (
         f'gpu="{gpu.index}",UUID="{gpu.uuid}",pci_bus_id="{gpu.bus_id}",device="nvidia{gpu.index}",'
-        f'modelName="{MODEL}",Hostname="{_escaped(node)}",DCGM_FI_DRIVER_VERSION="{DRIVER_VERSION}"'
+        f'modelName="{MODEL}",{node},DCGM_FI_DRIVER_VERSION="{DRIVER_VERSION}"'
     )
 
 

@@ -17,6 +17,7 @@ from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.devices import GpuHolder
 from gameday.rehearsal.nodes.dra import DRIVER, SLICES
+from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.nodes.exposition import Exposition
 from gameday.rehearsal.nodes.gpus import GpuFleet
 from gameday.rehearsal.nodes.identity import gpu_identities
@@ -46,7 +47,7 @@ class Settings:
     nodes are spares; `client_nodes`: how many nodes without GPUs there are besides, for API clients; `dra`: a DRA
     driver publishes the GPUs, too; `lab_control`: the control socket of the lab that the nodes belong to;
     `topology_interval_s`: the interval of the nodes' topology updaters; None: there are
-    none.
+    none; `exporter`: the release of dcgm-exporter that the metrics are written like.
     """
 
     nodes: int
@@ -61,6 +62,7 @@ class Settings:
     dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
     lab_control: Path | None = None
     topology_interval_s: float | None = None
+    exporter: ExporterRelease = ExporterRelease.CODED
 
     @property
     def names(self) -> list[str]:
@@ -91,7 +93,8 @@ class VirtualNodes:
         self.machines |= _client_machines(settings)
         for machine in self.machines.values():
             machine.lab_control = settings.lab_control
-        self.exposition = Exposition(self.cache, names, [gpu_identities(name, settings.gpus) for name in names])
+        identities = [gpu_identities(name, settings.gpus) for name in names]
+        self.exposition = Exposition(self.cache, names, identities, settings.exporter)
         self.kubelets: dict[str, Kubelet] = {}
 
     @asynccontextmanager

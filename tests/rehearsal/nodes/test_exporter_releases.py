@@ -1,0 +1,116 @@
+"""What each release of dcgm-exporter shows of an Xid, and what Prometheus makes of it: our rules, and the usual one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gameday.rehearsal.nodes.exporter_release import ExporterRelease
+from gameday.rehearsal.nodes.exposition import XID_COUNT, Exposition
+from tests.alerts.shipped import BY_NAME, GROUPS, run_tool, write_yaml
+from tests.rehearsal.nodes.conftest import Rack
+
+GAUGE = "DCGM_FI_DEV_XID_ERRORS"
+SCRAPE_S = 15
+BEFORE, AFTER = 40, 8
+"""Scrapes before the Xid, and from it on."""
+USUAL = f"count(increase({GAUGE}[5m]) > 0 or changes({GAUGE}[5m]) > 0)"
+"""The rule that public collections of alerts have, counted so that its value is a whole number."""
+USUAL_OF_COUNT = f"count(increase({XID_COUNT}[5m]) > 0)"
+
+
+def exposed(rack: Rack, release: ExporterRelease) -> Exposition:
+    return Exposition(rack.cache, ["a", "b"], [machine.gpus for machine in rack.machines], release)
+
+
+def samples(exposition: Exposition, *metrics: str) -> dict[str, float]:
+    """Value by series, as PromQL writes one."""
+    text = b"".join(exposition.render(names=list(metrics))).decode()
+    return {
+        sample.name + "{" + ", ".join(f'{key}="{value}"' for key, value in sample.labels.items()) + "}": sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def scraped(rack: Rack, release: ExporterRelease, *metrics: str) -> list[dict[str, str]]:
+    """Ten minutes of scrapes, GPU 3 of node a falls off the bus, and two minutes more: as promtool's input."""
+    exposition, seen = exposed(rack, release), defaultdict[str, dict[int, float]](dict)
+    for scrape in range(BEFORE + AFTER):
+        if scrape == BEFORE:
+            rack.machines[0].lose_gpu(3)
+        for series, value in samples(exposition, *metrics).items():
+            seen[series][scrape] = value
+        rack.clock.pass_by(SCRAPE_S)
+    return [{"series": series, "values": values(at)} for series, at in seen.items()]
+
+
+def values(at: dict[int, float]) -> str:
+    """Write samples as promtool reads them; Prometheus marks a series that a scrape lacks as stale."""
+    steps = range(BEFORE + AFTER)
+    return " ".join(f"{at[n]:g}" if n in at else "stale" if n - 1 in at else "_" for n in steps)
+
+
+def fallen_off(rack: Rack, release: ExporterRelease) -> dict[str, Any]:
+    gpu = rack.machines[0].gpus[3]
+    alert = BY_NAME["GPUXidHardware"]["annotations"]
+    labels = {release.node_label: "a", "gpu": "3", "UUID": gpu.uuid, "pci_bus_id": gpu.bus_id, "code": "79"}
+    labels |= {"node": "a", "severity": "critical", "modelName": "NVIDIA H100 80GB HBM3"}
+    said = dict(alert)
+    for name in ("code", "gpu", "UUID", "Hostname", "hostname"):
+        said = {key: text.replace(f"{{{{ $labels.{name} }}}}", labels.get(name, "")) for key, text in said.items()}
+    return {"exp_labels": labels, "exp_annotations": said}
+
+
+def of_release(rack: Rack, release: ExporterRelease, *metrics: str) -> dict[str, Any]:
+    """The test of one release: our rule fires once, and the usual one only where a series changes its value."""
+    rises = [{"labels": "{}", "value": 1}] if release is ExporterRelease.UNCODED else []
+    return {
+        "name": f"{release} {metrics}",
+        "interval": f"{SCRAPE_S}s",
+        "input_series": scraped(rack, release, *metrics),
+        "promql_expr_test": [
+            {"expr": USUAL, "eval_time": "11m", "exp_samples": rises},
+            {"expr": USUAL_OF_COUNT, "eval_time": "11m", "exp_samples": []},
+        ],
+        "alert_rule_test": [
+            {"eval_time": "9m45s", "alertname": "GPUXidHardware", "exp_alerts": []},
+            {"eval_time": "11m", "alertname": "GPUXidHardware", "exp_alerts": [fallen_off(rack, release)]},
+        ],
+    }
+
+
+@pytest.mark.parametrize("metrics", [(GAUGE,), (GAUGE, XID_COUNT)], ids=["gauge alone", "with the count"])
+@pytest.mark.parametrize("release", ExporterRelease)
+def test_our_rule_fires_with_every_release_and_the_usual_one_only_where_codes_share_a_series(
+    rack: Rack, tmp_path: Path, release: ExporterRelease, metrics: tuple[str, ...]
+) -> None:
+    (xid,) = (group for group in GROUPS if group["name"] == "gpu-xid")
+    rules = [rule for rule in xid["rules"] if rule.get("alert", "GPUXidHardware") == "GPUXidHardware"]
+    write_yaml(tmp_path / "rules.yaml", {"groups": [{**xid, "rules": rules}]})
+    test = of_release(rack, release, *metrics)
+    content = {"rule_files": ["rules.yaml"], "evaluation_interval": f"{SCRAPE_S}s", "tests": [test]}
+    write_yaml(tmp_path / "test.yaml", content)
+    done = run_tool("promtool", "test", "rules", tmp_path / "test.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("release", ExporterRelease)
+def test_a_release_differs_in_nothing_but_the_node_and_the_last_xid(rack: Rack, release: ExporterRelease) -> None:
+    rack.machines[0].record_xid(1, 48, "text")
+    usual = samples(exposed(rack, ExporterRelease.CODED), "DCGM_FI_DEV_GPU_TEMP", XID_COUNT)
+    shown = samples(exposed(rack, release), "DCGM_FI_DEV_GPU_TEMP", XID_COUNT)
+    assert {series.replace("hostname=", "Hostname="): value for series, value in shown.items()} == usual
+    gauge = samples(exposed(rack, release), GAUGE)
+    assert len(gauge) == (8 if release.shows_no_xid else 1)
+    assert all(("err_code=" in series) == release.codes_xids for series in gauge)
+    assert [value for value in gauge.values() if value] == [48]
+
+
+def test_a_release_that_shows_no_xid_has_not_even_the_metric_before_the_first(rack: Rack) -> None:
+    text = b"".join(exposed(rack, ExporterRelease.FROM_FIRST_XID).render()).decode()
+    assert GAUGE not in text
