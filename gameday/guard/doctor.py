@@ -18,11 +18,12 @@ from gameday.cluster.manifests import agent_pod, gpu_canary
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
 from gameday.errors import AdapterError, KubernetesError, RefusedError
+from gameday.guard.alert_families import others_of_meaning
 from gameday.guard.check import check_all
 from gameday.guard.preview import fault_warnings
 from gameday.guard.read_only_run import choose_and_follow
 from gameday.guard.rights import rights_for, rights_of_the_control_plane
-from gameday.guard.rule_series import RuleCheck, RuleSeries
+from gameday.guard.rule_series import CONTROLLER_METRICS, RuleSeries
 from gameday.ledger.lease import CLUSTER_LEASE, as_held, lease_refusal, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.ledger.termination_message import termination_message
@@ -46,6 +47,7 @@ _LOG_LOOK_BACK = timedelta(hours=24)
 # Seconds. Chains are timed by several clocks, and the report names a drift above half a second; our own choice.
 _MOST_CLOCK_OFFSET_S = 1.0
 _POD_GONE_TIMEOUT_S = 10.0
+_OUR_DETECTOR = "gameday"  # the profile of our node-health controller
 
 
 @dataclass(frozen=True)
@@ -226,16 +228,38 @@ def _prometheus(run: ReadOnlyRun) -> Iterator[Prerequisite]:
             yield Prerequisite(
                 "prometheus", f"rule {expected.name}", not rule.last_error, detail, "mend the rule's expression"
             )
-            yield _can_fire(expected.name, series.check(prometheus.queries(expected.name)))
+            yield _can_fire(run, series, expected.name)
 
 
-def _can_fire(rule: str, found: RuleCheck) -> Prerequisite:
+def _can_fire(run: ReadOnlyRun, series: RuleSeries, rule: str) -> Prerequisite:
+    queries = run.servers.prometheus.queries(rule)
+    found = series.check(queries)
     details = {
         True: found.why or "every series that it needs is there",
         None: f"unknown: {found.why}",
         False: f"rule {rule} can never fire here: {found.why}",
     }
-    return Prerequisite("prometheus", f"rule {rule} can fire", found.can_fire, details[found.can_fire], found.fix)
+    detail, fix = details[found.can_fire], found.fix
+    detector = _foreign_detector(run)
+    if detector and series.always_needs(queries, CONTROLLER_METRICS):
+        detail += f"; its series come from our node-health controller alone, and {detector} makes none of them"
+    if found.can_fire is False and (others := _others_that_can_fire(run, series, rule)):
+        fix = f"{fix}; of the same meaning, and able to fire here: {', '.join(others)}"
+    return Prerequisite("prometheus", f"rule {rule} can fire", found.can_fire, detail, fix)
+
+
+def _foreign_detector(run: ReadOnlyRun) -> str:
+    """Return the detector that the plan names, or the cluster profile; empty where it is our controller."""
+    named = run.record.loaded.from_detector
+    detector = named.detector if named else run.profile.detector
+    return "" if detector == _OUR_DETECTOR else f"detector {detector}"
+
+
+def _others_that_can_fire(run: ReadOnlyRun, series: RuleSeries, rule: str) -> list[str]:
+    """Return the loaded rules of other sources that mean the same as a rule, where their series are here."""
+    prometheus = run.servers.prometheus
+    queries = {other: prometheus.queries(other.alert) for other in others_of_meaning(rule)}
+    return [str(other) for other, asked in queries.items() if asked and series.check(asked).can_fire]
 
 
 def _alertmanager(run: ReadOnlyRun) -> Iterator[Prerequisite]:

@@ -13,8 +13,10 @@ _OF_ALERTS = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
 # Some releases of dcgm-exporter show the metric only after an Xid (docs/sources.md, dcgm-exporter): such a release
 # looks like one whose counters file lacks it. The selector beside it shows that the exporter is scraped.
 _BORN_OF_A_FAULT = {"DCGM_FI_DEV_XID_ERRORS": '{__name__=~"DCGM_.+"}'}
+CONTROLLER_METRICS = "gameday_health_"
+"""The beginning of the names of all metrics of our node-health controller."""
 _SOURCES = {
-    "gameday_health_": "scrape the node-health controller (deploy/node-health), or expect an alert of your detector",
+    CONTROLLER_METRICS: "scrape the node-health controller (deploy/node-health), or expect an alert of your detector",
     "DCGM_": "give dcgm-exporter our counters file (deploy/alerts/dcgm-counters.csv), or expect another alert",
     "apiserver_": "scrape the API servers under the job apiserver, or expect another alert",
     "etcd_": "scrape etcd's --listen-metrics-urls, or expect another alert",
@@ -53,6 +55,21 @@ class RuleSeries:
             AdapterError: Prometheus cannot be asked.
         """
         return self._check(AnyOf(tuple(map(needs, queries))), frozenset())
+
+    def always_needs(self, queries: Sequence[str], prefix: str) -> bool:
+        """Return whether none of the rules has a result without a metric whose name begins with the prefix."""
+        return self._needs_metric(AnyOf(tuple(map(needs, queries))), prefix, frozenset())
+
+    def _needs_metric(self, need: Need, prefix: str, following: frozenset[str]) -> bool:
+        if isinstance(need, AllOf):
+            return any(self._needs_metric(part, prefix, following) for part in need.parts)
+        if isinstance(need, AnyOf):
+            return bool(need.parts) and all(self._needs_metric(part, prefix, following) for part in need.parts)
+        recorded = self._recorded.get(need.metric, ())
+        if not recorded or need.metric in following:
+            return need.metric.startswith(prefix)
+        below = AnyOf(tuple(map(needs, recorded)))
+        return self._needs_metric(below, prefix, following | {need.metric})
 
     def _check(self, need: Need, following: frozenset[str]) -> RuleCheck:
         """Check what one expression needs; `following` holds the recording rules on the way, so that none repeats."""
