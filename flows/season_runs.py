@@ -123,6 +123,8 @@ class SeasonRuns:
             seed=self.record.seed,
             targets=place.targets,
             sibling_nodes=frozenset(node for other in siblings for node in other.targets) - set(place.targets),
-            sibling_alerts=frozenset(alert.name for plan in sibling_plans for alert in plan.expect.alerts),
+            sibling_alerts=frozenset(
+                name for plan in sibling_plans for alert in plan.expect.alerts for name in alert.names
+            ),
             approval=self.approval,
         )

@@ -166,7 +166,7 @@ def _row(plan: Plan) -> dict[str, Any]:
     from gameday.documents.fields import format_duration  # noqa: PLC0415
 
     expect = plan.expect
-    expected = [f"{alert.name} within {format_duration(alert.within)}" for alert in expect.alerts]
+    expected = [f"{alert.name or alert.meaning} within {format_duration(alert.within)}" for alert in expect.alerts]
     expected += [f"{taint.key}:{taint.effect} within {format_duration(taint.within)}" for taint in expect.taints]
     expected += [f"{one.type}={one.status} within {format_duration(one.within)}" for one in expect.conditions]
     expected += [f"Event {one.reason} within {format_duration(one.within)}" for one in expect.events]

@@ -12,9 +12,11 @@ from pydantic import BaseModel, ValidationError
 from gameday.detectors.facts import facts, rule_for, rules_for
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import PLACEHOLDER, DetectorProfile, Fact, Rule
+from gameday.documents.problems import dotted
 from gameday.documents.source import parse
 from gameday.errors import DocumentError, DocumentProblem
-from gameday.faults.registry import parameter_models
+from gameday.faults.base import Layer
+from gameday.faults.registry import fault_for, parameter_models
 from gameday.plan.expectations import (
     ExpectedAllocatable,
     ExpectedCondition,
@@ -28,6 +30,7 @@ from gameday.plan.models import Plan, Recovery
 from gameday.plan.repair_chain import RepairChain
 from gameday.remediations.registry import known_remediations
 from gameday.text import shown
+from gameday.values.alert_families import FAULTY_TAINT, AlertSource, rule_of_source
 
 M = TypeVar("M", bound=BaseModel)
 _UNSTATED_DETECTOR = "gameday"
@@ -56,8 +59,45 @@ def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watc
     detector = beside_plan(loaded.plan.detector, path.parent)
     named = load_detector(detector, folders) if loaded.plan.names_detector else None
     loaded = _complete(loaded, path, named) if named else loaded
+    loaded = _name_alerts(loaded, path, named, watching, folders)
     warnings = tuple(_warnings(loaded.plan, named, watching, folders))
     return replace(loaded, detector_warnings=warnings, arms=arms, scales=scales)
+
+
+def _name_alerts(
+    loaded: LoadedPlan, path: Path, named: DetectorProfile | None, watching: str | None, folders: Sequence[Path]
+) -> LoadedPlan:
+    """Name the rule of each alert that the plan expects by its meaning."""
+    expect = loaded.plan.expect
+    if all(alert.name for alert in expect.alerts):
+        return loaded
+    foreign = watching if watching and watching != _UNSTATED_DETECTOR else None
+    profile = named or (load_detector(foreign, folders) if foreign else None)
+    source = _alert_source(loaded.plan, profile)
+    alerts = []
+    for place, alert in enumerate(expect.alerts):
+        rule = rule_of_source(alert.meaning, source) if source and alert.meaning and not alert.name else None
+        if not (alert.name or rule):
+            watcher = profile.name if profile else _UNSTATED_DETECTOR
+            why = f"no shipped rule shows this fault as {alert.meaning} where {watcher} watches"
+            fix = "write the rule's `name`; docs/alerts.md, Which rule says it on your cluster, has the table"
+            raise _problem(loaded, path, why, fix, ("expect", "alerts", place, "meaning"), str(alert.meaning))
+        chosen = {"name": rule.alert, "labels": {**dict(rule.labels), **alert.labels}} if rule else {}
+        alerts.append(alert.model_copy(update=chosen))
+    plan = loaded.plan.model_copy(update={"expect": expect.model_copy(update={"alerts": tuple(alerts)})})
+    return replace(loaded, plan=plan)
+
+
+def _alert_source(plan: Plan, profile: DetectorProfile | None) -> AlertSource | None:
+    """Return the source whose series show the plan's fault; `profile` None: our own controller watches."""
+    if fault_for(plan.fault).layer is Layer.DCGM_CACHE:
+        return AlertSource.DCGM
+    if profile is None or profile.name == _UNSTATED_DETECTOR:
+        return AlertSource.CONTROLLER
+    rule = rule_for(profile, plan.fault)
+    if rule and rule.conditions:
+        return AlertSource.CONDITIONS
+    return AlertSource.TAINTS if rule and any(taint.key == FAULTY_TAINT for taint in rule.taints) else None
 
 
 def _warnings(
@@ -213,9 +253,11 @@ def _problem(
     path: Path,
     message: str,
     suggestion: str = "write what you expect under `expect`, or mend the profile",
+    at: tuple[str | int, ...] = ("detector",),
+    value: str = "",
 ) -> DocumentError:
+    """Return the problem at a key of the plan, which is `detector` with the plan's own value by default."""
     document = parse(loaded.source.decode("utf-8-sig"), str(path))
-    line, column = document.place((*loaded.at, "detector")).value
-    return DocumentError(
-        [DocumentProblem(str(path), line, column, "detector", shown(loaded.plan.detector), message, suggestion)]
-    )
+    line, column = document.place((*loaded.at, *at)).value
+    written = shown(value or loaded.plan.detector)
+    return DocumentError([DocumentProblem(str(path), line, column, dotted(at), written, message, suggestion)])

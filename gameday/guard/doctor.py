@@ -18,7 +18,6 @@ from gameday.cluster.manifests import agent_pod, gpu_canary
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
 from gameday.errors import AdapterError, KubernetesError, RefusedError
-from gameday.guard.alert_families import others_of_meaning
 from gameday.guard.check import check_all
 from gameday.guard.preview import fault_warnings
 from gameday.guard.read_only_run import choose_and_follow
@@ -40,6 +39,7 @@ from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, agent_manife
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
+from gameday.values.alert_families import others_of_meaning
 from gameday.values.nodes import NodeRole
 
 # A kernel log may be silent for long, but a node that wrote nothing for a day into the store has no shipper.

@@ -25,7 +25,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError, LeaseHeldError, RefusedError, SeasonGoneError
-from gameday.history.events import DetectorConsulted, Refused, RunStarted
+from gameday.history.events import AlertChosen, DetectorConsulted, Refused, RunStarted
 from gameday.ledger.entries import Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_duration, lease_refusal
 from gameday.ledger.ledger import Ledger
@@ -50,6 +50,7 @@ from gameday.run.record import RunRecord, folder_of_run
 from gameday.run.run import Run
 from gameday.run.run_ledger import RunLedger
 from gameday.run.servers import Servers
+from gameday.values.alert_families import MEANINGS
 from gameday.values.results import Trigger
 
 
@@ -105,6 +106,7 @@ def _open(record: RunRecord, profile: ClusterProfile, invocation: Invocation, cl
         _check_dangers(record.plan, profile)
         if record.loaded.from_detector:
             record.note(DetectorConsulted(**asdict(record.loaded.from_detector)))
+        _note_chosen_alerts(record)
         for warning in record.loaded.detector_warnings:
             record.problem(f"detector {warning.detector}: {warning.what}", warning.fix)
         leases = _take_lease(record, servers.kubernetes, closing)
@@ -183,6 +185,14 @@ def _note_start(record: RunRecord, profile: ClusterProfile, kubernetes: Kubernet
             command=invocation.command,
         )
     )
+
+
+def _note_chosen_alerts(record: RunRecord) -> None:
+    """Note the rule that stands for each alert which the plan expects by its meaning."""
+    for alert in record.plan.expect.alerts:
+        rules = MEANINGS[alert.meaning] if alert.meaning else ()
+        if rule := next((rule for rule in rules if rule.alert == alert.name), None):
+            record.note(AlertChosen(meaning=str(alert.meaning), alert=alert.name, source=rule.source))
 
 
 def _check_dangers(plan: Plan, profile: ClusterProfile) -> None:

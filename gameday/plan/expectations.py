@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -27,13 +27,17 @@ from gameday.plan.canary import ExpectedCanary
 from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment, ExpectedWebhook
 from gameday.plan.device_taints import ExpectedDeviceTaint
 from gameday.plan.scheduling import ExpectedScheduling
+from gameday.values.alert_families import MEANINGS, AlertMeaning
 
 
 class ExpectedAlert(DocumentModel):
     """An alert that must fire for the target."""
 
-    name: str = Field(pattern=ALERT_NAME, max_length=200)
+    name: str = Field(default="", pattern=ALERT_NAME, max_length=200)
     """Name of the rule, its `alert:`."""
+    meaning: AlertMeaning | None = None
+    """The fault that the alert means, in place of a name: the shipped rule that shows it is chosen by the fault's layer
+    and by the detector that watches (docs/alerts.md, Which rule says it on your cluster)."""
     of: Literal["node", "cluster"] = "node"
     """`node`: the alert names the target. `cluster`: it names no node, such as an alert that the log path is silent."""
     within: Bound
@@ -42,6 +46,18 @@ class ExpectedAlert(DocumentModel):
     """Labels that the alert must carry, in addition to the node's."""
     resolves_within: Duration = timedelta(minutes=5)
     """Longest time from the end of the remediation until the alert no longer fires."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name that the alert may have: its own, and those of all rules of its meaning."""
+        rules = MEANINGS[self.meaning] if self.meaning else ()
+        return frozenset({*([self.name] if self.name else []), *(rule.alert for rule in rules)})
+
+    @model_validator(mode="after")
+    def _is_named(self) -> Self:
+        if not (self.name or self.meaning):
+            raise conflict(("name",), f"name the alert's rule, or its meaning: {', '.join(AlertMeaning)}")
+        return self
 
     def about(self, target: str | None) -> str | None:
         """Return the node that the alert names when it fires because of this target; None where it names none."""

@@ -11,6 +11,7 @@ from gameday.checks.facts import seconds_text
 from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN
 from gameday.history.events import (
     Aborted,
+    AlertChosen,
     AlertSeen,
     AllocatableSeen,
     ApiServersRestarted,
@@ -283,6 +284,7 @@ _TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     AllocatableSeen: _allocatable,
     CordonSeen: _cordon,
     DetectorConsulted: _consulted,
+    AlertChosen: lambda e: Sentence("game-day", f"Alert {e.alert} stands for ‘{e.meaning}’: it reads {e.source}"),
     KubernetesEventSeen: _kubernetes_event,
     SignalUnwatched: _unwatched,
     CanaryMeasured: _canary,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gameday.guard.alert_families import CONTROLLER, MEANINGS, FamilyRule
 from gameday.guard.doctor import Prerequisite, _prometheus
 from gameday.guard.rule_series import CONTROLLER_METRICS, RuleSeries
+from gameday.values.alert_families import MEANINGS, AlertSource, FamilyRule
 from tests.alerts.shipped import ALL_RULES, BY_NAME, GROUPS, ROOT
 
 PREFIX = {"our node-health controller": CONTROLLER_METRICS, "dcgm-exporter": "DCGM_", "kube-state-metrics": "kube_"}
@@ -117,7 +117,7 @@ def test_a_rule_reads_the_source_of_its_family_and_no_other(rule: FamilyRule) ->
 
 
 def test_every_family_is_led_by_our_controllers_rule() -> None:
-    assert [rules[0].source for rules in MEANINGS.values()] == [CONTROLLER] * len(MEANINGS)
+    assert [rules[0].source for rules in MEANINGS.values()] == [AlertSource.CONTROLLER] * len(MEANINGS)
 
 
 @pytest.mark.parametrize("meaning", MEANINGS)

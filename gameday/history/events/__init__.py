@@ -63,6 +63,7 @@ from gameday.history.events.run import (
     WaitStarted,
 )
 from gameday.history.events.signals import (
+    AlertChosen,
     AlertSeen,
     AllocatableSeen,
     CanaryMeasured,
@@ -86,6 +87,7 @@ from gameday.history.events.signals import (
 __all__ = [
     "RECORD",
     "Aborted",
+    "AlertChosen",
     "AlertSeen",
     "AllocatableSeen",
     "ApiCanarySampled",
@@ -150,7 +152,7 @@ __all__ = [
 Event = Annotated[
     RunStarted | StepStarted | StepEnded | WaitStarted | TargetsChosen | SteadyStateChecked | NodeSeen
     | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
-    | DeviceTaintSeen | DevicesHeld
+    | DeviceTaintSeen | DevicesHeld | AlertChosen
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered

@@ -143,6 +143,15 @@ class DetectorConsulted(EventModel):
     filled: tuple[str, ...] = Field(description="keys of the plan's `expect` that come from the profile")
 
 
+class AlertChosen(EventModel):
+    """The rule that stands for an alert which the plan expects by its meaning."""
+
+    kind: Literal["alert_chosen"] = "alert_chosen"
+    meaning: str
+    alert: str
+    source: str = Field(description="the exporter whose series the rule reads, and what has to stand behind it")
+
+
 class KubernetesEventSeen(EventModel):
     """A Kubernetes Event about a target node, as its own time stamps date it."""
 

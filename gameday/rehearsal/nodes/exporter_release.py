@@ -13,9 +13,9 @@ class ExporterRelease(StrEnum):
     CODED = "4.4.2"
     """Each code of an Xid is a series of its own, with a constant value; a GPU without an Xid has one of code 0."""
     FROM_FIRST_XID = "4.5.3"
-    """The same, and a GPU without an Xid has no such series."""
+    """The same as 4.4.2, but a GPU without an Xid has no such series."""
     LOWER_CASE = "newer"
-    """As 4.4.2, and the node is in the label `hostname`."""
+    """The same as 4.4.2 but for the node, which is in the label `hostname`."""
 
     @property
     def codes_xids(self) -> bool:
