@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gameday.history.events import DetectorConsulted, TaintSeen
+from gameday.history.events import CordonSeen, DetectorConsulted, TaintSeen
 from gameday.plan.models import Plan
 from gameday.report.lanes import story_lanes
 from gameday.report.run_folder import RunFolder, load_run_folder
-from gameday.report.sections import chain, identity, verdict
+from gameday.report.sections import chain, gpus, identity, verdict
 from gameday.report.summarise import summarise
 from gameday.report.summary import DurationKind, Noticed
 from gameday.values.nodes import Taint
@@ -58,6 +58,7 @@ def test_the_chain_shows_the_taint_that_the_timeline_shows(run: RunFolder) -> No
     assert hop(run).end_s == pytest.approx(TAINTED_AFTER_S)
     assert hop(run).source == f"{KONDUKTOR}, {build.TAINT}"
     assert list(story_lanes(run).lanes)[1].label == "Taint faulty"
+    assert [(one.letter, one.at_s) for one in gpus.moments_of(run, build.NODE)][1] == ("T", pytest.approx(4.8))
 
 
 def test_the_time_to_a_taint_that_nobody_asked_for_is_measured(run: RunFolder) -> None:
@@ -85,6 +86,15 @@ def test_a_taint_that_is_no_answer_to_the_fault_is_none(tmp_path: Path, event: b
     assert hop(run).at is None
     assert to_taint(run) is None
     assert "all the same" not in verdict.build(run).noticed_how
+
+
+@pytest.mark.parametrize(("seconds", "is_seen"), [(1.8, True), (-2.0, False), (12.5, False)])
+def test_a_cordon_between_fault_and_recovery_is_a_quarantine_as_well(
+    tmp_path: Path, seconds: float, is_seen: bool
+) -> None:
+    at = build.FAULT_AT + seconds  # the recover step, which cordons nodes itself, begins 11.7 s after the fault
+    run = watched_by_konduktor(tmp_path, build.Timed(at, CordonSeen(node=build.NODE, cordoned=True, at=build.at(at))))
+    assert hop(run).end_s == (pytest.approx(seconds) if is_seen else None)
 
 
 def test_the_identity_names_no_detector_that_the_plan_does_not_name(run: RunFolder, tmp_path: Path) -> None:

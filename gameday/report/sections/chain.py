@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.checks.facts import first_fault, target_nodes
-from gameday.history.events import AlertSeen, HopSeen, StepStarted
+from gameday.history.events import AlertSeen, CordonSeen, HopSeen, StepStarted
 from gameday.report.noticed import first_taint
 from gameday.report.run_folder import RunFolder
 from gameday.values.results import Hop, Step
@@ -114,7 +114,17 @@ def _hops_by_other_events(run: RunFolder, node: str | None) -> dict[Hop, HopSeen
     if taint := first_taint(run, node):
         source = f"{taint.manager or 'Kubernetes'}, {taint.taint}"
         found.append(HopSeen(hop=Hop.TAINTED, node=node, at=taint.at, source=source))
+    elif cordon := _first_cordon(run, node, since=fault[1].written_at):
+        found.append(HopSeen(hop=Hop.TAINTED, node=node, at=cordon.at, source="Kubernetes, cordoned"))
     return {hop.hop: hop for hop in sorted(found, key=lambda hop: hop.at, reverse=True)}
+
+
+def _first_cordon(run: RunFolder, node: str, since: datetime) -> CordonSeen | None:
+    """Return the first cordon between the fault and the recover step, which cordons nodes itself."""
+    recovers = [record.at for record, event in run.history.with_times(StepStarted) if event.step is Step.RECOVER]
+    end = min(recovers, default=None)
+    cordons = [seen for _, seen in run.history.about(CordonSeen, node) if seen.cordoned and seen.at >= since]
+    return next((seen for seen in cordons if end is None or seen.at < end), None)
 
 
 def _row(hop: Hop, seen: dict[Hop, HopSeen], zero: datetime | None) -> HopRow:

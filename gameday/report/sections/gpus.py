@@ -16,10 +16,10 @@ from gameday.history.events import (
     FrameRead,
     NodeReturned,
     Remediated,
-    TaintSeen,
 )
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
 from gameday.report.charts import BUCKETS, Drawing, Marker, Scene, buckets_for, dodge, lines, strips
+from gameday.report.noticed import first_taint
 from gameday.report.run_folder import RunFolder
 from gameday.report.samples import (
     NodeSamples,
@@ -314,13 +314,12 @@ def moments_of(run: RunFolder, node: str | None) -> list[Marker]:
     remediated = [record.at for record, event in history.with_times(Remediated) if event.node == node and event.ok]
     returned = [record.at for record, event in history.with_times(NodeReturned) if event.node == node]
     alerts = [e.at for e in history.of(AlertSeen) if e.node == node and e.expected and e.state == "firing"]
-    wanted = {taint.key for taint in run.plan.expect.taints} if run.plan else set()
-    taints = [e.at for e in history.of(TaintSeen) if e.node == node and e.present and e.taint.key in wanted]
+    taint = first_taint(run, node)
     faults = [e.written_at for e in history.of(FaultInjected) if e.target.node == node]
     kinds: list[tuple[str, str, list[datetime]]] = [
         ("F", "fault in", faults),
         ("A", "alert firing", alerts),
-        ("T", "node tainted", taints),
+        ("T", "node tainted", [taint.at] if taint else []),
         ("U", "fault undone", undone),
         ("R", "remediated", remediated),
         ("Q", "QA passed, node returned", returned),
