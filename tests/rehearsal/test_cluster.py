@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,9 @@ from gameday.rehearsal import cluster as cluster_module
 from gameday.rehearsal import programs
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.rehearsal.folder import STATE
+from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from kubesim.kubeconfig import Kubeconfig
+from tests.cluster.servers.conftest import eventually
 from tests.rehearsal.processes import RobbedPorts, answers, naming
 
 
@@ -29,17 +32,31 @@ def _node_names(admin: Path) -> list[str]:
     return [node["metadata"]["name"] for node in answer.raise_for_status().json()["items"]]
 
 
+def _label_values(cluster: RehearsalCluster, label: str) -> list[str]:
+    answer = httpx.get(f"{cluster.urls['prometheus']}/api/v1/label/{label}/values", trust_env=False)
+    return answer.raise_for_status().json()["data"]
+
+
 @pytest.mark.slow
 def test_two_clusters_stand_side_by_side_and_leave_nothing(tmp_path: Path) -> None:
     one, two = (
         _small(tmp_path / "one"),
-        RehearsalCluster(tmp_path / "two", Size(nodes=2, gpus=4), Detector.OFF, prefect=False),
+        RehearsalCluster(
+            tmp_path / "two",
+            Size(nodes=2, gpus=4),
+            Detector.OFF,
+            prefect=False,
+            exporter=ExporterRelease.LOWER_CASE,
+        ),
     )
     with one, two:
         assert len(_node_names(one.admin_kubeconfig)) == 1
         assert len(_node_names(two.admin_kubeconfig)) == 2
         assert not set(one.urls.values()) & set(two.urls.values())
         assert one.dead() == two.dead() == []
+        for cluster, label, nodes in ((one, "Hostname", 1), (two, "hostname", 2)):
+            assert YAML(typ="safe", pure=True).load(cluster.profile)["prometheus_node_label"] == label
+            assert len(eventually(partial(_label_values, cluster, label), bool)) == nodes
         with (
             pytest.raises(StartError, match=r"another rehearsal \(process \d+\) runs in .*down --folder"),
             _small(one.folder),
