@@ -90,6 +90,15 @@ Exporter = Annotated[
         "(docs/alerts.md, What half the world has wrong).",
     ),
 ]
+KernelLogs = Annotated[
+    Path | None,
+    typer.Option(
+        "--kernel-logs",
+        metavar="DIR",
+        help="Write each node's kernel log as DIR/NODE/kmsg (a pipe that one program reads like /dev/kmsg) and "
+        "DIR/NODE/kern.log, and its GPUs as DIR/NODE/nvml.yaml, for NVIDIA's mock NVML.",
+    ),
+]
 Folder = Annotated[Path, typer.Option(help="The cluster's folder: kubeconfig, profile, logs.")]
 
 
@@ -128,6 +137,7 @@ def rehearse(
     hold: Hold = None,
     dra: Dra = False,
     exporter: Exporter = _EXPORTER,
+    kernel_logs: KernelLogs = None,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
     written = checked_plan(plan)
@@ -168,10 +178,12 @@ def rehearse(
         client_nodes=client_nodes_for(loaded.plan),
         spare=0 if checked.rehearsal.training else nodes,
         exporter=exporter,
+        kernel_logs=kernel_logs,
     ) as here:
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
         command += ["--exporter", exporter] if exporter != _EXPORTER else []
+        command += ["--kernel-logs", kernel_logs] if kernel_logs else []
         command += [*(["--scale", scale] if at_scale else []), *options.words()]
         line = shlex.join(str(word) for word in command)
         played = str(_file_at(written, find_plan(plan), scale, here.cluster.folder)) if at_scale else plan
@@ -203,6 +215,7 @@ def embedded(
     client_nodes: int = 0,
     lab: LabSettings | None = None,
     exporter: str = _EXPORTER,
+    kernel_logs: Path | None = None,
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
 
@@ -227,6 +240,7 @@ def embedded(
             fake_detector=fake_detector,
             repair=repair,
             exporter=release,
+            kernel_logs=kernel_logs,
         )
     )
     try:
@@ -270,6 +284,7 @@ def up(
     hold: Hold = None,
     dra: Dra = False,
     exporter: Exporter = _EXPORTER,
+    kernel_logs: KernelLogs = None,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
     from gameday.errors import StartError  # noqa: PLC0415
@@ -292,6 +307,7 @@ def up(
         fake_detector=fake_detector,
         repair=repaired,
         exporter=_exporter(exporter),
+        kernel_logs=kernel_logs,
     )
     ended = threading.Event()
     try:

@@ -105,6 +105,7 @@ class RehearsalCluster:
         fake_detector: DetectorProfile | None = None,
         repair: bool = False,
         exporter: ExporterRelease = ExporterRelease.CODED,
+        kernel_logs: Path | None = None,
     ) -> None:
         """Prepare the cluster; nothing is started yet.
 
@@ -119,6 +120,7 @@ class RehearsalCluster:
             repair: Repair quarantined nodes and give them back, by our repairer (which needs Prefect) or by the
                 stand-in.
             exporter: The release of dcgm-exporter that the nodes' metrics are written like.
+            kernel_logs: The folder that gets each node's kernel log and GPUs as files; None: nobody needs them.
         """
         self.folder = folder.resolve()
         self.size = size
@@ -129,6 +131,7 @@ class RehearsalCluster:
         self._fake_detector = fake_detector
         self._with_repair = repair
         self._exporter = exporter
+        self._kernel_logs = kernel_logs
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
@@ -306,6 +309,7 @@ class RehearsalCluster:
             str(self.folder / "pods"),
             "--exporter",
             self._exporter,
+            *(("--kernel-logs", str(self._kernel_logs.resolve())) if self._kernel_logs else ()),
             *self._lab.node_arguments(),
             *(("--lab-control", str(self._lab_control)) if self._lab_control else ()),
         )

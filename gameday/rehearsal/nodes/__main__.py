@@ -21,6 +21,7 @@ from gameday.plan.rehearsal import DraXidEffect
 from gameday.rehearsal.nodes import MAX_CLIENT_NODES, MAX_GPUS, MAX_NODES, kubelet_server, server
 from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
+from gameday.rehearsal.nodes.kernel_log_files import node_files
 from gameday.rehearsal.nodes.kubelet_server import serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
@@ -92,6 +93,13 @@ def _arguments() -> argparse.Namespace:
         help="kubelet.crt, kubelet.key and ca.crt of the cluster's authority, as a lab's data folder has them; without"
         " it the nodes have no kubelet endpoint, and so no `kubectl logs`",
     )
+    parser.add_argument(
+        "--kernel-logs",
+        type=Path,
+        metavar="DIR",
+        help="write the kernel log of each GPU node as DIR/NODE/kmsg (a pipe that reads like /dev/kmsg) and"
+        " DIR/NODE/kern.log, and its GPUs as DIR/NODE/nvml.yaml",
+    )
     parser.add_argument("--state-dir", type=Path, help="pods' folders; default: a temporary one")
     parser.add_argument("--name-prefix", default="gpu-node")
     parser.add_argument("--boot-seconds", type=float, default=3.0, help="how long a reboot takes")
@@ -125,7 +133,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
         )
         async with LogShipper(arguments.loki_url) as shipper:
             nodes = VirtualNodes(settings, shipper)
-            running = asyncio.create_task(_run(nodes, arguments.port, kubeconfig, tls))
+            running = asyncio.create_task(_run(nodes, arguments, kubeconfig, tls))
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
@@ -137,10 +145,17 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
                 running.result()
 
 
-async def _run(nodes: VirtualNodes, port: int, kubeconfig: Kubeconfig, tls: ssl.SSLContext | None) -> None:
-    """Serve and stay joined until cancelled. Raises ApiError, and OSError for a port that cannot be had."""
+async def _run(
+    nodes: VirtualNodes, arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl.SSLContext | None
+) -> None:
+    """Serve and stay joined until cancelled.
+
+    Raises ApiError, and OSError for a port that cannot be had and for kernel logs that cannot be written.
+    """
     async with AsyncExitStack() as stack:
-        bound = await stack.enter_async_context(_listening(server.application(nodes), port))
+        bound = await stack.enter_async_context(_listening(server.application(nodes), arguments.port))
+        if arguments.kernel_logs:
+            await stack.enter_async_context(node_files(arguments.kernel_logs, nodes.with_gpus))
         kubelet = _listening(kubelet_server.application(nodes), 0, tls) if tls else nullcontext()
         kubelet_port = await stack.enter_async_context(kubelet)
         connections = max(_FEWEST_CONNECTIONS, len(nodes.machines) // _NODES_PER_CONNECTION)

@@ -13,30 +13,46 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from errno import EINVAL
+from itertools import islice
 
 MAX_RECORD_BYTES = 1024
 """PRINTKRB_RECORD_MAX of the kernel: more in one write() is EINVAL."""
 _RING_RECORDS = 8192
 """About what a 1 MiB buffer (CONFIG_LOG_BUF_SHIFT=20) holds of lines this long."""
 _PREFIX = re.compile(r"<(\d{1,9})>")
+_PACKET_BYTES = 4096  # PIPE_BUF of Linux
 _USER = 1  # LOG_USER: what facility 0, the kernel's own, becomes when user space asks for it
 
 
 @dataclass(frozen=True)
 class KernelRecord:
-    """`seconds` since boot, `wall_ns` since the epoch; facility 0 is the kernel itself."""
+    """`seconds` since boot, `wall_ns` since the epoch; facility 0 is the kernel itself.
+
+    `sequence` counts the records since boot, from 0.
+    """
 
     seconds: float
     wall_ns: int
     facility: int
     severity: int
     text: str
+    sequence: int = 0
 
     @property
     def line(self) -> str:
         """The line as `dmesg -w` prints it, without the priority."""
         micros = int(self.seconds * 1_000_000)
         return f"[{micros // 1_000_000:5d}.{micros % 1_000_000:06d}] {self.text}"
+
+    @property
+    def kmsg(self) -> bytes:
+        """The record as a read from /dev/kmsg gives it, without properties; what is not ASCII is escaped byte by byte.
+
+        At most 4096 bytes: what a pipe in packet mode passes on whole (pipe(2), O_DIRECT).
+        """
+        head = f"{self.facility << 3 | self.severity},{self.sequence},{int(self.seconds * 1_000_000)},-;"
+        text = "".join(chr(b) if 32 <= b < 127 else f"\\x{b:02x}" for b in self.text.encode("utf-8", "surrogatepass"))
+        return (head + text).encode("ascii")[: _PACKET_BYTES - 1] + b"\n"
 
 
 class KernelLog:
@@ -47,11 +63,13 @@ class KernelLog:
         self._clock = clock
         self._booted = clock()
         self._records: deque[KernelRecord] = deque(maxlen=_RING_RECORDS)
+        self._next = 0
         self.devkmsg = "ratelimit"  # /proc/sys/kernel/printk_devkmsg: on, off or ratelimit
 
     def boot(self) -> None:
         """Empty the buffer and count the seconds from now."""
         self._records.clear()
+        self._next = 0
         self._booted = self._clock()
 
     @property
@@ -84,12 +102,18 @@ class KernelLog:
     def records(self) -> list[KernelRecord]:
         return list(self._records)
 
+    def since(self, sequence: int) -> list[KernelRecord]:
+        """Return the records from this sequence number on that the buffer still has."""
+        first = self._records[0].sequence if self._records else 0
+        return list(islice(self._records, max(0, sequence - first), None))
+
     def lines(self) -> list[str]:
         return [record.line for record in self._records]
 
     def _append(self, facility: int, severity: int, text: str) -> None:
         if not text.isprintable():
             text = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
-        record = KernelRecord(self.uptime_s, time.time_ns(), facility, severity, text)
+        record = KernelRecord(self.uptime_s, time.time_ns(), facility, severity, text, self._next)
+        self._next += 1
         self._records.append(record)
         self._listener(record)

@@ -18,7 +18,7 @@ from gameday.rehearsal.nodes.devices import GpuDevices, GpuHolder
 from gameday.rehearsal.nodes.dra import DraDriver
 from gameday.rehearsal.nodes.kernel_log import KernelRecord
 from gameday.rehearsal.nodes.lease import NodeLease
-from gameday.rehearsal.nodes.machine import KUBELET, Machine
+from gameday.rehearsal.nodes.machine import KUBELET, Machine, MachineListener
 from gameday.rehearsal.nodes.node_object import Conditions, NodeFacts, labels, machine_status, node_object
 from gameday.rehearsal.nodes.numa import POLICY_ANNOTATION, SINGLE_NUMA_NODE
 from gameday.rehearsal.nodes.pod import PodRunner
@@ -37,7 +37,7 @@ _GATE_POLL_S = 0.2
 _SHUTTING_DOWN = "node is shutting down"  # kubelet's own message (nodeshutdown)
 
 
-class Kubelet:
+class Kubelet(MachineListener):
     """A kubelet: `register`, then `run`; its machine reports power and GPUs to it (MachineListener)."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Kubelet:
         self._check: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._addresses = itertools.count(2)
-        machine.listener = self
+        machine.listeners.append(self)
         machine.components.sandboxes = self._sandboxes
 
     # Registration and heartbeats

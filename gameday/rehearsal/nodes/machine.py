@@ -1,7 +1,7 @@
 """A virtual machine: power, boot, kernel log, services, and the hardware events that happen to its GPUs.
 
 It knows nothing of Kubernetes; the kubelet that runs on it listens to its
-power and its GPUs through `MachineListener`.
+power and its GPUs through `MachineListener`, as do others.
 """
 
 from __future__ import annotations
@@ -61,18 +61,26 @@ _LOAD_SETTLES_S = 0.05
 _PERSISTENCED_PID = 1187
 
 
-class MachineListener(Protocol):
-    async def going_down(self) -> None: ...
+class MachineListener:
+    """What runs on a machine and hears of its power, its GPUs and its kernel log; each method may be left out."""
 
-    def down(self) -> None: ...
+    async def going_down(self) -> None:
+        """Services are asked to end; the power goes when this returns."""
 
-    def up(self) -> None: ...
+    def down(self) -> None:
+        """The power is off."""
 
-    def gpus_changed(self) -> None: ...
+    def up(self) -> None:
+        """The machine has booted."""
 
-    def logged(self, record: KernelRecord) -> None: ...
+    def gpus_changed(self) -> None:
+        """GPUs were lost, removed or found again."""
 
-    def kubelet_started(self) -> None: ...
+    def logged(self, record: KernelRecord) -> None:
+        """The kernel log has a new record."""
+
+    def kubelet_started(self) -> None:
+        """The kubelet's service runs."""
 
 
 class Work(Protocol):
@@ -108,7 +116,7 @@ class Machine:
         self.required_by: dict[str, tuple[str, ...]] = {}  # unit -> units whose Requires= names it
         self.pod_of: dict[int, str] = {}  # pid -> UID of its pod
         self.works: dict[int, Work] = {}  # what agents have going on, by GPU
-        self.listener: MachineListener | None = None
+        self.listeners: list[MachineListener] = []
         self._boot_s = boot_s
         self._rebooting: asyncio.Task[None] | None = None
         self.timers: dict[str, asyncio.TimerHandle] = {}  # systemd's transient ones, by name
@@ -137,8 +145,8 @@ class Machine:
         else:
             self._unshipped.append(record)
         self._read_by_dcgm(record)
-        if self.listener:
-            self.listener.logged(record)
+        for listener in self.listeners:
+            listener.logged(record)
 
     def beat(self) -> None:
         """The shipper's sign of life, which it prints beside the kernel log and not into it."""
@@ -209,8 +217,9 @@ class Machine:
             self.cache.exporting[self.index] = self._exporter_answers
         elif unit == "nvidia-persistenced":
             self.fleet.persistence[self.index] = active
-        elif unit == KUBELET and active and self.listener:
-            self.listener.kubelet_started()
+        elif unit == KUBELET and active:
+            for listener in self.listeners:
+                listener.kubelet_started()
 
     # Power
 
@@ -230,8 +239,7 @@ class Machine:
 
     async def _reboot(self, after_s: float, off: bool = False) -> None:
         await asyncio.sleep(after_s)
-        if self.listener:
-            await self.listener.going_down()
+        await asyncio.gather(*(listener.going_down() for listener in self.listeners))
         self.fleet.advance()
         self.powered = self.fleet.powered[self.index] = False
         self.gpu_processes.clear()
@@ -241,8 +249,8 @@ class Machine:
         self.timers.clear()
         self._unshipped.clear()  # they were in the ring buffer
         self.components.reboot()
-        if self.listener:
-            self.listener.down()
+        for listener in self.listeners:
+            listener.down()
         if off:
             await asyncio.sleep(math.inf if self.wake_at is None else max(0.0, self.wake_at - time.time()))
             self.wake_at = None  # the alarm goes off once
@@ -252,8 +260,8 @@ class Machine:
         self.fleet.powered[self.index] = True
         self._boot()
         self.powered = True
-        if self.listener:
-            self.listener.up()
+        for listener in self.listeners:
+            listener.up()
 
     def _boot(self) -> None:
         self.boot_id = str(uuid.uuid4())
@@ -337,8 +345,8 @@ class Machine:
         return tuple(users)
 
     def _gpus_changed(self) -> None:
-        if self.listener:
-            self.listener.gpus_changed()
+        for listener in self.listeners:
+            listener.gpus_changed()
 
     # NVML
 

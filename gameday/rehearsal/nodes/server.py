@@ -22,6 +22,7 @@ from gameday.rehearsal.nodes.work import end_work, run_work
 
 NODES: web.AppKey[VirtualNodes] = web.AppKey("nodes", VirtualNodes)
 _LONGEST_WORK_S = 3600.0  # of one program or measurement; more is a mistake in the request
+_LONGEST_NUMBER = 18  # digits; more than a sequence number or a file's size ever has
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -125,7 +126,17 @@ async def _write_kernel_log(request: web.Request) -> web.Response:
 
 
 async def _read_kernel_log(request: web.Request) -> web.Response:
-    return web.json_response({"lines": _machine(request).log.lines()})
+    """Serve the lines as `dmesg` prints them; with ?form=kmsg the records as /dev/kmsg gives them, a line each.
+
+    ?since= is the sequence number of the first record to serve in that form.
+    """
+    log = _machine(request).log
+    if request.query.get("form") != "kmsg":
+        return web.json_response({"lines": log.lines()})
+    since = request.query.get("since", "0")
+    if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
+        raise HostError("?since= must be the sequence number of a record")
+    return web.Response(body=b"".join(record.kmsg for record in log.since(int(since))), content_type="text/plain")
 
 
 async def _run(request: web.Request) -> web.Response:

@@ -89,7 +89,7 @@ class VirtualNodes:
         }
         for machine in self.machines.values():
             machine.hold_log_store = self._hold_log_store
-        self._with_gpus = tuple(self.machines.values())
+        self.with_gpus = tuple(self.machines.values())
         self.machines |= _client_machines(settings)
         for machine in self.machines.values():
             machine.lab_control = settings.lab_control
@@ -157,7 +157,7 @@ class VirtualNodes:
 
     async def _beat(self) -> None:
         while True:
-            for machine in self._with_gpus:
+            for machine in self.with_gpus:
                 if machine.powered:
                     machine.beat()
             await asyncio.sleep(_BEAT_EVERY_S)

@@ -1,0 +1,160 @@
+"""A machine's GPUs as configuration of NVIDIA's mock NVML library, for detectors that ask NVML.
+
+The library (NVIDIA/k8s-test-infra, pkg/gpu/mocknvml) reads the file of `MOCK_NVML_CONFIG` once for each process. Its
+newer releases also read `overrides.yaml` beside that file, anew each second. Both are JSON, which is YAML, too; only
+keys that the library reads are written. It can show an Xid only of a GPU that is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gameday.host.base import GpuSample
+from gameday.rehearsal.nodes.gpus import (
+    REASON_APPLICATION_CLOCKS,
+    REASON_HW_SLOWDOWN,
+    REASON_HW_THERMAL,
+    REASON_IDLE,
+    REASON_POWER_CAP,
+    REASON_SW_THERMAL,
+)
+from gameday.rehearsal.nodes.identity import CUDA_VERSION, DRIVER_VERSION, MODEL
+from gameday.rehearsal.nodes.machine import Machine
+
+CONFIG = "nvml.yaml"
+OVERRIDES = "overrides.yaml"
+_FALLEN_OFF = 79  # the Xid of a GPU that is lost
+_REASONS = {
+    "gpu_idle": REASON_IDLE,
+    "applications_clocks_setting": REASON_APPLICATION_CLOCKS,
+    "sw_power_cap": REASON_POWER_CAP,
+    "hw_slowdown": REASON_HW_SLOWDOWN,
+    "sw_thermal_slowdown": REASON_SW_THERMAL,
+    "hw_thermal_slowdown": REASON_HW_THERMAL,
+}
+
+
+class MockNvml:
+    """The two files of one machine, written whenever what they say has changed."""
+
+    def __init__(self, folder: Path, machine: Machine) -> None:
+        self._files = (folder / CONFIG, folder / OVERRIDES)
+        self._machine = machine
+        self._written: list[str] = []
+
+    def write(self) -> None:
+        """Write the GPUs as they are; a reader sees the old file or the new one. Raises OSError."""
+        states = self._states()
+        texts = [json.dumps(document, indent=1) + "\n" for document in (self._config(states), _overrides(states))]
+        if texts == self._written:
+            return
+        for path, text in zip(self._files, texts, strict=True):
+            beside = path.with_suffix(".new")
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(path)
+        self._written = texts
+
+    def _states(self) -> dict[int, dict[str, Any]]:
+        """Map each GPU's index to its state. One that was removed is lost: the library cannot take it away."""
+        shown = {sample.index: _state(sample) for sample in self._machine.samples()}
+        lost = _state(GpuSample(index=0, uuid="", name=MODEL, pci_bus_id="", lost=True))
+        return {gpu.index: shown.get(gpu.index, lost) for gpu in self._machine.gpus}
+
+    def _config(self, states: dict[int, dict[str, Any]]) -> dict[str, Any]:
+        major, minor = CUDA_VERSION.split(".")
+        return {
+            "version": "1.0",
+            "system": {
+                "driver_version": DRIVER_VERSION,
+                "nvml_version": f"12.{DRIVER_VERSION}",
+                "cuda_version": CUDA_VERSION,
+                "cuda_version_major": int(major),
+                "cuda_version_minor": int(minor),
+                "num_devices": len(self._machine.gpus),
+            },
+            "device_defaults": {
+                "name": MODEL,
+                "brand": "nvidia",
+                "architecture": "hopper",
+                "compute_capability": {"major": 9, "minor": 0},
+            },
+            "devices": [
+                {
+                    "index": gpu.index,
+                    "minor_number": gpu.index,
+                    "uuid": gpu.uuid,
+                    "serial": gpu.serial,
+                    "pci": {"bus_id": gpu.sysfs_name.upper(), "device_id": 0x233010DE},
+                    **states[gpu.index],
+                }
+                for gpu in self._machine.gpus
+            ],
+            "nvlink": {"version": 4, "links_per_gpu": 18},
+        }
+
+
+def _overrides(states: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    return {"version": 1, "devices": {str(index): state for index, state in states.items()}}
+
+
+def _state(sample: GpuSample) -> dict[str, Any]:
+    if sample.lost:
+        return {"failure": {"mode": "fallen_off_bus", "xid": {"code": _FALLEN_OFF}}}
+    used, total = sample.memory_used_bytes or 0, sample.memory_total_bytes or 0
+    errors = {"device_memory": sample.ecc_dbe_volatile, "total": sample.ecc_dbe_volatile}
+    corrected = {"device_memory": sample.ecc_sbe_volatile, "total": sample.ecc_sbe_volatile}
+    return {
+        "failure": {"mode": "healthy"},
+        "thermal": {
+            "temperature_gpu_c": round(sample.temperature_c or 0),
+            "temperature_memory_c": round(sample.memory_temperature_c or 0),
+        },
+        "power": {
+            "management_supported": True,
+            "default_limit_mw": _milli(sample.power_limit_default_w),
+            "enforced_limit_mw": _milli(sample.power_limit_w),
+            "max_limit_mw": _milli(sample.power_limit_default_w),
+            "current_draw_mw": _milli(sample.power_w),
+        },
+        "clocks": {
+            "graphics_current": round(sample.sm_clock_mhz or 0),
+            "graphics_max": round(sample.sm_clock_max_mhz or 0),
+            "sm_current": round(sample.sm_clock_mhz or 0),
+            "sm_max": round(sample.sm_clock_max_mhz or 0),
+            "memory_current": round(sample.memory_clock_mhz or 0),
+            "memory_max": round(sample.memory_clock_mhz or 0),
+        },
+        "clocks_throttle_reasons": {
+            name: bool((sample.clocks_event_reasons or 0) & bit) for name, bit in _REASONS.items()
+        },
+        "utilization": {"gpu": round(sample.utilization_pct or 0)},
+        "memory": {"total_bytes": total, "used_bytes": used, "free_bytes": total - used},
+        "pcie": {
+            "max_link_gen": sample.pcie_generation_max,
+            "current_link_gen": sample.pcie_generation,
+            "max_link_width": sample.pcie_width_max,
+            "current_link_width": sample.pcie_width,
+        },
+        "ecc": {
+            "mode_current": _mode(sample.ecc_mode),
+            "mode_pending": _mode(sample.ecc_mode_pending),
+            "errors": {"volatile": {"single_bit": corrected, "double_bit": errors}},
+        },
+        "remapped_rows": {
+            "correctable": sample.remapped_rows_correctable,
+            "uncorrectable": sample.remapped_rows_uncorrectable,
+            "pending": sample.row_remap_pending,
+            "failure_occurred": sample.row_remap_failure,
+        },
+        "persistence_mode": _mode(sample.persistence_mode),
+    }
+
+
+def _milli(watts: float | None) -> int:
+    return round((watts or 0) * 1000)
+
+
+def _mode(on: bool | None) -> str:
+    return "enabled" if on else "disabled"
