@@ -14,6 +14,7 @@ from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
+    from gameday.guests.models import Guest
     from gameday.health.policy import Policy
     from gameday.plan.load import DetectorWarning
     from gameday.plan.models import FaultParameters, Plan
@@ -36,12 +37,13 @@ def validate(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="PLAN...", help="Plan files, detector profiles or health policies, or names of shipped plans."
+            metavar="PLAN...",
+            help="Plan files, detector profiles, guests or health policies, or names of shipped plans.",
         ),
     ],
     detectors: DetectorFolders = None,
 ) -> int:
-    """Check plans, detector profiles and health policies without a cluster.
+    """Check plans, detector profiles, guests and health policies without a cluster.
 
     A good one gets a line `ok`, a bad one a line for every problem.
 
@@ -125,12 +127,13 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
 
 def _load(
     name: str, detectors: list[Path]
-) -> tuple[Path, Plan | DetectorProfile | Policy, tuple[DetectorWarning, ...]]:
+) -> tuple[Path, Plan | DetectorProfile | Guest | Policy, tuple[DetectorWarning, ...]]:
     """A detector profile says in its `kind` that it is one."""
     from gameday.detectors.load import KIND, parse_detector  # noqa: PLC0415
     from gameday.detectors.resolve import completed  # noqa: PLC0415
     from gameday.documents.read import decode, read  # noqa: PLC0415
     from gameday.documents.source import parse  # noqa: PLC0415
+    from gameday.guests import load as guests  # noqa: PLC0415
     from gameday.health import policy_files  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
     from gameday.plan.load import parse_plan  # noqa: PLC0415
@@ -141,6 +144,8 @@ def _load(
     parsed = parse(decode(source, str(path)), str(path))
     if parsed.data.get("kind") == KIND:
         return path, parse_detector(parsed, str(path)), ()
+    if parsed.data.get("kind") == guests.KIND:
+        return path, guests.parse_guest(parsed, path).guest, ()
     if parsed.data.get("kind") == policy_files.KIND:
         return path, policy_files.parse_policy(parsed, path).policy, ()
     loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
@@ -153,7 +158,7 @@ def _load(
     return path, loaded.plan, tuple(warnings)
 
 
-def _arm_lines(found: Plan | DetectorProfile | Policy) -> list[str]:
+def _arm_lines(found: Plan | DetectorProfile | Guest | Policy) -> list[str]:
     """Return a line for each arm of a plan: its name, and what it changes."""
     arms = getattr(found, "arms", None)
     return [

@@ -1,0 +1,1 @@
+"""Guests: real detectors, programs of others, that watch a rehearsal's cluster in place of ours."""
