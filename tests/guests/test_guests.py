@@ -53,7 +53,12 @@ def test_a_profile_may_lie_beside_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "said"),
     [
-        ('"{kmsg}"', '"{kmesg}"', 6, r"\{kmesg\} is no placeholder; there are \{node\} \{kmsg\} .* write \{\{ and \}\}"),
+        (
+            '"{kmsg}"',
+            '"{kmesg}"',
+            6,
+            r"\{kmesg\} is no placeholder; there are \{node\} \{kmsg\} .* write \{\{ ",
+        ),
         ('"{node}"', '"{"', 7, r"environment.NODE_NAME: \{ is no placeholder"),
         ("unhealthy", "(", 8, "is no regular expression"),
         ("name: npd", "name: NPD", 3, "must be lower-case letters"),
@@ -108,7 +113,7 @@ def test_a_command_line_that_is_none(value: str, said: str) -> None:
 @pytest.mark.parametrize("program", ["no-such-detector", "{folder}/no-such-detector", "./no-such-detector"])
 def test_a_program_that_does_not_exist(tmp_path: Path, program: str) -> None:
     path = written(tmp_path, GUEST.replace("[sh,", f"['{program}',"))
-    with pytest.raises(ProgramMissingError, match="guest npd: command not found: .*no-such-detector"):
+    with pytest.raises(ProgramMissingError, match=r"guest npd: command not found: .*no-such-detector"):
         load_guest(str(path))
 
 

@@ -18,10 +18,10 @@ from aiohttp import web
 
 from gameday.errors import TlsFolderError
 from gameday.plan.rehearsal import DraXidEffect
-from gameday.rehearsal.nodes import MAX_CLIENT_NODES, MAX_GPUS, MAX_NODES, kubelet_server, server
+from gameday.rehearsal.nodes import MAX_CLIENT_NODES, MAX_GPUS, MAX_NODES, guests, kubelet_server, server
 from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
-from gameday.rehearsal.nodes.kernel_log_files import node_files
+from gameday.rehearsal.nodes.kernel_log_files import NodeFiles, node_files
 from gameday.rehearsal.nodes.kubelet_server import serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
@@ -100,6 +100,9 @@ def _arguments() -> argparse.Namespace:
         help="write the kernel log of each GPU node as DIR/NODE/kmsg (a pipe that reads like /dev/kmsg) and"
         " DIR/NODE/kern.log, and its GPUs as DIR/NODE/nvml.yaml",
     )
+    parser.add_argument(
+        "--guest", type=Path, help="file with the guest that watches the nodes, as the rehearsal writes it"
+    )
     parser.add_argument("--state-dir", type=Path, help="pods' folders; default: a temporary one")
     parser.add_argument("--name-prefix", default="gpu-node")
     parser.add_argument("--boot-seconds", type=float, default=3.0, help="how long a reboot takes")
@@ -108,6 +111,8 @@ def _arguments() -> argparse.Namespace:
         parser.error(f"--nodes is 1 to {MAX_NODES}, --gpus 1 to {MAX_GPUS}")
     if not 0 <= arguments.client_nodes <= MAX_CLIENT_NODES:
         parser.error(f"--client-nodes is 0 to {MAX_CLIENT_NODES}")
+    if arguments.guest and not arguments.kernel_logs:
+        parser.error("--guest reads the files of --kernel-logs: name their folder, too")
     return arguments
 
 
@@ -150,12 +155,14 @@ async def _run(
 ) -> None:
     """Serve and stay joined until cancelled.
 
-    Raises ApiError, and OSError for a port that cannot be had and for kernel logs that cannot be written.
+    Raises ApiError, and OSError for a port that cannot be had and for files that cannot be read or written.
     """
+    order = guests.GuestOrder.model_validate_json(arguments.guest.read_bytes()) if arguments.guest else None
     async with AsyncExitStack() as stack:
         bound = await stack.enter_async_context(_listening(server.application(nodes), arguments.port))
+        files: dict[str, NodeFiles] = {}
         if arguments.kernel_logs:
-            await stack.enter_async_context(node_files(arguments.kernel_logs, nodes.with_gpus))
+            files = await stack.enter_async_context(node_files(arguments.kernel_logs, nodes.with_gpus))
         kubelet = _listening(kubelet_server.application(nodes), 0, tls) if tls else nullcontext()
         kubelet_port = await stack.enter_async_context(kubelet)
         connections = max(_FEWEST_CONNECTIONS, len(nodes.machines) // _NODES_PER_CONNECTION)
@@ -163,6 +170,9 @@ async def _run(
         api = await stack.enter_async_context(client)
         await stack.enter_async_context(nodes.joined(api, ApiAddress.of(kubeconfig), bound, kubelet_port))
         url = f"http://127.0.0.1:{bound}"
+        if order:
+            machines = {machine.name: machine for machine in nodes.with_gpus}
+            nodes.guests = await stack.enter_async_context(guests.running(order, machines, files, url))
         ready = {"ready": True, "port": bound, "metrics": f"{url}/metrics", "hosts": f"{url}/hosts"}
         print(json.dumps({**ready, "kubelet_port": kubelet_port, "nodes": list(nodes.machines)}), flush=True)
         await asyncio.Event().wait()

@@ -14,6 +14,7 @@ from gameday.host.base import WorkOrder
 from gameday.rehearsal.nodes import node_exporter
 from gameday.rehearsal.nodes.exposition import CONTENT_TYPE
 from gameday.rehearsal.nodes.files import read_file, write_file
+from gameday.rehearsal.nodes.guests import Guests
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.programs.run import run_program
 from gameday.rehearsal.nodes.snapshot import snapshot
@@ -22,6 +23,7 @@ from gameday.rehearsal.nodes.work import end_work, run_work
 
 NODES: web.AppKey[VirtualNodes] = web.AppKey("nodes", VirtualNodes)
 _LONGEST_WORK_S = 3600.0  # of one program or measurement; more is a mistake in the request
+_OUTPUT_BYTES = 256 * 1024
 _LONGEST_NUMBER = 18  # digits; more than a sequence number or a file's size ever has
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -77,6 +79,8 @@ def application(nodes: VirtualNodes) -> web.Application:
     app.router.add_delete(f"{host}/work", _end_work)
     app.router.add_get(f"{host}/gpu-users", _gpu_users)
     app.router.add_get(f"{host}/snapshot", _snapshot)
+    app.router.add_get("/guests", _guests)
+    app.router.add_get("/guests/{instance}/output", _guest_output)
     app.router.add_get("/metrics", _metrics)
     app.router.add_get("/node-exporter/metrics", _node_metrics)
     return app
@@ -214,6 +218,32 @@ async def _gpu_users(request: web.Request) -> web.Response:
     machine = _machine(request)
     machine.cell(_gpu(request))
     return web.json_response({"users": [user.model_dump() for user in machine.gpu_users(_gpu(request))]})
+
+
+async def _guests(request: web.Request) -> web.Response:
+    return _model(_guests_of(request).status())
+
+
+async def _guest_output(request: web.Request) -> web.Response:
+    """Serve whole lines of a process's output from the byte ?from= on; X-Next is the byte after them."""
+    instance = _guests_of(request).instances.get(request.match_info["instance"])
+    if instance is None:
+        raise web.HTTPNotFound(text='{"error": "the guest has no such process"}', content_type="application/json")
+    begin = request.query.get("from", "0")
+    if not begin.isdecimal() or len(begin) > _LONGEST_NUMBER:
+        raise HostError("?from= must be the number of a byte")
+    try:
+        lines, end = instance.output.read(int(begin), _OUTPUT_BYTES)
+    except OSError as error:
+        raise HostError(f"the guest's output cannot be read: {error.strerror}") from None
+    return web.Response(body=lines, content_type="text/plain", charset="utf-8", headers={"X-Next": str(end)})
+
+
+def _guests_of(request: web.Request) -> Guests:
+    guests = request.app[NODES].guests
+    if guests is None:
+        raise web.HTTPNotFound(text='{"error": "no guest watches these nodes"}', content_type="application/json")
+    return guests
 
 
 def _gpu(request: web.Request) -> int:

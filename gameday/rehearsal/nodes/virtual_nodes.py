@@ -20,6 +20,7 @@ from gameday.rehearsal.nodes.dra import DRIVER, SLICES
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.nodes.exposition import Exposition
 from gameday.rehearsal.nodes.gpus import GpuFleet
+from gameday.rehearsal.nodes.guests import Guests
 from gameday.rehearsal.nodes.identity import gpu_identities
 from gameday.rehearsal.nodes.kubelet import Kubelet
 from gameday.rehearsal.nodes.logship import LogShipper
@@ -96,6 +97,7 @@ class VirtualNodes:
         identities = [gpu_identities(name, settings.gpus) for name in names]
         self.exposition = Exposition(self.cache, names, identities, settings.exporter)
         self.kubelets: dict[str, Kubelet] = {}
+        self.guests: Guests | None = None  # set where a guest watches
 
     @asynccontextmanager
     async def joined(

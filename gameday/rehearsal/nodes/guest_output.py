@@ -1,0 +1,67 @@
+"""A guest's output as a file: each line with a UTC stamp in front, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+MOST_BYTES_A_START = 16 * 1024 * 1024
+_MOST_BYTES = 4 * MOST_BYTES_A_START
+_LONGEST_LINE = 16_384  # the container runtimes' own limit of one log line
+_CHUNK = 65_536
+
+
+class GuestOutput:
+    """The file, which is kept while the guest is started again; whole lines only, so that a reader may stop anywhere.
+
+    `flooded`: the process that runs, or ran last, has printed more than is kept of one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Make an empty file. Raises OSError."""
+        self.path = path
+        self.flooded = False
+        path.write_bytes(b"")
+        self._size = 0
+        self._room = 0
+
+    async def pump(self, stream: asyncio.StreamReader) -> None:
+        """Keep what a process prints, until it ends; what is too much is read and thrown away, so that it may go on."""
+        self.flooded = False
+        self._room = min(MOST_BYTES_A_START, _MOST_BYTES - self._size)
+        rest = b""
+        try:
+            while chunk := await stream.read(_CHUNK):
+                if self.flooded:
+                    continue
+                *lines, rest = (rest + chunk).split(b"\n")
+                while len(rest) > _LONGEST_LINE:
+                    lines.append(rest[:_LONGEST_LINE])
+                    rest = rest[_LONGEST_LINE:]
+                self._append(lines)
+        finally:
+            if rest and not self.flooded:
+                self._append([rest])
+
+    def read(self, start: int, most: int) -> tuple[bytes, int]:
+        """Return whole lines from a byte on, and the byte after them. Raises OSError."""
+        with self.path.open("rb") as file:
+            file.seek(start)
+            found = file.read(most)
+        whole = found[: found.rfind(b"\n") + 1]
+        return whole, start + len(whole)
+
+    def _append(self, lines: list[bytes]) -> None:
+        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ ").encode()
+        text = b"".join(stamp + line + b"\n" for line in lines)
+        if len(text) > self._room:
+            text = text[: text.rfind(b"\n", 0, self._room) + 1]
+            self.flooded = True
+        try:
+            with self.path.open("ab") as file:
+                file.write(text)
+        except OSError:  # a full disk must not make the guest wait for us
+            self.flooded = True
+        self._room -= len(text)
+        self._size += len(text)
