@@ -12,7 +12,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
-from gameday.cli.rehearsal import Cluster, Gpus, Watcher, check_fit, embedded
+from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, GuestOption, Watcher, check_fit, embedded, guest_of
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 
@@ -68,8 +68,9 @@ def coverage(
     again: Again = None,
     nodes: Annotated[int, typer.Option(min=2, max=1000, help="With --rehearse: virtual GPU nodes.")] = _VIRTUAL_NODES,
     gpus: Gpus = 8,
-    detector: Watcher = "default",
+    detector: Watcher = None,
     cluster: Cluster = "embedded",
+    guest: GuestOption = None,
     reports: Reports = Path("reports"),
     keep: Annotated[bool, typer.Option(help="With --rehearse: keep the cluster's folder with its logs.")] = False,
 ) -> int:
@@ -85,6 +86,10 @@ def coverage(
         return _draw_again(out, again)
     if rehearse and profile:
         raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
+    if guest and not rehearse:
+        raise CommandError("--guest starts a detector beside virtual nodes: add --rehearse, or leave it out")
+    watching = guest_of(guest, cluster, detector)
+    detector = detector or DEFAULT_DETECTOR
     if rehearse:
         within = within or (None if asked else _REHEARSED_WITHIN)
     at_once = at_once or (_REHEARSED_AT_ONCE if rehearse else _AT_ONCE)
@@ -101,9 +106,10 @@ def coverage(
             return _play(out, season, profile, shlex.join(command), "manual")
     for plan in checked:
         check_fit(plan, nodes, gpus)
-    command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--detector", detector, "--cluster", cluster]
-    spare = nodes // _SPARE
-    with embedded(out, nodes, gpus, detector, cluster, keep=keep, flow="gameday.flows.season", spare=spare) as here:
+    command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--cluster", cluster]
+    command += ["--guest", guest] if guest else ["--detector", detector]
+    spare, flow = nodes // _SPARE, "gameday.flows.season"
+    with embedded(out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, guest=watching) as here:
         here.code = _play(out, season, here.cluster.profile, shlex.join(command), "rehearsal")
     return here.code
 

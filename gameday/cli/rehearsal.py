@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gameday.detectors.models import DetectorProfile
+    from gameday.guests.load import LoadedGuest
     from gameday.plan.load import LoadedPlan
     from gameday.plan.models import Plan
     from gameday.plan.rehearsal import RehearsalSettings
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(".rehearsal")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+DEFAULT_DETECTOR = "default"
 _OURS = "gameday"
 """The profile of the node-health controller, which runs here itself and needs no stand-in."""
 _EXPORTER = "4.4.2"
@@ -60,9 +62,10 @@ _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
 Nodes = Annotated[int, typer.Option(min=1, max=1000, help="Virtual GPU nodes.")]
 Gpus = Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")]
 Watcher = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--detector",
+        show_default=DEFAULT_DETECTOR,
         help="Who watches: default or conservative (our policies), konduktor (as released), off; or a detector "
         "profile's name or file (`gameday detectors`), of which a stand-in does what the profile says.",
     ),
@@ -88,6 +91,15 @@ Exporter = Annotated[
         "--exporter",
         help="The release of dcgm-exporter that the metrics are written like: 3.3.5, 4.4.2, 4.5.3 or newer "
         "(docs/alerts.md, What half the world has wrong).",
+    ),
+]
+GuestOption = Annotated[
+    str | None,
+    typer.Option(
+        "--guest",
+        metavar="FILE|COMMAND",
+        help="A real detector watches in place of ours: a guest's file (.yaml), or its command, like "
+        "'./detector --log {kernel_log} --node {node}' (docs/rehearsal.md, A guest).",
     ),
 ]
 KernelLogs = Annotated[
@@ -118,7 +130,7 @@ def rehearse(
     plan: Annotated[str, typer.Argument(help="A shipped plan's name, or a plan file.")] = DEFAULT_PLAN,
     nodes: Nodes = 8,
     gpus: Gpus = 8,
-    detector: Watcher = "default",
+    detector: Watcher = None,
     cluster: PlansCluster = None,
     repair: Repair = "auto",
     reports: Reports = Path("reports"),
@@ -138,6 +150,7 @@ def rehearse(
     dra: Dra = False,
     exporter: Exporter = _EXPORTER,
     kernel_logs: KernelLogs = None,
+    guest: GuestOption = None,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
     written = checked_plan(plan)
@@ -157,6 +170,8 @@ def rehearse(
     )
     cluster = cluster or checked.rehearsal.cluster or "embedded"
     lab = _lab_settings(cluster, options, checked.rehearsal)
+    watching = guest_of(guest, cluster, detector)
+    detector = detector or DEFAULT_DETECTOR
     out = console()
     repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
@@ -179,8 +194,10 @@ def rehearse(
         spare=0 if checked.rehearsal.training else nodes,
         exporter=exporter,
         kernel_logs=kernel_logs,
+        guest=watching,
     ) as here:
-        command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus, "--detector", detector]
+        command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus]
+        command += ["--guest", guest] if guest else ["--detector", detector]
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
         command += ["--exporter", exporter] if exporter != _EXPORTER else []
         command += ["--kernel-logs", kernel_logs] if kernel_logs else []
@@ -216,6 +233,7 @@ def embedded(
     lab: LabSettings | None = None,
     exporter: str = _EXPORTER,
     kernel_logs: Path | None = None,
+    guest: LoadedGuest | None = None,
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
 
@@ -226,7 +244,7 @@ def embedded(
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
-    (watcher, fake_detector), control_plane = _detector(detector), _control_plane(cluster)
+    (watcher, fake_detector), control_plane = _detector(detector, guest), _control_plane(cluster)
     release = _exporter(exporter)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
     size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender)
@@ -241,6 +259,7 @@ def embedded(
             repair=repair,
             exporter=release,
             kernel_logs=kernel_logs,
+            guest=guest,
         )
     )
     try:
@@ -270,7 +289,7 @@ def embedded(
 def up(
     nodes: Nodes = 8,
     gpus: Gpus = 8,
-    detector: Watcher = "default",
+    detector: Watcher = None,
     cluster: Cluster = "embedded",
     repair: Repair = "off",
     folder: Folder = _FOLDER,
@@ -285,6 +304,7 @@ def up(
     dra: Dra = False,
     exporter: Exporter = _EXPORTER,
     kernel_logs: KernelLogs = None,
+    guest: GuestOption = None,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
     from gameday.errors import StartError  # noqa: PLC0415
@@ -294,7 +314,8 @@ def up(
     out = console()
     repaired = is_repaired(repair)
     size = Size(nodes, gpus, hold_outs=hold_outs(nodes, repair=repaired), client_nodes=1)
-    control_plane, (watcher, fake_detector) = _control_plane(cluster), _detector(detector)
+    watching = guest_of(guest, cluster, detector)
+    control_plane, (watcher, fake_detector) = _control_plane(cluster), _detector(detector or DEFAULT_DETECTOR, watching)
     options = LabOptions(
         apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
     )
@@ -308,6 +329,7 @@ def up(
         repair=repaired,
         exporter=_exporter(exporter),
         kernel_logs=kernel_logs,
+        guest=watching,
     )
     ended = threading.Event()
     try:
@@ -359,10 +381,43 @@ def _load(module: str) -> None:
         import_module(module)
 
 
-def _detector(name: str) -> tuple[Detector, DetectorProfile | None]:
-    """Return our controller's policy, or a foreign detector's profile, beside which our controller is off."""
+def guest_of(value: str | None, cluster: str, detector: str | None) -> LoadedGuest | None:
+    """Return the guest of `--guest`; None without one.
+
+    Raises:
+        CommandError: It cannot watch on this control plane, `--detector` was given as well, or there is no such
+            program.
+        DocumentError: Its file cannot be used.
+    """
+    from gameday.errors import ProgramMissingError  # noqa: PLC0415
+    from gameday.guests.load import load_guest  # noqa: PLC0415
+
+    if value is None:
+        return None
+    if detector is not None:
+        raise CommandError("--guest brings its own detector, and ours are off: leave out --detector, or --guest")
+    try:
+        loaded = load_guest(value)
+    except ProgramMissingError as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+    if loaded.guest.cluster not in ("embedded", cluster):
+        needs = f" ({loaded.guest.needs})" if loaded.guest.needs else ""
+        raise CommandError(
+            f"guest {loaded.guest.name} needs another control plane than --cluster {cluster}{needs}:"
+            f" add --cluster {loaded.guest.cluster}"
+        )
+    return loaded
+
+
+def _detector(name: str, guest: LoadedGuest | None) -> tuple[Detector, DetectorProfile | None]:
+    """Return our controller's policy, or a foreign detector's profile, beside which our controller is off.
+
+    It is off beside a guest, too.
+    """
     from gameday.rehearsal.cluster import Detector  # noqa: PLC0415
 
+    if guest:
+        return Detector.OFF, None
     if name in list(Detector):
         return Detector(name), None
     from gameday.detectors.load import load_detector  # noqa: PLC0415

@@ -148,6 +148,21 @@ class ClusterGuardrails(Limits):
     kube-state-metrics and our node-health controller."""
 
 
+class GuestAddress(BaseModel):
+    """The guest, a real detector, that watches a rehearsal's cluster."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    name: str
+    """Name of the guest."""
+    version: str = ""
+    """The version that was built."""
+    url: str
+    """The address that shows its processes."""
+    says: str | None = None
+    """A regular expression for the lines of its output by which it says that it noticed a fault."""
+
+
 class ClusterProfile(BaseSettings):
     """Everything about one cluster that is not the plan's business, without secrets."""
 
@@ -247,6 +262,10 @@ class ClusterProfile(BaseSettings):
     """Red is every outcome but passed; a change is an outcome that differs from the plan's last run's."""
     lab_control: Path | None = None
     """Control socket of a lab (docs/lab.md), to restart API servers by; `gameday rehearse` sets it.
+
+    None on every real cluster."""
+    guest: GuestAddress | None = None
+    """The guest that watches a rehearsal; `gameday rehearse --guest` sets it.
 
     None on every real cluster."""
     guardrails: ClusterGuardrails = ClusterGuardrails()

@@ -23,6 +23,8 @@ from gameday.cluster.lab_control import SOCKET
 from gameday.cluster.profile import ClusterProfile
 from gameday.detectors.models import DetectorProfile
 from gameday.faults.registry import parameter_models
+from gameday.guests.load import LoadedGuest
+from gameday.guests.order import GuestOrder
 from gameday.plan.rehearsal import LabComponent
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.folder import STATE, HeldFolder
@@ -106,6 +108,7 @@ class RehearsalCluster:
         repair: bool = False,
         exporter: ExporterRelease = ExporterRelease.CODED,
         kernel_logs: Path | None = None,
+        guest: LoadedGuest | None = None,
     ) -> None:
         """Prepare the cluster; nothing is started yet.
 
@@ -121,6 +124,7 @@ class RehearsalCluster:
                 stand-in.
             exporter: The release of dcgm-exporter that the nodes' metrics are written like.
             kernel_logs: The folder that gets each node's kernel log and GPUs as files; None: nobody needs them.
+            guest: The real detector that watches, beside `detector`.
         """
         self.folder = folder.resolve()
         self.size = size
@@ -131,11 +135,12 @@ class RehearsalCluster:
         self._fake_detector = fake_detector
         self._with_repair = repair
         self._exporter = exporter
-        self._kernel_logs = kernel_logs
+        self._guest = guest
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
         self.profile = self.folder / "profile.yaml"
+        self._kernel_logs = kernel_logs or (self.folder / "kernel-logs" if guest else None)
         self._credentials = self.folder / "control-plane"
         self.admin_kubeconfig = self._credentials / "admin.kubeconfig"
         self.urls: dict[str, str] = {}
@@ -218,7 +223,8 @@ class RehearsalCluster:
         self.urls["loki"] = logs.await_ready_line()["url"]
         self.urls["kubernetes"] = api.await_ready_line()["url"]
         self._start_observability(ports)
-        nodes = self._start_nodes(ports["nodes"])
+        order = self._write_guest(self._guest) if self._guest else None
+        nodes = self._start_nodes(ports["nodes"], order)
         # The lab's own controllers run by now.
         controllers = self._start_controllers() if self.control_plane is ControlPlane.EMBEDDED else None
         with seeding(self.admin_kubeconfig) as seeder:
@@ -284,7 +290,26 @@ class RehearsalCluster:
         """The lab's control socket; None where the control plane is another one."""
         return self._credentials / SOCKET if self.control_plane is ControlPlane.LAB else None
 
-    def _start_nodes(self, port: int) -> Child:
+    def _write_guest(self, loaded: LoadedGuest) -> Path:
+        """Give the guest its account, and write what the nodes start it by."""
+        with seeding(self.admin_kubeconfig) as seeder:
+            seeder.rights()
+            kubeconfig = seeder.guest_kubeconfig(self.folder / "guest.kubeconfig")
+        outputs = self.folder / "guests"
+        outputs.mkdir(mode=0o700)
+        order = GuestOrder(
+            guest=loaded.guest,
+            folder=loaded.folder,
+            outputs=outputs,
+            kubeconfig=kubeconfig,
+            loki_url=self.urls["loki"],
+            prometheus_url=self.urls["prometheus"],
+        )
+        file = outputs / "guest.json"
+        file.write_text(order.model_dump_json(indent=1), encoding="utf-8")
+        return file
+
+    def _start_nodes(self, port: int, guest: Path | None) -> Child:
         return self._python(
             "nodes",
             "--kubeconfig",
@@ -309,6 +334,7 @@ class RehearsalCluster:
             str(self.folder / "pods"),
             "--exporter",
             self._exporter,
+            *(("--guest", str(guest)) if guest else ()),
             *(("--kernel-logs", str(self._kernel_logs.resolve())) if self._kernel_logs else ()),
             *self._lab.node_arguments(),
             *(("--lab-control", str(self._lab_control)) if self._lab_control else ()),
@@ -433,6 +459,11 @@ class RehearsalCluster:
         }
         if self._lab_control:
             profile["lab_control"] = str(self._lab_control)
+        if self._guest:
+            shown = self._guest.guest.model_dump(include={"name", "version", "says"})
+            profile["guest"] = {**shown, "url": f"http://127.0.0.1:{self._ports['nodes']}/guests"}
+            if self._guest.profile:
+                profile["detector"] = str(self._guest.profile_file or self._guest.profile.name)
         if self._lab.api_server_memory:
             # An API server that is killed for its memory fails our own requests, too. A real cluster is spared that by
             # this limit; here it is what the plan wants to see.
@@ -440,9 +471,17 @@ class RehearsalCluster:
         with path.open("w", encoding="utf-8") as file:
             YAML(typ="safe", pure=True).dump(profile, file)
 
+    @property
+    def _watcher(self) -> str:
+        """The detector in words."""
+        if self._guest:
+            return f"{self._guest.guest.name} (guest)"
+        return f"{self._fake_detector.name} (stand-in)" if self._fake_detector else self.detector
+
     def _quarantine_keys(self) -> list[str]:
         own: tuple[str, ...] = ClusterProfile.model_fields["quarantine_taint_keys"].default
-        rules = self._fake_detector.rules if self._fake_detector else ()
+        foreign = self._guest.profile if self._guest else self._fake_detector
+        rules = foreign.rules if foreign else ()
         return list(dict.fromkeys((*own, *(taint.key for rule in rules for taint in rule.taints))))
 
     def _write_state(self) -> None:
@@ -453,7 +492,7 @@ class RehearsalCluster:
             "urls": self.urls,
             "nodes": self.size.nodes,
             "gpus": self.size.gpus,
-            "detector": f"{self._fake_detector.name} (stand-in)" if self._fake_detector else self.detector,
+            "detector": self._watcher,
             "control_plane": self.control_plane,
         }
         (self.folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")

@@ -19,7 +19,7 @@ from gameday.errors import FolderHeldError
 
 LOCK = "lock"
 STATE = "state.json"
-_LEFTOVERS = ("control-plane", "logstore", "prometheus-data", "alertmanager-data", "pods")
+_LEFTOVERS = ("control-plane", "logstore", "prometheus-data", "alertmanager-data", "pods", "guests", "kernel-logs")
 """Folders that an ended cluster left. Prefect's stays: its pages show the game-days of earlier clusters, too."""
 
 

@@ -29,6 +29,10 @@ CONTROL_PLANE = shipped("deploy") / "control-plane"
 CONTROL_PLANE_HERE = Path(__file__).parent / "control-plane.yaml"
 """The rights for such game-days that no real cluster should give."""
 
+GUEST_RBAC = Path(__file__).parent / "guest.yaml"
+GUEST_ACCOUNT = "gameday-guest"
+"""The name of a guest's service account, and of its namespace."""
+
 FAKE_DETECTOR_RBAC = Path(__file__).parent / "fake_detector" / "rbac.yaml"
 _NAMESPACE = "gameday"
 _TRAINING = "training"
@@ -96,17 +100,22 @@ class Seeder:
         self._apply(FAKE_DETECTOR_RBAC)
         return self.service_account_kubeconfig("detector-stand-in", path)
 
+    def guest_kubeconfig(self, path: Path) -> Path:
+        """Create a guest's account and rights, and write its kubeconfig; raises SeedError."""
+        self._apply(GUEST_RBAC)
+        return self.service_account_kubeconfig(GUEST_ACCOUNT, path, namespace=GUEST_ACCOUNT)
+
     def _apply(self, manifest: Path) -> None:
         for document in YAML(typ="safe", pure=True).load_all(manifest.read_text(encoding="utf-8")):
             if document:
                 self._create(collection_of(document), document)
 
-    def service_account_kubeconfig(self, account: str, path: Path) -> Path:
+    def service_account_kubeconfig(self, account: str, path: Path, namespace: str = _NAMESPACE) -> Path:
         """Write a kubeconfig (mode 0600) whose only right is the service account's own token; raises SeedError."""
         request = {"spec": {"audiences": [], "expirationSeconds": _TOKEN_SECONDS}}
-        answer = self._create(f"/api/v1/namespaces/{_NAMESPACE}/serviceaccounts/{account}/token", request)
+        answer = self._create(f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", request)
         user = {"token": answer["status"]["token"]}
-        write_kubeconfig(path, account, cluster=self._cluster, user=user, namespace=_NAMESPACE, context="gameday")
+        write_kubeconfig(path, account, cluster=self._cluster, user=user, namespace=namespace, context="gameday")
         return path
 
     def await_schedulable(self, nodes: int, stalled_after_s: int = _STALLED_AFTER_S) -> None:

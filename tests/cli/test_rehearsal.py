@@ -38,6 +38,10 @@ def private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--detector", "foo"], ExitCode.USAGE, "no detector profile of this name"),
         (["gpu-fell-off-the-bsu"], ExitCode.USAGE, "did you mean gpu-fell-off-the-bus?"),
         (["--gpus", "0"], ExitCode.USAGE, "--gpus"),
+        (["--guest", "no-such-detector"], ExitCode.REFUSED, "guest no-such-detector: command not found"),
+        (["--guest", "true {nodes}"], ExitCode.USAGE, "{nodes} is no placeholder"),
+        (["--guest", "true", "--detector", "default"], ExitCode.USAGE, "leave out --detector, or --guest"),
+        (["--guest", "{lab}"], ExitCode.USAGE, "guest of-the-lab needs another control plane than --cluster embedded"),
         (["--repair", "maybe"], ExitCode.USAGE, "choose one of on, off, auto"),
         (["--reports", "{file}"], ExitCode.REFUSED, "cannot be written: File exists"),
         (["--reports", "/proc/no"], ExitCode.REFUSED, "cannot be written"),
@@ -47,7 +51,11 @@ def test_refused_before_anything_is_started(
     arguments: list[str], code: ExitCode, said: str, private_tmp: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     (tmp_path / "file").write_text("")
-    assert run(["rehearse", *(one.format(file=tmp_path / "file") for one in arguments)]) == code
+    (tmp_path / "lab.yaml").write_text(
+        "apiVersion: gameday/v1\nkind: Guest\nname: of-the-lab\ncluster: lab\ncommand: ['true']\n"
+    )
+    files = {"{file}": tmp_path / "file", "{lab}": tmp_path / "lab.yaml"}
+    assert run(["rehearse", *(str(files.get(one, one)) for one in arguments)]) == code
     out, err = capsys.readouterr()
     assert said in err
     assert out == ""

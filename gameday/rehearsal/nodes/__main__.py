@@ -17,6 +17,7 @@ from pathlib import Path
 from aiohttp import web
 
 from gameday.errors import TlsFolderError
+from gameday.guests.order import GuestOrder
 from gameday.plan.rehearsal import DraXidEffect
 from gameday.rehearsal.nodes import MAX_CLIENT_NODES, MAX_GPUS, MAX_NODES, guests, kubelet_server, server
 from gameday.rehearsal.nodes.api_account import ApiAddress
@@ -157,7 +158,7 @@ async def _run(
 
     Raises ApiError, and OSError for a port that cannot be had and for files that cannot be read or written.
     """
-    order = guests.GuestOrder.model_validate_json(arguments.guest.read_bytes()) if arguments.guest else None
+    order = GuestOrder.model_validate_json(arguments.guest.read_bytes()) if arguments.guest else None
     async with AsyncExitStack() as stack:
         bound = await stack.enter_async_context(_listening(server.application(nodes), arguments.port))
         files: dict[str, NodeFiles] = {}

@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
-from gameday.guests.models import Guest
+from gameday.guests.order import GuestOrder
 from gameday.guests.placeholders import Placeholder, fill
 from gameday.rehearsal.nodes import guest_launcher
 from gameday.rehearsal.nodes.guest_output import GuestOutput
@@ -35,21 +35,6 @@ _BACK_OFF_S = (1.0, 30.0)
 _LIVED_LONG_S = 60.0  # the pause begins anew after a process that ran so long
 _FROM_US = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
 Values = Mapping[Placeholder, str]
-
-
-class GuestOrder(BaseModel):
-    """A guest as the rehearsal hands it to the nodes' process, in a file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    guest: Guest
-    folder: Path
-    """The folder that its processes run in."""
-    outputs: Path
-    """The folder for their output and their state."""
-    kubeconfig: Path
-    loki_url: str
-    prometheus_url: str
 
 
 class InstanceStatus(BaseModel):

@@ -17,8 +17,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from gameday.guests.models import Guest
+from gameday.guests.order import GuestOrder
 from gameday.rehearsal.nodes import guest_output, guests, server
-from gameday.rehearsal.nodes.guests import GuestOrder, Guests, InstanceStatus
+from gameday.rehearsal.nodes.guests import Guests, InstanceStatus
 from gameday.rehearsal.nodes.kernel_log_files import node_files
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.machine import Machine
