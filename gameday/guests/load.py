@@ -33,7 +33,7 @@ class LoadedGuest:
     folder: Path
     """Folder of its file, absolute; the current one for a command line. Its processes run there."""
     profile: DetectorProfile | None
-    """What it should do about each fault; None: nobody has written it down."""
+    """The guest's answers to each fault, as they should be; None: nobody has written them down."""
     profile_file: Path | None
     """The profile's own file, where the guest names it by a path."""
 

@@ -41,16 +41,16 @@ class InstanceStatus(BaseModel):
     """A process of the guest, as the nodes' server shows it."""
 
     state: str
-    """running; down: its node is; waiting: it is about to be started."""
+    """`running`; `down`: its node is; `waiting`: it is about to be started again."""
     pid: int | None
-    """The process that it runs below, and the process group of its processes."""
+    """Number of the process above its processes, and of their process group."""
     started: str | None
     """Time of the last start, UTC, ISO 8601."""
     starts: int
     ended_by_itself: int
     """Number of times that it ended while its node was up."""
     last_exit: str | None
-    """How it ended the last time, `exit status 1` or `signal 9`."""
+    """The last end of the process: `exit status 1` or `signal 9`."""
     flooded: bool
     """True if it has printed more than is kept."""
     rss_bytes: int

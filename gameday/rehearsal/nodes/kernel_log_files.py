@@ -1,4 +1,4 @@
-"""What a detector on a node would open, as files in a folder of that node: kernel log and NVML."""
+"""Files that a detector on a node would open, in a folder for each node: the kernel log, and the GPUs for NVML."""
 
 from __future__ import annotations
 

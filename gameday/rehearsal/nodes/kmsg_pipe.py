@@ -19,7 +19,7 @@ _LOOK_EVERY_S = 0.05
 
 
 class KmsgPipe:
-    """The pipe, written in packet mode: each read gets one record, as /dev/kmsg gives it.
+    """A pipe in packet mode, of which each read gets one record, as /dev/kmsg gives it.
 
     Whoever opens it reads from the ring buffer's begin, so nothing is lost while nobody reads, up to the buffer's size.
     A reader that is slower than that misses the oldest records; /dev/kmsg would tell it by EPIPE. When the machine goes

@@ -62,7 +62,7 @@ _PERSISTENCED_PID = 1187
 
 
 class MachineListener:
-    """What runs on a machine and hears of its power, its GPUs and its kernel log; each method may be left out."""
+    """Base of whatever runs on a machine and is called when its power, its GPUs or its kernel log change."""
 
     async def going_down(self) -> None:
         """Services are asked to end; the power goes when this returns."""
