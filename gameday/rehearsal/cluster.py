@@ -295,6 +295,7 @@ class RehearsalCluster:
         with seeding(self.admin_kubeconfig) as seeder:
             seeder.rights()
             kubeconfig = seeder.guest_kubeconfig(self.folder / "guest.kubeconfig")
+        self.urls["guests"] = f"http://127.0.0.1:{self._ports['nodes']}/guests"
         outputs = self.folder / "guests"
         outputs.mkdir(mode=0o700)
         order = GuestOrder(
@@ -461,7 +462,7 @@ class RehearsalCluster:
             profile["lab_control"] = str(self._lab_control)
         if self._guest:
             shown = self._guest.guest.model_dump(include={"name", "version", "says"})
-            profile["guest"] = {**shown, "url": f"http://127.0.0.1:{self._ports['nodes']}/guests"}
+            profile["guest"] = {**shown, "url": self.urls["guests"]}
             if self._guest.profile:
                 profile["detector"] = str(self._guest.profile_file or self._guest.profile.name)
         if self._lab.api_server_memory:

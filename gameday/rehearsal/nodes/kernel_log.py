@@ -28,7 +28,7 @@ _USER = 1  # LOG_USER: what facility 0, the kernel's own, becomes when user spac
 class KernelRecord:
     """`seconds` since boot, `wall_ns` since the epoch; facility 0 is the kernel itself.
 
-    `sequence` counts the records since boot, from 0.
+    `sequence` counts the records since boot, from 0; `uptime_ns` is the uptime of the machine that plays the node.
     """
 
     seconds: float
@@ -37,6 +37,7 @@ class KernelRecord:
     severity: int
     text: str
     sequence: int = 0
+    uptime_ns: int = 0
 
     @property
     def line(self) -> str:
@@ -48,9 +49,11 @@ class KernelRecord:
     def kmsg(self) -> bytes:
         """The record as a read from /dev/kmsg gives it, without properties; what is not ASCII is escaped byte by byte.
 
-        At most 4096 bytes: what a pipe in packet mode passes on whole (pipe(2), O_DIRECT).
+        Programs add its time to the time at which the machine booted that they run on, and drop what is too old. So it
+        is that machine's uptime (CLOCK_BOOTTIME), and not the node's. At most 4096 bytes: what a pipe in packet mode
+        passes on whole (pipe(2), O_DIRECT).
         """
-        head = f"{self.facility << 3 | self.severity},{self.sequence},{int(self.seconds * 1_000_000)},-;"
+        head = f"{self.facility << 3 | self.severity},{self.sequence},{self.uptime_ns // 1000},-;"
         text = "".join(chr(b) if 32 <= b < 127 else f"\\x{b:02x}" for b in self.text.encode("utf-8", "surrogatepass"))
         return (head + text).encode("ascii")[: _PACKET_BYTES - 1] + b"\n"
 
@@ -113,7 +116,8 @@ class KernelLog:
     def _append(self, facility: int, severity: int, text: str) -> None:
         if not text.isprintable():
             text = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
-        record = KernelRecord(self.uptime_s, time.time_ns(), facility, severity, text, self._next)
+        here_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        record = KernelRecord(self.uptime_s, time.time_ns(), facility, severity, text, self._next, here_ns)
         self._next += 1
         self._records.append(record)
         self._listener(record)

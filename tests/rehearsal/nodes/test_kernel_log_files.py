@@ -61,6 +61,8 @@ def test_a_read_gets_one_record_with_priority_sequence_and_time(machine: Machine
         reader = Reader(files.kmsg)
         records = [RECORD.fullmatch(record) for record in await reader.until(b"Xid")]
         reader.close()
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert all(found and abs(booted + int(found[3]) / 1e6 - time.time()) < 60 for found in records)
         assert [int(found[2]) for found in records if found] == list(range(len(machine.log.records())))
         assert records[0] and records[0][4].startswith(b"Linux version")
         assert records[-1] and records[-1].groups()[::3] == (
