@@ -36,3 +36,8 @@ def test_an_unusable_profile_is_reported_before_its_plans(argv: list[str], tmp_p
     (tmp_path / "profile.yaml").write_text("prometeus: {}\n")
     assert run(argv) == ExitCode.USAGE
     assert "did you mean prometheus?" in capsys.readouterr().err
+
+
+def test_a_guest_watches_virtual_nodes_only(argv: list[str], capsys: Capture) -> None:
+    assert run([*argv, "--guest", "true"]) == ExitCode.USAGE
+    assert "add --rehearse" in capsys.readouterr().err

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +17,28 @@ from gameday.cluster.profile import load_profile
 from gameday.guests.load import load_guest
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.rehearsal.folder import STATE
+from gameday.rehearsal.seed import seeding
 from kubesim.kubeconfig import Kubeconfig
 from tests.cluster.servers.conftest import eventually
 from tests.rehearsal.processes import naming
 from tests.rehearsal.seer import TAINT
+from tests.support.world import World
 
 SEER = Path(__file__).parent / "seer.py"
 
 
-class Api:
+@contextmanager
+def api(kubeconfig: Path) -> Iterator[httpx.Client]:
     """The API server under one kubeconfig."""
+    found = Kubeconfig.load(kubeconfig)
+    headers = {"Authorization": f"Bearer {found.token}"}
+    with httpx.Client(base_url=found.server, headers=headers, verify=found.tls or True, trust_env=False) as http:
+        yield http
 
-    def __init__(self, kubeconfig: Path) -> None:
-        loaded = Kubeconfig.load(kubeconfig)
-        self._http = httpx.Client(
-            base_url=loaded.server,
-            headers={"Authorization": f"Bearer {loaded.token}"},
-            verify=loaded.tls or True,
-            trust_env=False,
-        )
 
-    def status(self, method: str, path: str, **body: Any) -> int:
-        return self._http.request(method, path, **body).status_code
-
-    def taints(self, node: str) -> list[dict[str, str]]:
-        return self._http.get(f"/api/v1/nodes/{node}").raise_for_status().json()["spec"].get("taints", [])
+def taints(kubeconfig: Path, node: str) -> list[dict[str, str]]:
+    with api(kubeconfig) as http:
+        return http.get(f"/api/v1/nodes/{node}").raise_for_status().json()["spec"].get("taints", [])
 
 
 def guest_file(folder: Path) -> Path:
@@ -55,6 +54,49 @@ def guest_file(folder: Path) -> Path:
     }
     path.write_text(json.dumps(document))
     return path
+
+
+NODE = {"metadata": {"name": "n"}}
+OWN = "/api/v1/namespaces/gameday-guest/configmaps"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/gameday-guest/leases"
+EVENT = {
+    "metadata": {"generateName": "e"},
+    "involvedObject": {"kind": "Node", "name": "n"},
+    "reason": "XidHardware",
+    "type": "Warning",
+}
+ASKED: list[tuple[str, str, dict[str, Any] | None, int]] = [
+    ("GET", "/api/v1/pods", None, 200),
+    ("GET", "/api/v1/nodes/n", None, 200),
+    ("PATCH", "/api/v1/nodes/n", {"spec": {"unschedulable": True}}, 200),
+    ("PATCH", "/api/v1/nodes/n/status", {"status": {"conditions": []}}, 200),
+    ("POST", "/api/v1/namespaces/default/events", EVENT, 201),
+    ("POST", OWN, {"metadata": {"name": "mine"}}, 201),
+    ("POST", LEASES, {"metadata": {"name": "mine"}}, 201),
+    ("GET", "/api/v1/namespaces/gameday/configmaps", None, 403),
+    ("GET", "/api/v1/secrets", None, 403),
+    ("DELETE", "/api/v1/nodes/n", None, 403),
+    ("POST", "/api/v1/namespaces/default/pods", NODE, 403),
+    ("POST", "/api/v1/namespaces/default/pods/p/eviction", NODE, 403),
+]
+
+
+def test_its_account_may_do_what_detectors_ask_for_and_no_more(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    try:
+        with seeding(world.admin_kubeconfig) as seeder:
+            kubeconfig = seeder.guest_kubeconfig(tmp_path / "guest.kubeconfig")
+        with api(world.admin_kubeconfig) as http:
+            http.post("/api/v1/nodes", json=NODE).raise_for_status()
+        answers = []
+        with api(kubeconfig) as http:
+            for method, path, body, _ in ASKED:
+                kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+                answer = http.request(method, path, json=body, headers={"Content-Type": kind})
+                answers.append((method, path, body, answer.status_code))
+        assert answers == ASKED
+    finally:
+        world.end()
 
 
 @pytest.mark.slow
@@ -74,19 +116,11 @@ def test_a_guest_watches_and_leaves_nothing(tmp_path: Path) -> None:
         hosts = profile.guest.url.replace("/guests", "/hosts")
         record = {"record": "<3>NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."}
         httpx.post(f"{hosts}/gpu-node-2/kernel-log", json=record, trust_env=False).raise_for_status()
-        api = Api(cluster.admin_kubeconfig)
-        assert TAINT.items() <= eventually(lambda: api.taints("gpu-node-2"), bool)[0].items()
-        assert api.taints("gpu-node-1") == []
+        admin = cluster.admin_kubeconfig
+        assert TAINT.items() <= eventually(lambda: taints(admin, "gpu-node-2"), bool)[0].items()
+        assert taints(admin, "gpu-node-1") == []
         output = httpx.get(f"{profile.guest.url}/gpu-node-2/output", trust_env=False).text
         assert "gpu-node-2 is unhealthy: 11," in output
-
-        own = Api(folder / "guest.kubeconfig")
-        assert own.status("GET", "/api/v1/pods") == 200
-        assert own.status("GET", "/api/v1/namespaces/gameday-guest/configmaps") == 200
-        assert own.status("GET", "/api/v1/namespaces/gameday/configmaps") == 403
-        assert own.status("GET", "/api/v1/secrets") == 403
-        assert own.status("DELETE", "/api/v1/nodes/gpu-node-1") == 403
-        assert own.status("POST", "/api/v1/namespaces/training/pods", json={"metadata": {"name": "x"}}) == 403
 
         guests = folder / "kernel-logs" / "gpu-node-1"  # which their command lines name
         assert naming(guests)
