@@ -21,6 +21,8 @@ _RING_RECORDS = 8192
 """About what a 1 MiB buffer (CONFIG_LOG_BUF_SHIFT=20) holds of lines this long."""
 _PREFIX = re.compile(r"<(\d{1,9})>")
 _PACKET_BYTES = 4096  # PIPE_BUF of Linux
+_BOOTED_NS = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+"""Wall time at which the machine that we run on booted."""
 _USER = 1  # LOG_USER: what facility 0, the kernel's own, becomes when user space asks for it
 
 
@@ -28,7 +30,7 @@ _USER = 1  # LOG_USER: what facility 0, the kernel's own, becomes when user spac
 class KernelRecord:
     """`seconds` since boot, `wall_ns` since the epoch; facility 0 is the kernel itself.
 
-    `sequence` counts the records since boot, from 0; `uptime_ns` is the uptime of the machine that plays the node.
+    `sequence` counts the records since boot, from 0.
     """
 
     seconds: float
@@ -37,7 +39,6 @@ class KernelRecord:
     severity: int
     text: str
     sequence: int = 0
-    uptime_ns: int = 0
 
     @property
     def line(self) -> str:
@@ -49,11 +50,12 @@ class KernelRecord:
     def kmsg(self) -> bytes:
         """The record as a read from /dev/kmsg gives it, without properties; what is not ASCII is escaped byte by byte.
 
-        Programs add its time to the time at which the machine booted that they run on, and drop what is too old. So it
-        is that machine's uptime (CLOCK_BOOTTIME), and not the node's. At most 4096 bytes: what a pipe in packet mode
-        passes on whole (pipe(2), O_DIRECT).
+        Its microseconds count from the boot of the machine that we run on, and not of the virtual one: a reader makes
+        wall time of them with the machine's own uptime, and drops what is too old (node-problem-detector, gpud). At
+        most 4096 bytes: what a pipe in packet mode passes on whole (pipe(2), O_DIRECT).
         """
-        head = f"{self.facility << 3 | self.severity},{self.sequence},{self.uptime_ns // 1000},-;"
+        micros = (self.wall_ns - _BOOTED_NS) // 1000
+        head = f"{self.facility << 3 | self.severity},{self.sequence},{micros},-;"
         text = "".join(chr(b) if 32 <= b < 127 else f"\\x{b:02x}" for b in self.text.encode("utf-8", "surrogatepass"))
         return (head + text).encode("ascii")[: _PACKET_BYTES - 1] + b"\n"
 
@@ -116,8 +118,7 @@ class KernelLog:
     def _append(self, facility: int, severity: int, text: str) -> None:
         if not text.isprintable():
             text = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
-        here_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        record = KernelRecord(self.uptime_s, time.time_ns(), facility, severity, text, self._next, here_ns)
+        record = KernelRecord(self.uptime_s, time.time_ns(), facility, severity, text, self._next)
         self._next += 1
         self._records.append(record)
         self._listener(record)

@@ -19,10 +19,10 @@ _LOOK_EVERY_S = 0.05
 
 
 class KmsgPipe:
-    """A pipe in packet mode, of which each read gets one record, as /dev/kmsg gives it.
+    """The pipe of one machine, in packet mode: a read gets one record.
 
-    Whoever opens it reads from the ring buffer's begin, so nothing is lost while nobody reads, up to the buffer's size.
-    A reader that is slower than that misses the oldest records; /dev/kmsg would tell it by EPIPE. When the machine goes
+    A program that opens it reads from the ring buffer's begin, so nothing is lost while nobody reads, up to the buffer's size.
+    A reader that is slower than that misses the oldest records; /dev/kmsg would answer with EPIPE. When the machine goes
     down, the reader finds the end of the file.
     """
 

@@ -61,14 +61,14 @@ def test_a_read_gets_one_record_with_priority_sequence_and_time(machine: Machine
         reader = Reader(files.kmsg)
         records = [RECORD.fullmatch(record) for record in await reader.until(b"Xid")]
         reader.close()
-        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        assert all(found and abs(booted + int(found[3]) / 1e6 - time.time()) < 60 for found in records)
         assert [int(found[2]) for found in records if found] == list(range(len(machine.log.records())))
         assert records[0] and records[0][4].startswith(b"Linux version")
         assert records[-1] and records[-1].groups()[::3] == (
             str(1 << 3 | 3).encode(),
             rb"NVRM: Xid (PCI:0000:1b:00): 79, \xc3\xa9\x09GPU",
         )
+        # A reader adds it to this machine's boot, as of a real /dev/kmsg.
+        assert abs(int(records[-1][3]) / 1e6 - time.clock_gettime(time.CLOCK_BOOTTIME)) < DEADLINE_S
 
     on_files(machine, tmp_path, play)
 
