@@ -21,9 +21,9 @@ _LOOK_EVERY_S = 0.05
 class KmsgPipe:
     """The pipe of one machine, in packet mode: a read gets one record.
 
-    A program that opens it reads from the ring buffer's begin, so nothing is lost while nobody reads, up to the buffer's size.
-    A reader that is slower than that misses the oldest records; /dev/kmsg would answer with EPIPE. When the machine goes
-    down, the reader finds the end of the file.
+    A program that opens it reads from the ring buffer's begin, so nothing is lost while nobody reads, up to the
+    buffer's size. A reader that is slower than that misses the oldest records; /dev/kmsg would answer with EPIPE. When
+    the machine goes down, the reader finds the end of the file.
     """
 
     def __init__(self, path: Path, log: KernelLog) -> None:
