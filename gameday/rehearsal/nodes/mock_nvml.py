@@ -1,18 +1,20 @@
 """A machine's GPUs as configuration of NVIDIA's mock NVML library, for detectors that ask NVML.
 
-The library (NVIDIA/k8s-test-infra, pkg/gpu/mocknvml) reads the file of `MOCK_NVML_CONFIG` once for each process. Its
-newer releases also read `overrides.yaml` beside that file, anew each second. Both are JSON, which is YAML, too; only
-keys that the library reads are written. It can show an Xid only of a GPU that is lost.
+The library (NVIDIA/k8s-test-infra, pkg/gpu/mocknvml, read at 3b2b865) reads the file of `MOCK_NVML_CONFIG` once for
+each process. Its newer releases also read `overrides.yaml` beside that file, anew each second. Both are JSON, which is
+YAML, too; only keys that the library reads are written. It can show an Xid only of a GPU that is lost.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from gameday.host.base import GpuSample
 from gameday.rehearsal.nodes.gpus import (
+    NVLINKS,
     REASON_APPLICATION_CLOCKS,
     REASON_HW_SLOWDOWN,
     REASON_HW_THERMAL,
@@ -26,6 +28,7 @@ from gameday.rehearsal.nodes.machine import Machine
 CONFIG = "nvml.yaml"
 OVERRIDES = "overrides.yaml"
 _FALLEN_OFF = 79  # the Xid of a GPU that is lost
+_SWITCHES = ("0000:05:00.0", "0000:06:00.0", "0000:07:00.0", "0000:08:00.0")  # of an HGX H100 board
 _REASONS = {
     "gpu_idle": REASON_IDLE,
     "applications_clocks_setting": REASON_APPLICATION_CLOCKS,
@@ -46,8 +49,11 @@ class MockNvml:
 
     def write(self) -> None:
         """Write the GPUs as they are; a reader sees the old file or the new one. Raises OSError."""
-        states = self._states()
-        texts = [json.dumps(document, indent=1) + "\n" for document in (self._config(states), _overrides(states))]
+        samples = {sample.index: sample for sample in self._machine.samples()}
+        # One that was removed is lost: the library cannot take it away.
+        states = {gpu.index: _state(samples.get(gpu.index)) for gpu in self._machine.gpus}
+        documents = (self._config(states, _nvlink(samples.values())), _overrides(states))
+        texts = [json.dumps(document, indent=1) + "\n" for document in documents]
         if texts == self._written:
             return
         for path, text in zip(self._files, texts, strict=True):
@@ -56,13 +62,7 @@ class MockNvml:
             beside.replace(path)
         self._written = texts
 
-    def _states(self) -> dict[int, dict[str, Any]]:
-        """Map each GPU's index to its state. One that was removed is lost: the library cannot take it away."""
-        shown = {sample.index: _state(sample) for sample in self._machine.samples()}
-        lost = _state(GpuSample(index=0, uuid="", name=MODEL, pci_bus_id="", lost=True))
-        return {gpu.index: shown.get(gpu.index, lost) for gpu in self._machine.gpus}
-
-    def _config(self, states: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    def _config(self, states: dict[int, dict[str, Any]], nvlink: dict[str, Any]) -> dict[str, Any]:
         major, minor = CUDA_VERSION.split(".")
         return {
             "version": "1.0",
@@ -91,7 +91,7 @@ class MockNvml:
                 }
                 for gpu in self._machine.gpus
             ],
-            "nvlink": {"version": 4, "links_per_gpu": 18},
+            "nvlink": nvlink,
         }
 
 
@@ -99,8 +99,30 @@ def _overrides(states: dict[int, dict[str, Any]]) -> dict[str, Any]:
     return {"version": 1, "devices": {str(index): state for index, state in states.items()}}
 
 
-def _state(sample: GpuSample) -> dict[str, Any]:
-    if sample.lost:
+def _nvlink(samples: Iterable[GpuSample]) -> dict[str, Any]:
+    """Return the board's links; only GPUs with fewer than all are listed, as the library makes the others itself."""
+    fewer = [
+        {
+            "index": sample.index,
+            "links": [
+                {
+                    "link": link,
+                    "state": "active" if link < sample.nvlinks_active else "inactive",
+                    "remote_device_type": "switch",
+                    "remote_pci_bus_id": _SWITCHES[link % len(_SWITCHES)],
+                }
+                for link in range(NVLINKS)
+            ],
+        }
+        for sample in samples
+        if sample.nvlinks_active is not None and sample.nvlinks_active < NVLINKS
+    ]
+    switches = [{"bdf": bdf, "uuid": f"NVSwitch-{bdf}"} for bdf in _SWITCHES]
+    return {"version": 4, "links_per_gpu": NVLINKS, "switches": switches, "device_links": fewer}
+
+
+def _state(sample: GpuSample | None) -> dict[str, Any]:
+    if sample is None or sample.lost:
         return {"failure": {"mode": "fallen_off_bus", "xid": {"code": _FALLEN_OFF}}}
     used, total = sample.memory_used_bytes or 0, sample.memory_total_bytes or 0
     errors = {"device_memory": sample.ecc_dbe_volatile, "total": sample.ecc_dbe_volatile}
@@ -112,7 +134,6 @@ def _state(sample: GpuSample) -> dict[str, Any]:
             "temperature_memory_c": round(sample.memory_temperature_c or 0),
         },
         "power": {
-            "management_supported": True,
             "default_limit_mw": _milli(sample.power_limit_default_w),
             "enforced_limit_mw": _milli(sample.power_limit_w),
             "max_limit_mw": _milli(sample.power_limit_default_w),
@@ -136,6 +157,7 @@ def _state(sample: GpuSample) -> dict[str, Any]:
             "current_link_gen": sample.pcie_generation,
             "max_link_width": sample.pcie_width_max,
             "current_link_width": sample.pcie_width,
+            "replay_counter": sample.pcie_replay_counter,
         },
         "ecc": {
             "mode_current": _mode(sample.ecc_mode),

@@ -166,6 +166,10 @@ def test_nvml_shows_a_lost_gpu_and_its_return(rack: Rack, tmp_path: Path) -> Non
             "3": "healthy",
         }
         machine.pci_rescan()
+        machine.fleet.nvlinks[0, 1] = 17
+        files.refresh()
+        (links,) = json.loads(files.nvml_config.read_text())["nvlink"]["device_links"]
+        assert (links["index"], [link["state"] for link in links["links"]]) == (1, ["active"] * 17 + ["inactive"])
         machine.reboot(0.0)
         while machine.boot_id and not machine.going_down:
             await asyncio.sleep(0)
