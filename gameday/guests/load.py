@@ -104,12 +104,11 @@ def _of_option(value: str, message: str) -> DocumentProblem:
 
 def _check_program(loaded: LoadedGuest) -> None:
     """Raise ProgramMissingError if the first word names no program. One that is known only later is not looked for."""
-    first = loaded.guest.command[0]
-    if set(placeholders(first)) - {Placeholder.FOLDER}:
+    first, search = loaded.guest.command[0], loaded.guest.environment.get("PATH", "")
+    if {*placeholders(first), *placeholders(search)} - {Placeholder.FOLDER}:
         return
-    program = fill(first, {Placeholder.FOLDER: str(loaded.folder)})
-    found = shutil.which(str(loaded.folder / program) if "/" in program else program)
-    if found is None:
+    program, path = (fill(text, {Placeholder.FOLDER: str(loaded.folder)}) for text in (first, search))
+    if shutil.which(str(loaded.folder / program) if "/" in program else program, path=path or None) is None:
         raise ProgramMissingError(
             f"guest {loaded.guest.name}: command not found: {printable(program)}; "
             "build or install it, and name it by its path or put its folder on PATH"

@@ -121,6 +121,15 @@ def test_a_program_whose_place_is_known_only_later_is_not_looked_for(tmp_path: P
     load_guest(str(written(tmp_path, GUEST.replace("[sh,", "['{state}/program',"))))
 
 
+def test_a_program_is_looked_for_where_the_guest_looks(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mine").symlink_to(sys.executable)
+    own = GUEST.replace("[sh,", "[mine,").replace("environment: {", 'environment: {PATH: "{folder}/bin", ')
+    assert load_guest(str(written(tmp_path, own))).guest.command[0] == "mine"
+    with pytest.raises(ProgramMissingError):
+        load_guest(str(written(tmp_path, own.replace("/bin", "/sbin"))))
+
+
 def test_placeholders_are_filled_and_braces_kept() -> None:
     text = "--at={node}:{port} {{{node}}} {{}}"
     assert list(placeholders(text)) == [Placeholder.NODE, Placeholder.PORT, Placeholder.NODE]
