@@ -10,6 +10,8 @@ MOST_BYTES_A_START = 16 * 1024 * 1024
 _MOST_BYTES = 4 * MOST_BYTES_A_START
 _LONGEST_LINE = 16_384  # the container runtimes' own limit of one log line
 _CHUNK = 65_536
+_BREATH_S = 0.01
+"""The pause after a chunk that is thrown away, so that a flood leaves the nodes their processor: some MB/s are read."""
 
 
 class GuestOutput:
@@ -34,6 +36,7 @@ class GuestOutput:
         try:
             while chunk := await stream.read(_CHUNK):
                 if self.flooded:
+                    await asyncio.sleep(_BREATH_S)
                     continue
                 *lines, rest = (rest + chunk).split(b"\n")
                 while len(rest) > _LONGEST_LINE:
