@@ -5,8 +5,16 @@ Plans, logs, metrics and pod output are hostile input. Imports nothing, so that 
 
 from __future__ import annotations
 
+import re
+
 _VALUE_MAX_CHARACTERS = 80
 _TEXT_MAX_CHARACTERS = 400
+# What credentials look like in logs: authorization headers, JSON web tokens, key=value pairs, user:password@ in a URL.
+_SECRET = re.compile(
+    r"(?P<keep>\b(?:bearer|basic)\s+|\b(?:password|passwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*[\"']?|://[^/\s:@]{1,64}:)"
+    r"[A-Za-z0-9+/=._~%!$*-]{6,}|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*",
+    re.IGNORECASE,
+)
 
 
 def printable(text: str, limit: int = _TEXT_MAX_CHARACTERS) -> str:
@@ -35,3 +43,8 @@ def shown(value: object) -> str:
             # Cut before repr, whose cost grows with the text and which would lose its closing quote to the cut.
             return repr(value) if len(value) <= _VALUE_MAX_CHARACTERS else f"{value[: _VALUE_MAX_CHARACTERS - 1]!r}…"
     return printable(str(value), _VALUE_MAX_CHARACTERS)
+
+
+def without_secrets(text: str) -> str:
+    """Replace what looks like a credential by `(hidden)`; the key before it stays."""
+    return _SECRET.sub(lambda found: f"{found['keep'] or ''}(hidden)", text)

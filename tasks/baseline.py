@@ -17,6 +17,7 @@ from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
 from gameday.ledger.lease import lease_refusal, node_lease
 from gameday.observe.alerts import note_active_alerts
 from gameday.observe.api_server_metrics import NOMINAL_SEATS
+from gameday.observe.guest_watch import watch_guest
 from gameday.observe.kernel_log import lines_containing
 from gameday.observe.signals import signals_before_fault
 from gameday.reaper.reap import reap_under
@@ -62,6 +63,7 @@ def baseline(run: Run) -> Targets:
             targets = choose_targets(run, run.excluded_nodes)
             _lock_nodes(run, targets)
             run.nodes.follow_targets(target.before for target in targets)
+            watch_guest(run, targets)
             guard_before(run, targets)
             for target in targets:
                 run.note(NodeSeen(phase="before", snapshot=target.before))

@@ -12,6 +12,7 @@ from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.expectations import ExpectedAlert
 from gameday.plan.models import Plan
+from gameday.values.alert_families import is_set_off_by_detector
 from gameday.values.results import Step
 
 ORDER = 30
@@ -69,6 +70,7 @@ def _fires(expected: ExpectedAlert, history: History, node: str | None) -> Verdi
         _firings(history, expected, node),
         awaited_by=Step.AWAIT_ALERT,
         absent=f"{expected.name} firing for {node}",
+        by_detector=is_set_off_by_detector(expected.name),
     )
 
 

@@ -17,6 +17,7 @@ from gameday.checks.facts import (
     seconds_text,
     stop_reason,
 )
+from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Record
 from gameday.history.journal import History
@@ -61,10 +62,12 @@ def appears_within(
     *,
     awaited_by: Step = Step.VERIFY_TAINT,
     absent: str = "it was seen",
+    by_detector: bool = True,
 ) -> Verdict:
     """Judge whether something came as expected within the bound; else name what came in its place.
 
-    `absent` completes what `awaited_by`, the step that would have seen it, says where it did not come.
+    `absent` completes what `awaited_by`, the step that would have seen it, says where it did not come. `by_detector`:
+    the detector causes it, so that a guest which did not watch leaves its absence unknown.
     """
     fault = first_fault(history, node)
     seen, instead = as_expected(sightings), [one for one in sightings if one.amiss]
@@ -77,6 +80,8 @@ def appears_within(
         status, why = Status.BROKEN, instead[0].amiss
     else:
         status, why = judge_absence(history, awaited_by, absent)
+        if by_detector and (blind := why_guest_was_blind(history, node, awaited_by)):
+            status, why = Status.UNKNOWN, blind
     records = [*(one.record for one in (*seen, *instead)[:1]), *([fault[0]] if fault else [])]
     return _verdict(node, check, expectation, within, awaited_by, status, seconds, why, records)
 
@@ -92,7 +97,10 @@ def clears_within(
 ) -> Verdict:
     """Judge whether it went for good within the bound after remediation; a later sighting undoes an end."""
     ended = next((one for one in gone if came and one.at >= came[-1].at), None)
-    return ends_within(history, node, check, expectation, within, ended, came=bool(came))
+    verdict = ends_within(history, node, check, expectation, within, ended, came=bool(came))
+    if came and not ended and (blind := why_guest_was_blind(history, node, Step.RECOVER)):
+        return verdict.model_copy(update={"status": Status.UNKNOWN, "why": blind})
+    return verdict
 
 
 def ends_within(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from gameday.checks.facts import first_fault, stop_reason, target_nodes
+from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.verdict import Status, Verdict
 from gameday.documents.fields import format_duration
 from gameday.history.events import NodeSeen, StepEnded, TaintSeen
@@ -40,7 +41,7 @@ def _stays(quiet: timedelta, history: History, node: str | None) -> Verdict:
         ]
         seen = tuple(record.seq for record, _ in gained) + tuple(record.seq for record in cordoned)
         found = [str(event.taint) for _, event in gained] + (["cordoned"] if cordoned else [])
-        status, why = (Status.BROKEN, ", ".join(found)) if found else _watched(history)
+        status, why = (Status.BROKEN, ", ".join(found)) if found else _watched(history, node)
     return Verdict(
         check="stays-schedulable",
         expectation=f"{node or 'The target'} stays schedulable: this fault must not quarantine it",
@@ -54,9 +55,10 @@ def _stays(quiet: timedelta, history: History, node: str | None) -> Verdict:
     )
 
 
-def _watched(history: History) -> tuple[Status, str]:
-    """Return HELD where the step watched to its end: only then seeing nothing proves something."""
+def _watched(history: History, node: str | None) -> tuple[Status, str]:
+    """Return HELD where step and guest watched to the end: only then seeing nothing proves something."""
     ended = next((event for event in reversed(history.of(StepEnded)) if event.step is Step.VERIFY_TAINT), None)
     if ended is None or ended.outcome in (StepOutcome.UNKNOWN, StepOutcome.ABORTED, StepOutcome.NOT_REACHED):
         return Status.UNKNOWN, f"the quiet time was not watched to its end: {stop_reason(history)}"
-    return Status.HELD, ""
+    blind = why_guest_was_blind(history, node, Step.VERIFY_TAINT)
+    return (Status.UNKNOWN, blind) if blind else (Status.HELD, "")

@@ -73,6 +73,7 @@ _SECTIONS = {
     "TimeWindow": ("Windows", "a [window](#windows)"),
     "Freeze": ("Freezes", "a [freeze](#freezes)"),
     "Approval": ("Approval", "[approval](#approval)"),
+    "GuestAddress": ("Guest", "a [guest](#guest)"),
 }
 
 

@@ -70,11 +70,15 @@ class HttpServer:
         Raises:
             AdapterError: The server cannot be asked, or refuses.
         """
+        return self.answer(path, params, call=call).content
+
+    def answer(self, path: str, params: Mapping[str, Any] | None = None, *, call: str | None = None) -> httpx.Response:
+        """Return a 2xx answer with its headers. Arguments and errors as for `get`."""
         return self._send("GET", path, call or f"GET {path}", params=params)
 
     def post(self, path: str, body: object, *, call: str | None = None) -> bytes:
         """Send `body` as JSON, once; return the body of a 2xx answer. Arguments and errors as for `get`."""
-        return self._send("POST", path, call or f"POST {path}", json=body)
+        return self._send("POST", path, call or f"POST {path}", json=body).content
 
     def get_as(
         self, shape: type[M], path: str, params: Mapping[str, Any] | None = None, *, call: str | None = None
@@ -101,7 +105,7 @@ class HttpServer:
         """Return an AdapterError about one of this server's paths."""
         return AdapterError(f"{self.endpoint.url}/{path.lstrip('/')}", cause, hint, status)
 
-    def _send(self, method: str, path: str, call: str, **content: Any) -> bytes:
+    def _send(self, method: str, path: str, call: str, **content: Any) -> httpx.Response:
         request = self.client.build_request(method, path.lstrip("/"), extensions={CALL: call}, **content)
         try:
             response = self._transport.handle_request(request)
@@ -109,7 +113,7 @@ class HttpServer:
                 raise status_error(response)
         except httpx.HTTPError as error:
             raise explain(error, self.endpoint, path) from None
-        return response.content
+        return response
 
 
 class HttpAdapter:

@@ -85,6 +85,30 @@ class Endpoint(BaseModel):
         return self
 
 
+class GuestAddress(BaseModel):
+    """A real detector that watches a rehearsal in place of ours; the rehearsal writes this itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+
+    name: str = Field(min_length=1, max_length=63)
+    """The guest's name."""
+    version: str = Field(default="", max_length=200)
+    """The version that was built; empty: nobody said."""
+    url: str = Field(pattern=r"^https?://[^@\s?#]+$")
+    """URL at which the rehearsal shows the state and the output of the guest's programs."""
+    says: str | None = None
+    """Regular expression: a line of the guest's output that matches is its own word that it noticed a fault."""
+
+    @field_validator("says")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"this is no regular expression: {error}") from None
+        return value
+
+
 class Freeze(BaseModel):
     """A time in which no game-day may change anything."""
 
@@ -148,21 +172,6 @@ class ClusterGuardrails(Limits):
     kube-state-metrics and our node-health controller."""
 
 
-class GuestAddress(BaseModel):
-    """The guest, a real detector, that watches a rehearsal's cluster."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    name: str
-    """Name of the guest."""
-    version: str = ""
-    """The version that was built."""
-    url: str
-    """The address that shows its processes."""
-    says: str | None = None
-    """A regular expression for the lines of its output by which it says that it noticed a fault."""
-
-
 class ClusterProfile(BaseSettings):
     """Everything about one cluster that is not the plan's business, without secrets."""
 
@@ -220,6 +229,10 @@ class ClusterProfile(BaseSettings):
     """The detector profile that watches this cluster; what a fault would do to it is a warning before every run."""
     detector_profiles: tuple[Path, ...] = ()
     """Folders of the team's own detector profiles (docs/detectors.md), which plans may name; the last one wins."""
+    guest: GuestAddress | None = None
+    """A real detector that watches this cluster in place of ours; `gameday rehearse --guest` sets it.
+
+    None on every real cluster."""
     quarantine_taint_keys: tuple[str, ...] = ("trainy.konduktor.ai/faulty",)
     """Keys of the taints that this cluster's detectors set. A node that carries one is no target.
 
@@ -264,10 +277,6 @@ class ClusterProfile(BaseSettings):
     """Control socket of a lab (docs/lab.md), to restart API servers by; `gameday rehearse` sets it.
 
     None on every real cluster."""
-    guest: GuestAddress | None = None
-    """The guest that watches a rehearsal; `gameday rehearse --guest` sets it.
-
-    None on every real cluster."""
     guardrails: ClusterGuardrails = ClusterGuardrails()
     """The most that a game-day on this cluster may cost; a plan can only be stricter."""
     approval: Approval = Approval()
@@ -301,7 +310,11 @@ class ClusterProfile(BaseSettings):
         return self
 
 
-_SECTIONS: Mapping[str, type[BaseModel]] = {"guardrails": ClusterGuardrails, "approval": Approval}
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "guardrails": ClusterGuardrails,
+    "approval": Approval,
+    "guest": GuestAddress,
+}
 """The keys that hold keys of their own; all others are servers."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gameday.checks.facts import first_few, judge_absence, steps_left_out, stop_reason
+from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.verdict import Status
 from gameday.coverage.metric_departure import first_departure, has_baseline
 from gameday.detectors.signals import Signal
@@ -17,6 +18,7 @@ from gameday.history.events import (
     ConditionSeen,
     FaultInjected,
     FaultUndone,
+    GuestSpoke,
     HopSeen,
     KubernetesEventSeen,
     NodeSeen,
@@ -26,6 +28,7 @@ from gameday.history.events import (
 )
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
+from gameday.values.alert_families import is_set_off_by_detector
 from gameday.values.results import Hop, Step
 
 
@@ -153,6 +156,12 @@ def _canaries(window: FaultWindow) -> list[CanaryMeasured]:
     return [event for _, event in window.run.history.about(CanaryMeasured, window.node)]
 
 
+def _said(window: FaultWindow) -> Seen:
+    for _, seen in window.run.history.about(GuestSpoke, window.node):
+        if window.holds(seen.at):
+            yield seen.at, seen.line
+
+
 _LOOK: dict[Signal, Callable[[FaultWindow], Seen]] = {
     Signal.LOG: _log,
     Signal.METRIC: _metric,
@@ -162,7 +171,10 @@ _LOOK: dict[Signal, Callable[[FaultWindow], Seen]] = {
     Signal.EVENT: _event,
     Signal.ALLOCATABLE: _allocatable,
     Signal.CANARY: _canary,
+    Signal.SAID: _said,
 }
+OF_THE_DETECTOR = (Signal.CONDITION, Signal.TAINT, Signal.EVENT, Signal.ALLOCATABLE, Signal.SAID)
+"""Signals that the detector itself gives, or its stack; the others come without one."""
 _WATCHED_UNTIL = {Signal.LOG: Step.AWAIT_ALERT, Signal.ALERT: Step.AWAIT_ALERT, Signal.METRIC: Step.AWAIT_ALERT}
 """The step that must have ended before the absence of a signal means something; VERIFY_TAINT for signals from the watch
 of the node."""
@@ -190,8 +202,15 @@ def _blind(signal: Signal, window: FaultWindow) -> str:
         return blind
     if signal is Signal.CANARY:
         return _canary_blind(window)
+    if _is_of_detector(signal, run.plan) and (blind := why_guest_was_blind(run.history, window.node, step)):
+        return blind
     status, why = judge_absence(run.history, step, f"the {signal} signal")
     return why if status is Status.UNKNOWN else ""
+
+
+def _is_of_detector(signal: Signal, plan: Plan | None) -> bool:
+    alerts = plan.expect.alerts if plan and signal is Signal.ALERT else ()
+    return signal in OF_THE_DETECTOR or any(is_set_off_by_detector(alert.name) for alert in alerts)
 
 
 def _problem(run: RunFolder, about: str) -> str:

@@ -25,6 +25,7 @@ _MISSED: dict[Signal, str] = {
     "node.",
     Signal.CANARY: "The canary did not slow down under a fault that should slow it: look whether it used the GPU and "
     "the path that was broken.",
+    Signal.SAID: "Look into the guest's output in the run's folder, and whether `says` in the guest's file matches it.",
 }
 _UNKNOWN: dict[Signal, str] = {
     Signal.LOG: "Mend what kept the log store from being read, and run the plan again.",

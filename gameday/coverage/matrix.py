@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
@@ -16,10 +16,10 @@ from gameday.coverage.detections import expects_canary_to_feel_fault, window_of
 from gameday.coverage.gaps import CoverageGap, gaps_of
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import DetectorProfile
-from gameday.detectors.signals import Signal, expected_signals
+from gameday.detectors.signals import Signal, expected_signals, expects_a_word
 from gameday.errors import DocumentError
 from gameday.faults.registry import fault_for, parse_parameters
-from gameday.history.events import FaultInjected
+from gameday.history.events import FaultInjected, GuestNamed
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
 from gameday.values.results import Cleanliness
@@ -60,7 +60,9 @@ class FaultRow(_Model):
     cells: tuple[CoverageCell, ...]
 
     def cell(self, signal: Signal) -> CoverageCell:
-        return next(cell for cell in self.cells if cell.signal is signal)
+        """Return the signal's cell; a signal that the run could not give is not expected."""
+        absent = CoverageCell(signal=signal, state=CellState.NOT_EXPECTED)
+        return next((cell for cell in self.cells if cell.signal is signal), absent)
 
     @property
     def first(self) -> CoverageCell | None:
@@ -115,15 +117,21 @@ def matrix_of(runs: Iterable[RunFolder]) -> CoverageMatrix:
             newest[run.plan.name] = run
     rows = [_row(run, run.plan) for run in newest.values() if run.plan is not None]
     rows.sort(key=lambda row: (row.layer, row.plan))
-    return CoverageMatrix(rows=tuple(rows), gaps=tuple(gap for row in rows for gap in gaps_of(row.plan, row.gaps)))
+    gaps = tuple(gap for row in rows for gap in gaps_of(row.plan, row.gaps))
+    return CoverageMatrix(signals=_signals(rows), rows=tuple(rows), gaps=gaps)
+
+
+def _signals(rows: Sequence[FaultRow]) -> tuple[Signal, ...]:
+    """Return the signals of which any row has a cell; only a guest's runs have one of what it said."""
+    found = {cell.signal for row in rows for cell in row.cells}
+    return tuple(signal for signal in Signal if signal in found or signal is not Signal.SAID)
 
 
 def joined(single: Iterable[CoverageMatrix]) -> CoverageMatrix:
     """Matrices of different plans as one, in the same order."""
     parts = sorted((one for one in single if one.rows), key=lambda one: (one.rows[0].layer, one.rows[0].plan))
-    return CoverageMatrix(
-        rows=tuple(row for one in parts for row in one.rows), gaps=tuple(gap for one in parts for gap in one.gaps)
-    )
+    rows = tuple(row for one in parts for row in one.rows)
+    return CoverageMatrix(signals=_signals(rows), rows=rows, gaps=tuple(gap for one in parts for gap in one.gaps))
 
 
 def _began(run: RunFolder) -> datetime:
@@ -149,17 +157,20 @@ def _row(run: RunFolder, plan: Plan) -> FaultRow:
 
 
 def _cells(run: RunFolder, plan: Plan | None) -> tuple[CoverageCell, ...]:
+    guest = run.history.last(GuestNamed)
+    signals = [signal for signal in Signal if signal is not Signal.SAID or (guest and guest.says)]
     detector = _detector(plan.detector) if plan else None
-    if plan is None or detector is None:
+    has_no_profile = guest is not None and plan is not None and plan.detector == guest.name
+    if plan is None or (detector is None and not has_no_profile):
         why = "this version does not know the fault" if plan is None else f"no detector profile {plan.detector}"
-        return tuple(CoverageCell(signal=signal, state=CellState.UNKNOWN, why=why) for signal in Signal)
-    expected = dict(expected_signals(plan, detector))
+        return tuple(CoverageCell(signal=signal, state=CellState.UNKNOWN, why=why) for signal in signals)
+    expected = dict(expected_signals(plan, detector)) | {Signal.SAID: expects_a_word(plan, detector)}
     if plan.expect.canary is not None:
         expected[Signal.CANARY] = expects_canary_to_feel_fault(plan)
     # A fault that is put in again has its first time only.
     windows = {fault.target.node: window_of(run, fault) for fault in run.history.of(FaultInjected)[::-1]}
     not_reached = f"not reached: {stop_reason(run.history)}"
-    return tuple(cell_of(signal, expected[signal], list(windows.values()), not_reached) for signal in Signal)
+    return tuple(cell_of(signal, expected[signal], list(windows.values()), not_reached) for signal in signals)
 
 
 def _with_parameters(plan: Plan) -> Plan | None:

@@ -33,17 +33,27 @@ class Signal(StrEnum):
     ALLOCATABLE = "allocatable"
     CANARY = "canary"
     """A canary job that runs slower."""
+    SAID = "said"
+    """A guest's own word in its output, of a detector that need not write anything to Kubernetes."""
 
 
-def expected_signals(plan: Plan, detector: DetectorProfile) -> Mapping[Signal, bool]:
+def expects_a_word(plan: Plan, detector: DetectorProfile | None) -> bool:
+    """Return whether a guest that speaks should say something of the plan's fault: its profile says that it sees it."""
+    rule = rule_for(detector, plan.fault) if detector else None
+    return rule is not None and not rule.cannot_see
+
+
+def expected_signals(plan: Plan, detector: DetectorProfile | None) -> Mapping[Signal, bool]:
     """Map each signal to whether the plan's fault should cause it, where this detector watches. Pure.
 
     The fault's own words (`layer`, `seen_by`) say of log, metric and canary;
-    the plan and the detector's profile say of the rest. Where the profile says
-    nothing of the fault, only the plan counts. An alert is a metric's, so an
+    the plan and the detector's profile say of the rest. Where there is no
+    profile, or it says nothing of the fault, only the plan counts. What a guest
+    says is expected by `expects_a_word`. An alert is a metric's, so an
     expected alert makes the metric expected too.
     """
-    fault, rule, expect = fault_for(plan.fault), rule_for(detector, plan.fault), plan.expect
+    fault, expect = fault_for(plan.fault), plan.expect
+    rule = rule_for(detector, plan.fault) if detector else None
     quiet = expect.stays_schedulable_for is not None
     return {
         Signal.LOG: fault.layer is Layer.KERNEL_LOG,

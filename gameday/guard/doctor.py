@@ -33,6 +33,7 @@ from gameday.observe.api_server_metrics import (
     SERVER_LABEL,
     STORAGE_BYTES,
 )
+from gameday.observe.guest_watch import guest_trouble
 from gameday.plan.expectations import ExpectedAlert
 from gameday.reaper.excluded_nodes import node_reasons
 from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, agent_manifest, gpu_users_left, mark_task
@@ -91,7 +92,7 @@ def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequ
     except (RefusedError, AdapterError) as error:
         yield _failed("targets", error)
     yield from checked_part("targets", _targets(run, targets))
-    yield from checked_part("detectors", _detectors(run))
+    yield from checked_part("detectors", _detectors(run, targets))
     yield from checked_part("guardrails", _guardrails(run, targets))
     if not loads_api_servers:
         yield from checked_part("logs", _logs(run, targets))
@@ -302,7 +303,11 @@ def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     yield Prerequisite("targets", "metrics", bool(sampled) or None, f"{len(sampled)} series {series}", fix)
 
 
-def _detectors(run: ReadOnlyRun) -> Iterator[Prerequisite]:
+def _detectors(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
+    if run.profile.guest and targets and run.plan.fault.runs_on is NodeRole.GPU:
+        why, name = guest_trouble(run.profile.guest, [target.node for target in targets]), run.profile.guest.name
+        fix = "its output is in the rehearsal's folder, guests/" if why else ""
+        yield Prerequisite("detectors", f"guest {name} watches the targets", not why, why, fix)
     for warning in run.record.loaded.detector_warnings:
         yield Prerequisite("detectors", f"{warning.detector} suits this plan", None, warning.what, warning.fix)
 

@@ -17,6 +17,7 @@ from gameday.history.events import (
     ApiServersRestarted,
     ApprovalAnswered,
     ApprovalAsked,
+    BystanderChanged,
     CanaryMeasured,
     ConditionSeen,
     CordonSeen,
@@ -26,6 +27,9 @@ from gameday.history.events import (
     FaultInjected,
     FaultUndone,
     GuardChecked,
+    GuestNamed,
+    GuestSpoke,
+    GuestState,
     HopSeen,
     IntentRecorded,
     KernelLineSeen,
@@ -255,6 +259,13 @@ def _guard(event: GuardChecked) -> Sentence | None:
     return Sentence("guard", text, _ok(event.ok))
 
 
+def _guest_state(event: GuestState) -> Sentence:
+    of = f"of {event.node}" if event.node else "of the cluster"
+    detail = f": {event.detail}" if event.detail else ""
+    tone = "" if event.change in ("running", "down") else "doubt"
+    return Sentence("guest", f"The guest's program {of}: {event.change}{detail}", tone, event.at)
+
+
 def _answered(event: ApprovalAnswered) -> Sentence:
     comment = f": {event.comment}" if event.comment else ""
     said = "Approved" if event.approved else "Turned down"
@@ -306,6 +317,10 @@ _TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     GuardChecked: _guard,
     ApprovalAsked: lambda e: Sentence("game-day", f"Waits {seconds_text(e.within_s)} at most for approval: {e.where}"),
     ApprovalAnswered: _answered,
+    GuestNamed: lambda e: Sentence("game-day", f"The guest {e.name} {e.version} watches in place of our detector"),
+    GuestState: _guest_state,
+    GuestSpoke: lambda e: Sentence("guest", f"About {e.node}: {e.line}", "mark", e.at),
+    BystanderChanged: lambda e: Sentence("Kubernetes", f"{e.node}, no target: {e.what} {e.value}", "doubt", e.at),
     Problem: _problem,
     Aborted: lambda e: Sentence(e.by, f"Aborted: {e.why}", "bad"),
     Refused: lambda e: Sentence("guard", f"Refused: {e.why}", "doubt"),

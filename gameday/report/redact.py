@@ -63,6 +63,8 @@ def redacted(run: RunFolder, clean: Clean | None = None) -> RunFolder:
         verdicts=verdicts,
         result=fold_outcome(history, list(verdicts)),
         problems=cleaned(run.problems, clean),
+        guest_output=cleaned(run.guest_output, clean),
+        files=tuple(replace(file, name=clean(file.name)) for file in run.files),
         notes=cleaned(run.notes, clean),
         notes_problem=clean(run.notes_problem),
         carried=cleaned(run.carried, clean),

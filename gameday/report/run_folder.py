@@ -20,12 +20,17 @@ from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text, target_nodes
 from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.verdict import Status, Verdict
 from gameday.errors import NotesError
-from gameday.history.events import DetectorConsulted, FaultInjected, FaultUndone, Record, RunStarted
+from gameday.history.events import DetectorConsulted, FaultInjected, FaultUndone, GuestNamed, Record, RunStarted
+from gameday.history.events.guests import GUEST_FOLDER
 from gameday.history.frames import Frames
 from gameday.history.journal import History, read_history
 from gameday.plan.models import FaultParameters, Plan
 from gameday.report.notes import CarriedAction, Notes, read_notes
 from gameday.report.summary import Summary
+from gameday.text import printable, without_secrets
+from gameday.values.models import FrozenModel
+
+_GUEST_LINES = 200
 
 
 class OpenFault(FaultParameters):
@@ -60,6 +65,15 @@ class RunFile:
     sha256: str
 
 
+class GuestOutput(FrozenModel):
+    """The last lines of one of the guest's programs, in the run's own time."""
+
+    instance: str
+    """The node that the program watches, or `cluster`."""
+    lines: tuple[str, ...]
+    lines_left_out: int
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """Everything a section may use. `zero` is T+0: the first fault going in, else the first record."""
@@ -73,6 +87,9 @@ class RunFolder:
     files: tuple[RunFile, ...]
     problems: tuple[str, ...]
     """Sentences about the defects of the folder itself."""
+
+    guest_output: tuple[GuestOutput, ...] = ()
+    """The last lines that the guest's programs wrote."""
 
     earlier: tuple[Summary, ...] = ()
     """Earlier runs of the same plan found beside this one, oldest first."""
@@ -107,7 +124,12 @@ class RunFolder:
 
     @property
     def named_detector(self) -> str | None:
-        """The detector that the plan names; None: it names none. Which one watched the cluster is in no history."""
+        """The guest that watched, else the detector that the plan names; None: it names none.
+
+        Which detector watched a cluster without a guest is in no history.
+        """
+        if guest := self.history.last(GuestNamed):
+            return f"{' '.join(filter(None, (guest.name, guest.version)))}, a guest of the rehearsal"
         consulted = self.history.last(DetectorConsulted)
         return consulted.detector if consulted else None
 
@@ -172,7 +194,19 @@ def load_run_folder(folder: Path) -> RunFolder:
         result=fold_outcome(history, verdicts),
         files=tuple(_files(folder)),
         problems=tuple(problems),
+        guest_output=tuple(_guest_output(folder / GUEST_FOLDER)),
     )
+
+
+def _guest_output(folder: Path) -> Iterator[GuestOutput]:
+    """Yield the last lines of each file; one that cannot be read is not shown."""
+    for path in sorted(folder.glob("*.log")):
+        try:
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        kept = tuple(without_secrets(printable(line)) for line in lines[-_GUEST_LINES:])
+        yield GuestOutput(instance=path.stem, lines=kept, lines_left_out=len(lines) - len(kept))
 
 
 def with_notes(folder: Path, run: RunFolder) -> RunFolder:
@@ -263,6 +297,7 @@ def _files(folder: Path) -> list[RunFile]:
     """The run's own files, not what rendering writes."""
     names = ["plan.yaml", "plan.json", "history.jsonl"]
     paths = [folder / name for name in names] + sorted((folder / "frames").glob("*.parquet"))
+    paths += sorted((folder / GUEST_FOLDER).glob("*.log"))
     return [
         RunFile(path.relative_to(folder).as_posix(), path.stat().st_size, _sha256(path))
         for path in paths

@@ -93,3 +93,9 @@ def others_of_meaning(alert: str) -> list[FamilyRule]:
             for rule in rules:
                 found.setdefault(rule.alert, rule)
     return [rule for name, rule in found.items() if name != alert]
+
+
+def is_set_off_by_detector(alert: str) -> bool:
+    """Return whether the rule reads what a detector sets: a taint, a condition, or our controller's own metrics."""
+    sources = {rule.source for rules in MEANINGS.values() for rule in rules if rule.alert == alert}
+    return bool(sources) and AlertSource.DCGM not in sources

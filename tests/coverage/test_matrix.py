@@ -9,7 +9,7 @@ import pytest
 
 from gameday.checks.outcome import RunOutcome
 from gameday.coverage.cells import CellState, CoverageCell
-from gameday.coverage.matrix import FaultNoticed, FaultRow, matrix_of
+from gameday.coverage.matrix import FaultNoticed, FaultRow, joined, matrix_of
 from gameday.detectors.signals import Signal
 from gameday.history.events import (
     Aborted,
@@ -19,6 +19,9 @@ from gameday.history.events import (
     ConditionSeen,
     Event,
     FaultInjected,
+    GuestNamed,
+    GuestSpoke,
+    GuestState,
     HopSeen,
     KubernetesEventSeen,
     NodeSeen,
@@ -30,7 +33,7 @@ from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
 from gameday.values.results import Step, StepOutcome
 from tests.coverage.builders import no_fault, plan, seen, stored
-from tests.report.run_builder import FAULT_AT, NODE, Timed, at, ended, frames, passing, snapshot, without
+from tests.report.run_builder import FAULT_AT, NODE, Timed, at, detector_off, ended, frames, passing, snapshot, without
 
 
 def row(run: RunFolder) -> FaultRow:
@@ -46,7 +49,7 @@ def cell(signal: Signal, *more: Timed, plan: Plan = LOST, timed: list[Timed] | N
 
 
 def test_every_signal_has_a_cell_in_the_order_of_the_chain() -> None:
-    assert [one.signal for one in row(stored(plan())).cells] == list(Signal)
+    assert [one.signal for one in row(stored(plan())).cells] == [one for one in Signal if one is not Signal.SAID]
 
 
 @pytest.mark.parametrize(
@@ -297,3 +300,37 @@ def test_a_cordon_counts_whatever_another_node_was_before_and_another_nodes_does
 
     assert (cell_of(NODE).what, cell_of(NODE).state) == ("cordoned, at the latest", CellState.SEEN)
     assert cell_of(OTHER).state is CellState.MISSED
+
+
+def guest_of(says: str) -> Timed:
+    return Timed(0.5, GuestNamed(name="npd", version="v1", says=says))
+
+
+def test_only_a_guest_that_speaks_has_a_column_for_what_it_said() -> None:
+    timed = [*passing(), guest_of("Xid"), seen(1.5, GuestSpoke(node=NODE, line="Xid 79", at=at(FAULT_AT + 1.5)))]
+    spoken = matrix_of([stored(plan(), timed)])
+    assert spoken.signals == tuple(Signal)
+    said = spoken.rows[0].cell(Signal.SAID)
+    assert (said.state, said.seconds, said.what) == (CellState.SEEN, 1.5, "Xid 79")
+    silent = matrix_of([stored(plan(), [*passing(), guest_of("")])])
+    assert Signal.SAID not in silent.signals
+    assert joined([spoken, silent]).signals == tuple(Signal)
+    assert silent.rows[0].cell(Signal.SAID).state is CellState.NOT_EXPECTED
+
+
+def test_silence_of_a_guest_that_died_is_unknown() -> None:
+    died = GuestState(node=NODE, change="ended by itself", at=at(FAULT_AT + 1), detail="exit status 2")
+    running = Timed(0.6, GuestState(node=NODE, change="running", at=at(0.6)))
+    timed = [*detector_off(), guest_of("Xid"), running]
+    assert matrix_of([stored(plan(), timed)]).rows[0].cell(Signal.TAINT).state is CellState.MISSED
+    row = matrix_of([stored(plan(), [*timed, seen(1, died)])]).rows[0]
+    for signal in (Signal.TAINT, Signal.SAID):
+        assert row.cell(signal).state is CellState.UNKNOWN
+        assert "exit status 2" in row.cell(signal).why
+
+
+def test_a_guest_without_a_profile_is_expected_to_do_what_the_plan_says() -> None:
+    mine = plan().model_copy(update={"detector": "npd"})
+    row = matrix_of([stored(mine, [*passing(), guest_of("")])]).rows[0]
+    assert row.cell(Signal.TAINT).state is CellState.SEEN
+    assert row.cell(Signal.CONDITION).state is CellState.NOT_EXPECTED

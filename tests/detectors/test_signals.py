@@ -45,6 +45,6 @@ def test_a_negative_control_expects_no_taint_whatever_the_detector_does() -> Non
     assert "taint" not in signals("xid-13-application-error", "konduktor")
 
 
-def test_the_eight_signals_fake_detector_the_order_of_the_chain() -> None:
-    names = ["log", "metric", "alert", "condition", "taint", "event", "allocatable", "canary"]
+def test_the_nine_signals_fake_detector_the_order_of_the_chain() -> None:
+    names = ["log", "metric", "alert", "condition", "taint", "event", "allocatable", "canary", "said"]
     assert [str(name) for name in Signal] == names

@@ -11,7 +11,7 @@ from gameday.history.events import RECORD, GuardChecked, KubernetesEventSeen, Pr
 from gameday.report import render
 from gameday.report.redact import redacted
 from gameday.report.run_folder import load_run_folder
-from gameday.report.secrets import without_secrets
+from gameday.text import without_secrets
 from gameday.values.nodes import Target
 from tests.report import around
 from tests.report import run_builder as build

@@ -37,6 +37,13 @@ from gameday.history.events.fault import (
     IntentRecorded,
     RecoveryDisturbed,
 )
+from gameday.history.events.guests import (
+    BystanderChanged,
+    BystandersWatched,
+    GuestNamed,
+    GuestSpoke,
+    GuestState,
+)
 from gameday.history.events.repair import (
     NodeReplaced,
     NodeReturned,
@@ -95,6 +102,8 @@ __all__ = [
     "ApiServersRestarted",
     "ApprovalAnswered",
     "ApprovalAsked",
+    "BystanderChanged",
+    "BystandersWatched",
     "CanaryMeasured",
     "ConditionSeen",
     "CordonSeen",
@@ -110,6 +119,9 @@ __all__ = [
     "GpuIdentity",
     "GpusIdentified",
     "GuardChecked",
+    "GuestNamed",
+    "GuestSpoke",
+    "GuestState",
     "HeldServersStarted",
     "HopSeen",
     "IntentRecorded",
@@ -158,6 +170,7 @@ Event = Annotated[
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | FlowControlSet | SeatsRead | FlowControlRead | ApiCanarySampled | LoadLogged | LoadStaged
     | LoadMeasured | LoadEnded | HeldServersStarted | ApiServersRestarted | NodesAndPodsSeen | PodStepsLogged
+    | GuestNamed | GuestState | GuestSpoke | BystandersWatched | BystanderChanged
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip

@@ -7,8 +7,8 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.history.events import KubernetesEventSeen
-from gameday.report.run_folder import RunFolder
-from gameday.report.secrets import without_secrets
+from gameday.report.run_folder import GuestOutput, RunFolder
+from gameday.text import without_secrets
 
 ORDER = 125
 TITLE = "Appendix: kernel log and Kubernetes events"
@@ -28,6 +28,7 @@ class Appendix(BaseModel):
     lines: tuple[KernelLogRow, ...]
     lines_left_out: int
     events: tuple[KubernetesEventSeen, ...]
+    guest: tuple[GuestOutput, ...]
 
 
 def build(run: RunFolder) -> Appendix:
@@ -41,4 +42,6 @@ def build(run: RunFolder) -> Appendix:
         lines.append(KernelLogRow(at=at, offset_s=run.offset_s(at), node=str(node), line=without_secrets(str(line))))
     events = sorted(run.history.of(KubernetesEventSeen), key=lambda event: event.at)
     events = [event.model_copy(update={"message": without_secrets(event.message)}) for event in events]
-    return Appendix(lines=tuple(lines), lines_left_out=len(frame) - len(shown), events=tuple(events))
+    return Appendix(
+        lines=tuple(lines), lines_left_out=len(frame) - len(shown), events=tuple(events), guest=run.guest_output
+    )

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from gameday.history.events import Problem
 from gameday.report.run_folder import RunFolder
-from gameday.report.secrets import without_secrets
+from gameday.text import without_secrets
 
 ORDER = 130
 TITLE = "Problems and gaps"

@@ -13,7 +13,7 @@ from gameday.history.events import FaultInjected, QaChecked, Record, StepEnded, 
 from gameday.report.lanes import Lanes, signal_lanes
 from gameday.report.narration import narrate
 from gameday.report.run_folder import RunFolder
-from gameday.report.secrets import without_secrets
+from gameday.text import without_secrets
 from gameday.values.results import Step, StepOutcome
 
 ORDER = 60
