@@ -27,6 +27,7 @@ from gameday.lifecycle.undo import undo_at_the_end
 from gameday.plan.catalogue import find_plan
 from gameday.run.record import new_run_id, start_record
 from gameday.run.season_member import SeasonMember
+from gameday.season.plans import played_by_guest
 from gameday.tasks.await_alert import await_alert
 from gameday.tasks.baseline import baseline
 from gameday.tasks.inject import inject
@@ -71,7 +72,10 @@ def game_day(
         member: Set by a season for its own runs; leave it empty.
     """
     cluster = load_profile(Path(profile) if profile else None)
-    loaded = load_complete_plan(find_plan(plan), cluster.detector_profiles, cluster.detector).of_arm(arm)
+    guest = cluster.guest if member else None
+    watching = None if guest else cluster.detector
+    loaded = load_complete_plan(find_plan(plan), cluster.detector_profiles, watching).of_arm(arm)
+    loaded = played_by_guest(loaded, cluster) if guest else loaded
     record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
     with (
         suppress(StopRunError),  # the history holds the reason, and the report shows it

@@ -28,7 +28,7 @@ from gameday.flows.season_runs import SeasonRuns
 from gameday.run.record import new_run_id
 from gameday.season.assignment import assign
 from gameday.season.plans import choose_plans, played_here
-from gameday.season.record import SeasonRecord, SeasonResult
+from gameday.season.record import SeasonRecord, SeasonResult, WatchingGuest
 from gameday.season.run import fit_nodes, open_season
 from gameday.tasks.coverage import coverage
 from gameday.tasks.reaped_runs import notify_reaped
@@ -71,8 +71,8 @@ def season(
     """
     cluster = load_profile(Path(profile) if profile else None)
     id = season_id or f"season-{new_run_id()}"
-    folders = cluster.detector_profiles
-    chosen, left_out = choose_plans(plans, within=within, at_once=at_once, folders=folders)
+    folders, guest = cluster.detector_profiles, cluster.guest
+    chosen, left_out = choose_plans(plans, within=within, at_once=at_once, folders=folders, cluster=cluster)
     try:
         refuse_overdue(trigger)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports)), chosen) as opened:
@@ -82,6 +82,7 @@ def season(
             record = SeasonRecord(
                 id=id,
                 cluster=cluster.name,
+                guest=WatchingGuest(name=guest.name, version=guest.version) if guest else None,
                 trigger=trigger,
                 command=command or "gameday coverage",
                 seed=seed,

@@ -146,13 +146,13 @@ def _repairers(
 def _complete(loaded: LoadedPlan, path: Path, profile: DetectorProfile) -> LoadedPlan:
     plan = loaded.plan
     rule = rule_for(profile, plan.fault)
-    found = _expectations(profile, rule, facts(plan.fault)) if rule else {}
+    found = expectations_of(profile, rule, facts(plan.fault)) if rule else {}
     taken = _taken(plan, found)
     try:
-        completed: dict[str, Any] = {"expect": type(plan.expect)(**_fields(plan.expect) | taken)}
+        completed: dict[str, Any] = {"expect": type(plan.expect)(**written_fields(plan.expect) | taken)}
         if plan.recover.is_hands_off:
             completed["recover"] = _recovery(plan.recover, profile, rule)
-        whole = Plan(**_fields(plan) | completed)
+        whole = Plan(**written_fields(plan) | completed)
     except ValidationError as error:
         why = error.errors(include_url=False)[0]["msg"]
         raise _problem(loaded, path, f"what the profile {profile.name} says does not fit this plan: {why}") from None
@@ -166,16 +166,19 @@ def _complete(loaded: LoadedPlan, path: Path, profile: DetectorProfile) -> Loade
             f"the cluster repairs (`recover.by: cluster`), but {profile.name} does not: {why}",
             "write the hops that you expect under `recover.hops`",
         )
+    return replace(loaded, plan=whole, from_detector=consulted(profile, rule, tuple(taken)))
+
+
+def consulted(profile: DetectorProfile, rule: Rule | None, filled: tuple[str, ...]) -> FromDetector:
+    """Return what the report says of a profile; `filled` are the plan's keys that come from it."""
     sees = None if rule is None else not rule.cannot_see
     why = (rule.cannot_see or rule.note) if rule else ""
     source = rule.source if rule else profile.source
-    return replace(
-        loaded, plan=whole, from_detector=FromDetector(profile.name, profile.title, source, sees, why, tuple(taken))
-    )
+    return FromDetector(profile.name, profile.title, source, sees, why, filled)
 
 
-def _expectations(profile: DetectorProfile, rule: Rule, known: Mapping[str, Fact]) -> dict[str, Any]:
-    """The rule's word, by the names of the plan's `expect`."""
+def expectations_of(profile: DetectorProfile, rule: Rule, known: Mapping[str, Fact]) -> dict[str, Any]:
+    """Return the rule's word, by the names of the plan's `expect`."""
     found: dict[str, Any] = {
         "taints": tuple(_plain(one, ExpectedTaint, known) for one in rule.taints),
         "cordoned": _plain(rule.cordoned, ExpectedCordon, known) if rule.cordoned else None,
@@ -196,7 +199,7 @@ def _recovery(recover: Recovery, profile: DetectorProfile, rule: Rule | None) ->
     """Complete a hands-off recovery: the plan's own keys win."""
     if profile.repairs is None:
         return recover
-    known, kinds, fields = profile.repairs.hops, rule.repaired_by if rule else None, _fields(recover)
+    known, kinds, fields = profile.repairs.hops, rule.repaired_by if rule else None, written_fields(recover)
     if kinds == () and "node_ends" not in fields:
         fields["node_ends"] = "out-of-service"
     if kinds == ():
@@ -219,7 +222,7 @@ def _taken(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(effect: BaseModel, model: type[M], known: Mapping[str, Fact]) -> M:
     """A profile's effect as the plan's own expectation, its reason filled in."""
-    values = {name: value for name, value in _fields(effect).items() if name in model.model_fields}
+    values = {name: value for name, value in written_fields(effect).items() if name in model.model_fields}
     if isinstance(reason := values.get("reason"), str):
         values["reason"] = filled_in(reason, known)
     return model(**values)
@@ -235,7 +238,7 @@ def filled_in(reason: str, known: Mapping[str, Fact]) -> str:
     return PLACEHOLDER.sub(lambda match: value(match[1]), reason)
 
 
-def _fields(model: BaseModel) -> dict[str, Any]:
+def written_fields(model: BaseModel) -> dict[str, Any]:
     """Return the fields that were written, as they were validated; defaults stay defaults."""
     return {name: getattr(model, name) for name in type(model).model_fields if name in model.model_fields_set}
 

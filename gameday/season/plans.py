@@ -8,6 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from gameday.cluster.profile import ClusterProfile
+from gameday.detectors.load import load_detector
+from gameday.detectors.played_by import played_by, why_not_played_by_guest
 from gameday.detectors.resolve import load_complete_plan
 from gameday.documents.fields import format_duration
 from gameday.errors import DocumentError, DocumentProblem
@@ -20,6 +23,7 @@ from gameday.season.arm_checks import refuse_unknown_checks
 from gameday.season.record import LeftOut
 from gameday.values.nodes import NodeRole
 
+_OUR_DETECTOR = "gameday"
 _NEEDS_A_LAB = "it restarts or stops programs of the control plane, and only a lab lets itself be asked for that"
 
 
@@ -76,6 +80,7 @@ def choose_plans(
     within: timedelta | None,
     at_once: int,
     folders: Sequence[Path] = (),
+    cluster: ClusterProfile | None = None,
 ) -> tuple[list[ChosenPlan], list[LeftOut]]:
     """The plans to run, those that take longest first; all shipped ones where none are named.
 
@@ -89,7 +94,10 @@ def choose_plans(
         path = find_plan(name)
         one = ChosenPlan(name, load_complete_plan(path, folders))
         refuse_unknown_checks(one.loaded, path)
-        why = _unfit(one, named=bool(names), within=within, at_once=at_once)
+        why = why_not_played_by_guest(one.plan) if cluster and cluster.guest else ""
+        if cluster and cluster.guest and not why:
+            one = ChosenPlan(name, played_by_guest(one.loaded, cluster))
+        why = why or _unfit(one, named=bool(names), within=within, at_once=at_once)
         if why:
             left_out.append(LeftOut(plan=one.plan.name, title=one.plan.title, why=why))
         else:
@@ -125,6 +133,17 @@ def played_here(chosen: Sequence[ChosenPlan], lab: Path | None) -> tuple[list[Ch
     ]
     names = {one.plan for one in left_out}
     return [one for one in chosen if one.plan.name not in names], left_out
+
+
+def played_by_guest(loaded: LoadedPlan, cluster: ClusterProfile) -> LoadedPlan:
+    """Return a plan as it is played where a guest watches: by the guest's detector profile, if it has one.
+
+    Raises DocumentError where that profile cannot be read.
+    """
+    assert cluster.guest is not None
+    if cluster.detector == _OUR_DETECTOR:  # the cluster profile names no other: nobody has written the guest's down
+        return played_by(loaded, cluster.guest.name, None)
+    return played_by(loaded, cluster.detector, load_detector(cluster.detector, cluster.detector_profiles))
 
 
 def longest_wait(plan: Plan) -> timedelta:

@@ -49,9 +49,20 @@ class Assignment(FrozenModel):
         return reports / self.arm.comparison if self.arm else reports
 
 
+class WatchingGuest(FrozenModel):
+    """The guest that watched a season in place of our own detector."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
 class SeasonRecord(FrozenModel):
     id: str
     cluster: str
+    guest: WatchingGuest | None = Field(default=None, description="None: no guest watched")
     trigger: Literal["rehearsal", "manual", "scheduled"]
     command: str = Field(description="shell line that runs the same again")
     seed: int

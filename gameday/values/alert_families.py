@@ -95,7 +95,13 @@ def others_of_meaning(alert: str) -> list[FamilyRule]:
     return [rule for name, rule in found.items() if name != alert]
 
 
+_OF_OUR_CONTROLLER = frozenset({"KernelLogPipelineSilent", "NodeRepairsWithheld"})
+"""Alerts of no family that read our node-health controller's own metrics."""
+
+
 def is_set_off_by_detector(alert: str) -> bool:
     """Return whether the rule reads what a detector sets: a taint, a condition, or our controller's own metrics."""
+    if alert in _OF_OUR_CONTROLLER:
+        return True
     sources = {rule.source for rules in MEANINGS.values() for rule in rules if rule.alert == alert}
     return bool(sources) and AlertSource.DCGM not in sources

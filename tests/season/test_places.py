@@ -8,10 +8,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gameday.cluster.profile import GuestAddress
 from gameday.plan.models import Approval
 from gameday.season.assignment import FitNode, RunQueue, assign, seeded_order
 from gameday.season.plans import choose_plans, longest_wait, plans_that_run_alone
 from gameday.season.record import Assignment
+from tests.guard.observations import profile
 from tests.season.builders import chosen, nodes
 
 
@@ -158,3 +160,16 @@ def test_the_wait_for_a_persons_yes_is_no_wait_for_a_signal() -> None:
     plain = chosen("a")
     asking = plain.plan.model_copy(update={"approval": Approval(required=True, within=timedelta(hours=2))})
     assert longest_wait(asking) == longest_wait(plain.plan)
+
+
+def test_where_a_guest_watches_plans_expect_what_its_profile_says() -> None:
+    cluster = profile().model_copy(
+        update={"guest": GuestAddress(name="npd", url="http://127.0.0.1:1/guests"), "detector": "node-problem-detector"}
+    )
+    names = ["gpu-fell-off-the-bus", "hands-off-double-bit-ecc"]
+    plans, left_out = choose_plans(names, within=None, at_once=4, cluster=cluster)
+    assert [(one.name, one.plan.detector) for one in plans] == [("gpu-fell-off-the-bus", "node-problem-detector")]
+    assert [one.plan for one in left_out] == ["hands-off-double-bit-ecc"]
+    unwritten = cluster.model_copy(update={"detector": "gameday"})
+    (one,), _ = choose_plans(names[:1], within=None, at_once=4, cluster=unwritten)
+    assert (one.plan.detector, one.loaded.from_detector) == ("npd", None)
