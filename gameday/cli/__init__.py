@@ -30,6 +30,7 @@ COMMAND_MODULES = (
     "gameday.cli.doctor",
     "gameday.cli.rehearsal",
     "gameday.cli.coverage",
+    "gameday.cli.league",
     "gameday.cli.post_mortem",
     "gameday.cli.digest",
     "gameday.cli.export",

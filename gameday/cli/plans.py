@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
     from gameday.guests.models import Guest
     from gameday.health.policy import Policy
+    from gameday.league.document import League
     from gameday.plan.load import DetectorWarning
     from gameday.plan.models import FaultParameters, Plan
 
@@ -127,7 +128,7 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
 
 def _load(
     name: str, detectors: list[Path]
-) -> tuple[Path, Plan | DetectorProfile | Guest | Policy, tuple[DetectorWarning, ...]]:
+) -> tuple[Path, Plan | DetectorProfile | Guest | League | Policy, tuple[DetectorWarning, ...]]:
     """A detector profile says in its `kind` that it is one."""
     from gameday.detectors.load import KIND, parse_detector  # noqa: PLC0415
     from gameday.detectors.resolve import completed  # noqa: PLC0415
@@ -135,6 +136,7 @@ def _load(
     from gameday.documents.source import parse  # noqa: PLC0415
     from gameday.guests import load as guests  # noqa: PLC0415
     from gameday.health import policy_files  # noqa: PLC0415
+    from gameday.league import document as league  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
     from gameday.plan.load import parse_plan  # noqa: PLC0415
     from gameday.remediations.registry import known_remediations  # noqa: PLC0415
@@ -146,6 +148,8 @@ def _load(
         return path, parse_detector(parsed, str(path)), ()
     if parsed.data.get("kind") == guests.KIND:
         return path, guests.parse_guest(parsed, path).guest, ()
+    if parsed.data.get("kind") == league.KIND:
+        return path, league.parse_league(parsed, path), ()
     if parsed.data.get("kind") == policy_files.KIND:
         return path, policy_files.parse_policy(parsed, path).policy, ()
     loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
@@ -158,7 +162,7 @@ def _load(
     return path, loaded.plan, tuple(warnings)
 
 
-def _arm_lines(found: Plan | DetectorProfile | Guest | Policy) -> list[str]:
+def _arm_lines(found: Plan | DetectorProfile | Guest | League | Policy) -> list[str]:
     """Return a line for each arm of a plan: its name, and what it changes."""
     arms = getattr(found, "arms", None)
     return [
