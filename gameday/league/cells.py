@@ -35,7 +35,7 @@ _OF_THE_KUBELET = ("Ready=", "MemoryPressure=", "DiskPressure=", "PIDPressure=",
 
 
 class LeagueState(StrEnum):
-    """What a detector did about a fault."""
+    """The answer of a detector to a fault."""
 
     NOTICED = "noticed"
     MISSED = "missed"

@@ -45,7 +45,7 @@ class LeagueEntry(FrozenModel):
 
 
 class LeagueRecord(FrozenModel):
-    """What is played, by whom and where; the table is made out of the seasons' folders."""
+    """The detectors, the faults and the size of their rehearsals; the table is made out of the seasons' folders."""
 
     id: str
     title: str

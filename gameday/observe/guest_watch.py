@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from gameday.cluster.guests import CLUSTER_INSTANCE, Guest, GuestProgram, OutputLine, stamped
@@ -22,6 +22,8 @@ from gameday.text import printable, without_secrets
 from gameday.values.nodes import NodeRole
 
 _EVERY_S = 2.0
+_STARTS_WITHIN = timedelta(seconds=10)
+"""A target whose node was rebooted a moment ago has its guest back within this."""
 _ENDS_WITHIN_S = 10.0
 _MOST_KEPT_BYTES = 1024 * 1024
 # A line is matched and kept up to here: a foreign program's line has no limit.
@@ -43,7 +45,10 @@ def watch_guest(run: Run, targets: Targets) -> None:
     if address is None or run.plan.fault.runs_on is NodeRole.API_CLIENT:
         return
     nodes = tuple(target.node for target in targets)
-    if why := guest_trouble(address, nodes):
+    why = guest_trouble(address, nodes)
+    if why and not run.wait(
+        f"the guest to run: {why}", _STARTS_WITHIN, lambda: not guest_trouble(address, nodes) or None
+    ):
         raise RefusedError(why, "`gameday rehearsal up --guest` starts it alone; its output is in the folder guests/")
     run.note(GuestNamed(name=address.name, version=address.version, says=address.says or ""))
     watch = GuestWatch(run, address, nodes)

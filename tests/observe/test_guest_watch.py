@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from gameday.cluster.profile import ClusterProfile, GuestAddress
-from gameday.history.events import FaultInjected, GuestSpoke, GuestState
-from gameday.observe.guest_watch import GuestWatch, guest_trouble
+from gameday.errors import RefusedError
+from gameday.history.events import FaultInjected, GuestNamed, GuestSpoke, GuestState
+from gameday.observe.guest_watch import GuestWatch, guest_trouble, watch_guest
 from gameday.run.record import RunRecord
 from gameday.run.run import Run
+from gameday.run.targets import ChosenTarget
 from gameday.values.nodes import Target
 from tests.guard.observations import profile
 from tests.support.guest_server import GuestServer, guest_server
-from tests.support.runs import fake_run, quick_plan
+from tests.support.runs import fake_run, node_snapshot, quick_plan
 
 NODE = "gpu-node-1"
 
@@ -77,6 +80,19 @@ def test_a_guest_that_ended_is_refused_with_its_last_words(guest: GuestServer) -
 def test_a_target_without_any_program_is_refused(guest: GuestServer) -> None:
     guest.runs("gpu-node-2", datetime.now(UTC))
     assert guest_trouble(address(guest), [NODE]) == "the guest npd has no program for gpu-node-1"
+
+
+def test_a_run_is_refused_where_the_guest_does_not_come_up(
+    guest: GuestServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gameday.observe.guest_watch._STARTS_WITHIN", timedelta(seconds=0.2))
+    guest.runs(NODE, datetime.now(UTC), state="down")
+    watched = replace(run, profile=run.profile.model_copy(update={"guest": address(guest)}))
+    target = ChosenTarget(target=Target(node=NODE, gpu=0), before=node_snapshot(NODE), index=0)
+    with pytest.raises(RefusedError, match="does not run on gpu-node-1"):
+        watch_guest(watched, (target,))
+    assert run.history().of(GuestNamed) == []
+    watch_guest(run, (target,))
 
 
 def test_ends_and_floods_are_noted_once(guest: GuestServer, run: Run) -> None:
