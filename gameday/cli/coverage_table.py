@@ -32,9 +32,8 @@ def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:
     for column in ("fault", *matrix.signals):
         table.add_column(str(column), overflow="fold", justify="left" if column == "fault" else "right")
     for row in matrix.rows:
-        cells = [
-            Text(_SHORT.get(one.state, one.text), style=_STYLES[one.state]) for one in map(row.cell, matrix.signals)
-        ]
+        found = [row.cell(signal) for signal in matrix.signals]
+        cells = [Text(_SHORT.get(cell.state, cell.text), style=_STYLES[cell.state]) for cell in found]
         table.add_row(Text(row.plan), *cells)
     out.print(table)
     for why, names in _by_reason(rendered.coverage.left_out).items():

@@ -29,9 +29,9 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-_REACHING_SOMEBODY = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT}
-"""Signals that act or call somebody. A log line, a metric and a Kubernetes Event reach only the people who look for
-them."""
+_REACHING_SOMEBODY = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT, Signal.SAID}
+"""Signals that act or call somebody. A log line, a metric, a Kubernetes Event and a guest's output reach only those who
+look for them."""
 
 
 class FaultNoticed(StrEnum):

@@ -46,9 +46,7 @@ def watch_guest(run: Run, targets: Targets) -> None:
         return
     nodes = tuple(target.node for target in targets)
     why = guest_trouble(address, nodes)
-    if why and not run.wait(
-        f"the guest to run: {why}", _STARTS_WITHIN, lambda: not guest_trouble(address, nodes) or None
-    ):
+    if why and not run.wait(why, _STARTS_WITHIN, lambda: not guest_trouble(address, nodes) or None, every_s=0.5):
         raise RefusedError(why, "`gameday rehearsal up --guest` starts it alone; its output is in the folder guests/")
     run.note(GuestNamed(name=address.name, version=address.version, says=address.says or ""))
     watch = GuestWatch(run, address, nodes)
