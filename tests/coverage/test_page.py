@@ -12,7 +12,7 @@ import pytest
 from gameday.coverage.matrix import matrix_of
 from gameday.coverage.page import RenderedSeason, headline, render_season
 from gameday.history.events import AlertSeen, TaintSeen
-from gameday.season.record import Assignment, LeftOut, SeasonRecord
+from gameday.season.record import Assignment, LeftOut, SeasonRecord, WatchingGuest
 from tests.coverage.builders import plan, stored
 from tests.report.run_builder import NODE, START, at, passing, without, write
 
@@ -50,6 +50,17 @@ def rendered(tmp_path: Path) -> RenderedSeason:
 def test_the_page_links_each_fault_to_its_runs_report(rendered: RenderedSeason) -> None:
     (row,) = rendered.coverage.matrix.rows
     assert f'href="../{row.run_id}/report.html"' in rendered.html.read_text()
+
+
+def test_the_guest_that_watched_is_named_everywhere(tmp_path: Path) -> None:
+    write(tmp_path / "s-01", passing(), plan=plan())
+    season(tmp_path / "s", place_of("s-01"))
+    guest = WatchingGuest(name="npd", version="v1 (commit 6632ca6)")
+    SeasonRecord.load(tmp_path / "s").model_copy(update={"guest": guest}).save(tmp_path / "s")
+    rendered = render_season(tmp_path / "s", at(100))
+    assert "watched by npd v1 (commit 6632ca6), a guest" in rendered.html.read_text()
+    assert "npd v1" in rendered.markdown
+    assert json.loads(rendered.json.read_bytes())["record"]["guest"]["version"] == "v1 (commit 6632ca6)"
 
 
 def test_the_page_fetches_nothing(rendered: RenderedSeason) -> None:

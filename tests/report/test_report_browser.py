@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from gameday.league.page import write_league
 from gameday.rehearsal.programs import search
 from gameday.report import render
+from tests.league.builders import NPD
+from tests.league.builders import fault as league_fault
+from tests.league.builders import record as league_record
+from tests.league.builders import run as league_run
+from tests.league.builders import season as league_season
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.test_report_survives import HOSTILE, hostile_run, metrics
@@ -118,3 +124,14 @@ def test_text_has_contrast_in_both_schemes(opened, drawn):
         }"""
     )
     assert poor == []
+
+
+def test_a_league_fits_its_screen(opened, tmp_path):
+    entries = tuple(NPD.model_copy(update={"name": f"a-detector-with-a-long-name-{n}"}) for n in range(6))
+    places = [league_run(tmp_path, entries[0], "s", "lost", build.passing())]
+    league_season(tmp_path, entries[0], "s", *places)
+    page = write_league(tmp_path, league_record(league_fault("lost", title="".join(HOSTILE)), entries=entries), NOW)
+    opened.goto(page.html.as_uri())
+    assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert (opened.said, opened.popped) == ([], [])
+    assert opened.asked == [page.html.as_uri()]
