@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import Field, TypeAdapter, ValidationError
 
 from gameday.checks.facts import seconds_text
+from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status, Verdict
 from gameday.coverage.cells import CellState, CoverageCell
@@ -26,6 +27,7 @@ from gameday.history.events import DetectorConsulted, GuestNamed
 from gameday.history.journal import read_history
 from gameday.league.record import LeagueFault
 from gameday.values.models import FrozenModel
+from gameday.values.results import Step
 
 _VERDICTS: TypeAdapter[tuple[Verdict, ...]] = TypeAdapter(tuple[Verdict, ...])
 _OUR_PROFILE = "gameday"
@@ -115,6 +117,7 @@ def _judge_silence(fault: LeagueFault, row: FaultRow, run: Path) -> tuple[League
     """Return what it means that none of the detector's own signals came."""
     cells = [row.cell(signal) for signal in OF_THE_DETECTOR]
     unknown, missed = _first(cells, CellState.UNKNOWN), _first(cells, CellState.MISSED)
+    unknown = unknown or _why_blind(row, run)
     if row.outcome in (RunOutcome.REFUSED, RunOutcome.ABORTED) or unknown:
         return LeagueState.UNKNOWN, unknown or row.why
     if missed:
@@ -159,6 +162,13 @@ def _wrote_elsewhere(run: Path) -> str:
         return ""
     broken = (one.why for one in verdicts if one.check == _KEPT_TO_ITS_NODES and one.status is Status.BROKEN)
     return next(broken, "")
+
+
+def _why_blind(row: FaultRow, run: Path) -> str:
+    """Return why the guest's silence about a target proves nothing, also where nothing was expected of it."""
+    history = read_history(run / "history.jsonl")
+    found = (why_guest_was_blind(history, node, Step.VERIFY_TAINT) for node in row.targets)
+    return next(filter(None, found), "")
 
 
 def _profile_says(run: Path) -> tuple[bool | None, str]:

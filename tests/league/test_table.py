@@ -86,9 +86,10 @@ def test_a_write_to_another_node_is_wrong_whatever_else_was_noticed(tmp_path: Pa
 
 def test_a_guest_that_died_leaves_the_cell_unknown(tmp_path: Path) -> None:
     died = seen(1, GuestState(node=NODE, change="ended by itself", at=at(FAULT_AT + 1), detail="signal 9"))
-    found = cell(tmp_path, *untainted(died), expect=CONDITION)
-    assert found.state is LeagueState.UNKNOWN
-    assert "signal 9" in found.why
+    for number, expect in enumerate((CONDITION, None)):
+        found = cell(tmp_path / str(number), *untainted(died), expect=expect)
+        assert found.state is LeagueState.UNKNOWN
+        assert "signal 9" in found.why
 
 
 def test_a_refused_run_is_unknown_with_its_reason(tmp_path: Path) -> None:
