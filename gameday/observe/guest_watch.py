@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
+from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 
 from gameday.cluster.guests import CLUSTER_INSTANCE, Guest, GuestProgram, OutputLine, stamped
@@ -29,7 +31,7 @@ _MOST_KEPT_BYTES = 1024 * 1024
 # A line is matched and kept up to here: a foreign program's line has no limit.
 _LONGEST_LINE = 4096
 _MOST_WORDS = 1000
-_LEFT_OUT = "(more was written, and is left out)\n"
+_LEFT_OUT = b"(more was written, and is left out)\n"
 
 
 def watch_guest(run: Run, targets: Targets) -> None:
@@ -151,14 +153,15 @@ class GuestWatch:
             self._run.note(GuestState.model_validate(event))
 
     def _read_output(self, instance: str, known: _Program) -> None:
-        lines = list(self._new_lines(instance, known))
-        self._keep(instance, known, lines)
-        if self._says:
-            words = (line for line in lines if self._says.search(line.text))
-            known.words += list(words)[: _MOST_WORDS - len(known.words)]
+        """Read what was written since the last look, page by page: a flood is sixteen megabytes."""
+        for lines in self._new_lines(instance, known):
+            self._keep(instance, known, lines)
+            if self._says:
+                words = [line for line in lines if self._says.search(line.text)]
+                known.words += words[: _MOST_WORDS - len(known.words)]
 
-    def _new_lines(self, instance: str, known: _Program) -> Iterator[OutputLine]:
-        """Yield the whole lines written since the last look, without those from before the run."""
+    def _new_lines(self, instance: str, known: _Program) -> Iterator[list[OutputLine]]:
+        """Yield the whole lines of each new page, without those from before the run."""
         while True:
             page, behind = self._guest.output(instance, known.read_to)
             if behind <= known.read_to:
@@ -166,25 +169,27 @@ class GuestWatch:
             known.read_to = behind
             *whole, known.torn = (known.torn + page).split("\n")
             known.torn = known.torn[: 2 * _LONGEST_LINE]
-            for text in whole:
-                line = stamped(text[:_LONGEST_LINE], datetime.now(UTC))
-                if line.at >= self._run.record.started:
-                    yield line
+            now = datetime.now(UTC)
+            lines = [stamped(text[:_LONGEST_LINE], now) for text in whole]
+            yield [line for line in lines if line.at >= self._run.record.started]
 
     def _keep(self, instance: str, known: _Program, lines: list[OutputLine]) -> None:
         """Append the lines to the run's own file, up to its limit."""
+        room = _MOST_KEPT_BYTES - known.kept_bytes
+        if not lines or room <= 0:
+            return
+        written = [
+            f"{one.at.isoformat(timespec='milliseconds')} {without_secrets(one.text)}\n".encode() for one in lines
+        ]
+        sizes = list(accumulate(map(len, written)))
+        fit = bisect_right(sizes, room - len(_LEFT_OUT))
+        kept = b"".join(written[:fit]) + (_LEFT_OUT if fit < len(written) else b"")
+        known.kept_bytes += len(kept) if fit == len(written) else room
         file = self._run.record.folder / GUEST_FOLDER / f"{Path(instance).name}.log"
         with suppress(OSError):  # a full disk shows in the history first
-            for line in lines:
-                written = f"{line.at.isoformat(timespec='milliseconds')} {without_secrets(line.text)}\n"
-                room = _MOST_KEPT_BYTES - known.kept_bytes
-                if room <= 0:
-                    return
-                file.parent.mkdir(exist_ok=True)
-                kept = written if len(written.encode()) + len(_LEFT_OUT) <= room else _LEFT_OUT
-                with file.open("a", encoding="utf-8") as out:
-                    out.write(kept)
-                known.kept_bytes = _MOST_KEPT_BYTES if kept == _LEFT_OUT else known.kept_bytes + len(kept.encode())
+            file.parent.mkdir(exist_ok=True)
+            with file.open("ab") as out:
+                out.write(kept)
 
     def _note_words(self) -> None:
         """Note the guest's first word about each target since its fault; one for the whole cluster has to name it."""
