@@ -38,6 +38,9 @@ def report_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) ->
     elsewhere = []
     for run_id in result.changed:
         folder = folder_of_run(reports, run_id)
+        if (folder / ARMS_FILE).is_file():  # the comparison's own ledger, which has the lab's settings
+            _publish_again(profile, folder)
+            continue
         try:
             noted = note_reaped(folder, result, describe_reap("the reaper", result, run_id))
         except OSError as error:
@@ -65,10 +68,17 @@ def _render_again(profile: ClusterProfile, folder: Path) -> None:
     try:
         render_run(folder, datetime.now(UTC))
         publish_folder(profile, folder)
-        if (folder.parent / ARMS_FILE).is_file():
-            publish_comparison(profile, folder.parent)
     except Exception as error:  # one run's folder must not cost the others theirs; the text may hold a secret
         warn("the report of run %s could not be rendered again: %s", folder.name, type(error).__name__)
+    if (folder.parent / ARMS_FILE).is_file():
+        _publish_again(profile, folder.parent)
+
+
+def _publish_again(profile: ClusterProfile, comparison: Path) -> None:
+    try:
+        publish_comparison(profile, comparison)
+    except Exception as error:  # as above
+        warn("the page of comparison %s could not be rendered again: %s", comparison.name, type(error).__name__)
 
 
 def notify_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) -> None:

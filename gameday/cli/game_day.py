@@ -276,10 +276,12 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
 
 
 def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
+    from gameday.arms.record import ARMS_FILE  # noqa: PLC0415
     from gameday.run.record import folder_of_run  # noqa: PLC0415
 
     folders = {run_id: folder_of_run(reports, run_id) for run_id in result.changed}
-    here = {run_id for run_id, folder in folders.items() if (folder / "history.jsonl").is_file()}
+    compared = {run_id for run_id, folder in folders.items() if (folder / ARMS_FILE).is_file()}
+    here = compared | {run_id for run_id, folder in folders.items() if (folder / "history.jsonl").is_file()}
     if here:  # the CronJob's pod has neither reports nor Prefect's home
         from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
 
@@ -295,7 +297,8 @@ def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, re
             )
             out.print(message, style="yellow", soft_wrap=True)
         else:
-            out.print(f"report: {folders[run_id] / 'report.html'}", soft_wrap=True)
+            page = "comparison.html" if run_id in compared else "report.html"
+            out.print(f"report: {folders[run_id] / page}", soft_wrap=True)
 
 
 @contextmanager

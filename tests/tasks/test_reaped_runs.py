@@ -90,6 +90,13 @@ def test_a_reaped_game_day_of_a_comparison_renews_the_published_page(
     assert (tmp_path / "out" / folder.name / killed.name / "report.html").is_file()
 
 
+def test_a_comparisons_own_reaped_ledger_renews_its_page(tmp_path: Path) -> None:
+    folder = write_record(tmp_path, record(arm("a"), arm("b")))
+    lab_settings = ReapResult((of("i1", Cleanliness.CLEAN, run_id=folder.name),))
+    assert report_reaped(PROFILE, lab_settings, tmp_path) == []
+    assert (folder / "comparison.html").is_file()
+
+
 def test_a_run_that_ended_in_doubt_is_clean_once_that_is_proved(tmp_path: Path, notified: list[Message]) -> None:
     doubted = cut_off(passing(), 12.5)
     folder = write(tmp_path / RUN, doubted)
