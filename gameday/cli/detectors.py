@@ -71,7 +71,7 @@ def show(
         console.print(Text(_about(rule), style="bold"), soft_wrap=True)
         for line in _does(rule):
             console.print(Text(f"    {line}"), soft_wrap=True)
-        console.print(Text(f"    {rule.source}", style="dim"), soft_wrap=True)
+        console.print(Text(f"    {_ground(rule)}{rule.source}", style="dim"), soft_wrap=True)
 
 
 def _repairs(profile: DetectorProfile) -> Iterator[str]:
@@ -97,6 +97,12 @@ def _about(rule: Rule) -> str:
     what = ", ".join((*rule.faults, *(f"every fault at layer {layer}" for layer in rule.layers)))
     asked = "; ".join(f"{name} {', '.join(map(_word, values))}" for name, values in rule.when.items())
     return f"{what} ({asked})" if asked else what
+
+
+def _ground(rule: Rule) -> str:
+    if rule.seen_on:
+        return f"seen here on {rule.seen_on}; "
+    return "read only; " if rule.evidence else ""
 
 
 def _word(value: object) -> str:

@@ -8,7 +8,7 @@ rule fits is one the profile says nothing about, which is not the same.
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import date, timedelta
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
@@ -103,6 +103,15 @@ class Ending(StrEnum):
     """The end of the fault: its source no longer shows it."""
 
 
+class Evidence(StrEnum):
+    """The ground of a rule: what somebody ran, or what somebody read."""
+
+    SEEN = "seen"
+    """The real program answered at least one fault of the rule so, in a rehearsal or a lab of ours."""
+    READ = "read"
+    """The program's code or documents say so; nobody here has run it."""
+
+
 class CancellingAct(StrEnum):
     """An act upon a node in repair that the stack reads as an order to stop."""
 
@@ -165,6 +174,11 @@ class Rule(_Model):
     """Further facts for the reader, such as an action that the detector requests, or a part that it misses."""
     source: str = Field(min_length=1, max_length=500)
     """The document that supports the rule, like `docs/sources.md, NVSentinel`."""
+    evidence: Evidence | None = None
+    """`seen`, where the real program answered so in a rehearsal or a lab here; `read`, where its code or documents say
+    so and nobody has run it; null: not stated."""
+    seen_on: date | None = None
+    """Day on which it was last seen; with `evidence: seen` only."""
 
     @property
     def quarantines(self) -> bool:
@@ -183,6 +197,8 @@ class Rule(_Model):
             raise conflict(("cannot_see",), "a detector that cannot see a fault does nothing about it: take one out")
         if self.when and self.layers:
             raise conflict(("when",), "`when` asks about a fault type's own parameters: name `faults`, not `layers`")
+        if (self.evidence is Evidence.SEEN) != (self.seen_on is not None):
+            raise conflict(("seen_on",), "write `evidence: seen` and the day together, or neither")
         return self
 
 

@@ -31,6 +31,16 @@ def test_show_prints_a_detectors_actions_with_their_sources(capsys: pytest.Captu
     assert "docs/sources.md, Konduktor" in said
 
 
+def test_show_says_what_was_seen_and_what_only_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = "source: our runbook, 2\n", "source: our runbook, 2\n    evidence: seen\n    seen_on: 2026-11-24\n"
+    file = written(tmp_path / "ours.yaml", PROFILE + "    evidence: read\n", *rules)
+    assert run(["detectors", "show", str(file)]) == ExitCode.PASSED
+    said = capsys.readouterr().out
+    assert "    our runbook, 1\n" in said
+    assert "    seen here on 2026-11-24; our runbook, 2\n" in said
+    assert "    read only; our runbook, 3\n" in said
+
+
 def test_show_suggests_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["detectors", "show", "konductor"]) == ExitCode.USAGE
     assert "did you mean konduktor?" in capsys.readouterr().err

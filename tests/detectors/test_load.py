@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from gameday.detectors.load import find_detector, known_detectors, load_detector, read_detector
+from gameday.detectors.models import Evidence
 from gameday.errors import DocumentError
 from gameday.health.episodes.acts import _DONE
 from tests.detectors.profiles import PROFILE, profile, profile_problems, written
@@ -16,15 +18,18 @@ SHIPPED = {name: read_detector(path) for name, path in known_detectors().items()
 
 def test_the_shipped_profiles_are_those_the_field_names_and_all_load() -> None:
     assert set(SHIPPED) == {
+        "aks-gpu-health",
         "aks-node-auto-repair",
         "device-plugin",
         "eks-node-monitoring-agent",
         "gameday",
         "gke-node-auto-repair",
+        "gpud",
         "karpenter-node-repair",
         "konduktor",
         "node-problem-detector",
         "nvsentinel",
+        "nvsentinel-kernel-log",
     }
 
 
@@ -36,6 +41,18 @@ def test_every_rule_of_a_shipped_profile_names_its_source() -> None:
         if not any(mark in rule.source for mark in ("docs/sources.md", "gameday/"))
     ]
     assert vague == []
+
+
+def test_every_rule_of_a_shipped_profile_says_whether_it_was_seen_or_read() -> None:
+    silent = [(name, rule) for name, found in SHIPPED.items() for rule in found.rules if rule.evidence is None]
+    assert silent == []
+
+
+def test_the_page_counts_the_rules_seen_of_each_shipped_profile() -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "detectors.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| (\d+ of \d+) \|$", page, re.MULTILINE))
+    seen = {name: sum(rule.evidence is Evidence.SEEN for rule in found.rules) for name, found in SHIPPED.items()}
+    assert rows == {name: f"{seen[name]} of {len(found.rules)}" for name, found in SHIPPED.items()}
 
 
 def test_no_rule_of_a_shipped_profile_is_hidden_by_one_before_it() -> None:
@@ -112,3 +129,11 @@ def test_a_rule_that_cannot_see_a_fault_and_acts_on_it_is_refused(tmp_path: Path
 def test_a_rule_about_nothing_is_refused(tmp_path: Path) -> None:
     found = profile_problems(tmp_path, "  - faults: [power_cap]\n    cannot_see", "  - cannot_see")
     assert "of which `faults` or `layers` it speaks" in str(found[0])
+
+
+@pytest.mark.parametrize(
+    "written", ["evidence: seen", "seen_on: 2026-11-24", "evidence: read\n    seen_on: 2026-11-24"]
+)
+def test_a_rule_was_seen_on_a_day_or_not_at_all(tmp_path: Path, written: str) -> None:
+    found = profile_problems(tmp_path, "source: our runbook, 3", f"source: our runbook, 3\n    {written}")
+    assert "write `evidence: seen` and the day together" in str(found[0])
