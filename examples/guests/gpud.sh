@@ -7,10 +7,11 @@ set -euo pipefail
 trap 'kill $(jobs -p) 2>/dev/null' EXIT # one that ends takes the others with it
 kmsg=$1 state=$2 address=$3
 here=$(dirname "$0")
-export LD_LIBRARY_PATH="${NVML_MOCK:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+LD_LIBRARY_PATH=$(dirname "$(readlink -f "$(command -v gpud)")") # the mock of NVML is beside gpud
+export LD_LIBRARY_PATH
 
 start() { # COMPONENTS ADDRESS
-  KMSG_FILE_PATH="$state/kmsg-$1" exec "${GPUD:-gpud}" run --data-dir "$state/$1" --db-in-memory \
+  KMSG_FILE_PATH="$state/kmsg-$1" exec gpud run --data-dir "$state/$1" --db-in-memory \
     --enable-auto-update=false --auto-update-exit-code=-1 --endpoint= --listen-address "$2" \
     --components "accelerator-nvidia-error-$1"
 }

@@ -4,6 +4,7 @@
 # Run it in a mount namespace of its own (unshare --mount): the monitor reads its journal under a fixed path, and asks
 # the machine for its boot id.
 set -euo pipefail
+PATH=$PATH:/lib/systemd # systemd-journal-remote
 trap 'kill $(jobs -p) 2>/dev/null' EXIT # one that ends takes the others with it
 kmsg=$1 state=$2 kubeconfig=$3 nvml_config=$4 port=$5
 here=$(dirname "$0")
@@ -16,10 +17,10 @@ mount --bind "$state/boot_id" /proc/sys/kernel/random/boot_id
 mount --bind "$state/journal" /nvsentinel/var/log/journal
 python3 "$here/nvsentinel_metadata.py" "$NODE_NAME" "$nvml_config" >"$state/gpu_metadata.json"
 
-"${NVSENTINEL_CONNECTORS:-platform-connectors}" --socket "$socket" --config "$here/nvsentinel.json" \
+platform-connectors --socket "$socket" --config "$here/nvsentinel.json" \
   --kubeconfig "$kubeconfig" --metrics-port 0 &
 python3 "$here/kmsg_to_journal.py" "$kmsg" |
-  "${JOURNAL_REMOTE:-/lib/systemd/systemd-journal-remote}" --output "$state/journal/kernel.journal" - &
-"${NVSENTINEL_MONITOR:-syslog-health-monitor}" --platform-connector-socket "unix://$socket" --polling-interval 15s \
+  systemd-journal-remote --output "$state/journal/kernel.journal" - &
+syslog-health-monitor --platform-connector-socket "unix://$socket" --polling-interval 15s \
   --state-file "$state/state.json" --metadata-path "$state/gpu_metadata.json" --metrics-port "$port" &
 wait -n
