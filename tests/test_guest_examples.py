@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gameday.guests.load import read_guest
+
 GUESTS = Path(__file__).parents[1] / "examples" / "guests"
 RECORDS = [
     "6,0,12,-;NVRM: loading NVIDIA UNIX Open Kernel Module\n",
@@ -94,6 +96,13 @@ def test_nvsentinels_metadata_knows_the_switch_of_the_shipped_plans(tmp_path: Pa
         "remote_pci_address": "0000:c1:00.0",
         "remote_link_id": 0,
     }
+
+
+@pytest.mark.parametrize("file", sorted(GUESTS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_a_guest_file_is_valid_and_has_its_profile(file: Path) -> None:
+    loaded = read_guest(file)
+    assert loaded.guest.name == file.stem
+    assert loaded.profile is not None
 
 
 @pytest.mark.parametrize("script", sorted(GUESTS.glob("*.sh")), ids=lambda script: script.name)
