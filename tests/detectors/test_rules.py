@@ -91,7 +91,7 @@ def test_an_sxid_in_the_kernel_log(fault: dict[str, Any], konduktor: str, nvsent
         (XID, 48, "event", "condition", "blind"),
         (XID, 119, "event", "condition", "blind"),
         (XID, 13, "unsaid", "event", "blind"),
-        ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 1, "cordon", "blind", "blind"),
+        ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 1, "cordon", "condition", "blind"),
         ("DCGM_FI_DEV_ECC_DBE_VOL_DEV", 1, "unsaid", "condition", "blind"),
         ("DCGM_FI_DEV_POWER_VIOLATION", 99999, "event", "unsaid", "blind"),
         ("DCGM_FI_DEV_THERMAL_VIOLATION", 99999, "cordon", "unsaid", "blind"),
@@ -119,6 +119,29 @@ def test_node_problem_detector_writes_an_event_beside_its_condition() -> None:
     assert rule is not None
     assert [(event.reason, event.type) for event in rule.events] == [("GPUXidHardware", "Warning")]
     assert [condition.type for condition in rule.conditions] == ["GPUXidFault"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"type": "xid", "xid": 79}, "nothing"),
+        ({"type": "xid", "xid": 79, "form": "bare"}, "nothing"),
+        ({"type": "xid", "xid": 79, "form": "mig"}, "blind"),
+        ({"type": "xid", "xid": 63}, "blind"),
+        ({"type": "xid", "xid": 999}, "blind"),
+        ({"type": "sxid", "sxid": 20034, "pci": "0000:c1:00", "link": None}, "nothing"),
+    ],
+)
+def test_gpud_sees_and_shows_nothing_in_the_cluster(fault: dict[str, Any], said: str) -> None:
+    assert word("gpud", **fault) == said
+
+
+def test_nvsentinel_without_quarantine_sets_conditions_and_never_cordons() -> None:
+    profile = load_detector("nvsentinel-kernel-log")
+    assert not profile.ever_quarantines
+    assert word("nvsentinel-kernel-log", type="xid", xid=79) == "condition"
+    assert word("nvsentinel-kernel-log", type="xid", xid=13) == "event"
+    assert word("nvsentinel-kernel-log", type="xid", xid=79, form="bare") == "blind"
 
 
 def test_several_faults_at_once_cause_what_each_part_causes() -> None:
