@@ -5,10 +5,16 @@ from __future__ import annotations
 import gc
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.fixtures import new_run, reaper, runner, server, world
 
 __all__ = ["new_run", "reaper", "runner", "server", "world"]
+
+
+# A busy machine is not an error: Hypothesis times each example, and how fast it makes them.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
