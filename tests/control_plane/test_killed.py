@@ -24,6 +24,8 @@ from tests.support.control_plane_game_day import (
 
 _IN_CI = "webhook-gone"
 _TAINTS_A_DEVICE = "dra-device-taint"
+_NO_ANSWER = "apiserver-list-storm-releases"
+"""The plan whose load keeps an API server of 1.32 from answering anybody."""
 _YAML = YAML(typ="safe", pure=True)
 
 
@@ -44,7 +46,7 @@ def test_the_reaper_takes_out_all_that_a_killed_game_day_and_its_killed_agents_l
             assert (running_programs(cluster) != programs) == changes_settings
             if name == "etcd-slow":
                 until(lambda: look_at(lab_control(cluster), "etcd").paused, 30, "etcd is paused")
-            else:
+            elif name != _NO_ANSWER:
                 assert game_day_objects(cluster) - objects
         kill_agents(tmp_path)
         reap = ["reap", "--profile", str(cluster.profile), "--reports", str(reports)]
