@@ -36,8 +36,9 @@ class League(DocumentModel):
     plans: tuple[str, ...] = Field(default=(), max_length=500)
     """Shipped plans' names, or plan files relative to this file; none: every shipped plan that is not dangerous and
     whose fault enters at the kernel log, DCGM's cache or NVML."""
-    nodes: int = Field(default=24, ge=2, le=1000)
-    """Virtual GPU nodes of each rehearsal."""
+    nodes: int = Field(default=40, ge=2, le=1000)
+    """Virtual GPU nodes of each rehearsal. More than plans: a guest that writes elsewhere is seen on nodes that no plan
+    breaks."""
     gpus: int = Field(default=8, ge=1, le=16)
     """GPUs of each node."""
     seed: int = 1

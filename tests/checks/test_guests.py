@@ -115,3 +115,9 @@ def test_a_new_condition_counts_where_it_reports_the_fault() -> None:
 
 def test_nothing_is_known_where_no_other_node_was_watched() -> None:
     assert verdict("guest-kept-to-its-nodes", *RUNNING).status is Status.UNKNOWN
+
+
+def test_nothing_is_judged_where_the_season_breaks_every_other_node() -> None:
+    watched = Timed(0.7, BystandersWatched(nodes=0, left_out=("gpu-node-09",)))
+    with pytest.raises(StopIteration):
+        verdict("guest-kept-to-its-nodes", *RUNNING, watched)
