@@ -19,6 +19,7 @@ from gameday.values.nodes import NodeRole
 
 LEAGUE_FILE = "league.json"
 _LAYERS = (Layer.KERNEL_LOG, Layer.DCGM_CACHE, Layer.NVML)
+_QUARANTINE = "quarantine"
 _NOT_TO_QUARANTINE = ("workload", "event", "ignore")
 """Decisions about a line in the kernel log (docs/detectors.md) for which a node stays in service."""
 
@@ -31,6 +32,7 @@ class LeagueFault(FrozenModel):
     title: str
     fault: str
     layer: str
+    asks_for_action: bool = Field(description="the driver's line asks to take the node out of service")
     stays_in_service: bool = Field(description="no detector may take the node out of service for this fault")
 
 
@@ -89,17 +91,20 @@ def load_record(folder: Path) -> LeagueRecord:
 
 
 def fault_of(plan: Plan, asked_as: str) -> LeagueFault:
-    """Return the row of a plan as it is written, which may name a detector of its own."""
-    decision = facts(plan.fault).get("decision")
-    quiet = plan.expect.stays_schedulable_for is not None
-    quiet = quiet or (decision in _NOT_TO_QUARANTINE and not plan.expect.expects_quarantine)
+    """Return the row of a plan as it is written, which may name a detector of its own.
+
+    Only of lines in the kernel log it is known whether they ask for action: by NVIDIA's catalogue. What a detector
+    should do about a value that DCGM or NVML shows is its operator's choice.
+    """
+    decision, expected = facts(plan.fault).get("decision"), plan.expect.expects_quarantine
     return LeagueFault(
         plan=plan.name,
         asked_as=asked_as,
         title=plan.title,
         fault=plan.fault.type,
         layer=str(fault_for(plan.fault).layer),
-        stays_in_service=quiet,
+        asks_for_action=decision == _QUARANTINE,
+        stays_in_service=decision in _NOT_TO_QUARANTINE and not expected,
     )
 
 

@@ -18,9 +18,9 @@ class DetectorTally(FrozenModel):
     name: str
     version: str
     played: int = Field(description="faults that it has a finished run of")
-    to_notice: int = Field(description="those of them for which the node may be taken out of service")
+    to_notice: int = Field(description="those of them that ask for action")
     noticed: int = Field(description="faults that it gave a signal of, wrongly or not")
-    noticed_to_notice: int = Field(description="those of them for which the node may be taken out of service")
+    noticed_to_notice: int = Field(description="those of them that ask for action")
     wrong: int = Field(description="faults for which it acted wrongly")
     unknown: int
     median_s: float | None = Field(description="median of the times to the first signal; None where none came")
@@ -71,7 +71,7 @@ def _column(record: LeagueRecord, entry: LeagueEntry, folder: Path) -> list[Leag
 
 
 def _tally(record: LeagueRecord, entry: LeagueEntry, cells: list[LeagueCell], folder: Path) -> DetectorTally:
-    asked = {fault.plan for fault in record.faults if not fault.stays_in_service}
+    asked = {fault.plan for fault in record.faults if fault.asks_for_action}
     played = [cell for cell in cells if cell.state is not LeagueState.NOT_PLAYED]
     noticed = [cell for cell in played if cell.signals]
     times = [cell.seconds for cell in noticed if cell.seconds is not None]

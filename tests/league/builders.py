@@ -25,6 +25,7 @@ def fault(name: str, *, stays_in_service: bool = False, title: str = "") -> Leag
         title=title or f"The fault {name}",
         fault="xid",
         layer="kernel log",
+        asks_for_action=not stays_in_service,
         stays_in_service=stays_in_service,
     )
 

@@ -143,13 +143,17 @@ def test_a_season_that_was_cut_off_leaves_out_nothing_for_good(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("fault_", "expect", "quiet"),
+    ("fault_", "expect", "asks", "stays"),
     [
-        ({"type": "xid", "xid": 79}, {"taints": [{"key": "a/b", "within": "9s"}]}, False),
-        ({"type": "xid", "xid": 13}, {"alerts": [{"name": "A", "within": "9s"}]}, True),
-        ({"type": "xid", "xid": 79}, {"stays_schedulable_for": "9s"}, True),
+        ({"type": "xid", "xid": 79}, {"taints": [{"key": "a/b", "within": "9s"}]}, True, False),
+        ({"type": "xid", "xid": 13}, {"alerts": [{"name": "A", "within": "9s"}]}, False, True),
+        ({"type": "xid", "xid": 13}, {"taints": [{"key": "a/b", "within": "9s"}]}, False, False),
+        ({"type": "power_cap", "watts": 350}, {"stays_schedulable_for": "9s"}, False, False),
     ],
-    ids=["quarantine", "workload", "negative control"],
+    ids=["quarantine", "workload", "a stricter team", "no line"],
 )
-def test_which_faults_must_stay_in_service(fault_: dict[str, object], expect: dict[str, object], quiet: bool) -> None:
-    assert fault_of(plan("one", fault_, **expect), "one").stays_in_service is quiet
+def test_which_faults_ask_for_action(
+    fault_: dict[str, object], expect: dict[str, object], asks: bool, stays: bool
+) -> None:
+    found = fault_of(plan("one", fault_, **expect), "one")
+    assert (found.asks_for_action, found.stays_in_service) == (asks, stays)
