@@ -83,8 +83,9 @@ def test_without_samples_nothing_is_known() -> None:
     assert {one.status for one in judged().values()} == {Status.UNKNOWN}
 
 
-def test_few_samples_prove_no_percentile() -> None:
+def test_few_samples_can_break_the_latency_and_never_hold_it() -> None:
     assert judged(*steady(0, 1))["api-canary-latency"].status is Status.UNKNOWN
+    assert judged(*steady(0, 1), sample(1, seconds=1.8))["api-canary-latency"].status is Status.BROKEN
 
 
 def test_a_failure_once_the_load_is_gone_breaks_the_last_verdict() -> None:
