@@ -21,7 +21,7 @@ from gameday.values.api_requests import ApiCanarySample, percentile
 from gameday.values.results import Step
 
 ORDER = 59
-# 20 samples are the fewest whose 99th percentile shows that a client is well: five rounds of four calls. Our own choice.
+# The fewest samples whose 99th percentile shows that a client is well: five rounds of four calls, our own choice.
 # Fewer can show that it is not: a client that waits sends little.
 _FEWEST_SAMPLES = 20
 
