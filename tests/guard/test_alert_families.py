@@ -1,4 +1,4 @@
-"""What the doctor says of a rule whose source a cluster lacks: the shipped rules, asked of a Prometheus that is not."""
+"""The doctor's words on a rule whose source a cluster lacks, for the shipped rules and a Prometheus stand-in."""
 
 from __future__ import annotations
 

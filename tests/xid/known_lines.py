@@ -46,7 +46,7 @@ class KnownLine:
     form: str
     origin: str
     carrier: str
-    """What stands before the driver's own text."""
+    """The text before the driver's own."""
     line: str
     kind: str
     code: str

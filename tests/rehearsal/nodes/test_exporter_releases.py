@@ -1,4 +1,4 @@
-"""What each release of dcgm-exporter shows of an Xid, and what Prometheus makes of it: our rules, and the usual one."""
+"""Each dcgm-exporter release's series of an Xid, and the alerts that our rules and the usual one make of it."""
 
 from __future__ import annotations
 
