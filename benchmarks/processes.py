@@ -11,10 +11,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from gameday.rehearsal.children import cpu_seconds
+from gameday.rehearsal.nodes import guest_launcher
 
 _EVERY_S = 0.5
 _CLIENTS = ("gameday.api_clients", "gameday.agent")
 """Modules of a load's clients and of the agents that start them; a load of one process runs in its agent."""
+_GUEST_LAUNCHER = Path(guest_launcher.__file__).name
 
 
 class Part(StrEnum):
@@ -22,11 +24,13 @@ class Part(StrEnum):
 
     CLIENTS = "clients"
     API_SERVERS = "API servers"
+    GUESTS = "guests"
+    """Real detectors, with their launchers and all that they start."""
     OTHERS = "others"
 
 
 def part_of(command: str) -> Part:
-    """Return the part of a process by its command line, as one text with spaces."""
+    """Return the part of a process that is no guest's by its command line, as one text with spaces."""
     words = command.split(" ")
     if words[0].endswith("/kube-apiserver"):
         return Part.API_SERVERS
@@ -83,15 +87,16 @@ class Watched:
 
     def _follow(self) -> None:
         while not self._ended.wait(_EVERY_S):
+            commands = {pid: command for pid in tree(self._pid) if (command := _command(pid))}
+            guests = tree(*(pid for pid, command in commands.items() if _GUEST_LAUNCHER in command))
             self.cost.take(
-                Seen(pid, part_of(command), cpu_seconds(pid), resident(pid))
-                for pid in tree(self._pid)
-                if (command := _command(pid))
+                Seen(pid, Part.GUESTS if pid in guests else part_of(command), cpu_seconds(pid), resident(pid))
+                for pid, command in commands.items()
             )
 
 
-def tree(root: int) -> set[int]:
-    """Return a process and all its descendants."""
+def tree(*roots: int) -> set[int]:
+    """Return processes and all their descendants."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -100,7 +105,7 @@ def tree(root: int) -> set[int]:
             except OSError:
                 continue
             children[parent].append(int(entry.name))
-    found, open_ = set(), [root]
+    found, open_ = set(), list(roots)
     while open_:
         pid = open_.pop()
         found.add(pid)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
-from benchmarks.processes import Part, PartsCost, Seen, part_of, resident, tree
+from benchmarks.processes import Part, PartsCost, Seen, Watched, part_of, resident, tree
+from gameday.rehearsal.nodes import guest_launcher
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,23 @@ def test_memory_is_the_most_at_one_moment_and_time_that_of_ended_processes_too()
     assert cost.cpu_s(Part.CLIENTS) == 3.5
     assert cost.cpu_s(Part.API_SERVERS) == 6.0
     assert cost.cpu_s(Part.OTHERS) == 0
+
+
+def test_a_guests_part_is_its_launcher_and_all_below() -> None:
+    sleeper = ["sh", "-c", "sleep 600 & wait"]
+    launcher = [sys.executable, "-I", "-S", guest_launcher.__file__, str(os.getpid()), "1", *sleeper]
+    guest = subprocess.Popen(launcher)
+    watched = Watched(os.getpid())
+    try:
+        while len(below := tree(guest.pid)) < 3:
+            assert guest.poll() is None
+        while watched.cost.peak_memory.get(Part.GUESTS, 0) < sum(map(resident, below)):
+            assert guest.poll() is None
+    finally:
+        watched.stop()
+        guest.terminate()
+        guest.wait()
+    assert Part.CLIENTS not in watched.cost.peak_memory
 
 
 def test_this_process_is_in_its_parents_tree() -> None:
