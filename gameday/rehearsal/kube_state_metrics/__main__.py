@@ -12,9 +12,9 @@ from pathlib import Path
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from gameday.rehearsal.kube_state_metrics.exposition import NodeCollector
-from gameday.rehearsal.nodes.exposition import CONTENT_TYPE
 from kubesim.client import ApiClient, Reflector
 from kubesim.errors import KubeconfigError
 from kubesim.kubeconfig import Kubeconfig
@@ -74,7 +74,7 @@ def _application(nodes: Reflector) -> web.Application:
     registry.register(NodeCollector(nodes.store))
 
     async def metrics(request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     app = web.Application()
     app.router.add_get("/metrics", metrics)

@@ -1,6 +1,7 @@
 """The node families of kube-state-metrics that our rules and queries read, as it shows them without options.
 
-`tests/rehearsal/kube_state_metrics/kube-state-metrics.txt` is what the real program said of the nodes beside it.
+docs/sources.md, kube-state-metrics, says in which words; `tests/rehearsal/kube_state_metrics/kube-state-metrics.txt` is
+what the real program said of the nodes beside it.
 """
 
 from __future__ import annotations
