@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from gameday.agent.task import QaResult, notes_in
 from gameday.history.events import NodeReturned, QaChecked, QaLeftOut
+from gameday.observe.alerts import await_resolved
 from gameday.observe.node_states import note_nodes_after
 from gameday.run.agents import qa_task, run_agent
 from gameday.run.quarantine import keep_out_of_service
@@ -21,6 +22,7 @@ from gameday.tasks import step_task
 from gameday.tasks.api_canary import judge_after_fault
 from gameday.tasks.canary import measure_after_fault
 from gameday.tasks.return_to_service import check_takes_work, intend_return, void_return
+from gameday.values.alert_families import fires_until_returned
 from gameday.values.nodes import NodeRole, Taint
 from gameday.values.results import Cleanliness, Step
 
@@ -52,8 +54,8 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
                 if repair.cluster_repairs:
                     existing_uids = frozenset(pod.uid for pod in run.nodes.gpu_pods_on(target.node))
                     check_takes_work(run, result, target, existing_uids, in_service=True)
-                else:
-                    _return(run, result, target)
+                elif _return(run, result, target):
+                    _await_alerts_of_quarantine(run, result, target.node, [one.target.node for one in repairs])
         note_nodes_after(run, [repair.target.node for repair in repairs])
 
 
@@ -84,20 +86,28 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
     return False
 
 
-def _return(run: Run, result: StepResult, target: ChosenTarget) -> None:
+def _return(run: Run, result: StepResult, target: ChosenTarget) -> bool:
+    """Take the quarantine off and check that the node works; return whether it is off."""
     tainted = run.nodes.now(target.node)
     existing_uids = frozenset(pod.uid for pod in run.nodes.gpu_pods_on(target.node))
     for quarantine in run.ledger.quarantines_of(target.node):
         if run.undo(quarantine) is not Cleanliness.CLEAN:
             result.mark_broken(f"{target.node} could not be returned")
             void_return(run, target)
-            return
+            return False
     keys = run.quarantine_keys
     removed = tuple(taint for taint in tainted.taints if taint.key in keys) if tainted else ()
     run.note(NodeReturned(node=target.node, removed_taints=removed, uncordoned=bool(tainted and tainted.unschedulable)))
     in_service = tainted is not None and not removed and not tainted.unschedulable
     check_takes_work(run, result, target, existing_uids, in_service=in_service)
     _check_stays_clean(run, result, target.node, removed)
+    return True
+
+
+def _await_alerts_of_quarantine(run: Run, result: StepResult, node: str, nodes: Collection[str]) -> None:
+    for expected in run.plan.expect.alerts:
+        if fires_until_returned(expected.name):
+            await_resolved(run, result, expected, node, nodes)
 
 
 def _check_stays_clean(run: Run, result: StepResult, node: str, removed: Collection[Taint]) -> None:

@@ -9,16 +9,15 @@ from functools import partial
 
 from gameday.agent.task import RemediateTask
 from gameday.cluster.drain import Evictions
-from gameday.errors import AdapterError, StepFailedError
+from gameday.errors import StepFailedError
 from gameday.faults.registry import fault_for, takes_node_down
 from gameday.guard.observation import first_names
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
-from gameday.observe.alerts import note_active_alerts
+from gameday.observe.alerts import await_resolved
 from gameday.observe.device_taints import await_device_taints_gone
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.signals import await_cleared
-from gameday.plan.expectations import ExpectedAlert
 from gameday.remediations.registry import remediation_for
 from gameday.run.agents import AGENT_START_TIMEOUT, agent_act, inject_fault, intent_id, run_agent
 from gameday.run.drain import pods_to_drain
@@ -30,10 +29,10 @@ from gameday.tasks import step_task
 from gameday.tasks.await_repair import await_cluster_repairs, is_back
 from gameday.tasks.restart_api_servers import restart_with_load_gone
 from gameday.tasks.return_to_service import intend_qa_and_return
+from gameday.values.alert_families import fires_until_returned
 from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Cleanliness, Step
 
-_POLL_S = 0.5
 _DRAIN_TIMEOUT = timedelta(seconds=60)
 # From the kubelet's last signal to the pod's end in the API.
 _END_MARGIN = timedelta(seconds=30)
@@ -63,7 +62,8 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
             repairs, back = tuple(_remediate(run, result, target) for target in targets), targets
         for target in back:
             for expected in run.plan.expect.alerts:
-                _await_resolved(run, result, expected, target.node, [other.node for other in targets])
+                if recovery.is_hands_off or not fires_until_returned(expected.name):
+                    await_resolved(run, result, expected, target.node, [other.node for other in targets])
             if run.nodes.now(target.node):
                 await_cleared(run, result, target)
                 await_device_taints_gone(run, result, target.node)
@@ -236,22 +236,3 @@ def _await_reboot(run: Run, target: ChosenTarget) -> tuple[bool, str]:
     if boot:
         return True, f"boot id {boot_before} -> {boot}, Ready"
     return False, f"not Ready with its GPUs and a new boot id within {run.plan.recover.within.total_seconds():g} s"
-
-
-def _await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node: str, nodes: Sequence[str]) -> None:
-    def silent() -> bool | None:
-        active = note_active_alerts(run, nodes)
-        return (
-            None if any(seen.alert == expected.name and seen.node == expected.about(node) for seen in active) else True
-        )
-
-    try:
-        if not run.wait(
-            f"alert {expected.name} resolved for {node}", expected.resolves_within, silent, every_s=_POLL_S
-        ):
-            result.mark_broken(
-                f"{expected.name} is still active for {node} after {expected.resolves_within.total_seconds():g} s"
-            )
-    except AdapterError as error:
-        run.problem(f"Prometheus could not be asked whether {expected.name} is resolved: {error}")
-        result.mark_unknown(f"{expected.name}: {error}")

@@ -12,7 +12,12 @@ from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.expectations import ExpectedAlert
 from gameday.plan.models import Plan
-from gameday.values.alert_families import is_set_off_by_detector
+from gameday.values.alert_families import (
+    FAULTY_TAINT,
+    fires_until_returned,
+    is_about_the_node,
+    is_set_off_by_detector,
+)
 from gameday.values.results import Step
 
 ORDER = 30
@@ -25,7 +30,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     fires = [_fires(alert, history, node) for alert in plan.expect.alerts for node in nodes]
     # Nobody ends the fault of a node that is to stay out of service.
     expected = plan.expect.alerts if plan.recover.gives_node_back else ()
-    resolves = [_resolves(alert, history, node) for alert in expected for node in nodes]
+    resolves = [_resolves(plan, alert, history, node) for alert in expected for node in nodes]
     return [*fires, *_no_others(plan, history), *resolves]
 
 
@@ -88,21 +93,28 @@ def _whom(expected: ExpectedAlert, node: str | None) -> str:
     return "the cluster" if expected.of == "cluster" else node or "the target"
 
 
-def _resolves(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
-    """Judge whether the alert resolved in time: all of its label sets must, so that the slowest counts."""
+def _resolves(plan: Plan, expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
+    """Judge whether the alert resolved in time: all of its label sets must, so that the slowest counts.
+
+    One that says that the node is quarantined can do so only once it is back in service.
+    """
+    by_return = fires_until_returned(expected.name) and not plan.recover.is_hands_off
+    after, begin = ("its return", "its return") if by_return else ("remediation", "remediation had ended")
     sets = endings(history, expected.name, expected.about(node))
     ended = sorted((Sighting(record, seen.at) for record, seen in filter(None, sets)), key=lambda one: one.at)
     left = len(sets) - len(ended)
+    words = ClearingWords("the alert was not seen firing", "resolved", f"{expected.name} resolving for {node}", begin)
     return ends_within(
         history,
         node,
         "alert-resolves",
-        f"Alert {expected.name} resolves for {_whom(expected, node)} after remediation",
+        f"Alert {expected.name} resolves for {_whom(expected, node)} after {after}",
         expected.resolves_within,
         ended[-1] if ended else None,
         came=bool(sets),
         still=f"{left} of its {len(sets)} label sets did not resolve" if ended and left else "",
-        words=ClearingWords("the alert was not seen firing", "resolved", f"{expected.name} resolving for {node}"),
+        words=words,
+        until=Step.QA_NODE if by_return else Step.RECOVER,
     )
 
 
@@ -110,6 +122,8 @@ def _no_others(plan: Plan, history: History) -> list[Verdict]:
     if plan.expect.allow_other_alerts:
         return []
     others, background = unnamed_alerts(history)
+    same = [one for one in others if _says_what_is_expected(plan, one[1].alert)]
+    others, background = [one for one in others if one not in same], [*background, *same]
     names = _named(others)
     status, why = Status.BROKEN, ", ".join(names)
     if not others:
@@ -130,6 +144,13 @@ def _no_others(plan: Plan, history: History) -> list[Verdict]:
             evidence=tuple(record.seq for record, _ in others),
         )
     ]
+
+
+def _says_what_is_expected(plan: Plan, alert: str) -> bool:
+    """Return whether the alert only shows a quarantine, or a condition, that the plan expects of the detector."""
+    expect = plan.expect
+    quarantine = any(taint.key == FAULTY_TAINT for taint in expect.taints)
+    return is_about_the_node(alert) and (quarantine if fires_until_returned(alert) else bool(expect.conditions))
 
 
 def _named(alerts: list[Seen]) -> list[str]:

@@ -12,6 +12,7 @@ from gameday.checks.facts import (
     first_fault,
     judge_absence,
     judge_duration,
+    node_return,
     remediation_end,
     repair_stop,
     seconds_text,
@@ -39,6 +40,7 @@ class ClearingWords:
     never_came: str = "it was not seen coming"
     went: str = "went"
     absent: str = "it went"
+    begin: str = "remediation had ended"
 
 
 def as_expected(seen: Sequence[Sighting]) -> list[Sighting]:
@@ -114,12 +116,14 @@ def ends_within(
     came: bool,
     still: str = "",
     words: ClearingWords = ClearingWords(),
+    until: Step = Step.RECOVER,
 ) -> Verdict:
     """Judge whether something that came ended within the bound after remediation.
 
-    `still` names what of it did not end.
+    `still` names what of it did not end. `until` is the step that waited for the end; where that is QA, the bound
+    counts from the node's return to service.
     """
-    start = remediation_end(history, node)
+    start = node_return(history, node) if until is Step.QA_NODE else remediation_end(history, node)
     status, why, seconds = Status.UNKNOWN, "", None
     if not came:
         why = f"not reached: {words.never_came}"
@@ -129,12 +133,12 @@ def ends_within(
         why = f"not reached: {stop}"
     elif ended and not still:
         status, seconds, why = judge_duration(start.at, max(ended.at, start.at), within)
-        why = f"{words.went} before remediation had ended" if ended.at < start.at else why
+        why = f"{words.went} before {words.begin}" if ended.at < start.at else why
     else:
-        status, why = judge_absence(history, Step.RECOVER, words.absent)
+        status, why = judge_absence(history, until, words.absent)
         why = f"{still}: {why}" if still else why
     records = [*([ended.record] if ended else []), *([start] if start else [])]
-    return _verdict(node, check, expectation, within, Step.RECOVER, status, seconds, why, records)
+    return _verdict(node, check, expectation, within, until, status, seconds, why, records)
 
 
 def _verdict(

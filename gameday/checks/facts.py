@@ -12,6 +12,7 @@ from gameday.history.events import (
     FaultInjected,
     FaultUndone,
     NodeReplaced,
+    NodeReturned,
     Problem,
     Record,
     Refused,
@@ -115,6 +116,12 @@ def remediation_end(history: History, node: str | None) -> Record | None:
     undone = [record for record, event in history.with_times(FaultUndone) if event.intent in faults]
     ends = remediated or undone
     return ends[-1] if ends else None
+
+
+def node_return(history: History, node: str | None) -> Record | None:
+    """Return the record of the node's return to service; None where it was not returned."""
+    returned = [record for record, _ in history.about(NodeReturned, node)]
+    return returned[-1] if returned else None
 
 
 def stop_reason(history: History) -> str:

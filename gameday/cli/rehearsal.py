@@ -102,6 +102,14 @@ GuestOption = Annotated[
         "'./detector --log {kernel_log} --node {node}' (docs/rehearsal.md, A guest).",
     ),
 ]
+KubeStateMetrics = Annotated[
+    bool | None,
+    typer.Option(
+        "--kube-state-metrics/--no-kube-state-metrics",
+        show_default="on where a detector other than ours watches",
+        help="Scrape kube-state-metrics' metrics of nodes: taints, conditions, GPUs (docs/rehearsal.md).",
+    ),
+]
 KernelLogs = Annotated[
     Path | None,
     typer.Option(
@@ -151,6 +159,7 @@ def rehearse(
     exporter: Exporter = _EXPORTER,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
+    kube_state_metrics: KubeStateMetrics = None,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
     written = checked_plan(plan)
@@ -172,6 +181,7 @@ def rehearse(
     lab = _lab_settings(cluster, options, checked.rehearsal)
     watching = guest_of(guest, cluster, detector)
     detector = detector or DEFAULT_DETECTOR
+    checked_plan(plan, watching=_watching(detector, watching))
     out = console()
     repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
@@ -195,12 +205,15 @@ def rehearse(
         exporter=exporter,
         kernel_logs=kernel_logs,
         guest=watching,
+        kube_state_metrics=kube_state_metrics,
     ) as here:
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus]
         command += ["--guest", guest] if guest else ["--detector", detector]
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
         command += ["--exporter", exporter] if exporter != _EXPORTER else []
         command += ["--kernel-logs", kernel_logs] if kernel_logs else []
+        if kube_state_metrics is not None:
+            command.append("--kube-state-metrics" if kube_state_metrics else "--no-kube-state-metrics")
         command += [*(["--scale", scale] if at_scale else []), *options.words()]
         line = shlex.join(str(word) for word in command)
         played = str(_file_at(written, find_plan(plan), scale, here.cluster.folder)) if at_scale else plan
@@ -234,6 +247,7 @@ def embedded(
     exporter: str = _EXPORTER,
     kernel_logs: Path | None = None,
     guest: LoadedGuest | None = None,
+    kube_state_metrics: bool | None = None,
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
 
@@ -260,6 +274,7 @@ def embedded(
             exporter=release,
             kernel_logs=kernel_logs,
             guest=guest,
+            kube_state_metrics=kube_state_metrics,
         )
     )
     try:
@@ -305,6 +320,7 @@ def up(
     exporter: Exporter = _EXPORTER,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
+    kube_state_metrics: KubeStateMetrics = None,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
     from gameday.errors import StartError  # noqa: PLC0415
@@ -330,6 +346,7 @@ def up(
         exporter=_exporter(exporter),
         kernel_logs=kernel_logs,
         guest=watching,
+        kube_state_metrics=kube_state_metrics,
     )
     ended = threading.Event()
     try:
@@ -426,6 +443,13 @@ def _detector(name: str, guest: LoadedGuest | None) -> tuple[Detector, DetectorP
     if profile.name == _OURS:
         return Detector.DEFAULT, None
     return Detector.OFF, profile
+
+
+def _watching(detector: str, guest: LoadedGuest | None) -> str | None:
+    """Return the profile, by its name or file, of the detector that watches; None: ours, nobody, or one without any."""
+    if guest:
+        return str(guest.profile_file or guest.profile.name) if guest.profile else None
+    return None if detector in ("default", "conservative", "off") else detector
 
 
 def _exporter(name: str) -> ExporterRelease:

@@ -28,7 +28,7 @@ from gameday.history.events import (
 )
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
-from gameday.values.alert_families import is_set_off_by_detector
+from gameday.values.alert_families import is_about_the_node, is_set_off_by_detector
 from gameday.values.results import Hop, Step
 
 
@@ -92,9 +92,11 @@ def _metric(window: FaultWindow) -> Seen:
 
 
 def _alert(window: FaultWindow) -> Seen:
+    """Yield alerts; one that only shows the detector's taint or condition counts where the plan names it."""
     for _, seen in window.run.history.about(AlertSeen, window.node):
         fires = seen.state == "firing" and not seen.at_baseline
-        if fires and (seen.expected or window.holds(seen.at)):
+        counts = window.holds(seen.at) and not is_about_the_node(seen.alert)
+        if fires and (seen.expected or counts):
             yield seen.at, seen.alert if seen.expected else f"{seen.alert}, which the plan does not name"
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from gameday.detectors.facts import facts, rule_for, rules_for
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import PLACEHOLDER, DetectorProfile, Fact, Rule
+from gameday.detectors.silent_sources import silent_sources
 from gameday.documents.problems import dotted
 from gameday.documents.source import parse
 from gameday.errors import DocumentError, DocumentProblem
@@ -59,20 +60,32 @@ def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watc
     detector = beside_plan(loaded.plan.detector, path.parent)
     named = load_detector(detector, folders) if loaded.plan.names_detector else None
     loaded = _complete(loaded, path, named) if named else loaded
-    loaded = _name_alerts(loaded, path, named, watching, folders)
+    by_name = all(alert.name for alert in loaded.plan.expect.alerts)
+    foreign = named or _foreign(watching, folders, needed=not by_name)
+    loaded = loaded if by_name else _name_alerts(loaded, path, foreign)
     warnings = tuple(_warnings(loaded.plan, named, watching, folders))
-    return replace(loaded, detector_warnings=warnings, arms=arms, scales=scales)
+    silent = tuple(silent_sources(loaded.plan, foreign))
+    return replace(loaded, detector_warnings=warnings, silent_sources=silent, arms=arms, scales=scales)
 
 
-def _name_alerts(
-    loaded: LoadedPlan, path: Path, named: DetectorProfile | None, watching: str | None, folders: Sequence[Path]
-) -> LoadedPlan:
-    """Name the rule of each alert that the plan expects by its meaning."""
+def _foreign(watching: str | None, folders: Sequence[Path], *, needed: bool) -> DetectorProfile | None:
+    """Return the profile of the detector that watches; None where it is ours, or nobody says which.
+
+    Raises DocumentError where it cannot be read and is needed; a warning says so elsewhere.
+    """
+    if not watching or watching == _UNSTATED_DETECTOR:
+        return None
+    try:
+        return load_detector(watching, folders)
+    except DocumentError:
+        if needed:
+            raise
+        return None
+
+
+def _name_alerts(loaded: LoadedPlan, path: Path, profile: DetectorProfile | None) -> LoadedPlan:
+    """Name the rule of each alert that the plan expects by its meaning; `profile` None: our controller watches."""
     expect = loaded.plan.expect
-    if all(alert.name for alert in expect.alerts):
-        return loaded
-    foreign = watching if watching and watching != _UNSTATED_DETECTOR else None
-    profile = named or (load_detector(foreign, folders) if foreign else None)
     source = _alert_source(loaded.plan, profile)
     alerts = []
     for place, alert in enumerate(expect.alerts):

@@ -38,6 +38,11 @@ class XidParameters(FaultParameters):
             raise ValueError(f"an Xid is a whole number from 1 to 999, like {examples}")
         return value
 
+    @property
+    def is_read_by_dcgm(self) -> bool:
+        """True for a line that DCGM takes for the driver's."""
+        return self.form is Form.BARE and self.xid in _READ_BY_DCGM
+
 
 class XidFault(Fault[XidParameters]):
     """Writes an Xid line for one GPU to the node's kernel log.
@@ -72,7 +77,7 @@ class XidFault(Fault[XidParameters]):
         return ()  # one more line in the log conflicts with nothing
 
     def warnings(self, parameters: XidParameters) -> tuple[str, ...]:
-        if parameters.form is not Form.BARE or parameters.xid not in _READ_BY_DCGM:
+        if not parameters.is_read_by_dcgm:
             return ()
         effect = (
             "blanks the GPU's fields until its host engine restarts" if parameters.xid == 119 else "takes it for real"

@@ -40,7 +40,7 @@ from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, agent_manife
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
-from gameday.values.alert_families import others_of_meaning
+from gameday.values.alert_families import others_of_meaning, sources_of
 from gameday.values.nodes import NodeRole
 
 # A kernel log may be silent for long, but a node that wrote nothing for a day into the store has no shipper.
@@ -240,13 +240,19 @@ def _can_fire(run: ReadOnlyRun, series: RuleSeries, rule: str) -> Prerequisite:
         None: f"unknown: {found.why}",
         False: f"rule {rule} can never fire here: {found.why}",
     }
-    detail, fix = details[found.can_fire], found.fix
+    ok, detail, fix = found.can_fire, details[found.can_fire], found.fix
     detector = _foreign_detector(run)
     if detector and series.always_needs(queries, CONTROLLER_METRICS):
         detail += f"; its series come from our node-health controller alone, and {detector} makes none of them"
-    if found.can_fire is False and (others := _others_that_can_fire(run, series, rule)):
+    silent = [one for one in run.record.loaded.silent_sources if one.source in sources_of(rule)]
+    if silent and len(silent) == len(sources_of(rule)) and ok is not False:
+        ok = False if all(one.certain for one in silent) else None
+        said = "cannot fire for this fault" if ok is False else "is not expected to fire for this fault"
+        detail = f"its series can be here, and rule {rule} {said}: {'; '.join(one.why for one in silent)}"
+        fix = "expect another alert, or another fault (docs/alerts.md, Which rule says it on your cluster)"
+    if ok is not True and (others := _others_that_can_fire(run, series, rule)):
         fix = f"{fix}; of the same meaning, and able to fire here: {', '.join(others)}"
-    return Prerequisite("prometheus", f"rule {rule} can fire", found.can_fire, detail, fix)
+    return Prerequisite("prometheus", f"rule {rule} can fire", ok, detail, fix)
 
 
 def _foreign_detector(run: ReadOnlyRun) -> str:
@@ -257,9 +263,10 @@ def _foreign_detector(run: ReadOnlyRun) -> str:
 
 
 def _others_that_can_fire(run: ReadOnlyRun, series: RuleSeries, rule: str) -> list[str]:
-    """Return the loaded rules of other sources that mean the same as a rule, where their series are here."""
-    prometheus = run.servers.prometheus
-    queries = {other: prometheus.queries(other.alert) for other in others_of_meaning(rule)}
+    """Return the loaded rules that mean the same as a rule, whose series are here, and whose source shows the fault."""
+    prometheus, silent = run.servers.prometheus, {one.source for one in run.record.loaded.silent_sources}
+    others = [other for other in others_of_meaning(rule) if other.source not in silent]
+    queries = {other: prometheus.queries(other.alert) for other in others}
     return [str(other) for other, asked in queries.items() if asked and series.check(asked).can_fire]
 
 

@@ -9,14 +9,17 @@ from typing import TypeGuard
 
 from gameday.cluster.alertmanager import Matcher
 from gameday.cluster.prometheus import ActiveAlert, Series
+from gameday.errors import AdapterError
 from gameday.history.events import AlertSeen, FaultInjected
 from gameday.history.journal import History
 from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import ReadOnlyRun, Run
+from gameday.run.steps import StepResult
 from gameday.values.results import Hop
 
 # An alert that fired earlier than this was there at baseline already, where its exact time does not matter.
 _LOOK_BACK = timedelta(minutes=15)
+_POLL_S = 0.5
 
 
 def node_of(run: ReadOnlyRun, labels: Mapping[str, str]) -> str | None:
@@ -75,6 +78,35 @@ def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = 
         if key not in active:
             run.note(ended.model_copy(update={"state": "resolved", "at": datetime.now(UTC)}))
     return list(active.values())
+
+
+def await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node: str, nodes: Collection[str]) -> None:
+    """Wait until the alert no longer fires for a target; the step is broken if it does so beyond its bound.
+
+    Args:
+        run: The run.
+        result: Receives the finding.
+        expected: The alert, with its bound.
+        node: The target.
+        nodes: All targets of the run.
+    """
+
+    def silent() -> bool | None:
+        active = note_active_alerts(run, nodes)
+        about = expected.about(node)
+        return None if any(seen.alert == expected.name and seen.node == about for seen in active) else True
+
+    try:
+        resolved = run.wait(
+            f"alert {expected.name} resolved for {node}", expected.resolves_within, silent, every_s=_POLL_S
+        )
+    except AdapterError as error:
+        run.problem(f"Prometheus could not be asked whether {expected.name} is resolved: {error}")
+        result.mark_unknown(f"{expected.name}: {error}")
+        return
+    if not resolved:
+        bound = expected.resolves_within.total_seconds()
+        result.mark_broken(f"{expected.name} is still active for {node} after {bound:g} s")
 
 
 def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -> None:

@@ -45,7 +45,8 @@ class ExpectedAlert(DocumentModel):
     labels: dict[str, str] = Field(default={})
     """Labels that the alert must carry, in addition to the node's."""
     resolves_within: Duration = timedelta(minutes=5)
-    """Longest time from the end of the remediation until the alert no longer fires."""
+    """Longest time from the end of the remediation until the alert no longer fires; for an alert that reads the
+    quarantine's taint, from the node's return to service."""
 
     @property
     def names(self) -> frozenset[str]:

@@ -20,6 +20,7 @@ from gameday.plan.arms import Arm, source_of_arm
 from gameday.plan.models import FaultParameters, Plan
 from gameday.plan.scales import AS_WRITTEN, source_of_scale
 from gameday.text import shown
+from gameday.values.alert_families import AlertSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,16 @@ class DetectorWarning:
 
 
 @dataclass(frozen=True, slots=True)
+class SilentSource:
+    """A source of alert rules that does not show the plan's fault."""
+
+    source: AlertSource
+    why: str
+    certain: bool
+    """True where it follows from where the fault enters; False where a detector's profile says so."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedPlan:
     """A validated plan with the file that it was read from."""
 
@@ -63,6 +74,8 @@ class LoadedPlan:
     """The detector's part of the plan; None if the plan names no detector."""
     detector_warnings: tuple[DetectorWarning, ...] = ()
     """Warnings about the detector that the plan names, and about the one that watches the cluster if it is known."""
+    silent_sources: tuple[SilentSource, ...] = ()
+    """Sources of alert rules that do not show the fault; others may not, either, where nobody knows the detector."""
     arm: Arm | None = None
     """The arm that changed the plan; None for a plan as its file has it."""
     at: Path = ()

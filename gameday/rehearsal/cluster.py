@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
@@ -54,7 +55,20 @@ from gameday.rehearsal.prefect_server import (
 from gameday.rehearsal.seed import Seeder, seeding
 from gameday.rehearsal.startup import start_errors
 
-_PORTS = ("nodes", "health", "repair", "prometheus", "alertmanager", "prefect", "apiserver", "logstore")
+_PORTS = (
+    "nodes",
+    "health",
+    "repair",
+    "prometheus",
+    "alertmanager",
+    "prefect",
+    "apiserver",
+    "logstore",
+    "kube-state-metrics",
+    "kube-state-metrics-itself",
+)
+_KUBE_STATE_METRICS = "kube-state-metrics"
+"""The real program's name, and the name of whichever process takes its part."""
 _OFFENDER = "gpu-node-2"
 """The repeat offender: the first node without the log store."""
 
@@ -73,6 +87,7 @@ class Detector(StrEnum):
 
     DEFAULT = "default"
     KONDUKTOR = "konduktor"
+    """Konduktor as released: our controller under its policy takes its part. It has no metrics, so none are scraped."""
     CONSERVATIVE = "conservative"
     OFF = "off"
 
@@ -109,6 +124,7 @@ class RehearsalCluster:
         exporter: ExporterRelease = ExporterRelease.CODED,
         kernel_logs: Path | None = None,
         guest: LoadedGuest | None = None,
+        kube_state_metrics: bool | None = None,
     ) -> None:
         """Prepare the cluster; nothing is started yet.
 
@@ -125,6 +141,8 @@ class RehearsalCluster:
             exporter: The release of dcgm-exporter that the nodes' metrics are written like.
             kernel_logs: The folder that gets each node's kernel log and GPUs as files; None: nobody needs them.
             guest: The real detector that watches, beside `detector`.
+            kube_state_metrics: Scrape kube-state-metrics; None: where a detector other than ours watches, whose work
+                no other metrics show.
         """
         self.folder = folder.resolve()
         self.size = size
@@ -136,12 +154,16 @@ class RehearsalCluster:
         self._with_repair = repair
         self._exporter = exporter
         self._guest = guest
+        foreign = bool(guest or fake_detector) or detector is Detector.KONDUKTOR
+        self._with_kube_state_metrics = foreign if kube_state_metrics is None else kube_state_metrics
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
         self.profile = self.folder / "profile.yaml"
         self._kernel_logs = kernel_logs or (self.folder / "kernel-logs" if guest else None)
         self._credentials = self.folder / "control-plane"
+        self._detector_profiles = self.folder / "detectors"
+        self._kube_state_metrics = shutil.which(_KUBE_STATE_METRICS)
         self.admin_kubeconfig = self._credentials / "admin.kubeconfig"
         self.urls: dict[str, str] = {}
         self._held_ports = self._choose_ports()
@@ -238,6 +260,7 @@ class RehearsalCluster:
             repairer = seeder.service_account_kubeconfig("gameday-repair", self.folder / "repair.kubeconfig")
             if self.detector is not Detector.OFF:
                 self._start_health(ports["health"], health)
+            self._start_kube_state_metrics(seeder)
             fake_detector = self._start_fake_detector(seeder, ports["nodes"])
             nodes.await_ready_line()
             if controllers:
@@ -365,6 +388,22 @@ class RehearsalCluster:
             module="gameday.health",
         )
 
+    def _start_kube_state_metrics(self, seeder: Seeder) -> None:
+        """Start the real program where PATH has it, else the stand-in; neither where nobody scrapes it."""
+        if not self._with_kube_state_metrics:
+            return
+        kubeconfig = seeder.kube_state_metrics_kubeconfig(self.folder / f"{_KUBE_STATE_METRICS}.kubeconfig")
+        port = self._ports[_KUBE_STATE_METRICS]
+        self.urls[_KUBE_STATE_METRICS] = f"http://127.0.0.1:{port}/metrics"
+        if program := self._kube_state_metrics:
+            itself = self._ports["kube-state-metrics-itself"]
+            argv = [program, "--resources=nodes", "--host=127.0.0.1", "--telemetry-host=127.0.0.1"]
+            argv += [f"--telemetry-port={itself}"]
+        else:
+            argv = [sys.executable, "-m", "gameday.rehearsal.kube_state_metrics"]
+        argv += [f"--kubeconfig={kubeconfig}", f"--port={port}"]
+        self._spawn(Child(_KUBE_STATE_METRICS, argv, self.folder / f"{_KUBE_STATE_METRICS}.log", says_ready=False))
+
     def _start_repair(self, port: int, kubeconfig: Path) -> None:
         profile = self.folder / "repair-profile.yaml"
         self._write_profile(profile, kubeconfig)
@@ -377,12 +416,15 @@ class RehearsalCluster:
 
     def _start_fake_detector(self, seeder: Seeder, nodes_port: int) -> Child | None:
         """Start the fake detector; None also for one whose part the virtual nodes play, as the device plugin's."""
-        if self._fake_detector is None or not {"kernel log", "DCGM"} & set(self._fake_detector.reads):
+        if self._fake_detector is None:
             return None
-        kubeconfig = seeder.fake_detector_kubeconfig(self.folder / "stand-in.kubeconfig")
-        profile = self.folder / f"{self._fake_detector.name}.yaml"
+        profile = self._detector_profiles / f"{self._fake_detector.name}.yaml"
+        profile.parent.mkdir()
         with profile.open("w", encoding="utf-8") as file:
             YAML(typ="safe", pure=True).dump(self._fake_detector.model_dump(mode="json", exclude_unset=True), file)
+        if not {"kernel log", "DCGM"} & set(self._fake_detector.reads):
+            return None
+        kubeconfig = seeder.fake_detector_kubeconfig(self.folder / "stand-in.kubeconfig")
         return self._python(
             "fake_detector",
             "--profile",
@@ -401,8 +443,9 @@ class RehearsalCluster:
             *scrape_jobs(
                 self.size.nodes,
                 dcgm_address=f"127.0.0.1:{ports['nodes']}",
-                health_address=f"127.0.0.1:{ports['health']}",
+                health_address=f"127.0.0.1:{ports['health']}" if self.detector is not Detector.KONDUKTOR else None,
                 repair_address=f"127.0.0.1:{ports['repair']}" if self._has_repairer else None,
+                kube_state_metrics=f"127.0.0.1:{ports[_KUBE_STATE_METRICS]}" if self._with_kube_state_metrics else None,
             ),
             *(self._component_jobs() if self.control_plane is ControlPlane.LAB else ()),
         ]
@@ -437,6 +480,8 @@ class RehearsalCluster:
     def _await_programs(self) -> None:
         for name in ("prometheus", "alertmanager"):
             self.child(name).await_url(f"{self.urls[name]}/-/ready")
+        if self._with_kube_state_metrics:
+            self.child(_KUBE_STATE_METRICS).await_url(self.urls[_KUBE_STATE_METRICS])
         if self._with_prefect:
             self.child("prefect").await_url(f"{self.urls['prefect']}/api/health")
             if not self._migrated:
@@ -465,6 +510,11 @@ class RehearsalCluster:
             profile["guest"] = {**shown, "url": self.urls["guests"]}
             if self._guest.profile:
                 profile["detector"] = str(self._guest.profile_file or self._guest.profile.name)
+        elif self._fake_detector:
+            profile["detector"] = self._fake_detector.name
+            profile["detector_profiles"] = [str(self._detector_profiles)]
+        elif self.detector is Detector.KONDUKTOR:
+            profile["detector"] = "konduktor"
         if self._lab.api_server_memory:
             # An API server that is killed for its memory fails our own requests, too. A real cluster is spared that by
             # this limit; here it is what the plan wants to see.
@@ -495,5 +545,6 @@ class RehearsalCluster:
             "gpus": self.size.gpus,
             "detector": self._watcher,
             "control_plane": self.control_plane,
+            "kube_state_metrics": (self._kube_state_metrics or "stand-in") if self._with_kube_state_metrics else None,
         }
         (self.folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")

@@ -146,18 +146,24 @@ def pace(nodes: int) -> Pace:
 
 
 def scrape_jobs(
-    nodes: int, *, dcgm_address: str, health_address: str, repair_address: str | None = None
+    nodes: int,
+    *,
+    dcgm_address: str,
+    health_address: str | None,
+    repair_address: str | None = None,
+    kube_state_metrics: str | None = None,
 ) -> tuple[ScrapeJob, ...]:
     """Return the scrape jobs of the alert rules, each at its pace; large rehearsals skip node_exporter.
 
-    Without `repair_address` there is no repairer.
+    All addresses are host:port; None: nobody is to be scraped there.
     """
     at = pace(nodes)
     interfaces = ScrapeJob("node-exporter", dcgm_address, at.scrape_s, path="/node-exporter/metrics")
     return (
         ScrapeJob("dcgm-exporter", dcgm_address, at.scrape_s, _read_metrics() if nodes > _ALL_SERIES_UP_TO else ()),
-        ScrapeJob("node-health", health_address, at.health_s),
+        *((ScrapeJob("node-health", health_address, at.health_s),) if health_address else ()),
         *((ScrapeJob("node-repair", repair_address, at.health_s),) if repair_address else ()),
+        *((ScrapeJob("kube-state-metrics", kube_state_metrics, at.scrape_s),) if kube_state_metrics else ()),
         *((interfaces,) if nodes <= _ALL_SERIES_UP_TO else ()),
     )
 

@@ -33,6 +33,9 @@ GUEST_RBAC = Path(__file__).parent / "guest.yaml"
 GUEST_ACCOUNT = "gameday-guest"
 """The name of a guest's service account, and of its namespace."""
 
+KUBE_STATE_METRICS_RBAC = Path(__file__).parent / "kube_state_metrics" / "rbac.yaml"
+_KUBE_STATE_METRICS = "kube-state-metrics"  # its service account, and its namespace
+
 FAKE_DETECTOR_RBAC = Path(__file__).parent / "fake_detector" / "rbac.yaml"
 _NAMESPACE = "gameday"
 _TRAINING = "training"
@@ -104,6 +107,11 @@ class Seeder:
         """Create a guest's account and rights, and write its kubeconfig; raises SeedError."""
         self._apply(GUEST_RBAC)
         return self.service_account_kubeconfig(GUEST_ACCOUNT, path, namespace=GUEST_ACCOUNT)
+
+    def kube_state_metrics_kubeconfig(self, path: Path) -> Path:
+        """Create the account and rights of kube-state-metrics, and write its kubeconfig; raises SeedError."""
+        self._apply(KUBE_STATE_METRICS_RBAC)
+        return self.service_account_kubeconfig(_KUBE_STATE_METRICS, path, namespace=_KUBE_STATE_METRICS)
 
     def _apply(self, manifest: Path) -> None:
         for document in YAML(typ="safe", pure=True).load_all(manifest.read_text(encoding="utf-8")):

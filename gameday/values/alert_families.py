@@ -95,6 +95,21 @@ def others_of_meaning(alert: str) -> list[FamilyRule]:
     return [rule for name, rule in found.items() if name != alert]
 
 
+def sources_of(alert: str) -> set[AlertSource]:
+    """Return the sources whose series the rule reads; empty for an alert of no family."""
+    return {rule.source for rules in MEANINGS.values() for rule in rules if rule.alert == alert}
+
+
+def fires_until_returned(alert: str) -> bool:
+    """Return whether the alert lasts as long as the quarantine: a game-day ends that only when it returns the node."""
+    return AlertSource.TAINTS in sources_of(alert)
+
+
+def is_about_the_node(alert: str) -> bool:
+    """Return whether the rule says of a node only what a detector did to it: the taint, or a condition."""
+    return bool(sources_of(alert)) and sources_of(alert) <= {AlertSource.TAINTS, AlertSource.CONDITIONS}
+
+
 _OF_OUR_CONTROLLER = frozenset({"KernelLogPipelineSilent", "NodeRepairsWithheld"})
 """Alerts of no family that read our node-health controller's own metrics."""
 
@@ -103,5 +118,4 @@ def is_set_off_by_detector(alert: str) -> bool:
     """Return whether the rule reads what a detector sets: a taint, a condition, or our controller's own metrics."""
     if alert in _OF_OUR_CONTROLLER:
         return True
-    sources = {rule.source for rules in MEANINGS.values() for rule in rules if rule.alert == alert}
-    return bool(sources) and AlertSource.DCGM not in sources
+    return bool(sources_of(alert)) and AlertSource.DCGM not in sources_of(alert)

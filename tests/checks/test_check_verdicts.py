@@ -14,6 +14,7 @@ from gameday.history.events import (
     FaultInjected,
     FaultUndone,
     IntentRecorded,
+    NodeReturned,
     NodeSeen,
     Problem,
     QaChecked,
@@ -27,6 +28,7 @@ from gameday.history.events import (
 )
 from gameday.history.frames import Frames
 from gameday.history.journal import History
+from gameday.plan.expectations import ExpectedCondition
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness, Step, StepOutcome
 from tests.report import run_builder as build
@@ -183,6 +185,50 @@ def test_an_alert_resolves_when_the_last_of_its_label_sets_does():
     assert judge([*fired, of_another_gpu("pending", 34.1)], "alert-resolves").seconds == pytest.approx(2.9)
     only_pending = [*passing(), of_another_gpu("pending", 15.5)]
     assert judge(only_pending, "alert-resolves").seconds == pytest.approx(2.8)
+
+
+def quarantined(*, returned: bool = True) -> tuple[list[Timed], object]:
+    """A run whose alert reads the taint, which goes with the node's return; and its plan."""
+    timed = replacing(passing(), lambda e: isinstance(e, AlertSeen), alert="NodeQuarantined")
+    alert = PLAN.expect.alerts[0].model_copy(update={"name": "NodeQuarantined"})
+    timed = timed if returned else without(timed, is_kind(NodeReturned))
+    return timed, with_plan(alerts=(alert,))
+
+
+def test_an_alert_of_the_quarantine_counts_from_the_nodes_return():
+    timed, plan = quarantined()
+    back = next(one.seconds for one in timed if isinstance(one.event, NodeReturned))
+    resolved = judge(replacing(timed, is_alert("resolved"), at=at(back + 20)), "alert-resolves", plan)
+    assert (resolved.status, resolved.seconds, resolved.step) == (Status.HELD, pytest.approx(20), Step.QA_NODE)
+    assert "after its return" in resolved.expectation
+    late = replacing(timed, is_alert("resolved"), at=at(back + 31))
+    assert judge(late, "alert-resolves", plan).status is Status.BROKEN
+    assert judge(without(timed, is_alert("resolved")), "alert-resolves", plan).status is Status.BROKEN
+
+
+def test_an_alert_of_the_quarantine_is_not_asked_to_resolve_of_a_node_that_stays_out():
+    timed, plan = quarantined(returned=False)
+    assert judge(without(timed, is_alert("resolved")), "alert-resolves", plan).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("alert", "expect", "status"),
+    [
+        ("NodeQuarantined", {}, Status.HELD),
+        ("NodeQuarantined", {"taints": ()}, Status.BROKEN),
+        ("NodeGPUConditionFailed", {}, Status.BROKEN),
+        (
+            "NodeGPUConditionFailed",
+            {"conditions": (ExpectedCondition(type="GPUXidFault", status="True", within=timedelta(seconds=30)),)},
+            Status.HELD,
+        ),
+    ],
+)
+def test_an_alert_that_only_shows_what_the_plan_expects_of_the_detector_is_no_other(alert, expect, status):
+    beside = Timed(15.2, other_alert().event.model_copy(update={"alert": alert}))
+    verdict = judge([*passing(), beside], "no-other-alerts", with_plan(**expect))
+    assert verdict.status is status
+    assert alert in (verdict.measured if status is Status.HELD else verdict.why)
 
 
 def other_alert(node: str | None = NODE, **change) -> Timed:

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from gameday.cli import run
+from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.rehearsal.folder import STATE, HeldFolder, holder
 from tests.plan.plans import changed
@@ -59,6 +60,35 @@ def test_refused_before_anything_is_started(
     out, err = capsys.readouterr()
     assert said in err
     assert out == ""
+    assert list(private_tmp.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [["rehearse"], ["rehearsal", "up"]])
+@pytest.mark.parametrize(
+    ("switch", "wanted"), [([], None), (["--kube-state-metrics"], True), (["--no-kube-state-metrics"], False)]
+)
+def test_the_cluster_learns_whether_kube_state_metrics_is_wanted(
+    command: list[str], switch: list[str], wanted: bool | None, private_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool | None] = []
+
+    def cluster(*_: Any, kube_state_metrics: bool | None, **__: Any) -> None:
+        asked.append(kube_state_metrics)
+        raise CommandError("the test ends here")
+
+    monkeypatch.setattr("gameday.rehearsal.cluster.RehearsalCluster", cluster)
+    monkeypatch.chdir(private_tmp)
+    assert run([*command, *switch]) == ExitCode.USAGE
+    assert asked == [wanted]
+
+
+def test_a_plan_that_no_rule_can_show_where_this_detector_watches_is_refused(
+    private_tmp: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(changed("    - name: GPUFellOffTheBus\n", "    - meaning: xid-recorded\n"))
+    assert run(["rehearse", str(path), "--detector", "konduktor"]) == ExitCode.USAGE
+    assert "no shipped rule shows this fault as xid-recorded where konduktor watches" in capsys.readouterr().err
     assert list(private_tmp.iterdir()) == []
 
 

@@ -89,6 +89,16 @@ def test_a_signal_that_came_though_nobody_expects_it_keeps_its_latency() -> None
     assert (found.state, found.seconds, found.what) == (CellState.UNEXPECTED, 3.0, "Odd, which the plan does not name")
 
 
+@pytest.mark.parametrize("alert", ["NodeQuarantined", "NodeGPUConditionFailed"])
+def test_an_alert_that_only_shows_what_the_detector_did_is_no_notice_of_its_own(alert: str) -> None:
+    event = AlertSeen(alert=alert, state="firing", labels={}, node=NODE, expected=False, at=at(FAULT_AT + 3))
+    quiet = plan("control", stays_schedulable_for="15s", allow_other_alerts=True)
+    timed = without(passing(), lambda e: isinstance(e, AlertSeen))
+    assert cell(Signal.ALERT, seen(3, event), plan=quiet, timed=timed).state is CellState.NOT_EXPECTED
+    named = event.model_copy(update={"expected": True})
+    assert cell(Signal.ALERT, seen(3, named), timed=timed).state is CellState.SEEN
+
+
 def test_an_alert_about_another_node_is_no_signal_of_this_fault() -> None:
     event = AlertSeen(alert="Odd", state="firing", labels={}, node="elsewhere", expected=False, at=at(FAULT_AT + 3))
     quiet = plan("control", stays_schedulable_for="15s", allow_other_alerts=True)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gameday.detectors.load import known_detectors, load_detector
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError
 from gameday.plan.expectations import ExpectedAlert
 from gameday.plan.models import Plan
 from gameday.report.run_folder import OpenFault
+from gameday.values.alert_families import AlertSource
+from tests.alerts.shipped import BY_NAME
 
 XID = "{type: xid, xid: 79}"
 DCGM = "{type: dcgm_field, field: DCGM_FI_DEV_XID_ERRORS, value: 79}"
@@ -79,6 +84,58 @@ def test_a_detector_that_sets_nothing_the_rules_read_is_refused_with_the_line(
     (problem,) = refused.value.problems
     assert (problem.line, problem.where, problem.value) == (9, "expect.alerts[0].meaning", f"'{meaning}'")
     assert f"where {watching} watches" in problem.message
+
+
+BARE = "{type: xid, xid: 79, form: bare}"
+
+
+@pytest.mark.parametrize(
+    ("fault", "watching", "silent"),
+    [
+        (XID, None, {AlertSource.DCGM: True}),
+        (BARE, None, {}),
+        (DCGM, None, {AlertSource.CONTROLLER: True}),
+        (XID, "konduktor", {AlertSource.DCGM: True, AlertSource.CONDITIONS: False}),
+        (XID, "node-problem-detector", {AlertSource.DCGM: True, AlertSource.TAINTS: False}),
+        (
+            DCGM,
+            "konduktor",
+            {AlertSource.CONTROLLER: True, AlertSource.CONDITIONS: False, AlertSource.TAINTS: False},
+        ),
+    ],
+)
+def test_the_sources_that_do_not_show_the_fault(
+    tmp_path: Path, fault: str, watching: str | None, silent: dict[AlertSource, bool]
+) -> None:
+    alert_of(tmp_path, fault=fault, watching=watching, more=", name: Mine")
+    loaded = load_complete_plan(tmp_path / "by-meaning.yaml", watching=watching)
+    assert {one.source: one.certain for one in loaded.silent_sources} == silent
+
+
+def test_a_profile_that_cannot_be_read_is_a_warning_where_no_rule_is_chosen_by_it(tmp_path: Path) -> None:
+    alert_of(tmp_path, more=", name: Mine")
+    loaded = load_complete_plan(tmp_path / "by-meaning.yaml", watching="nobody-has-it")
+    assert [one.detector for one in loaded.detector_warnings] == ["nobody-has-it"]
+    with pytest.raises(DocumentError):
+        alert_of(tmp_path, watching="nobody-has-it")
+
+
+CONDITIONS = [
+    (profile.name, condition)
+    for profile in map(load_detector, known_detectors())
+    for rule in profile.rules
+    for condition in rule.conditions
+]
+
+
+@pytest.mark.parametrize(("profile", "condition"), CONDITIONS)
+def test_the_rule_about_conditions_reads_every_condition_of_a_shipped_profile(profile: str, condition: Any) -> None:
+    expression = BY_NAME["NodeGPUConditionFailed"]["expr"]
+    selectors = re.findall(r'condition(=~?)"([^"]+)", status="(\w+)"', expression)
+    assert len(selectors) == 3
+    assert any(
+        re.fullmatch(pattern, condition.type) and status == condition.status.lower() for _, pattern, status in selectors
+    ), f"{profile}: {condition.type}"
 
 
 def test_a_name_is_kept_and_one_of_both_is_needed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from gameday.guard.doctor import Prerequisite, _prometheus
 from gameday.guard.rule_series import CONTROLLER_METRICS, RuleSeries
+from gameday.plan.load import SilentSource
 from gameday.values.alert_families import MEANINGS, AlertSource, FamilyRule
 from tests.alerts.shipped import ALL_RULES, BY_NAME, GROUPS, ROOT
 
@@ -42,7 +44,9 @@ class Scraping:
         return metric.startswith(self.prefixes)
 
 
-def said_of(alert: str, *prefixes: str, watching: str = "gameday", named: str | None = None) -> Prerequisite:
+def said_of(
+    alert: str, *prefixes: str, watching: str = "gameday", named: str | None = None, silent: Sequence[SilentSource] = ()
+) -> Prerequisite:
     """The doctor's word on whether the rule can fire.
 
     Args:
@@ -50,13 +54,16 @@ def said_of(alert: str, *prefixes: str, watching: str = "gameday", named: str | 
         prefixes: Beginnings of the metrics that are scraped.
         watching: The cluster profile's detector.
         named: The plan's.
+        silent: The sources that do not show the plan's fault.
     """
     run: Any = SimpleNamespace(
         servers=SimpleNamespace(prometheus=Scraping(prefixes)),
         profile=SimpleNamespace(detector=watching, prometheus=SimpleNamespace(url="http://p")),
         plan=SimpleNamespace(expect=SimpleNamespace(alerts=[SimpleNamespace(name=alert)])),
         record=SimpleNamespace(
-            loaded=SimpleNamespace(from_detector=SimpleNamespace(detector=named) if named else None)
+            loaded=SimpleNamespace(
+                from_detector=SimpleNamespace(detector=named) if named else None, silent_sources=tuple(silent)
+            )
         ),
     )
     (said,) = (one for one in _prometheus(run) if one.name == f"rule {alert} can fire")
@@ -86,6 +93,35 @@ def test_a_rule_of_our_controller_that_is_scraped_says_that_it_shows_no_foreign_
     assert said.ok is True
     assert "and detector nvsentinel makes none of them" in said.detail
     assert "makes none of them" not in said_of("GPUXidCritical", CONTROLLER_METRICS).detail
+
+
+NO_CONDITION = SilentSource(AlertSource.CONDITIONS, "it sets none", certain=False)
+NO_LINE = SilentSource(AlertSource.DCGM, "DCGM sees no line", certain=True)
+
+
+def test_a_rule_whose_source_does_not_show_the_fault_is_not_named() -> None:
+    said = said_of("GPUFellOffTheBus", "kube_", "DCGM_", watching="konduktor", silent=[NO_CONDITION, NO_LINE])
+    named = said.fix.partition("of the same meaning")[2]
+    assert "NodeQuarantined" in named
+    assert "NodeGPUConditionFailed" not in named and "GPUXidHardware" not in named
+
+
+@pytest.mark.parametrize(
+    ("alert", "ok", "why"),
+    [
+        ("NodeGPUConditionFailed", None, "is not expected to fire for this fault: it sets none"),
+        ("GPUXidHardware", False, "cannot fire for this fault: DCGM sees no line"),
+        ("NodeQuarantined", True, ""),
+        ("GPUTemperatureHigh", True, ""),
+    ],
+)
+def test_series_that_are_here_are_not_enough_where_the_source_does_not_show_the_fault(
+    alert: str, ok: bool | None, why: str
+) -> None:
+    said = said_of(alert, "kube_", "DCGM_", watching="konduktor", silent=[NO_CONDITION, NO_LINE])
+    assert said.ok is ok
+    assert why in said.detail
+    assert ("NodeQuarantined (kube-state-metrics" in said.fix) is (ok is not True)
 
 
 def test_where_nothing_is_scraped_nothing_else_is_named() -> None:

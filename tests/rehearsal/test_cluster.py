@@ -47,6 +47,7 @@ def test_two_clusters_stand_side_by_side_and_leave_nothing(tmp_path: Path) -> No
             Detector.OFF,
             prefect=False,
             exporter=ExporterRelease.LOWER_CASE,
+            kube_state_metrics=True,
         ),
     )
     with one, two:
@@ -54,6 +55,8 @@ def test_two_clusters_stand_side_by_side_and_leave_nothing(tmp_path: Path) -> No
         assert len(_node_names(two.admin_kubeconfig)) == 2
         assert not set(one.urls.values()) & set(two.urls.values())
         assert one.dead() == two.dead() == []
+        assert "kube-state-metrics" not in one.urls, "our own controller watches, and nobody asked for it"
+        assert eventually(partial(_label_values, two, "node"), bool) == ["gpu-node-1", "gpu-node-2"]
         for cluster, label, nodes in ((one, "Hostname", 1), (two, "hostname", 2)):
             assert YAML(typ="safe", pure=True).load(cluster.profile)["prometheus_node_label"] == label
             assert len(eventually(partial(_label_values, cluster, label), bool)) == nodes

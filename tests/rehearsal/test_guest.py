@@ -107,7 +107,8 @@ def test_a_guest_watches_and_leaves_nothing(tmp_path: Path) -> None:
         profile = load_profile(cluster.profile)
         assert profile.guest
         assert (profile.guest.name, profile.guest.says, profile.detector) == ("seer", "is unhealthy", "konduktor")
-        assert json.loads((folder / STATE).read_text())["detector"] == "seer (guest)"
+        state = json.loads((folder / STATE).read_text())
+        assert (state["detector"], state["kube_state_metrics"]) == ("seer (guest)", "stand-in")
 
         def shown() -> dict[str, Any]:
             return httpx.get(profile.guest.url, trust_env=False).raise_for_status().json()["instances"]
@@ -119,6 +120,10 @@ def test_a_guest_watches_and_leaves_nothing(tmp_path: Path) -> None:
         admin = cluster.admin_kubeconfig
         assert TAINT.items() <= eventually(lambda: taints(admin, "gpu-node-2"), bool)[0].items()
         assert taints(admin, "gpu-node-1") == []
+        # A guest's writes are metrics, by the API server's own word.
+        shown_taint = 'kube_node_spec_taint{effect="NoSchedule",key="trainy.konduktor.ai/faulty",node="gpu-node-2"'
+        metrics = cluster.urls["kube-state-metrics"]
+        eventually(lambda: httpx.get(metrics, trust_env=False).text, lambda text: shown_taint in text)
         output = httpx.get(f"{profile.guest.url}/gpu-node-2/output", trust_env=False).text
         assert "gpu-node-2 is unhealthy: 11," in output
 
