@@ -35,8 +35,9 @@ def decide_retention(
 
     A run stays while it is among the newest of its plan on its cluster, or young enough. Whatever its age, it stays
     while it is evidence of an unclean cluster, while its history is not closed (it may be running), and when people
-    wrote into its notes. A comparison or a league is one with its game-days: it stays while one of them must, counts among the
-    comparisons of its plan or the leagues of its name, and goes with all of them. Incidents are people's work and are never deletable.
+    wrote into its notes. A comparison or a league is one with its game-days: it stays while one of them must, counts
+    among the comparisons of its plan or the leagues of its name, and goes with all of them. Incidents are people's work
+    and are never deletable.
 
     Args:
         catalog: The runs and groups of a reports folder.
@@ -51,7 +52,7 @@ def decide_retention(
     seen: Counter[tuple[str, ...]] = Counter()
     decisions = []
     for run in catalog.runs:
-        series = "run", run.summary.plan, run.summary.cluster_id
+        series: tuple[str, ...] = "run", run.summary.plan, run.summary.cluster_id
         seen[series] += 1
         newest = f"among the newest {keep} of its plan on its cluster"
         by_age = _reasons_of_age(newest, seen[series] <= keep, run.summary.started >= now - newer_than)

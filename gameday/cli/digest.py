@@ -83,7 +83,7 @@ def prune(
     days: Annotated[int, typer.Option(min=0, help="Runs younger than this many days stay.")] = 90,
     delete: Annotated[bool, typer.Option("--delete", help="Delete; without it, only say what would go.")] = False,
 ) -> int:
-    """Make room: old runs, comparisons and leagues go, evidence stays (unclean clusters, unclosed histories, post-mortems).
+    """Make room: old runs, comparisons and leagues go; evidence stays (unclean clusters, open histories, post-mortems).
 
     Dry by default. Pages over several runs that stay lose their links to what is gone.
     """

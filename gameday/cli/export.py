@@ -28,7 +28,9 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder; to publish, a comparison's or league's too.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run's folder; to publish, a comparison's or league's too.")
+    ],
     junit: Annotated[Path | None, typer.Option(help="JUnit XML: one test case per expectation.")] = None,
     chaostoolkit: Annotated[Path | None, typer.Option(help="Chaos Toolkit journal, for `chaos report`.")] = None,
     openmetrics: Annotated[Path | None, typer.Option(help="The timings; node-exporter's textfile collector.")] = None,

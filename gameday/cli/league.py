@@ -77,7 +77,9 @@ def league(
     rendered = _drawn(folder)
     _finish(out, rendered, markdown)
     if rendered.content.record.ended is None or is_open(rendered.content.record, folder):
-        out.print(f"not everything was played; go on with: gameday league --resume {printable(str(folder))}", soft_wrap=True)
+        out.print(
+            f"not everything was played; go on with: gameday league --resume {printable(str(folder))}", soft_wrap=True
+        )
     return code
 
 

@@ -84,9 +84,10 @@ def choose_plans(
 ) -> tuple[list[ChosenPlan], list[LeftOut]]:
     """The plans to run, those that take longest first; all shipped ones where none are named.
 
-    A dangerous fault, or a comparison, is left out unless its plan was named, one whose own bounds let it last longer
-    than `within`, whatever a guest's profile adds, or that aims at more than `at_once` nodes in any case. `folders` hold the team's own detector
-    profiles. Raises DocumentError for a plan that cannot be read.
+    A dangerous fault, or a comparison, is left out unless its plan was named; one whose own bounds let it last longer
+    than `within`, or that aims at more than `at_once` nodes, is in any case. What a guest's profile adds to a plan's
+    bounds leaves none out. `folders` hold the team's own detector profiles. Raises DocumentError for a plan that cannot
+    be read.
     """
     chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
@@ -155,7 +156,7 @@ def longest_wait(plan: Plan) -> timedelta:
 def _unfit(one: ChosenPlan, written: timedelta, *, named: bool, within: timedelta | None, at_once: int) -> str:
     """Return why the season leaves this plan out; empty where it does not.
 
-    A guest that is slow by its profile costs no plan its place: `written`, the plan's own wait, counts where it is less.
+    `written` is the wait by the plan's file. It counts where a guest's profile makes the wait longer.
     """
     plan, wait = one.plan, min(one.longest_wait, written)
     if (dangers := {fault: why for played in one.played for fault, why in played.dangers().items()}) and not named:
