@@ -47,7 +47,7 @@ class CatalogIncident:
 
 
 class GroupKind(StrEnum):
-    """What game-days are played together for."""
+    """The purpose for which game-days are played together."""
 
     COMPARISON = "comparison"
     LEAGUE = "league"
@@ -72,7 +72,7 @@ class RunGroup:
     plans: frozenset[str]
     """Names of the plans that it played."""
     series: tuple[str, ...]
-    """Of groups with the same one, the newest stay."""
+    """Common to the groups of which the newest stay."""
     members: tuple[Path, ...]
     """Folders that the folders of its game-days are in."""
 

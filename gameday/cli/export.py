@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _WHOLE = {"comparison": "arms.json", "league": "league.json"}
-"""The file that tells a folder of several game-days."""
+"""File by which the folder of several game-days is known."""
 
 
 def register(app: typer.Typer) -> None:

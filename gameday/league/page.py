@@ -23,7 +23,7 @@ class LeagueContent(FrozenModel):
 
     @property
     def result(self) -> str:
-        """What each detector noticed, and whether everything was played, in a sentence."""
+        """Sentence on what each detector noticed, and whether the league came to its end."""
         said = [
             f"{one.name} noticed {one.noticed} of {one.played}" + (f", acted wrongly {one.wrong}×" if one.wrong else "")
             for one in self.table.tallies
