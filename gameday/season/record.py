@@ -92,7 +92,7 @@ class SeasonRecord(FrozenModel):
 
     def why_not_begun(self, place: Assignment) -> str:
         """Return why a run of the season that left no history did not begin."""
-        dirty = next((str(one) for one in self.dirty_nodes if one.node in place.targets), "")
+        dirty = next((f"its node {one}" for one in self.dirty_nodes if one.node in place.targets), "")
         return dirty or self.stopped or "the season ended before it began"
 
     def save(self, folder: Path) -> None:

@@ -180,7 +180,7 @@ def test_a_cell_says_what_was_noticed_and_that_the_node_was_left_dirty(tmp_path:
     assert lost.text == "0.97 s"
     assert "taint" in lost.reason
     assert lost.left in lost.reason
-    assert (other.state, other.why) == (LeagueState.NOT_PLAYED, str(dirty))
+    assert (other.state, other.why) == (LeagueState.NOT_PLAYED, f"its node {dirty}")
     assert [one.plan for one in still_to_play(mine, tmp_path, OURS)] == ["x"]
     rendered = write_league(tmp_path, mine, at(100))
     assert "ours, lost: node left dirty." in rendered.html.read_text(encoding="utf-8")

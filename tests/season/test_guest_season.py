@@ -63,6 +63,6 @@ def test_a_taint_that_is_put_back_takes_its_node_out_and_the_season_goes_on(tmp_
     assert rows == {"a-lost": "dirty", "c-elsewhere": "clean"}
     (left_out,) = covered["left_out"]
     assert left_out["plan"] == "b-after-it"
-    assert left_out["why"].startswith("gpu-node-1 was left dirty by run ")
+    assert left_out["why"].startswith("its node gpu-node-1 was left dirty by run ")
     assert "gpu-node-1 was left dirty by run" in said
     assert "Taken out" in (file.parent / "coverage.html").read_text(encoding="utf-8")
