@@ -93,7 +93,7 @@ def season(
             )
             record.save(Path(reports) / id)
             died = SeasonRuns(record, chosen, approved.approval, profile, Path(reports)).play(opened)
-            record.as_ended(opened.stopped).save(Path(reports) / id)
+            record.as_ended(opened.stopped, opened.taken_out).save(Path(reports) / id)
     except RefusedError as error:
         return refused_state(error)
     return season_state(coverage(cluster, Path(reports) / id, died))

@@ -1,4 +1,4 @@
-"""The catalog of a reports folder: runs with their summaries, incidents with people's notes.
+"""The catalog of a reports folder: runs with their summaries, incidents with people's notes, groups of runs.
 
 A run that was killed before its report was rendered is judged from its history, so that the worst runs are listed
 as well.
@@ -6,16 +6,20 @@ as well.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
-from gameday.arms.compare import Comparison
 from gameday.arms.page import read_comparison
 from gameday.arms.record import ARMS_FILE
 from gameday.coverage.run_row import judged_run
 from gameday.errors import NotesError
 from gameday.exit_codes import ExitCode
+from gameday.league.page import PAGE_FILE, read_league
+from gameday.league.record import LEAGUE_FILE
 from gameday.post_mortem.incident import INCIDENT_FILE, Incident, read_incident
 from gameday.report.notes import ActionItem, Notes, read_notes
 from gameday.report.run_folder import load_run_folder
@@ -42,27 +46,44 @@ class CatalogIncident:
     """The reason why the notes cannot be read; empty if they can."""
 
 
+class GroupKind(StrEnum):
+    """The purpose for which game-days are played together."""
+
+    COMPARISON = "comparison"
+    LEAGUE = "league"
+
+
 @dataclass(frozen=True)
-class CatalogComparison:
-    """A comparison's folder, and what its page says. Its game-days are in its folder, and no runs of the catalog."""
+class RunGroup:
+    """A comparison or a league, and what its page says. Its game-days are in its folder, and no runs of the catalog."""
 
+    kind: GroupKind
     folder: Path
-    comparison: Comparison
-
-    @property
-    def doubt(self) -> str:
-        """The comparison's result in a sentence where it leaves the cluster not provably clean; else empty."""
-        result = self.comparison.result
-        return result.why if result.exit_code in (ExitCode.DIRTY, ExitCode.UNKNOWN) else ""
+    page: str
+    id: str
+    title: str
+    started: datetime
+    ended: datetime | None
+    columns: tuple[str, ...]
+    """Titles of its arms, or names of its detectors."""
+    result: str
+    doubt: str
+    """A sentence where a cluster was left not provably clean; else empty."""
+    plans: frozenset[str]
+    """Names of the plans that it played."""
+    series: tuple[str, ...]
+    """Common to the groups of which the newest stay."""
+    members: tuple[Path, ...]
+    """Folders that the folders of its game-days are in."""
 
 
 @dataclass(frozen=True)
 class RunCatalog:
-    """The runs, incidents and comparisons of a reports folder, newest first."""
+    """The runs, incidents, and groups of runs of a reports folder, newest first."""
 
     runs: tuple[CatalogRun, ...]
     incidents: tuple[CatalogIncident, ...]
-    comparisons: tuple[CatalogComparison, ...]
+    groups: tuple[RunGroup, ...]
     unreadable: tuple[str, ...]
     """A sentence for each folder that cannot be listed."""
 
@@ -72,6 +93,14 @@ class RunCatalog:
         for run in self.runs:
             ids.setdefault(run.summary.cluster, set()).add(run.summary.cluster_id)
         return ids
+
+    @property
+    def comparisons(self) -> list[RunGroup]:
+        return [one for one in self.groups if one.kind is GroupKind.COMPARISON]
+
+    @property
+    def leagues(self) -> list[RunGroup]:
+        return [one for one in self.groups if one.kind is GroupKind.LEAGUE]
 
     def cluster_of(self, run: CatalogRun) -> str:
         """Return the name of the run's cluster, followed by part of its identity where two clusters share the name."""
@@ -85,20 +114,22 @@ class RunCatalog:
 
 
 def read_catalog(reports: Path) -> RunCatalog:
-    """Read the runs, incidents and comparisons of a reports folder. Damage in a folder makes it `unreadable`, no error.
+    """Read all that a reports folder holds. Damage in a folder makes it `unreadable`, no error.
 
     Raises:
         OSError: The reports folder cannot be listed.
     """
     runs: list[CatalogRun] = []
     incidents: list[CatalogIncident] = []
-    comparisons: list[CatalogComparison] = []
+    groups: list[RunGroup] = []
     unreadable: list[str] = []
     for folder in sorted(path for path in reports.iterdir() if path.is_dir()):
         if (folder / INCIDENT_FILE).is_file():
             _add_incident(folder, incidents, unreadable)
         elif (folder / ARMS_FILE).is_file():
-            _add_comparison(folder, comparisons, unreadable)
+            _add_group(folder, _comparison, "comparison.json", groups, unreadable)
+        elif (folder / LEAGUE_FILE).is_file():
+            _add_group(folder, _league, LEAGUE_FILE, groups, unreadable)
         elif (folder / "history.jsonl").is_file() or (folder / "report.json").is_file():
             summary = read_summary(folder) or _judge(folder)
             if summary:
@@ -107,8 +138,8 @@ def read_catalog(reports: Path) -> RunCatalog:
                 unreadable.append(f"{folder.name}: its history does not say which run it is")
     runs.sort(key=lambda run: run.summary.started, reverse=True)
     incidents.sort(key=lambda one: one.incident.start, reverse=True)
-    comparisons.sort(key=lambda one: one.comparison.record.started, reverse=True)
-    return RunCatalog(tuple(runs), tuple(incidents), tuple(comparisons), tuple(unreadable))
+    groups.sort(key=lambda one: one.started, reverse=True)
+    return RunCatalog(tuple(runs), tuple(incidents), tuple(groups), tuple(unreadable))
 
 
 def _judge(folder: Path) -> Summary | None:
@@ -119,11 +150,57 @@ def _judge(folder: Path) -> Summary | None:
         return summarise(load_run_folder(folder))
 
 
-def _add_comparison(folder: Path, comparisons: list[CatalogComparison], unreadable: list[str]) -> None:
+def _add_group(
+    folder: Path, read: Callable[[Path], RunGroup], file: str, groups: list[RunGroup], unreadable: list[str]
+) -> None:
     try:
-        comparisons.append(CatalogComparison(folder, read_comparison(folder)))
+        groups.append(read(folder))
     except (OSError, ValueError):
-        unreadable.append(f"{folder.name}: its comparison.json cannot be read; `gameday report` draws it again")
+        again = "; `gameday report` draws it again" if file != LEAGUE_FILE else ""
+        unreadable.append(f"{folder.name}: its {file} cannot be read{again}")
+
+
+def _comparison(folder: Path) -> RunGroup:
+    """Raise OSError, and ValueError for a file that holds something else."""
+    compared = read_comparison(folder)
+    record, result = compared.record, compared.result
+    return RunGroup(
+        kind=GroupKind.COMPARISON,
+        folder=folder,
+        page="comparison.html",
+        id=record.id,
+        title=record.title,
+        started=record.started,
+        ended=record.ended,
+        columns=tuple(column.arm.title for column in compared.arms),
+        result=result.why,
+        doubt=result.why if result.exit_code in (ExitCode.DIRTY, ExitCode.UNKNOWN) else "",
+        plans=frozenset({record.plan}),
+        series=(record.plan, record.cluster),
+        members=(folder,),
+    )
+
+
+def _league(folder: Path) -> RunGroup:
+    """Raise OSError, and ValueError for a file that holds something else."""
+    content = read_league(folder)
+    record, cells = content.record, [cell for row in content.table.rows for cell in row.cells]
+    dirty = sum(bool(cell.left) for cell in cells)
+    return RunGroup(
+        kind=GroupKind.LEAGUE,
+        folder=folder,
+        page=PAGE_FILE,
+        id=record.id,
+        title=record.title,
+        started=record.started,
+        ended=record.ended,
+        columns=tuple(entry.name for entry in record.entries),
+        result=content.result,
+        doubt=f"{dirty} game-day{'' if dirty == 1 else 's'} left a node dirty" if dirty else "",
+        plans=frozenset(cell.plan for cell in cells if cell.run),
+        series=(record.name,),
+        members=tuple(folder / entry.name for entry in record.entries),
+    )
 
 
 def _add_incident(folder: Path, incidents: list[CatalogIncident], unreadable: list[str]) -> None:

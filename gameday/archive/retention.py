@@ -1,4 +1,4 @@
-"""Decide which folders of runs and comparisons may be deleted, and delete them."""
+"""Decide which folders of runs, comparisons and leagues may be deleted, and delete them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from gameday.archive.catalog import CatalogComparison, CatalogRun, RunCatalog, read_catalog
+from gameday.archive.catalog import CatalogRun, GroupKind, RunCatalog, RunGroup, read_catalog
 from gameday.report.notes import is_blank_form
 from gameday.values.results import Cleanliness
 
 _RENAMED = "somebody renamed the folder: it is no longer its own"
+_SERIES = {GroupKind.COMPARISON: "plan on its cluster", GroupKind.LEAGUE: "name"}
 _TAIL_BYTES = 64 * 1024
 """A run_ended record has a hundred bytes and is the last of its history."""
 
 
 @dataclass(frozen=True)
 class RetentionDecision:
-    """The decision on the folder of a run, or of a comparison with its game-days, and the rule behind it."""
+    """The decision on the folder of a run, or of a group with its game-days, and the rule behind it."""
 
     folder: Path
     deletable: bool
@@ -30,35 +31,38 @@ class RetentionDecision:
 def decide_retention(
     catalog: RunCatalog, keep: int, newer_than: timedelta, now: datetime
 ) -> tuple[RetentionDecision, ...]:
-    """Decide for each run and each comparison of the catalog whether its folder may be deleted. Nothing is deleted.
+    """Decide for each run and each group of the catalog whether its folder may be deleted. Nothing is deleted.
 
     A run stays while it is among the newest of its plan on its cluster, or young enough. Whatever its age, it stays
     while it is evidence of an unclean cluster, while its history is not closed (it may be running), and when people
-    wrote into its notes. A comparison is one with its game-days: it stays while one of them does, counts among the
-    comparisons of its plan, and goes with all of them. Incidents are people's work and are never deletable.
+    wrote into its notes. A comparison or a league is one with its game-days: it stays while one of them must, counts
+    among the comparisons of its plan or the leagues of its name, and goes with all of them. Incidents are people's work
+    and are never deletable.
 
     Args:
-        catalog: The runs and comparisons of a reports folder.
-        keep: How many of the newest runs, and of the newest comparisons, of each plan on each cluster stay.
-        newer_than: The age below which a run or a comparison stays.
+        catalog: The runs and groups of a reports folder.
+        keep: How many of the newest runs, and of the newest comparisons, of each plan on each cluster stay; and of the
+            leagues of each name.
+        newer_than: The age below which a run or a group stays.
         now: The instant from which ages count.
 
     Returns:
-        One decision per run, newest run first, then one per comparison, newest first.
+        One decision per run, newest run first, then one per group, newest first.
     """
     seen: Counter[tuple[str, ...]] = Counter()
     decisions = []
     for run in catalog.runs:
-        series = "run", run.summary.plan, run.summary.cluster_id
+        series: tuple[str, ...] = "run", run.summary.plan, run.summary.cluster_id
         seen[series] += 1
-        by_age = _reasons_of_age(seen[series], keep, run.summary.started >= now - newer_than)
-        decisions.append(_decide(run.folder, _reasons_of_run(run, by_age), keep))
-    for one in catalog.comparisons:
-        record = one.comparison.record
-        series = "comparison", record.plan, record.cluster
+        newest = f"among the newest {keep} of its plan on its cluster"
+        by_age = _reasons_of_age(newest, seen[series] <= keep, run.summary.started >= now - newer_than)
+        decisions.append(_decide(run.folder, _reasons_of_run(run, by_age), newest))
+    for one in catalog.groups:
+        series = one.kind, *one.series
         seen[series] += 1
-        by_age = _reasons_of_age(seen[series], keep, record.started >= now - newer_than)
-        decisions.append(_decide(one.folder, _reasons_of_comparison(one, by_age), keep))
+        newest = f"among the newest {keep} of its {_SERIES[one.kind]}"
+        by_age = _reasons_of_age(newest, seen[series] <= keep, one.started >= now - newer_than)
+        decisions.append(_decide(one.folder, _reasons_of_group(one, by_age), newest))
     return tuple(decisions)
 
 
@@ -73,17 +77,13 @@ def delete_folders(decisions: Sequence[RetentionDecision]) -> None:
             shutil.rmtree(decision.folder)
 
 
-def _decide(folder: Path, reasons_to_stay: Iterator[str], keep: int) -> RetentionDecision:
+def _decide(folder: Path, reasons_to_stay: Iterator[str], newest: str) -> RetentionDecision:
     reason = next(reasons_to_stay, "")
-    return RetentionDecision(
-        folder, not reason, reason or f"older, and not among the newest {keep} of its plan on its cluster"
-    )
+    return RetentionDecision(folder, not reason, reason or f"older, and not {newest}")
 
 
-def _reasons_of_age(rank: int, keep: int, is_new: bool) -> list[str]:
-    """Return the reasons why the `rank`-th newest of a plan on its cluster stays."""
-    newest = [f"among the newest {keep} of its plan on its cluster"] if rank <= keep else []
-    return [*newest, *(["new enough"] if is_new else [])]
+def _reasons_of_age(newest: str, is_newest: bool, is_new: bool) -> list[str]:
+    return [*([newest] if is_newest else []), *(["new enough"] if is_new else [])]
 
 
 def _reasons_of_run(run: CatalogRun, by_age: Sequence[str]) -> Iterator[str]:
@@ -93,19 +93,21 @@ def _reasons_of_run(run: CatalogRun, by_age: Sequence[str]) -> Iterator[str]:
     yield from _reasons_of_folder(run.folder)
 
 
-def _reasons_of_comparison(one: CatalogComparison, by_age: Sequence[str]) -> Iterator[str]:
-    """Yield the reasons why a comparison stays, with those of its game-days, whose folders are read last."""
-    record = one.comparison.record
-    if one.folder.name != record.id:
+def _reasons_of_group(one: RunGroup, by_age: Sequence[str]) -> Iterator[str]:
+    """Yield the reasons why a group stays, with those of its game-days, whose folders are read last."""
+    if one.folder.name != one.id:
         yield _RENAMED
     yield from by_age
-    if record.ended is None:
+    if one.ended is None:
         yield "it never came to its end"
-    members = read_catalog(one.folder)
-    for run in members.runs:
-        for reason in (*_reasons_of_summary(run), *_reasons_of_folder(run.folder)):
-            yield f"its game-day {run.folder.name}: {reason}"
-    yield from (f"its game-day {problem}" for problem in members.unreadable)
+    for folder in one.members:
+        if not folder.is_dir():  # a detector of a league whose rehearsal never started
+            continue
+        members = read_catalog(folder)
+        for run in members.runs:
+            for reason in (*_reasons_of_summary(run), *_reasons_of_folder(run.folder)):
+                yield f"its game-day {run.folder.name}: {reason}"
+        yield from (f"its game-day {problem}" for problem in members.unreadable)
 
 
 def _reasons_of_summary(run: CatalogRun) -> Iterator[str]:

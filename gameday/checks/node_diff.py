@@ -11,6 +11,7 @@ from gameday.values.nodes import GFD_TIMESTAMP_LABEL, NodeSnapshot
 OUR_DOMAIN = "gameday.dev/"
 NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
 """Taints of the node lifecycle controller: they come and go by themselves with the node's conditions."""
+_TAINT, _SCHEDULING = "taint ", "scheduling"
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,11 @@ class NodeDifference:
     before: str
     after: str
     ours: bool
+
+    @property
+    def is_quarantine(self) -> bool:
+        """True for a taint and for the cordon."""
+        return self.what == _SCHEDULING or self.what.startswith(_TAINT)
 
     def __str__(self) -> str:
         return f"{self.what} on {self.node} was {_short(self.before)} and is {_short(self.after)}"
@@ -50,7 +56,7 @@ def node_differences(before: NodeSnapshot, after: NodeSnapshot) -> list[NodeDiff
         ours = added and not taint.key.startswith(NODE_LIFECYCLE_DOMAIN)
         found.append(
             NodeDifference(
-                before.node, f"taint {taint.key}", "" if added else str(taint), str(taint) if added else "", ours
+                before.node, f"{_TAINT}{taint.key}", "" if added else str(taint), str(taint) if added else "", ours
             )
         )
     if before.unschedulable != after.unschedulable:
@@ -58,7 +64,7 @@ def node_differences(before: NodeSnapshot, after: NodeSnapshot) -> list[NodeDiff
         found.append(
             NodeDifference(
                 before.node,
-                "scheduling",
+                _SCHEDULING,
                 words[before.unschedulable],
                 words[after.unschedulable],
                 ours=after.unschedulable,
@@ -90,7 +96,9 @@ def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -
     ]
 
 
-_TOUCHES_NODES = ("restore-node", "take-out-fault")
+RESTORES_NODE = "restore-node"
+"""Kind of the undo that takes a quarantine off."""
+_TOUCHES_NODES = (RESTORES_NODE, "take-out-fault")
 """Undos of the acts after which a node's state is ours to answer for: recorded before the first fault goes in."""
 
 

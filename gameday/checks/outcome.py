@@ -26,7 +26,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from gameday.checks.facts import first_few
-from gameday.checks.node_diff import differences_left_by_run
+from gameday.checks.node_diff import RESTORES_NODE, differences_left_by_run
 from gameday.checks.undo_proof import undo_state
 from gameday.checks.verdict import Status, Verdict
 from gameday.exit_codes import ExitCode
@@ -119,6 +119,15 @@ def cleanliness(history: History) -> tuple[Cleanliness, str]:
         return Cleanliness.DIRTY, dirt
     doubt = _doubt(history)
     return (Cleanliness.UNKNOWN, doubt) if doubt else (Cleanliness.CLEAN, "")
+
+
+def nodes_left_quarantined(history: History) -> frozenset[str]:
+    """Return the nodes whose quarantine the run left; none where it left, or may have left, anything else as well."""
+    dirty, residue = _intents(history, Cleanliness.DIRTY), differences_left_by_run(history)
+    also = [intent for intent in dirty if intent.undo != RESTORES_NODE or intent.node is None]
+    if also or _intents(history, Cleanliness.UNKNOWN) or not all(one.is_quarantine for one in residue):
+        return frozenset()
+    return frozenset({intent.node for intent in dirty if intent.node} | {one.node for one in residue})
 
 
 def _dirt(history: History) -> str:

@@ -38,6 +38,8 @@ def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:
     out.print(table)
     for why, names in _by_reason(rendered.coverage.left_out).items():
         out.print(Text(printable(f"not run: {', '.join(names)}: {why}"), style="dim"), soft_wrap=True)
+    for dirty in rendered.coverage.record.dirty_nodes:
+        out.print(Text(printable(str(dirty)), style="red"), soft_wrap=True)
     for gap in matrix.gaps:
         said = printable(f"gap: {gap}: {gap.why}")
         out.print(Text(said, style="yellow"), soft_wrap=True)

@@ -63,7 +63,7 @@ def digest(
 
 
 def index(reports: Reports = Path("reports")) -> int:
-    """Write one table of all runs and post-mortems, with search and filter."""
+    """Write one page of all runs, comparisons, leagues and post-mortems, with search and filter."""
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from gameday.digest.index import render_index  # noqa: PLC0415
@@ -83,7 +83,7 @@ def prune(
     days: Annotated[int, typer.Option(min=0, help="Runs younger than this many days stay.")] = 90,
     delete: Annotated[bool, typer.Option("--delete", help="Delete; without it, only say what would go.")] = False,
 ) -> int:
-    """Make room: old runs and comparisons go, evidence stays (unclean clusters, unclosed histories, post-mortems).
+    """Make room: old runs, comparisons and leagues go; evidence stays (unclean clusters, open histories, post-mortems).
 
     Dry by default. Pages over several runs that stay lose their links to what is gone.
     """
@@ -106,7 +106,7 @@ def prune(
             raise CommandError(f"{error.filename or reports}: {error.strerror}; the rest was not touched") from None
     going = sum(decision.deletable for decision in decisions)
     done = "deleted" if delete else "would go; --delete does it"
-    out.print(f"{going} of {len(decisions)} runs and comparisons {done}")
+    out.print(f"{going} of {len(decisions)} runs, comparisons and leagues {done}")
     return ExitCode.PASSED
 
 

@@ -18,13 +18,19 @@ if TYPE_CHECKING:
     from gameday.report.run_folder import RunFolder
 
 
+_WHOLE = {"comparison": "arms.json", "league": "league.json"}
+"""File by which the folder of several game-days is known."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(export)
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder; to publish, a comparison's too.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run's folder; to publish, a comparison's or league's too.")
+    ],
     junit: Annotated[Path | None, typer.Option(help="JUnit XML: one test case per expectation.")] = None,
     chaostoolkit: Annotated[Path | None, typer.Option(help="Chaos Toolkit journal, for `chaos report`.")] = None,
     openmetrics: Annotated[Path | None, typer.Option(help="The timings; node-exporter's textfile collector.")] = None,
@@ -38,9 +44,9 @@ def export(
     """Write a run in other tools' formats. Exit code 0 when all was written, whatever the run's own outcome."""
     if not any((junit, chaostoolkit, openmetrics, publish_to, grafana)):
         raise CommandError("say what to write: --junit, --chaostoolkit, --openmetrics, --publish-to or --grafana")
-    if (folder / "arms.json").is_file():
+    if whole := next((what for what, file in _WHOLE.items() if (folder / file).is_file()), ""):
         if not publish_to or any((junit, chaostoolkit, openmetrics, grafana)):
-            raise CommandError("of a comparison there is --publish-to alone: give the folder of one of its game-days")
+            raise CommandError(f"of a {whole} there is --publish-to alone: give the folder of one of its game-days")
         _publish(folder, publish_to)
         return ExitCode.PASSED
     run = _load(folder)

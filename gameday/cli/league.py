@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _ENDS_A_SEASON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # The season was played and its findings are on the page; everything else is said beside the detector.
-_FINDINGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNKNOWN)
+_FINDINGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNKNOWN, ExitCode.DIRTY)
 
 File = Annotated[Path | None, typer.Argument(help="The league's file (docs/league.md).")]
 Resume = Annotated[
@@ -70,12 +70,16 @@ def league(
         assert file is not None
         record = _new_record(file)
         folder = reports / record.id
+    from gameday.league.record import is_open  # noqa: PLC0415
+
     check_reports(folder)
     code = _play(out, record, folder)
     rendered = _drawn(folder)
     _finish(out, rendered, markdown)
-    if rendered.content.record.ended is None:
-        out.print(f"stopped; go on with: gameday league --resume {printable(str(folder))}", soft_wrap=True)
+    if rendered.content.record.ended is None or is_open(rendered.content.record, folder):
+        out.print(
+            f"not everything was played; go on with: gameday league --resume {printable(str(folder))}", soft_wrap=True
+        )
     return code
 
 
@@ -83,12 +87,12 @@ def _new_record(file: Path) -> LeagueRecord:
     """Return the record of a league that begins. Raises DocumentError or CommandError where anything is wrong."""
     from gameday.documents.fields import format_duration  # noqa: PLC0415
     from gameday.league.document import read_league  # noqa: PLC0415
-    from gameday.league.record import LeagueRecord  # noqa: PLC0415
+    from gameday.league.record import STARTED_FORMAT, LeagueRecord  # noqa: PLC0415
 
     document = read_league(file)
     started = datetime.now(UTC)
     return LeagueRecord(
-        id=f"league-{document.name}-{started:%Y%m%d-%H%M%S}",
+        id=f"league-{document.name}-{started:{STARTED_FORMAT}}",
         title=document.title,
         started=started,
         source=file.read_text(encoding="utf-8"),

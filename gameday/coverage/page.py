@@ -68,9 +68,10 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
         if place.arm and place.run_id in runs
     }
     result = fold_season([of_arms.get(run_id, run.result) for run_id, run in runs.items()], record.stopped)
-    why = record.stopped or "the season ended before it began"
     missing = [
-        LeftOut(plan=place.plan, title=place.plan, why=why) for place in record.places if place.run_id not in runs
+        LeftOut(plan=place.plan, title=place.plan, why=record.why_not_begun(place))
+        for place in record.places
+        if place.run_id not in runs
     ]
     matrix = joined(run.row for run in runs.values())
     covered = Coverage(record=record, result=result, matrix=matrix, left_out=(*record.left_out, *missing))

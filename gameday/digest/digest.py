@@ -112,8 +112,8 @@ def digest_of(catalog: RunCatalog, plans: Sequence[Plan], start: datetime, end: 
     rows = tuple(_row(catalog, group, start) for _, group in sorted(groups.items()))
     actions, unread = _actions(catalog, groups.values(), end)
     coverage, unjudged = _coverage(catalog, [group[-1] for group in groups.values()])
-    ran = {run.summary.plan for run in past} | {one.comparison.record.plan for one in catalog.comparisons}
-    doubts = [f"Comparison {one.folder.name}: {one.doubt}" for one in catalog.comparisons if one.doubt]
+    ran = {run.summary.plan for run in past} | {plan for one in catalog.groups for plan in one.plans}
+    doubts = [f"{one.kind.capitalize()} {one.folder.name}: {one.doubt}" for one in catalog.groups if one.doubt]
     unclean = [_mark(run) for run in past if run.summary.cleanliness is not Cleanliness.CLEAN]
     return Digest(
         start=start,

@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from gameday.checks.facts import seconds_text
 from gameday.checks.guests import why_guest_was_blind
-from gameday.checks.outcome import RunOutcome
+from gameday.checks.outcome import RunOutcome, cleanliness
 from gameday.checks.verdict import Status, Verdict
 from gameday.coverage.cells import CellState, CoverageCell
 from gameday.coverage.detections import OF_THE_DETECTOR
@@ -27,7 +27,7 @@ from gameday.history.events import DetectorConsulted, GuestNamed
 from gameday.history.journal import read_history
 from gameday.league.record import LeagueFault
 from gameday.values.models import FrozenModel
-from gameday.values.results import Step
+from gameday.values.results import Cleanliness, Step
 
 _VERDICTS: TypeAdapter[tuple[Verdict, ...]] = TypeAdapter(tuple[Verdict, ...])
 _OUR_PROFILE = "gameday"
@@ -68,6 +68,7 @@ class LeagueCell(FrozenModel):
     state: LeagueState
     signals: tuple[CameSignal, ...] = ()
     why: str = ""
+    left: str = Field(default="", description="what was left on the node of a run that ended dirty; else empty")
     run: str = Field(default="", description="the run's folder, from the league's; empty where there is none")
 
     @property
@@ -85,7 +86,7 @@ class LeagueCell(FrozenModel):
     def reason(self) -> str:
         """Everything that is to be said of the cell."""
         came = "; ".join(f"{one.text}, {one.what}" for one in self.signals)
-        return "; ".join(filter(None, (came, self.why)))
+        return "; ".join(filter(None, (came, self.why, self.left)))
 
 
 def cell_of_run(fault: LeagueFault, detector: str, league: Path, run: Path) -> LeagueCell:
@@ -99,7 +100,16 @@ def cell_of_run(fault: LeagueFault, detector: str, league: Path, run: Path) -> L
     row = rows[0]
     came = _came(row)
     state, why = _judge(fault, row, came, run)
-    return LeagueCell(plan=fault.plan, detector=detector, state=state, signals=came, why=why, run=where)
+    return LeagueCell(
+        plan=fault.plan, detector=detector, state=state, signals=came, why=why, left=_left(row, run), run=where
+    )
+
+
+def _left(row: FaultRow, run: Path) -> str:
+    if row.cleanliness is not Cleanliness.DIRTY:
+        return ""
+    _, why = cleanliness(read_history(run / "history.jsonl"))
+    return f"the node was left dirty: {why}"
 
 
 def _judge(fault: LeagueFault, row: FaultRow, came: Sequence[CameSignal], run: Path) -> tuple[LeagueState, str]:

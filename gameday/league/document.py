@@ -46,7 +46,7 @@ class League(DocumentModel):
     at_once: int = Field(default=8, ge=1, le=100)
     """Nodes that may be broken at the same time."""
     within: Bound = timedelta(minutes=2)
-    """Longest time that a plan may wait for a signal; one that may wait longer is left out."""
+    """Longest time that a plan may wait for a signal by its own bounds; one that may wait longer is left out."""
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:

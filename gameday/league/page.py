@@ -21,6 +21,18 @@ class LeagueContent(FrozenModel):
     record: LeagueRecord
     table: LeagueTable
 
+    @property
+    def result(self) -> str:
+        """Sentence on what each detector noticed, and whether the league came to its end."""
+        said = [
+            f"{one.name} noticed {one.noticed} of {one.played}" + (f", acted wrongly {one.wrong}×" if one.wrong else "")
+            for one in self.table.tallies
+        ]
+        dirty = sum(bool(cell.left) for row in self.table.rows for cell in row.cells)
+        said += [f"{dirty} left dirty"] if dirty else []
+        said += [] if self.record.ended else ["not to its end"]
+        return "; ".join(said) + "."
+
 
 @dataclass(frozen=True)
 class RenderedLeague:
@@ -34,6 +46,11 @@ class RenderedLeague:
     def markdown(self) -> str:
         """The dated table with the tallies, for a page of documentation; no value of it can become markup."""
         return markdown("league", "league.md", record=self.content.record, table=self.content.table)
+
+
+def read_league(folder: Path) -> LeagueContent:
+    """Read what league.json holds; raises OSError, and ValueError for a file that holds something else."""
+    return LeagueContent.model_validate_json((folder / LEAGUE_FILE).read_bytes())
 
 
 def render_league(folder: Path, rendered_at: datetime) -> RenderedLeague:

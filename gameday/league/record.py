@@ -18,6 +18,8 @@ from gameday.values.models import FrozenModel
 from gameday.values.nodes import NodeRole
 
 LEAGUE_FILE = "league.json"
+STARTED_FORMAT = "%Y%m%d-%H%M%S"
+"""The time in a league's id, in UTC."""
 _LAYERS = (Layer.KERNEL_LOG, Layer.DCGM_CACHE, Layer.NVML)
 _QUARANTINE = "quarantine"
 _NOT_TO_QUARANTINE = ("workload", "event", "ignore")
@@ -64,6 +66,11 @@ class LeagueRecord(FrozenModel):
     entries: tuple[LeagueEntry, ...]
     faults: tuple[LeagueFault, ...]
 
+    @property
+    def name(self) -> str:
+        """The name that its document gives it."""
+        return self.id.removeprefix("league-").removesuffix(f"-{self.started:{STARTED_FORMAT}}")
+
     def with_problem(self, entry: LeagueEntry, problem: str) -> LeagueRecord:
         """Return the record with what kept an entry's rehearsal from its end, or empty where nothing does any more."""
         entries = (
@@ -87,7 +94,12 @@ def save_record(folder: Path, content: bytes) -> None:
 
 def load_record(folder: Path) -> LeagueRecord:
     """Return the league's record. Raises OSError, and ValueError for a file that holds something else."""
-    return _File.model_validate_json((folder / LEAGUE_FILE).read_bytes()).record
+    return parse_record((folder / LEAGUE_FILE).read_bytes())
+
+
+def parse_record(content: bytes) -> LeagueRecord:
+    """Return the record in the content of a league.json. Raises ValueError for something else."""
+    return _File.model_validate_json(content).record
 
 
 def fault_of(plan: Plan, asked_as: str) -> LeagueFault:
@@ -136,10 +148,25 @@ def left_out(folder: Path, entry: LeagueEntry) -> dict[str, LeftOut]:
     return {one.plan: one for season in seasons_of(folder, entry) if season.ended for one in season.left_out}
 
 
+def not_begun(folder: Path, entry: LeagueEntry) -> dict[str, str]:
+    """Return why runs of a detector's seasons did not begin, by their plans' names; the newest season's word."""
+    return {
+        place.plan: season.why_not_begun(place)
+        for season in seasons_of(folder, entry)
+        for place in season.places
+        if season.ended and not (_run_folder(folder, entry, place) / "history.jsonl").is_file()
+    }
+
+
 def still_to_play(record: LeagueRecord, folder: Path, entry: LeagueEntry) -> list[LeagueFault]:
     """Return the faults that a detector has no finished run of, and that its seasons did not leave out."""
     settled = {*finished_runs(folder, entry), *left_out(folder, entry)}
     return [fault for fault in record.faults if fault.plan not in settled]
+
+
+def is_open(record: LeagueRecord, folder: Path) -> bool:
+    """Return whether a further season would play something."""
+    return any(still_to_play(record, folder, entry) for entry in record.entries)
 
 
 def _run_folder(folder: Path, entry: LeagueEntry, place: Assignment) -> Path:

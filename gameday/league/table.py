@@ -8,7 +8,7 @@ from statistics import median
 from pydantic import Field
 
 from gameday.league.cells import LeagueCell, LeagueState, cell_of_run
-from gameday.league.record import LeagueEntry, LeagueFault, LeagueRecord, finished_runs, left_out, seasons_of
+from gameday.league.record import LeagueEntry, LeagueFault, LeagueRecord, finished_runs, left_out, not_begun, seasons_of
 from gameday.values.models import FrozenModel
 
 
@@ -59,13 +59,14 @@ def league_table(record: LeagueRecord, folder: Path) -> LeagueTable:
 
 
 def _column(record: LeagueRecord, entry: LeagueEntry, folder: Path) -> list[LeagueCell]:
-    runs, out = finished_runs(folder, entry), left_out(folder, entry)
+    runs = finished_runs(folder, entry)
+    out = not_begun(folder, entry) | {plan: one.why for plan, one in left_out(folder, entry).items()}
     cells = []
     for fault in record.faults:
         if run := runs.get(fault.plan):
             cells.append(cell_of_run(fault, entry.name, folder, run))
             continue
-        why = out[fault.plan].why if fault.plan in out else entry.problem or "not played yet"
+        why = out.get(fault.plan) or entry.problem or "not played yet"
         cells.append(LeagueCell(plan=fault.plan, detector=entry.name, state=LeagueState.NOT_PLAYED, why=why))
     return cells
 

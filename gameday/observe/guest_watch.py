@@ -31,6 +31,8 @@ _MOST_KEPT_BYTES = 1024 * 1024
 # A line is matched and kept up to here: a foreign program's line has no limit.
 _LONGEST_LINE = 4096
 _MOST_WORDS = 1000
+_HINT = "`gameday rehearsal up --guest` starts it alone; its output is in the folder guests/"
+_LACKS = "; the embedded cluster has no CRDs and few API groups: where it asks for others, use `--cluster lab`"
 _LEFT_OUT = b"(more was written, and is left out)\n"
 
 
@@ -49,7 +51,7 @@ def watch_guest(run: Run, targets: Targets) -> None:
     nodes = tuple(target.node for target in targets)
     why = guest_trouble(address, nodes)
     if why and not run.wait(why, _STARTS_WITHIN, lambda: not guest_trouble(address, nodes) or None, every_s=0.5):
-        raise RefusedError(why, "`gameday rehearsal up --guest` starts it alone; its output is in the folder guests/")
+        raise RefusedError(why, _HINT + (_LACKS if run.profile.lab_control is None else ""))
     run.note(GuestNamed(name=address.name, version=address.version, says=address.says or ""))
     watch = GuestWatch(run, address, nodes)
     run.background.callback(watch.stop)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from gameday.plan.models import Plan
@@ -115,6 +115,10 @@ class RunQueue:
 
     def ended(self, run_id: str) -> None:
         del self._running[run_id]
+
+    def take_out(self, nodes: Collection[str]) -> None:
+        """Begin no further run on these nodes."""
+        self._waiting = [one for one in self._waiting if not set(nodes) & set(one.targets)]
 
     def _may_begin(self, one: Assignment) -> bool:
         broken = {node for running in self._running.values() for node in running.targets}

@@ -84,9 +84,10 @@ def choose_plans(
 ) -> tuple[list[ChosenPlan], list[LeftOut]]:
     """The plans to run, those that take longest first; all shipped ones where none are named.
 
-    A dangerous fault, or a comparison, is left out unless its plan was named, one whose own bounds let it last longer
-    than `within` or that aims at more than `at_once` nodes in any case. `folders` hold the team's own detector
-    profiles. Raises DocumentError for a plan that cannot be read.
+    A dangerous fault, or a comparison, is left out unless its plan was named; one whose own bounds let it last longer
+    than `within`, or that aims at more than `at_once` nodes, is in any case. What a guest's profile adds to a plan's
+    bounds leaves none out. `folders` hold the team's own detector profiles. Raises DocumentError for a plan that cannot
+    be read.
     """
     chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
@@ -95,9 +96,10 @@ def choose_plans(
         one = ChosenPlan(name, load_complete_plan(path, folders))
         refuse_unknown_checks(one.loaded, path)
         why = why_not_played_by_guest(one.plan) if cluster and cluster.guest else ""
+        written = one.longest_wait
         if cluster and cluster.guest and not why:
             one = ChosenPlan(name, played_by_guest(one.loaded, cluster))
-        why = why or _unfit(one, named=bool(names), within=within, at_once=at_once)
+        why = why or _unfit(one, written, named=bool(names), within=within, at_once=at_once)
         if why:
             left_out.append(LeftOut(plan=one.plan.name, title=one.plan.title, why=why))
         else:
@@ -151,9 +153,12 @@ def longest_wait(plan: Plan) -> timedelta:
     return plan.baseline.window + plan.longest_bound
 
 
-def _unfit(one: ChosenPlan, *, named: bool, within: timedelta | None, at_once: int) -> str:
-    """Return why the season leaves this plan out; empty where it does not."""
-    plan = one.plan
+def _unfit(one: ChosenPlan, written: timedelta, *, named: bool, within: timedelta | None, at_once: int) -> str:
+    """Return why the season leaves this plan out; empty where it does not.
+
+    `written` is the wait by the plan's file. It counts where a guest's profile makes the wait longer.
+    """
+    plan, wait = one.plan, min(one.longest_wait, written)
     if (dangers := {fault: why for played in one.played for fault, why in played.dangers().items()}) and not named:
         what = "; ".join(f"{fault} is dangerous: {why}" for fault, why in dangers.items())
         return f"{what}. It runs where its plan is named"
@@ -161,8 +166,8 @@ def _unfit(one: ChosenPlan, *, named: bool, within: timedelta | None, at_once: i
         return "it compares arms, which takes a game-day each. It runs where its plan is named"
     if plan.targets.nodes > at_once:
         return f"it aims at {plan.targets.nodes} nodes, and at most {at_once} may be broken at once"
-    if within is not None and one.longest_wait > within:
-        return f"it may wait {format_duration(one.longest_wait)} for its signals, longer than {format_duration(within)}"
+    if within is not None and wait > within:
+        return f"it may wait {format_duration(wait)} for its signals, longer than {format_duration(within)}"
     return ""
 
 

@@ -59,6 +59,17 @@ class WatchingGuest(FrozenModel):
         return f"{self.name} {self.version}".strip()
 
 
+class DirtyNode(FrozenModel):
+    """A node that a run left quarantined in a rehearsal with a guest: no further run begins on it."""
+
+    node: str
+    run_id: str
+    plan: str
+
+    def __str__(self) -> str:
+        return f"{self.node} was left dirty by run {self.run_id} ({self.plan}) and taken out"
+
+
 class SeasonRecord(FrozenModel):
     id: str
     cluster: str
@@ -72,10 +83,17 @@ class SeasonRecord(FrozenModel):
     places: tuple[Assignment, ...]
     left_out: tuple[LeftOut, ...]
     stopped: str = Field(default="", description="why it ended before every run had begun; empty where it did not")
+    dirty_nodes: tuple[DirtyNode, ...] = Field(default=(), description="nodes on which no further run began")
 
-    def as_ended(self, stopped: str) -> SeasonRecord:
-        """Return the record of the season as it ends now; `stopped` as the field of this name."""
-        return self.model_copy(update={"ended": datetime.now(UTC), "stopped": stopped})
+    def as_ended(self, stopped: str, dirty_nodes: Sequence[DirtyNode] = ()) -> SeasonRecord:
+        """Return the record of the season as it ends now; the arguments as the fields of these names."""
+        update = {"ended": datetime.now(UTC), "stopped": stopped, "dirty_nodes": tuple(dirty_nodes)}
+        return self.model_copy(update=update)
+
+    def why_not_begun(self, place: Assignment) -> str:
+        """Return why a run of the season that left no history did not begin."""
+        dirty = next((f"its node {one}" for one in self.dirty_nodes if one.node in place.targets), "")
+        return dirty or self.stopped or "the season ended before it began"
 
     def save(self, folder: Path) -> None:
         """Write season.json; raises OSError."""

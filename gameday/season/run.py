@@ -16,20 +16,22 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from gameday.checks.outcome import RunResult
+from gameday.checks.outcome import RunResult, nodes_left_quarantined
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.nodes import snapshot
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AbortedError, AdapterError, KubernetesError, LeaseHeldError, RefusedError
+from gameday.history.journal import read_history
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_duration, lease_refusal
 from gameday.reaper.excluded_nodes import reap_before_start
 from gameday.reaper.histories import reap_season_member
 from gameday.reaper.reap import ReapResult
 from gameday.run.abort import Abort
+from gameday.run.record import HISTORY_FILE
 from gameday.run.targets import judges_running_pods, why_unfit
 from gameday.season.assignment import FitNode, RunQueue, seeded_order
 from gameday.season.plans import ChosenPlan
-from gameday.season.record import Assignment
+from gameday.season.record import Assignment, DirtyNode
 from gameday.values.nodes import NodeRole
 from gameday.values.results import Cleanliness
 
@@ -49,6 +51,8 @@ class OpenSeason:
         self.kubernetes = kubernetes
         self.abort = abort
         self.dirty_nodes = dirty_nodes
+        self.taken_out: list[DirtyNode] = []
+        """Nodes that a guest left dirty meanwhile."""
         self.died: set[str] = set()
         """Runs that did not end by themselves, and whose history says now what was undone in their place."""
 
@@ -148,7 +152,8 @@ def run_all(
 
     What a run left that died is undone at once, and the others go on. No further run begins once the season is
     stopped: by a signal, by the loss of its lease, by a run after which the cluster is not provably clean, or by one
-    that ended without a result. Those under way then stop, and undo.
+    that ended without a result. Those under way then stop, and undo. In a rehearsal with a guest, whose cluster ends
+    with the season, a quarantine that is left takes only its nodes out of the season.
     """
     running: dict[Future[Cleanliness], Assignment] = {}
     to_the_end = partial(_play_to_the_end, season, play, reports)
@@ -163,7 +168,11 @@ def run_all(
             for future in done:
                 place = running.pop(future)
                 waiting.ended(place.run_id)
-                _stop_the_line(season, place, future)
+                if dirty := _left_by_guest(season, place, future, reports):
+                    season.taken_out += dirty
+                    waiting.take_out([one.node for one in dirty])
+                else:
+                    _stop_the_line(season, place, future)
             season.abort.forward_to_other_runs()
 
 
@@ -181,6 +190,21 @@ def _play_to_the_end(
         return left
     season.died.add(place.run_id)
     return reap_season_member(season.kubernetes, place.run_id, place.reports(reports))
+
+
+def _left_by_guest(
+    season: OpenSeason, place: Assignment, future: Future[Cleanliness], reports: Path
+) -> list[DirtyNode]:
+    """Return the nodes that a run left quarantined beside a guest; none where it left anything else as well."""
+    if season.kubernetes.profile.guest is None or future.exception() or future.result() is not Cleanliness.DIRTY:
+        return []
+    try:
+        history = read_history(place.reports(reports) / place.run_id / HISTORY_FILE)
+    except OSError:
+        return []
+    return [
+        DirtyNode(node=node, run_id=place.run_id, plan=place.plan) for node in sorted(nodes_left_quarantined(history))
+    ]
 
 
 def _stop_the_line(season: OpenSeason, place: Assignment, future: Future[Cleanliness]) -> None:

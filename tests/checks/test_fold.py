@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gameday.checks import run_checks
-from gameday.checks.outcome import RunOutcome, RunResult, exit_code, fold_outcome
+from gameday.checks.outcome import RunOutcome, RunResult, exit_code, fold_outcome, nodes_left_quarantined
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Aborted, FaultInjected, FaultUndone, IntentRecorded, NodeSeen, Refused, RunEnded
 from gameday.history.frames import Frames
@@ -76,6 +76,20 @@ def test_dirty_beats_all():
 def test_what_the_run_left_on_the_node_is_dirt_though_it_says_clean(left):
     after = lambda e: isinstance(e, NodeSeen) and e.phase == "after"  # noqa: E731
     assert summary(replacing(passing(), after, snapshot=snapshot(**left))) == ("failed", "dirty", 4)
+
+
+@pytest.mark.parametrize(
+    ("left", "nodes"),
+    [({"tainted": True}, {build.NODE}), ({"cordoned": True}, {build.NODE}), ({"gameday.dev/run": "7f3a"}, set())],
+)
+def test_only_a_quarantine_that_is_left_is_a_detectors(left, nodes):
+    after = lambda e: isinstance(e, NodeSeen) and e.phase == "after"  # noqa: E731
+    timed = replacing(passing(), after, snapshot=snapshot(**left))
+    assert nodes_left_quarantined(history_of(timed)) == nodes
+    assert nodes_left_quarantined(history_of(passing())) == set()
+    undone = lambda e: isinstance(e, FaultUndone) and e.intent == "i1"  # noqa: E731
+    assert nodes_left_quarantined(history_of(replacing(timed, undone, cleanliness=DIRTY))) == set()
+    assert nodes_left_quarantined(history_of(replacing(timed, undone, cleanliness=UNSURE))) == set()
 
 
 def test_a_run_that_was_reaped_while_it_slept_says_who_undid_it():

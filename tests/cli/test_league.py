@@ -104,11 +104,14 @@ def test_a_rehearsal_that_does_not_start_costs_only_its_own_column(
     assert [one.problem for one in stored.entries] == ["its rehearsal ended with exit code 5", ""]
 
 
-def test_a_dirty_cluster_is_the_leagues_exit_code(
-    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_dirty_cluster_is_the_leagues_exit_code_and_what_it_kept_from_being_played_can_go_on(
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Seasons(monkeypatch, ExitCode.DIRTY)
     assert cli.league(document, reports=tmp_path / "reports") == ExitCode.DIRTY
+    folder = folder_of(tmp_path / "reports")
+    assert [one.problem for one in load_record(folder).entries] == ["", ""]
+    assert f"gameday league --resume {folder}" in capsys.readouterr().out
 
 
 def test_what_is_missing_is_refused_before_anything_is_played(

@@ -10,7 +10,7 @@ from gameday.coverage.run_row import render_run
 from gameday.history.events import DetectorConsulted, GuestNamed, RunStarted, TaintSeen
 from gameday.league.record import LeagueEntry, LeagueFault, LeagueRecord
 from gameday.plan.models import Plan
-from gameday.season.record import Assignment, LeftOut, SeasonRecord
+from gameday.season.record import Assignment, DirtyNode, LeftOut, SeasonRecord
 from tests.coverage.builders import plan
 from tests.report.run_builder import NODE, START, Timed, at, passing, replacing, without, write
 
@@ -80,6 +80,7 @@ def season(
     *places: Assignment,
     left_out: tuple[LeftOut, ...] = (),
     ended: bool = True,
+    dirty_nodes: tuple[DirtyNode, ...] = (),
 ) -> None:
     """Write a season's record beside its runs."""
     SeasonRecord(
@@ -93,4 +94,5 @@ def season(
         ended=at(90) if ended else None,
         places=places,
         left_out=left_out,
+        dirty_nodes=dirty_nodes,
     ).save(league / entry.name / id)

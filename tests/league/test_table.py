@@ -12,17 +12,21 @@ from gameday.history.events import (
     BystanderChanged,
     BystandersWatched,
     ConditionSeen,
+    FaultUndone,
     GuestState,
+    IntentRecorded,
     Refused,
     RunEnded,
 )
 from gameday.league.cells import LeagueCell, LeagueState
+from gameday.league.page import write_league
 from gameday.league.record import fault_of, still_to_play
 from gameday.league.table import league_table
-from gameday.season.record import LeftOut
+from gameday.season.record import Assignment, DirtyNode, LeftOut
+from gameday.values.results import Cleanliness
 from tests.coverage.builders import plan, seen
 from tests.league.builders import NPD, OURS, consulted, fault, named, record, run, season, untainted
-from tests.report.run_builder import FAULT_AT, NODE, Timed, at, passing, without
+from tests.report.run_builder import FAULT_AT, NODE, Timed, at, passing, replacing, without
 
 
 def cell(folder: Path, *events: Timed, quiet: bool = False, expect: dict[str, object] | None = None) -> LeagueCell:
@@ -157,3 +161,28 @@ def test_which_faults_ask_for_action(
 ) -> None:
     found = fault_of(plan("one", fault_, **expect), "one")
     assert (found.asks_for_action, found.stays_in_service) == (asks, stays)
+
+
+def test_a_cell_says_what_was_noticed_and_that_the_node_was_left_dirty(tmp_path: Path) -> None:
+    back = FaultUndone(intent="quarantine", node=NODE, by="flow", cleanliness=Cleanliness.DIRTY, evidence=("back",))
+    intent = IntentRecorded(intent="quarantine", act="a", undo="restore-node", object=NODE, node=NODE, expires=at(900))
+    events = replacing(passing(), lambda event: isinstance(event, RunEnded), cleanliness=Cleanliness.DIRTY)
+    noted = [*events, Timed(5, intent), Timed(40, back)]
+    places = [
+        run(tmp_path, OURS, "s", "lost", noted),
+        Assignment(run_id="s-2", plan="x", asked_as="x", targets=(NODE,)),
+    ]
+    dirty = DirtyNode(node=NODE, run_id="s-lost", plan="lost")
+    season(tmp_path, OURS, "s", *places, dirty_nodes=(dirty,))
+    mine = record(fault("lost"), fault("x"), entries=(OURS,))
+    lost, other = (row.cells[0] for row in league_table(mine, tmp_path).rows)
+    assert (lost.state, lost.left) == (LeagueState.NOTICED, f"the node was left dirty: {NODE} (restore-node)")
+    assert lost.text == "0.97 s"
+    assert "taint" in lost.reason
+    assert lost.left in lost.reason
+    assert (other.state, other.why) == (LeagueState.NOT_PLAYED, f"its node {dirty}")
+    assert [one.plan for one in still_to_play(mine, tmp_path, OURS)] == ["x"]
+    rendered = write_league(tmp_path, mine, at(100))
+    assert "ours, lost: node left dirty." in rendered.html.read_text(encoding="utf-8")
+    assert "ours, lost: node left dirty." in rendered.markdown
+    assert rendered.content.result == "ours noticed 1 of 1; 1 left dirty; not to its end."

@@ -83,14 +83,19 @@ def test_a_target_without_any_program_is_refused(guest: GuestServer) -> None:
 
 
 def test_a_run_is_refused_where_the_guest_does_not_come_up(
-    guest: GuestServer, run: Run, monkeypatch: pytest.MonkeyPatch
+    guest: GuestServer, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gameday.observe.guest_watch._STARTS_WITHIN", timedelta(seconds=0.2))
     guest.runs(NODE, datetime.now(UTC), state="down")
     watched = replace(run, profile=run.profile.model_copy(update={"guest": address(guest)}))
     target = ChosenTarget(target=Target(node=NODE, gpu=0), before=node_snapshot(NODE), index=0)
-    with pytest.raises(RefusedError, match="does not run on gpu-node-1"):
+    with pytest.raises(RefusedError, match="does not run on gpu-node-1") as refused:
         watch_guest(watched, (target,))
+    assert "use `--cluster lab`" in refused.value.hint
+    lab = replace(watched, profile=watched.profile.model_copy(update={"lab_control": tmp_path}))
+    with pytest.raises(RefusedError) as refused:
+        watch_guest(lab, (target,))
+    assert "--cluster lab" not in refused.value.hint
     assert run.history().of(GuestNamed) == []
     watch_guest(run, (target,))
 

@@ -1,4 +1,7 @@
-"""A detector for tests, with the standard library alone: `seer.py NODE KMSG` taints its node for an Xid 79."""
+"""A detector for tests, with the standard library alone: `seer.py NODE KMSG [stubborn]` taints its node for an Xid 79.
+
+A stubborn one puts the taint back as long as it lives, as a detector does that still reads the line.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,18 @@ import json
 import os
 import ssl
 import sys
+import threading
+import time
 import urllib.request
 from pathlib import Path
 
 TAINT = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}
 
 
-def main(node: str, kmsg: str) -> None:
+_PUTS_BACK_EVERY_S = 0.2
+
+
+def main(node: str, kmsg: str, manner: str = "") -> None:
     """Read records until the pipe ends, as it does when the node goes down."""
     print(f"watching {node}", flush=True)
     with Path(kmsg).open("rb", buffering=0) as log:
@@ -21,6 +29,15 @@ def main(node: str, kmsg: str) -> None:
             if b"Xid" in record and b": 79," in record:
                 print(f"{node} is unhealthy: {record.decode('ascii').strip()}", flush=True)
                 taint(node)
+                if manner == "stubborn":
+                    threading.Thread(target=keep_tainted, args=(node,), daemon=True).start()
+
+
+def keep_tainted(node: str) -> None:
+    """Put the taint back whenever somebody has taken it off."""
+    while True:
+        time.sleep(_PUTS_BACK_EVERY_S)
+        taint(node)
 
 
 def taint(node: str) -> None:

@@ -75,6 +75,7 @@ ASKED: list[tuple[str, str, dict[str, Any] | None, int]] = [
     ("POST", LEASES, {"metadata": {"name": "mine"}}, 201),
     ("GET", "/api/v1/namespaces/gameday/configmaps", None, 403),
     ("GET", "/api/v1/secrets", None, 403),
+    ("GET", "/apis/example.com/v1/things", None, 403),
     ("DELETE", "/api/v1/nodes/n", None, 403),
     ("POST", "/api/v1/namespaces/default/pods", NODE, 403),
     ("POST", "/api/v1/namespaces/default/pods/p/eviction", NODE, 403),

@@ -6,6 +6,7 @@ import queue
 import signal
 import threading
 from contextlib import suppress
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,9 +14,9 @@ import pytest
 
 from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.cluster.profile import ClusterProfile
+from gameday.cluster.profile import ClusterProfile, GuestAddress
 from gameday.errors import RefusedError, SeasonGoneError, StopRunError
-from gameday.history.events import Aborted, Refused
+from gameday.history.events import Aborted, FaultUndone, IntentRecorded, Refused, RunEnded
 from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
@@ -186,6 +187,65 @@ def test_no_run_begins_after_one_that_left_the_cluster_dirty(runner: Kubernetes,
     run_all(season, RunQueue([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
     assert begun == ["season-1-01"]
     assert season.stopped == "guard: after run season-1-01 (plan-1) the cluster is dirty"
+
+
+def left_dirty(reports: Path, run_id: str, undo: str = "restore-node", node: str | None = "n1") -> None:
+    """Write the history of a run that left one change: by default the quarantine of its node."""
+    record = start_record(run_id, quick_plan(), reports, member())
+    expires = datetime.now(UTC)
+    record.note(IntentRecorded(intent="i", act="a", undo=undo, object="n1", node=node, expires=expires))
+    record.note(FaultUndone(intent="i", node=node, by="flow", cleanliness=Cleanliness.DIRTY, evidence=("it is back",)))
+    record.note(RunEnded(cleanliness=Cleanliness.DIRTY))
+    record.journal.close()
+
+
+def beside_guest(runner: Kubernetes) -> Kubernetes:
+    guest = GuestAddress(name="npd", url="http://127.0.0.1:1/guests")
+    beside = copy(runner)
+    beside.profile = runner.profile.model_copy(update={"guest": guest})
+    return beside
+
+
+def test_a_node_that_a_guest_left_dirty_is_taken_out_and_the_season_goes_on(runner: Kubernetes, tmp_path: Path) -> None:
+    begun: list[str] = []
+
+    def play(one: Assignment) -> RunResult:
+        begun.append(one.run_id)
+        if one.run_id != "season-1-01":
+            return passed()
+        left_dirty(tmp_path, one.run_id)
+        return passed(Cleanliness.DIRTY)
+
+    season = season_of(beside_guest(runner))
+    places = [place_on("n1", 1), place_on("n1", 2), place_on("n2", 3)]
+    run_all(season, RunQueue(places, 1), 1, play, tmp_path)
+    assert begun == ["season-1-01", "season-1-03"]
+    assert season.stopped == ""
+    assert [str(one) for one in season.taken_out] == ["n1 was left dirty by run season-1-01 (plan-1) and taken out"]
+
+
+@pytest.mark.parametrize(
+    ("guest", "undo", "node", "history"),
+    [
+        (False, "restore-node", "n1", True),
+        (True, "take-out-fault", "n1", True),
+        (True, "delete-pod", None, True),
+        (True, "restore-node", "n1", False),
+    ],
+    ids=["a real cluster", "the fault is in", "elsewhere", "no history"],
+)
+def test_whatever_else_is_left_dirty_stops_a_season(
+    runner: Kubernetes, tmp_path: Path, guest: bool, undo: str, node: str | None, history: bool
+) -> None:
+    def play(one: Assignment) -> RunResult:
+        if history:
+            left_dirty(tmp_path, one.run_id, undo, node)
+        return passed(Cleanliness.DIRTY)
+
+    season = season_of(beside_guest(runner) if guest else runner)
+    run_all(season, RunQueue([place_on("n1", 1), place_on("n2", 2)], 1), 1, play, tmp_path)
+    assert season.stopped == "guard: after run season-1-01 (plan-1) the cluster is dirty"
+    assert season.taken_out == []
 
 
 def test_a_run_that_ends_without_a_result_stops_the_season(runner: Kubernetes, tmp_path: Path) -> None:

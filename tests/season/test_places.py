@@ -88,6 +88,15 @@ def test_a_plan_that_may_wait_too_long_is_left_out_with_its_reason() -> None:
     assert left_out[0].why == "it may wait 246s for its signals, longer than 120s"
 
 
+def test_a_slow_guests_profile_leaves_no_plan_out_for_its_wait() -> None:
+    update = {"guest": GuestAddress(name="npd", url="http://127.0.0.1:1/guests"), "detector": "aks-gpu-health"}
+    cluster, two = profile().model_copy(update=update), timedelta(minutes=2)
+    names = ["gpu-fell-off-the-bus", "xid-48-double-bit-ecc", "clock-lock"]
+    plans, left_out = choose_plans(names, within=two, at_once=4, cluster=cluster)
+    assert {one.plan.name: longest_wait(one.plan) > two for one in plans} == dict.fromkeys(names[:2], True)
+    assert [one.plan for one in left_out] == ["clock-lock"]
+
+
 def test_a_plan_that_breaks_more_nodes_than_may_be_is_left_out(tmp_path: Path) -> None:
     wide = tmp_path / "wide.yaml"
     wide.write_bytes(chosen("wide", nodes=3).loaded.source)
