@@ -14,7 +14,7 @@ COMPILE = .tools/uv/bin/uv --quiet pip compile --universal --python-version 3.11
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 
-.PHONY: rehearse test test-kubesim test-slow test-lab test-control-plane torture lint lint-types lint-house setup browser lab lab-release lab-topology lab-version alerts docs lock clean
+.PHONY: rehearse test test-kubesim test-slow test-lab test-control-plane torture lint lint-types lint-house setup browser compiler lab lab-release lab-topology lab-version alerts docs lock clean
 
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
@@ -34,7 +34,7 @@ PARTS = $(addprefix test-part-,1 2 3 4 5)
 # The rules of the house: imports, docstrings, sources, tables. `make lint` holds them.
 HOUSE = $(addprefix tests/,test_arrows.py test_docstrings.py test_sources.py test_doc_tables.py)
 
-test: setup
+test: setup compiler
 ifeq ($(ARGS),)
 	@echo "$(words $(PARTS)) parts side by side; each prints its results at its end"
 	@$(MAKE) --no-print-directory --keep-going --jobs=$(words $(PARTS)) --output-sync=target $(PARTS)
@@ -90,6 +90,9 @@ setup:
 browser:
 	@$(SETUP) browser
 
+compiler:
+	@$(SETUP) compiler
+
 # A real etcd, kube-apiserver, controller-manager and scheduler, kwok to compare with, and a load balancer.
 lab:
 	@$(LAB) build
@@ -123,6 +126,7 @@ lock: setup
 	$(COMPILE) --group pyproject.toml:gpu --constraint requirements.lock -o requirements-gpu.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:setup -o requirements-uv.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:go -o requirements-go.lock $(ARGS)
+	$(COMPILE) --group pyproject.toml:cc -o requirements-cc.lock $(ARGS)
 
 clean:
 	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis
