@@ -112,7 +112,7 @@ class GpuUsersTask(AgentMessage):
 
 
 class SampleTask(AgentMessage):
-    """A task to print every GPU's NVML reading as a `SampledNote`, until SIGTERM or `duration_s`."""
+    """A task to print what NVML shows of every GPU as `SampledNote`s, until SIGTERM or `duration_s`."""
 
     role: Literal["sample"] = "sample"
     run_id: str
@@ -180,12 +180,34 @@ class CanaryNote(AgentMessage):
     peer: str = Field(default="", description="address that answered the pings")
 
 
+class SampledGpu(AgentMessage):
+    """The figures of a GPU that move by themselves, as NVML shows them; None as in `GpuSample`."""
+
+    index: int
+    lost: bool
+    temperature_c: float | None
+    memory_temperature_c: float | None
+    power_w: float | None
+    sm_clock_mhz: float | None
+    utilization_pct: float | None
+    memory_used_bytes: int | None
+    clocks_event_reasons: int | None
+    ecc_dbe_volatile: int | None
+    ecc_sbe_volatile: int | None
+    pcie_replay_counter: int | None
+
+    @classmethod
+    def of(cls, sample: GpuSample) -> SampledGpu:
+        """Return a reading's figures."""
+        return cls.model_validate(sample.model_dump(include=set(cls.model_fields)))
+
+
 class SampledNote(AgentMessage):
-    """The note of a GPU's NVML reading at one moment."""
+    """The note of what NVML showed of every GPU at one moment."""
 
     note: Literal["sampled"] = "sampled"
     at: AwareDatetime
-    gpu: GpuSample
+    gpus: tuple[SampledGpu, ...]
 
 
 class ApiCanaryNote(AgentMessage):

@@ -44,8 +44,8 @@ def await_sample(agent: Agent, gpu: int, **wanted: Any) -> dict[str, Any]:
     pause = threading.Event()
     for _ in range(2000):
         for line in list(agent.lines):
-            sample: dict[str, Any] = line["gpu"]
-            if sample["index"] == gpu and all(sample.get(key) == value for key, value in wanted.items()):
+            sample: dict[str, Any] = line["gpus"][gpu]
+            if all(sample[key] == value for key, value in wanted.items()):
                 return sample
         assert agent.process.poll() is None, agent.stderr()
         pause.wait(0.01)
@@ -60,13 +60,13 @@ def test_samples_follow_the_library_to_the_loss_of_a_gpu_and_its_return(start: S
     assert await_sample(agent, 1, temperature_c=93)["power_w"] == 350.501
     before = dict(healthy(1))
     nvml.lose(1)
-    assert await_sample(agent, 1, lost=True).get("temperature_c") is None
+    assert await_sample(agent, 1, lost=True)["temperature_c"] is None
     nvml.show(before | {"1.nvmlDeviceGetHandleByIndex_v2": "0", "1.nvmlDeviceGetTemperature.0": "30"})
     assert await_sample(agent, 1, temperature_c=30)["lost"] is False
     agent.terminate()
     status, result = agent.end()
     assert (status, result.ok, result.ended_by) == (0, True, "sigterm")
-    assert all(line["gpu"]["lost"] is False for line in agent.lines if line["gpu"]["index"] == 0)
+    assert all(line["gpus"][0]["lost"] is False for line in agent.lines)
 
 
 @pytest.mark.parametrize("role", [SAMPLE, {"role": "gpu-users", "run_id": "r", "node": "n"}])
@@ -156,10 +156,12 @@ FAULT = """
 import json, sys
 from pathlib import Path
 from gameday.faults.registry import fault_for, parse_parameters
+from gameday.faults import clock_lock
 from gameday.host import program
 from gameday.host.real import RealHost
 folder, parameters = Path(sys.argv[1]), parse_parameters(json.loads(sys.argv[2]))
 program._ENVIRONMENT["PATH"] = str(folder)
+clock_lock._SETTLES_WITHIN_S = 0.3
 host, fault = RealHost(folder), fault_for(parameters)
 injected = fault.inject(parameters, 0, host)
 read = host.gpus()[0]
