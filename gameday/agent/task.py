@@ -180,21 +180,24 @@ class CanaryNote(AgentMessage):
     peer: str = Field(default="", description="address that answered the pings")
 
 
+_Count = Annotated[int, Field(ge=0, lt=1 << 64)]
+
+
 class SampledGpu(AgentMessage):
     """The figures of a GPU that move by themselves, as NVML shows them; None as in `GpuSample`."""
 
-    index: int
+    index: int = Field(ge=0, lt=256)
     lost: bool
     temperature_c: float | None
     memory_temperature_c: float | None
     power_w: float | None
     sm_clock_mhz: float | None
     utilization_pct: float | None
-    memory_used_bytes: int | None
-    clocks_event_reasons: int | None
-    ecc_dbe_volatile: int | None
-    ecc_sbe_volatile: int | None
-    pcie_replay_counter: int | None
+    memory_used_bytes: _Count | None
+    clocks_event_reasons: _Count | None
+    ecc_dbe_volatile: _Count | None
+    ecc_sbe_volatile: _Count | None
+    pcie_replay_counter: _Count | None
 
     @classmethod
     def of(cls, sample: GpuSample) -> SampledGpu:
@@ -207,7 +210,7 @@ class SampledNote(AgentMessage):
 
     note: Literal["sampled"] = "sampled"
     at: AwareDatetime
-    gpus: tuple[SampledGpu, ...]
+    gpus: tuple[SampledGpu, ...] = Field(max_length=64)
 
 
 class ApiCanaryNote(AgentMessage):

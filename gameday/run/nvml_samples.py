@@ -1,4 +1,4 @@
-"""What NVML showed the agents on the targets, as rows of the frame `nvml`."""
+"""The samples that the agents took of the targets' NVML, as rows of the frame `nvml`."""
 
 from __future__ import annotations
 

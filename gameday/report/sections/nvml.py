@@ -21,7 +21,7 @@ from gameday.report.run_folder import RunFolder
 from gameday.report.samples import samples_of
 from gameday.report.sections.gpus import KNOWN, MOST_NODES, Moment, moments_of, scene_of
 
-ORDER = 71
+ORDER = 73
 TITLE = "dcgm-exporter and NVML"
 
 MOST_CHARTS = 6
