@@ -32,6 +32,8 @@ LOCK = ROOT / "requirements.lock"
 UV_LOCK = ROOT / "requirements-uv.lock"
 GO_LOCK = ROOT / "requirements-go.lock"
 CC_LOCK = ROOT / "requirements-cc.lock"
+GPU_LOCK = ROOT / "requirements-gpu.lock"
+GPU_DEVICE = Path("/dev/nvidiactl")
 APT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-gameday" / "apt"
 """Package lists and archives, which all checkouts of a user share."""
 # Debian stable changes its packages with security updates; a day-old list still names what the archive holds.
@@ -52,6 +54,7 @@ def main(parts: Sequence[str]) -> int:
         "browser": fetch_browser,
         "haproxy": fetch_haproxy,
         "compiler": fetch_compiler,
+        "gpu": install_gpu,
     }
     if unknown := [part for part in parts if part not in steps]:
         print(f"setup: unknown part {unknown[0]!r}; parts: {', '.join(steps)}", file=sys.stderr)
@@ -130,6 +133,19 @@ def fetch_compiler() -> None:
     """A C compiler for the tests' mock of NVML, into `.tools/zig`, unless the system has one. Raises SetupError."""
     if shutil.which("cc") is None:
         _fetch_wheel("Zig", CC_LOCK, TOOLS / "zig", "ziglang/zig")
+
+
+def install_gpu() -> None:
+    """CuPy with CUDA's libraries, into `.venv`, where this machine has a GPU; it takes gigabytes. Raises SetupError."""
+    stamp = VENV / ".gpu-stamp"
+    wanted = _digest(GPU_LOCK.read_bytes())
+    if not GPU_DEVICE.exists() or (stamp.exists() and stamp.read_text() == wanted):
+        return
+    uv = fetch_uv()
+    say("installing requirements-gpu.lock into .venv")
+    pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]
+    run([*pip, "--require-hashes", "--requirement", GPU_LOCK])
+    stamp.write_text(wanted)
 
 
 def _fetch_wheel(name: str, lock: Path, folder: Path, program: str) -> Path:
