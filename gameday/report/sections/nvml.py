@@ -1,8 +1,8 @@
 """dcgm-exporter's figures against the agent's own readings of NVML, GPU by GPU: where they differ, and by how much.
 
-A scrape shows a value that dcgm-exporter read some time before (docs/sources.md, dcgm-exporter). So a scrape agrees where
-its value, within the tolerance, lies between the lowest and the highest that NVML showed since the third scrape interval
-before it. A scrape for which NVML was not read all that time is not compared.
+A scrape shows a value that dcgm-exporter read some time before (docs/sources.md, dcgm-exporter). So a scrape agrees
+where its value, within the tolerance, lies between the lowest and the highest that NVML showed since the third scrape
+interval before it. A scrape for which NVML was not read all that time is not compared.
 """
 
 from __future__ import annotations
