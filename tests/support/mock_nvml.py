@@ -76,7 +76,7 @@ def compile_nvml(folder: Path, without: Sequence[str] = ()) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / "libnvidia-ml.so.1"
     left_out = [f"-D{name}=without_{name}" for name in without]
-    argv = [*_compiler(), "-std=gnu11", "-shared", "-fPIC", "-o", str(library), *left_out, str(_SOURCE)]
+    argv = [*_compiler(), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", str(library), *left_out, str(_SOURCE)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return library
