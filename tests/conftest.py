@@ -7,9 +7,9 @@ import gc
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.fixtures import new_run, reaper, runner, server, world
+from tests.support.fixtures import mock_nvml, new_run, nvml_library, reaper, runner, server, world
 
-__all__ = ["new_run", "reaper", "runner", "server", "world"]
+__all__ = ["mock_nvml", "new_run", "nvml_library", "reaper", "runner", "server", "world"]
 
 
 # A busy machine is not an error: Hypothesis times each example, and how fast it makes them.

@@ -12,6 +12,7 @@ from gameday.agent.task import (
     GpuUserNote,
     GpuUsersTask,
     MarkTask,
+    SampledGpu,
     SampledNote,
     SampleTask,
 )
@@ -68,7 +69,9 @@ def gpu_users(task: GpuUsersTask, context: Context) -> AgentResult:
 
 
 def sample(task: SampleTask, context: Context) -> AgentResult:
-    """Print a line for each GPU every `interval_s`, at fixed times.
+    """Print a line for all GPUs every `interval_s`, at fixed times.
+
+    A reading that takes long, as on GPUs out of persistence mode, which it initialises, is followed by a pause as long.
 
     Raises:
         HostError: NVML cannot be read.
@@ -76,14 +79,14 @@ def sample(task: SampleTask, context: Context) -> AgentResult:
     timer = context.ending.after(task.duration_s)
     start, readings = time.monotonic(), 0
     while True:
-        at = datetime.now(UTC)
-        for gpu in context.host.gpus():
-            context.print_note(SampledNote(at=at, gpu=gpu))
+        at, began = datetime.now(UTC), time.monotonic()
+        gpus = tuple(map(SampledGpu.of, context.host.gpus()))
+        context.print_note(SampledNote(at=at, gpus=gpus))
         readings += 1
         if readings == 1:
             context.become_ready()
-        elapsed_s = (time.monotonic() - start) % task.interval_s
-        if context.ending.event.wait(task.interval_s - elapsed_s):
+        now = time.monotonic()
+        if context.ending.event.wait(max(task.interval_s - (now - start) % task.interval_s, now - began)):
             break
     timer.cancel()
     return AgentResult(

@@ -112,7 +112,7 @@ class GpuUsersTask(AgentMessage):
 
 
 class SampleTask(AgentMessage):
-    """A task to print every GPU's NVML reading as a `SampledNote`, until SIGTERM or `duration_s`."""
+    """A task to print what NVML shows of every GPU as `SampledNote`s, until SIGTERM or `duration_s`."""
 
     role: Literal["sample"] = "sample"
     run_id: str
@@ -180,12 +180,37 @@ class CanaryNote(AgentMessage):
     peer: str = Field(default="", description="address that answered the pings")
 
 
+_Count = Annotated[int, Field(ge=0, lt=1 << 64)]
+
+
+class SampledGpu(AgentMessage):
+    """The figures of a GPU that move by themselves, as NVML shows them; None as in `GpuSample`."""
+
+    index: int = Field(ge=0, lt=256)
+    lost: bool
+    temperature_c: float | None
+    memory_temperature_c: float | None
+    power_w: float | None
+    sm_clock_mhz: float | None
+    utilization_pct: float | None
+    memory_used_bytes: _Count | None
+    clocks_event_reasons: _Count | None
+    ecc_dbe_volatile: _Count | None
+    ecc_sbe_volatile: _Count | None
+    pcie_replay_counter: _Count | None
+
+    @classmethod
+    def of(cls, sample: GpuSample) -> SampledGpu:
+        """Return a reading's figures."""
+        return cls.model_validate(sample.model_dump(include=set(cls.model_fields)))
+
+
 class SampledNote(AgentMessage):
-    """The note of a GPU's NVML reading at one moment."""
+    """The note of what NVML showed of every GPU at one moment."""
 
     note: Literal["sampled"] = "sampled"
     at: AwareDatetime
-    gpu: GpuSample
+    gpus: tuple[SampledGpu, ...] = Field(max_length=64)
 
 
 class ApiCanaryNote(AgentMessage):

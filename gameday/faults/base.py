@@ -144,6 +144,10 @@ class OptionalParts(Generic[P]):
         """Return the resources that no second fault may take. Left out: one fault of the kind at a time."""
         return (Claim(parameters.type), Claim(NODE, shared=True))
 
+    def needs_idle_gpu(self, parameters: P) -> bool:
+        """Return True where no process may have the GPU open: a reset, a removal, an effect on unused GPUs only."""
+        return False
+
     def warnings(self, parameters: P) -> tuple[str, ...]:
         """Return what these parameters do beyond the fault itself, for the person who approves the run."""
         return ()

@@ -44,6 +44,9 @@ class EccOffFault(Fault[EccOffParameters]):
     def claims(self, parameters: EccOffParameters) -> tuple[Claim, ...]:
         return (Claim("ECC mode", parameters.gpu), Claim(BUS, parameters.gpu, shared=True), Claim(NODE, shared=True))
 
+    def needs_idle_gpu(self, parameters: EccOffParameters) -> bool:
+        return parameters.reset
+
     def warnings(self, parameters: EccOffParameters) -> tuple[str, ...]:
         if parameters.reset:
             return ("dangerous: resets the GPU twice; whatever runs on it must be gone before",)

@@ -57,6 +57,9 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
         # NVML counts all GPUs anew: other faults on GPUs would look for theirs under another index.
         return (Claim(BUS), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
 
+    def needs_idle_gpu(self, parameters: GpuRemovedParameters) -> bool:
+        return True
+
     def warnings(self, parameters: GpuRemovedParameters) -> tuple[str, ...]:
         return ("dangerous: what is set on the GPU (power cap, clock lock) is the driver's default afterwards",)
 

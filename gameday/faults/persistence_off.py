@@ -43,6 +43,9 @@ class PersistenceOffFault(Fault[PersistenceOffParameters]):
             Claim(NODE, shared=True),
         )
 
+    def needs_idle_gpu(self, parameters: PersistenceOffParameters) -> bool:
+        return True
+
     def warnings(self, parameters: PersistenceOffParameters) -> tuple[str, ...]:
         return (
             "while nobody uses the GPU its driver forgets power caps and clock locks and clears volatile ECC counters; "

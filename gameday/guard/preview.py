@@ -21,7 +21,17 @@ from gameday.ledger.ledger import ledger_name
 from gameday.plan.models import FaultParameters
 from gameday.plan.settings import FlowControl
 from gameday.remediations.registry import remediation_for
-from gameday.run.agents import AGENT_START_TIMEOUT, SentTask, agent_manifest, injector_deadline, mark_task, qa_task
+from gameday.run.agents import (
+    AGENT_START_TIMEOUT,
+    SAMPLE_EVERY_S,
+    SentTask,
+    agent_manifest,
+    injector_deadline,
+    mark_task,
+    qa_task,
+    sample_task,
+    samples_nvml,
+)
 from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
@@ -96,6 +106,9 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
     plan, node, template = run.plan, target.node, run.gpu_pod_template
     why = "a harmless line in the kernel log"
     yield _agent(run, Step.BASELINE, "mark", target, mark_task(run, target), AGENT_START_TIMEOUT, why)
+    if samples_nvml(plan):
+        longest, why = plan.guardrails.max_duration, f"read NVML every {SAMPLE_EVERY_S:g} s, until the fault is out"
+        yield _agent(run, Step.BASELINE, "sample", target, sample_task(run, target), longest, why)
     yield from _canary(run, Step.BASELINE, "before", target)
     yield _injector(run, Step.INJECT, "inject", target, plan.fault)
     yield from _canary(run, Step.VERIFY_TAINT, "during", target)

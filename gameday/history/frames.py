@@ -20,6 +20,15 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "metric": "string",
         "value": "float64",
     },
+    # one row per figure that NVML showed the agent, under the name of SampledGpu's field; source is the agent's pod
+    "nvml": {
+        "time": "datetime64[ns, UTC]",
+        "node": "string",
+        "gpu": "string",
+        "metric": "string",
+        "value": "float64",
+        "source": "string",
+    },
     # one row per scrape of ALERTS; state is pending or firing
     "alerts": {
         "time": "datetime64[ns, UTC]",
@@ -88,6 +97,7 @@ class Frames:
     """The tables of a run; the columns of each are in SCHEMAS. A table that the run could not fill is empty."""
 
     metrics: pd.DataFrame = field(default_factory=lambda: empty("metrics"))
+    nvml: pd.DataFrame = field(default_factory=lambda: empty("nvml"))
     alerts: pd.DataFrame = field(default_factory=lambda: empty("alerts"))
     logs: pd.DataFrame = field(default_factory=lambda: empty("logs"))
     pods: pd.DataFrame = field(default_factory=lambda: empty("pods"))

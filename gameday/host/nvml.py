@@ -6,6 +6,7 @@ user of the GPU, and would make `nvidia-smi --gpu-reset` refuse.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
@@ -20,11 +21,14 @@ FieldReader = Callable[[ModuleType, Any], dict[str, Any]]
 
 _AFFINITY_WORDS = 64
 """Words of 64 CPUs each: 4096 CPUs. Kernels can be built for 8192 (NR_CPUS), but no such machine exists."""
+_LIBRARY = "libnvidia-ml.so.1"
+"""The name under which pynvml loads the driver's library on Linux."""
 _HINTS = {
     "NVMLError_LibraryNotFound": "is the NVIDIA driver installed, and its libraries mounted into this container?",
     "NVMLError_DriverNotLoaded": "the nvidia kernel module is not loaded; see `dmesg` and `lsmod` on the host",
     "NVMLError_LibRmVersionMismatch": "driver and user-space library differ; reboot or reload the driver",
     "NVMLError_NoPermission": "run the agent privileged",
+    "NVMLError_FunctionNotFound": f"{_LIBRARY} lacks what every reading needs; it is too old, or not NVIDIA's",
 }
 
 
@@ -52,9 +56,21 @@ def read_gpus(nvml: ModuleType | None = None) -> list[GpuSample]:
 
 def _host_error(error: Exception) -> HostError:
     name = type(error).__name__
-    what = "NVML not found" if name == "NVMLError_LibraryNotFound" else f"NVML: {error}"
+    what = f"NVML not found ({_loader_error()})" if name == "NVMLError_LibraryNotFound" else f"NVML: {error}"
     hint = _HINTS.get(name)
     return HostError(f"{what}: {hint}" if hint else what)
+
+
+def _loader_error() -> str:
+    """Return why the loader refuses the library, which pynvml keeps to itself: it is absent, torn, of another machine.
+
+    It is loaded once more for that; one that loads now was put there meanwhile.
+    """
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError as error:
+        return str(error)[:200]
+    return "it is there now"
 
 
 def _sample(nvml: ModuleType, index: int) -> GpuSample:
@@ -72,7 +88,7 @@ def _sample(nvml: ModuleType, index: int) -> GpuSample:
             fields.update(read(nvml, handle))
         except nvml.NVMLError_GpuIsLost:
             lost = True
-        except nvml.NVMLError:
+        except (nvml.NVMLError, UnicodeDecodeError):  # pynvml decodes a name that is no text
             continue
     if lost:
         fields = {key: fields[key] for key in ("uuid", "name", "pci_bus_id")}

@@ -12,6 +12,7 @@ from gameday.history.events import Aborted, Problem, Refused, StepEnded, StepSta
 from gameday.ledger.entries import Entry, RestoreNode
 from gameday.lifecycle.closing import insist
 from gameday.observe.api_server_load import note_load_logs
+from gameday.observe.nvml import keep_samples
 from gameday.reaper.histories import reconcile_with_reaper
 from gameday.reaper.late_quarantine import await_late_quarantines
 from gameday.run.quarantine import keep_out_of_service
@@ -103,6 +104,7 @@ def _undo(run: Run, entry: Entry) -> bool:
     A bug of ours would only come again, and so would the finding that a node has to stay out of service.
     """
     try:
+        keep_samples(run, entry)
         run.undo(entry)
     except Exception as error:
         # The intent counts as unknown: its undo is not noted.

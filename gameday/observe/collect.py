@@ -13,9 +13,10 @@ from gameday.history.events import FrameRead, GpusIdentified, PodStepsLogged
 from gameday.history.frames import Frames, conform, empty
 from gameday.observe.alerts import node_of, note_missed_alerts
 from gameday.observe.api_server_samples import read_api_server
-from gameday.observe.dcgm import METRICS, gpus_of
+from gameday.observe.dcgm import RUN_METRICS, gpus_of
 from gameday.observe.samples import metrics_frame, read_samples
 from gameday.observe.scheduler_samples import read_scheduler
+from gameday.run.agents import SAMPLE_EVERY_S, samples_nvml
 from gameday.run.run import Run
 from gameday.run.targets import chosen_targets
 from gameday.values.nodes import NodeRole
@@ -48,6 +49,7 @@ def collect(run: Run) -> Frames:
     return Frames(
         pods=_frame(run, "pods", run.record.started, end, lambda: watch),
         metrics=_frame(run, "metrics", start, end, lambda: _metrics(run, nodes, start, end)),
+        nvml=_nvml(run, start, end),
         alerts=_frame(run, "alerts", start, end, lambda: _alerts(run, nodes, start, end)),
         logs=_frame(run, "logs", start, end, lambda: _logs(run, nodes, start, end)),
         api_server=_api_server(run, start, end),
@@ -79,6 +81,15 @@ def _scheduler(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
     return _frame(run, "scheduler", start, end, read)
 
 
+def _nvml(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
+    """Return what the samplers saw, where the plan lets them look."""
+    if not samples_nvml(run.plan):
+        return empty("nvml")
+    rows = conform("nvml", run.nvml.rows())
+    read = _Read(rows, "NVML", f"the agent's reading of every GPU, each {SAMPLE_EVERY_S:g} s")
+    return _frame(run, "nvml", start, end, lambda: read)
+
+
 def _frame(run: Run, name: str, start: datetime, end: datetime, read: Callable[[], _Read]) -> pd.DataFrame:
     """Read one frame and note how; an empty one where its server does not answer."""
     try:
@@ -103,7 +114,7 @@ def _frame(run: Run, name: str, start: datetime, end: datetime, read: Callable[[
 def _metrics(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> _Read:
     label = run.profile.prometheus_node_label
     pattern = "|".join(node.replace(".", r"\\.") for node in nodes)
-    found = read_samples(run.servers.prometheus, METRICS, f'{label}=~"{pattern}"', start, end)
+    found = read_samples(run.servers.prometheus, RUN_METRICS, f'{label}=~"{pattern}"', start, end)
     for node in nodes:
         if gpus := gpus_of(series.labels for series in found.series if series.labels.get(label) == node):
             run.note(GpusIdentified(node=node, gpus=gpus))

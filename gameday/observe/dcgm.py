@@ -19,6 +19,9 @@ METRICS = (
 )
 """The figures that a person wants to see of a GPU around a fault; DCGM field names (docs/sources.md, dcgm-exporter)."""
 
+RUN_METRICS = (*METRICS, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")
+"""The series of a game-day: also the counters of ECC errors, which its agent reads from NVML, too."""
+
 
 def gpus_of(series: Iterable[Mapping[str, str]]) -> tuple[GpuIdentity, ...]:
     """Return the GPUs that the labels of dcgm-exporter's series name, in order of their index.

@@ -24,7 +24,7 @@ from gameday.observe.api_server_metrics import (
     SERVER_LABEL,
     Metric,
 )
-from gameday.observe.dcgm import METRICS
+from gameday.observe.dcgm import RUN_METRICS
 from gameday.rehearsal.programs import find_program
 from gameday.shipped import shipped
 
@@ -291,7 +291,7 @@ def alertmanager_program(folder: Path, *, port: int, webhook_url: str | None = N
 
 def _read_metrics() -> tuple[str, ...]:
     """The dcgm-exporter metrics that the shipped rules and the report's charts read."""
-    return tuple(sorted({*re.findall(r"DCGM_[A-Z0-9_]+", RULES.read_text(encoding="utf-8")), *METRICS}))
+    return tuple(sorted({*re.findall(r"DCGM_[A-Z0-9_]+", RULES.read_text(encoding="utf-8")), *RUN_METRICS}))
 
 
 def _duration(seconds: float) -> str:

@@ -71,8 +71,13 @@ class Statistics(BaseModel):
 
 
 def node_samples(run: RunFolder, node: str | None) -> NodeSamples:
-    mine = run.metrics_of(node or "")
-    mine = mine[mine["time"].notna()]
+    """Return what Prometheus held of a node."""
+    return samples_of(run, run.metrics_of(node or ""), node)
+
+
+def samples_of(run: RunFolder, frame: pd.DataFrame, node: str | None) -> NodeSamples:
+    """Return a node's rows of a frame that has time, gpu, metric and value, in the run's own time."""
+    mine = frame[frame["time"].notna()]
     finite = np.isfinite(mine["value"].to_numpy())
     kept: pd.DataFrame = mine[finite]
     times: pd.Series[pd.Timestamp] = kept["time"]

@@ -17,18 +17,21 @@ from gameday.agent.task import (
     MarkTask,
     QaTask,
     RemediateTask,
+    SampleTask,
     notes_in,
 )
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodSeen
 from gameday.errors import StepFailedError
 from gameday.faults.gpu import PERSISTENCE_DAEMON
+from gameday.faults.registry import fault_for, takes_node_down
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo
 from gameday.ledger.termination_message import termination_message
-from gameday.plan.models import FaultParameters
+from gameday.plan.models import FaultParameters, Plan
 from gameday.remediations.registry import remediation_for
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.run.targets import ChosenTarget, physical_gpus
+from gameday.values.nodes import NodeRole
 
 AGENT_START_TIMEOUT = timedelta(seconds=60)
 """Time from the pod's creation to its first message, on a node that may have to pull the image. Our own choice."""
@@ -46,7 +49,11 @@ PRIORITY_CLASS_HINT = (
 )
 """The hint for a cluster whose admission does not know the class of our GPU pods that go through the scheduler."""
 
-SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask | ApiCanaryTask
+SAMPLE_EVERY_S = 0.5
+"""Seconds between two NVML readings of a target: finer than any scrape. A note of 8 GPUs has some 2 kB, so that the
+kubelet's log file of 10 MiB (containerLogMaxSize's default) holds about 40 minutes."""
+
+SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask | ApiCanaryTask | SampleTask
 
 
 def send_agent(
@@ -93,6 +100,26 @@ def gpu_users_left(mark_log: str, leaving: Collection[str]) -> list[str]:
     """
     users = [note.user for note in notes_in(mark_log, GpuUserNote) if note.user.pod not in leaving]
     return [f"{user.pid} {user.command}" for user in users if PERSISTENCE_DAEMON not in user.command]
+
+
+def sample_task(run: ReadOnlyRun, target: ChosenTarget) -> SampleTask:
+    """Return the order to read a target's NVML until the run is over, or somebody ends the pod."""
+    longest = run.plan.guardrails.max_duration.total_seconds()
+    return SampleTask(run_id=run.id, node=target.node, interval_s=SAMPLE_EVERY_S, duration_s=longest)
+
+
+def samples_nvml(plan: Plan) -> bool:
+    """Return whether a run samples NVML on its targets.
+
+    Each reading opens the GPUs for a moment. It must not meet a reset, or the removal of a GPU, at a time that the run
+    does not know: by a fault that needs an idle GPU, or by a cluster that repairs. Where the fault takes the node down,
+    the samples would go with it.
+    """
+    fault = fault_for(plan.fault)
+    on_gpus = plan.fault.runs_on is NodeRole.GPU
+    return on_gpus and not (
+        fault.needs_idle_gpu(plan.fault) or takes_node_down(plan.fault) or plan.recover.is_hands_off
+    )
 
 
 def qa_task(run: ReadOnlyRun, target: ChosenTarget) -> QaTask:

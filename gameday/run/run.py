@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from gameday.ledger.lease import Leases
 from gameday.plan.models import Plan
 from gameday.run.detection_chain import DetectionChain
 from gameday.run.node_watch import NodeWatch
+from gameday.run.nvml_samples import NvmlSamples
 from gameday.run.record import RunRecord
 from gameday.run.run_ledger import RunLedger
 from gameday.run.season_member import SeasonMember
@@ -95,6 +96,7 @@ class Run(ReadOnlyRun):
     """The reasons why nodes cannot be targets, by node; dead runs left something there."""
     background: ExitStack
     """Resources, such as log tails, that a step starts and only the end of the run stops."""
+    nvml: NvmlSamples = field(default_factory=NvmlSamples)
 
     def intend(
         self, id: str, act: str, undo: Undo, node: str | None, duration: timedelta, *, defer_write: bool = False

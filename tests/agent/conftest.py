@@ -17,6 +17,7 @@ import pytest
 from gameday.agent.task import AgentResult
 from gameday.agent.termination_message import MAX_BYTES
 from tests.host.fake import FakeHost, VirtualHostServer
+from tests.support.mock_nvml import MockNvml
 
 
 class Agent:
@@ -85,15 +86,22 @@ def host() -> FakeHost:
 
 @pytest.fixture
 def start(host: FakeHost, tmp_path: Path) -> Iterator[Callable[..., Agent]]:
-    """Return a function that runs the agent on `host` with a task; every process ends with the test."""
+    """Return a function that runs the agent with a task; every process ends with the test.
+
+    It runs on `host`, or with a mock of NVML on the real host: this machine, whose library is then the mock.
+    """
     server = VirtualHostServer(host)
     agents: list[Agent] = []
 
-    def run(task: dict[str, Any]) -> Agent:
+    def run(task: dict[str, Any], nvml: MockNvml | None = None) -> Agent:
         state, log = tmp_path / "state", tmp_path / f"termination-log-{len(agents)}"
+        variables = {"PATH": os.environ["PATH"]} | environment(task, state, log, server)
+        if nvml:
+            del variables["GAMEDAY_VIRTUAL_HOST"]
+            variables |= nvml.environment
         process = subprocess.Popen(
             [sys.executable, "-m", "gameday.agent"],
-            env={"PATH": os.environ["PATH"]} | environment(task, state, log, server),
+            env=variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -89,4 +89,4 @@ def test_the_role_sample_prints_every_gpu_until_sigterm(start: Start, host: Fake
     agent.terminate()
     status, result = agent.end()
     assert (status, result.ended_by) == (0, "sigterm")
-    assert [line["gpu"]["index"] for line in agent.lines[:2]] == [0, 1]
+    assert [gpu["index"] for gpu in agent.lines[0]["gpus"]] == [0, 1]

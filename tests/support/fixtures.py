@@ -1,4 +1,4 @@
-"""Fixtures for every test: one API server per worker, clients of it, and runs against it."""
+"""Fixtures for every test: one API server per worker, clients of it, runs against it, and a mock of NVML."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
 from gameday.run.run import Run
+from tests.support.mock_nvml import MockNvml, compile_nvml
 from tests.support.runs import close_run, quick_plan, unopened_run
 from tests.support.world import World, unique
 
@@ -70,3 +71,14 @@ def new_run(world: World, tmp_path: Path) -> Iterator[NewRun]:
     yield make
     for run in runs:
         close_run(run)
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_nvml(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def mock_nvml(nvml_library: Path, tmp_path: Path) -> MockNvml:
+    """A mock NVML that shows nothing yet."""
+    return MockNvml(nvml_library, tmp_path / "nvml-state")

@@ -53,6 +53,8 @@ KNOWN: dict[str, tuple[str, str]] = {
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("Tensor pipe active", "ratio"),
     "DCGM_FI_PROF_DRAM_ACTIVE": ("DRAM active", "ratio"),
     "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": ("PCIe replays", "count"),
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": ("Corrected ECC errors", "count"),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": ("Uncorrected ECC errors", "count"),
 }
 """dcgm-exporter's names and the units its HELP texts give."""
 

@@ -1,0 +1,37 @@
+"""The samples that the agents took of the targets' NVML, as rows of the frame `nvml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gameday.agent.task import SampledGpu, SampledNote
+
+_FIGURES = tuple(name for name in SampledGpu.model_fields if name != "index")
+
+
+class NvmlSamples:
+    """The samples of all targets; a sampler's log is read once, right before its pod is deleted."""
+
+    def __init__(self) -> None:
+        self._notes: list[tuple[str, str, SampledNote]] = []
+
+    def add(self, node: str, pod: str, notes: Iterable[SampledNote]) -> None:
+        """Add what a sampler's pod on a node noted."""
+        self._notes += [(node, pod, note) for note in notes]
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return a row for each figure that NVML showed; one that it did not show is no row."""
+        return [
+            {
+                "time": note.at,
+                "node": node,
+                "gpu": str(gpu.index),
+                "metric": name,
+                "value": float(value),
+                "source": pod,
+            }
+            for node, pod, note in self._notes
+            for gpu in note.gpus
+            for name in _FIGURES
+            if (value := getattr(gpu, name)) is not None
+        ]

@@ -1,0 +1,148 @@
+"""The GPUs of this machine, or the reason to skip; and the page that says what was seen of them.
+
+Nothing here changes a GPU's settings unless the environment variable GAMEDAY_TEST_GPU_MAY allows it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gameday import __version__
+from gameday.errors import HostError
+from gameday.host.base import GpuSample
+from gameday.host.real import RealHost
+
+PAGE = Path("reports/metal.md")
+"""The page, in the folder that `make` starts pytest in."""
+MAY = "GAMEDAY_TEST_GPU_MAY"
+"""The environment variable that allows more than reading and load: `change`, `reset`, or both with a comma."""
+_OUTCOMES = {"passed": "held", "failed": "**did not hold**", "skipped": "not run"}
+_outcomes: dict[str, tuple[str, str, list[str]]] = {}
+
+Note = Callable[[str], None]
+"""A function that puts a line into the page, beside the test's result."""
+
+
+@pytest.fixture(scope="session")
+def host() -> RealHost:
+    return RealHost()
+
+
+@pytest.fixture(scope="session")
+def gpus(host: RealHost) -> list[GpuSample]:
+    """All GPUs of this machine; without one the test is skipped."""
+    try:
+        found = host.gpus()
+    except HostError as error:
+        pytest.skip(f"no GPU: {error}")
+    if not found:
+        pytest.skip("no GPU: NVML counts none")
+    return found
+
+
+@pytest.fixture
+def gpu(gpus: list[GpuSample], host: RealHost) -> GpuSample:
+    """The first GPU that answers, as it is now."""
+    indices = [sample.index for sample in gpus if not sample.lost]
+    if not indices:
+        pytest.skip("every GPU of this machine is lost")
+    return next(sample for sample in host.gpus() if sample.index == indices[0])
+
+
+@pytest.fixture(scope="session")
+def cupy(gpus: list[GpuSample]) -> Any:
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    try:
+        return import_module("cupy")
+    except ImportError as error:
+        pytest.skip(f"CuPy cannot be imported ({error}): `make test-gpu` installs requirements-gpu.lock")
+
+
+@pytest.fixture
+def root(gpus: list[GpuSample]) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("this needs root")
+
+
+@pytest.fixture
+def may(gpus: list[GpuSample]) -> Callable[[str], None]:
+    """Return a function that skips the test unless GAMEDAY_TEST_GPU_MAY allows something."""
+
+    def require(what: str) -> None:
+        if what not in os.environ.get(MAY, "").split(","):
+            pytest.skip(f"not allowed: make test-gpu MAY={what}")
+
+    return require
+
+
+@pytest.fixture
+def note(request: pytest.FixtureRequest) -> Note:
+    def add(line: str) -> None:
+        request.node.user_properties.append(("note", line))
+
+    return add
+
+
+def until(condition: Callable[[], bool], within_s: float, every_s: float = 0.25) -> bool:
+    """Wait until a condition is true; return False when the time is up."""
+    deadline, pause = time.monotonic() + within_s, threading.Event()
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(every_s)
+    return True
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if "tests/gpu/" not in report.nodeid or (report.when != "call" and report.passed):
+        return
+    name = report.nodeid.split("::", 1)[1].removeprefix("test_").replace("_", " ")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    why = [report.longrepr[2].removeprefix("Skipped: ")] if isinstance(report.longrepr, tuple) else []
+    why += crash.message.splitlines()[:1] if crash else []
+    seen = [str(text) for key, text in report.user_properties if key == "note"]
+    module = Path(report.fspath).stem.removeprefix("test_")
+    _outcomes[report.nodeid] = (f"{module}: {name}", report.outcome, [*seen, *why])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    yield
+    if not _outcomes:
+        return
+    if all(outcome == "skipped" for _, outcome, _ in _outcomes.values()):
+        (why, *_) = [lines[-1] for _, _, lines in _outcomes.values()]
+        terminalreporter.write_line(f"Nothing was run on metal: {why}")
+        return
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(_page(), encoding="utf-8")
+    terminalreporter.write_line(f"What was seen on metal: {PAGE}")
+
+
+def _page() -> str:
+    """Return the page as Markdown: the machine, and each test with what it saw."""
+    driver = Path("/proc/driver/nvidia/version")
+    lines = [
+        "# On metal",
+        "",
+        f"gpu-gameday {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, kernel {platform.release()}, "
+        f"Python {platform.python_version()}.",
+        f"Driver: {driver.read_text().splitlines()[0] if driver.exists() else 'not in /proc'}.",
+        "",
+        "| test | result | seen |",
+        "|---|---|---|",
+    ]
+    for name, outcome, seen in _outcomes.values():
+        cells = [name, _OUTCOMES[outcome], "<br>".join(line.replace("|", "\\|") for line in seen)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
