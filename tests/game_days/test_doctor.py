@@ -102,12 +102,22 @@ def test_a_silenced_alert_is_found_with_who_did_it(clean_arena: Arena) -> None:
     assert code == 5
 
 
-@pytest.mark.parametrize(
-    "alert", ["GPUXidCritical", "GPUXidHardware", "GPUTemperatureHigh", "NodeHealthControllerAbsent"]
-)
+@pytest.mark.parametrize("alert", ["GPUXidCritical", "GPUTemperatureHigh", "NodeHealthControllerAbsent"])
 def test_a_rule_whose_series_are_scraped_or_come_with_the_fault_can_fire(clean_arena: Arena, alert: str) -> None:
     _, rows = doctor(clean_arena, alert=alert)
     assert rows[f"prometheus: rule {alert} can fire"]["ok"] is True, rows
+
+
+def test_a_rule_of_dcgm_exporters_whose_series_are_scraped_does_not_fire_for_a_line_in_the_kernel_log(
+    clean_arena: Arena,
+) -> None:
+    _, rows = doctor(clean_arena, alert="GPUXidHardware")
+    row = rows["prometheus: rule GPUXidHardware can fire"]
+    assert row["ok"] is False
+    assert "fault xid is a line in the kernel log, of which DCGM sees nothing" in row["detail"]
+    assert row["fix"].endswith(
+        "able to fire here: GPUFellOffTheBus (our node-health controller), GPUXidCritical (our node-health controller)"
+    )
 
 
 @pytest.mark.parametrize(
