@@ -165,7 +165,7 @@ def test_a_dcgm_value_that_changes_is_a_cause_until_it_is_what_it_was() -> None:
     fields = DcgmFields("http://127.0.0.1:9", frozenset({name}))
 
     def look(value: int) -> list[tuple[Cause, bool]]:
-        return list(fields._changes(f'{name}{{Hostname="n1",gpu="3"}} {value}\n'))
+        return list(fields._changes(f'{name}{{node="n1",gpu="3"}} {value}\n'))
 
     assert [is_over for _, is_over in look(0)] == [True]
     (cause, is_over), *rest = look(1)
