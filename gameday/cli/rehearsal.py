@@ -246,7 +246,7 @@ def embedded(
 
     (watcher, fake_detector), control_plane = _detector(detector, guest), _control_plane(cluster)
     if exporter is not exporter_for(None, []):
-        out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, What is not like a real cluster)")
+        out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
     size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender)
     here = Embedded(

@@ -70,9 +70,8 @@ class _Readings:
     def fabric_is_ill(self) -> npt.NDArray[np.bool_]:
         """Two bits each for bandwidth, route recovery, route and access timeout: 1 is bad. Then the configuration's."""
         mask = np.nan_to_num(self.now[174], nan=426).astype(np.int64)
-        ill: npt.NDArray[np.bool_] = ((mask >> 8) & 0xF) > 1
-        for shift in (0, 2, 4, 6):
-            ill = ill | (((mask >> shift) & 0x3) == 1)
+        pairs = [((mask >> shift) & 0x3) == 1 for shift in (0, 2, 4, 6)]
+        ill: npt.NDArray[np.bool_] = np.stack([*pairs, ((mask >> 8) & 0xF) > 1]).any(axis=0)
         return ill
 
     def has_data_link_errors(self) -> npt.NDArray[np.bool_]:
