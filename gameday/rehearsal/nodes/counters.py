@@ -1,4 +1,4 @@
-"""What dcgm-exporter exports with our counters file, by release: the file itself is the list.
+"""Metrics that dcgm-exporter exports with our counters file, by release: the file itself is the list.
 
 The file's newer names are commented out, each below the release that has it
 first. A release is given the file as its comments advise: with the names that

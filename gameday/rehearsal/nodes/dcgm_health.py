@@ -25,7 +25,7 @@ WARNING, FAILURE = 10, 20
 """DCGM_HEALTH_RESULT_WARN and _FAIL (dcgm_structs.h); 0 is a pass."""
 _WINDOW_S = 60.0
 _SAMPLE_EVERY_S = 5.0
-"""Of this model: with the newest sample, a dozen or so make up the window. DCGM's own interval is 10 to 30 s."""
+"""Interval of this model, by which a dozen samples make up the window; DCGM's own is 10 to 30 s."""
 _MOST_REMAPPED = 512  # DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE
 _MOST_RETIRED = 63  # DCGM_LIMIT_MAX_RETIRED_PAGES
 _CRC_ERRORS_PER_S = 100.0  # DCGM_LIMIT_MAX_NVLINK_CRC_ERROR
@@ -41,7 +41,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Incident:
-    """What a watch says of a GPU: `result` is WARNING or FAILURE, `code` DCGM's name of the error."""
+    """Verdict of a watch on a GPU: `result` is WARNING or FAILURE (0 for a pass), `code` DCGM's name of the error."""
 
     result: int
     code: str
@@ -71,11 +71,11 @@ class _Readings:
         """Two bits each for bandwidth, route recovery, route and access timeout: 1 is bad. Then the configuration's."""
         mask = np.nan_to_num(self.now[174], nan=426).astype(np.int64)
         pairs = [((mask >> shift) & 0x3) == 1 for shift in (0, 2, 4, 6)]
-        ill: npt.NDArray[np.bool_] = np.stack([*pairs, ((mask >> 8) & 0xF) > 1]).any(axis=0)
+        ill: npt.NDArray[np.bool_] = np.logical_or.reduce([*pairs, ((mask >> 8) & 0xF) > 1])
         return ill
 
     def has_data_link_errors(self) -> npt.NDArray[np.bool_]:
-        some: npt.NDArray[np.bool_] = np.stack([self.now[field] > 0 for field in _DATA_LINK]).any(axis=0)
+        some: npt.NDArray[np.bool_] = np.logical_or.reduce([self.now[field] > 0 for field in _DATA_LINK])
         return some
 
     def retired(self) -> Floats:
