@@ -12,7 +12,17 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
-from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, GuestOption, Watcher, check_fit, embedded, guest_of
+from gameday.cli.rehearsal import (
+    DEFAULT_DETECTOR,
+    Cluster,
+    Gpus,
+    GuestOption,
+    Watcher,
+    check_fit,
+    embedded,
+    exporter_for,
+    guest_of,
+)
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 
@@ -109,7 +119,10 @@ def coverage(
     command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--cluster", cluster]
     command += ["--guest", guest] if guest else ["--detector", detector]
     spare, flow = nodes // _SPARE, "gameday.flows.season"
-    with embedded(out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, guest=watching) as here:
+    exporter = exporter_for(None, checked)
+    with embedded(
+        out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, exporter=exporter, guest=watching
+    ) as here:
         here.code = _play(out, season, here.cluster.profile, shlex.join(command), "rehearsal")
     return here.code
 

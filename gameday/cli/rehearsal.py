@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
     from gameday.guests.load import LoadedGuest
     from gameday.plan.load import LoadedPlan
-    from gameday.plan.models import Plan
+    from gameday.plan.models import FaultParameters, Plan
     from gameday.plan.rehearsal import RehearsalSettings
     from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster
     from gameday.rehearsal.lab.settings import LabSettings
@@ -55,7 +55,6 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 DEFAULT_DETECTOR = "default"
 _OURS = "gameday"
 """The profile of the node-health controller, which runs here itself and needs no stand-in."""
-_EXPORTER = "4.4.2"
 _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
 """Exit codes after which the cluster's own logs are deleted. After any other they are the evidence that is left."""
 
@@ -86,11 +85,12 @@ Repair = Annotated[
     ),
 ]
 Exporter = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--exporter",
         help="The release of dcgm-exporter that the metrics are written like: 3.3.5, 4.4.2, 4.5.3 or newer "
-        "(docs/alerts.md, What half the world has wrong).",
+        "(docs/alerts.md, What half the world has wrong). None: 4.4.2, or the first after it that exports every field "
+        "that the plan injects.",
     ),
 ]
 GuestOption = Annotated[
@@ -156,7 +156,7 @@ def rehearse(
     scheduler_qps: SchedulerQps = None,
     hold: Hold = None,
     dra: Dra = False,
-    exporter: Exporter = _EXPORTER,
+    exporter: Exporter = None,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
@@ -202,7 +202,7 @@ def rehearse(
         lab=lab,
         client_nodes=client_nodes_for(loaded.plan),
         spare=0 if checked.rehearsal.training else nodes,
-        exporter=exporter,
+        exporter=exporter_for(exporter, [one.plan for one in loaded.played]),
         kernel_logs=kernel_logs,
         guest=watching,
         kube_state_metrics=kube_state_metrics,
@@ -210,7 +210,7 @@ def rehearse(
         command = ["gameday", "rehearse", plan, "--nodes", nodes, "--gpus", gpus]
         command += ["--guest", guest] if guest else ["--detector", detector]
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
-        command += ["--exporter", exporter] if exporter != _EXPORTER else []
+        command += ["--exporter", exporter] if exporter else []
         command += ["--kernel-logs", kernel_logs] if kernel_logs else []
         if kube_state_metrics is not None:
             command.append("--kube-state-metrics" if kube_state_metrics else "--no-kube-state-metrics")
@@ -244,7 +244,7 @@ def embedded(
     offender: bool = False,
     client_nodes: int = 0,
     lab: LabSettings | None = None,
-    exporter: str = _EXPORTER,
+    exporter: ExporterRelease,
     kernel_logs: Path | None = None,
     guest: LoadedGuest | None = None,
     kube_state_metrics: bool | None = None,
@@ -259,7 +259,8 @@ def embedded(
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
     (watcher, fake_detector), control_plane = _detector(detector, guest), _control_plane(cluster)
-    release = _exporter(exporter)
+    if exporter is not exporter_for(None, []):
+        out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
     size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender)
     here = Embedded(
@@ -271,7 +272,7 @@ def embedded(
             lab=lab or STOCK,
             fake_detector=fake_detector,
             repair=repair,
-            exporter=release,
+            exporter=exporter,
             kernel_logs=kernel_logs,
             guest=guest,
             kube_state_metrics=kube_state_metrics,
@@ -317,7 +318,7 @@ def up(
     scheduler_qps: SchedulerQps = None,
     hold: Hold = None,
     dra: Dra = False,
-    exporter: Exporter = _EXPORTER,
+    exporter: Exporter = None,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
@@ -343,7 +344,7 @@ def up(
         lab=_lab_settings(cluster, options) or STOCK,
         fake_detector=fake_detector,
         repair=repaired,
-        exporter=_exporter(exporter),
+        exporter=exporter_for(exporter, []),
         kernel_logs=kernel_logs,
         guest=watching,
         kube_state_metrics=kube_state_metrics,
@@ -452,13 +453,38 @@ def _watching(detector: str, guest: LoadedGuest | None) -> str | None:
     return None if detector in ("default", "conservative", "off") else detector
 
 
-def _exporter(name: str) -> ExporterRelease:
+def exporter_for(name: str | None, plans: Sequence[Plan]) -> ExporterRelease:
+    """Return the release of this name; without one, the default or the first after it that suits these plans.
+
+    An alert on a field that the exporter does not know could never fire.
+
+    Raises:
+        CommandError: There is no release of this name.
+    """
+    from gameday.rehearsal.nodes.counters import release_for  # noqa: PLC0415
     from gameday.rehearsal.nodes.exporter_release import ExporterRelease  # noqa: PLC0415
 
+    if name is None:
+        return release_for(field for plan in plans for field in _injected(plan.fault))
     try:
         return ExporterRelease(name)
     except ValueError:
         raise CommandError(f"--exporter {name!r}: choose one of {', '.join(ExporterRelease)}") from None
+
+
+def _injected(fault: FaultParameters) -> Iterator[str]:
+    """Yield the DCGM fields that a fault injects, and those that it is made of."""
+    from gameday.faults.compound import CompoundParameters  # noqa: PLC0415
+    from gameday.faults.dcgm_field import DcgmFieldParameters  # noqa: PLC0415
+    from gameday.faults.repeated import RepeatedParameters  # noqa: PLC0415
+
+    if isinstance(fault, DcgmFieldParameters):
+        yield str(fault.field)
+    elif isinstance(fault, RepeatedParameters):
+        yield from _injected(fault.fault)
+    elif isinstance(fault, CompoundParameters):
+        for part in fault.parts:
+            yield from _injected(part)
 
 
 def _control_plane(name: str) -> ControlPlane:

@@ -25,6 +25,7 @@ from gameday.observe.api_server_metrics import (
     Metric,
 )
 from gameday.observe.dcgm import RUN_METRICS
+from gameday.rehearsal.nodes.exposition import GPU_HEALTH
 from gameday.rehearsal.programs import find_program
 from gameday.shipped import shipped
 
@@ -290,8 +291,12 @@ def alertmanager_program(folder: Path, *, port: int, webhook_url: str | None = N
 
 
 def _read_metrics() -> tuple[str, ...]:
-    """The dcgm-exporter metrics that the shipped rules and the report's charts read."""
-    return tuple(sorted({*re.findall(r"DCGM_[A-Z0-9_]+", RULES.read_text(encoding="utf-8")), *RUN_METRICS}))
+    """The dcgm-exporter metrics that the shipped rules and the report's charts read, but for the health watches.
+
+    Those are ten series of each GPU, and one rule reads them, a catch-all.
+    """
+    read = {*re.findall(r"DCGM_[A-Z0-9_]+", RULES.read_text(encoding="utf-8")), *RUN_METRICS}
+    return tuple(sorted(read - {GPU_HEALTH}))
 
 
 def _duration(seconds: float) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from gameday.cluster.loki import LogLine
+from gameday.detectors.facts import matching
+from gameday.detectors.load import load_detector
 from gameday.detectors.models import DetectorProfile
 from gameday.faults.base import Layer
 from gameday.health.detect import Detection
@@ -15,6 +17,9 @@ from gameday.rehearsal.fake_detector.actions import Actions, Effect
 from gameday.rehearsal.fake_detector.detector import FakeDetector, fields_of
 from gameday.rehearsal.fake_detector.repair import FakeRepairer
 from gameday.rehearsal.fake_detector.sources import Cause, DcgmFields
+from gameday.rehearsal.nodes.dcgm import DcgmCache
+from gameday.rehearsal.nodes.gpus import GpuFleet
+from gameday.rehearsal.nodes.host_engines import render
 from gameday.values.results import RepairKind
 from gameday.xid.lines import format_xid, recognise
 from kubesim.client import Reflector
@@ -165,7 +170,7 @@ def test_a_dcgm_value_that_changes_is_a_cause_until_it_is_what_it_was() -> None:
     fields = DcgmFields("http://127.0.0.1:9", frozenset({name}))
 
     def look(value: int) -> list[tuple[Cause, bool]]:
-        return list(fields._changes(f'{name}{{Hostname="n1",gpu="3"}} {value}\n'))
+        return list(fields._changes(f'{name}{{node="n1",gpu="3"}} {value}\n'))
 
     assert [is_over for _, is_over in look(0)] == [True]
     (cause, is_over), *rest = look(1)
@@ -174,8 +179,26 @@ def test_a_dcgm_value_that_changes_is_a_cause_until_it_is_what_it_was() -> None:
     assert [is_over for _, is_over in look(0)] == [True]
 
 
+def test_a_counter_that_grows_in_the_host_engine_is_a_cause_under_its_own_name() -> None:
+    name = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"
+    fleet = GpuFleet(["n1"], 2)
+    cache, fields = DcgmCache(fleet), DcgmFields("http://127.0.0.1:9", frozenset({name}))
+
+    def look() -> list[tuple[Cause, bool]]:
+        return list(fields._changes(render(cache, ["n1"], [name, "DCGM_FI_DEV_NO_SUCH_FIELD"])))
+
+    assert [is_over for _, is_over in look()] == [True, True]
+    fleet.dbe_volatile[0, 1] += 1
+    (cause,) = [cause for cause, is_over in look() if not is_over]
+    assert (cause.node, dict(cause.facts)) == ("n1", {"field": name, "value": 1})
+    rule = matching(load_detector("nvsentinel"), cause.fault, cause.layer, dict(cause.facts))
+    assert rule is not None
+    assert rule.cordoned, "NVSentinel cordons for it"
+    fleet.reset((0, 1))
+    assert [is_over for _, is_over in look()] == [True, True]
+
+
 def test_it_asks_only_for_fields_about_which_its_profile_does_something() -> None:
-    from gameday.detectors.load import load_detector
 
     asked = fields_of(load_detector("nvsentinel"))
     assert "DCGM_FI_DEV_ROW_REMAP_FAILURE" in asked

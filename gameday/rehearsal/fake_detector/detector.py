@@ -172,7 +172,7 @@ async def run_fake_detector(
         profile: The profile to play.
         kubeconfig: The stand-in's own rights.
         loki_url: The log store.
-        nodes_url: The virtual nodes' server: dcgm-exporter's metrics, and the machines to repair.
+        nodes_url: The virtual nodes' server: what the host engines have, and the machines to repair.
         ready: Called once the stand-in would see a fault in every source that the detector reads.
         repair: Repair what is quarantined, as the profile's `repairs` describes.
     """
@@ -190,7 +190,7 @@ async def run_fake_detector(
             logs = None
             connected.set()
         try:
-            fields = DcgmFields(f"{nodes_url}/metrics", fields_of(profile) if "DCGM" in profile.reads else frozenset())
+            fields = DcgmFields(f"{nodes_url}/dcgm", fields_of(profile) if "DCGM" in profile.reads else frozenset())
             for part in (nodes.run(), events.run(), fields.follow(fake_detector.seen, fake_detector.over)):
                 group.create_task(part)
             await nodes.synced.wait()

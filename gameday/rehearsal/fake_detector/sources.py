@@ -1,4 +1,4 @@
-"""The sources of a stand-in: the kernel logs in the log store, and the DCGM fields that dcgm-exporter shows."""
+"""The sources of a stand-in: the kernel logs in the log store, and the DCGM fields that host engines have."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from gameday.detectors.facts import facts_of, facts_of_field
 from gameday.detectors.models import Fact
 from gameday.faults.base import Layer
 from gameday.health.detect import Detection, Detector
-from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.xid.lines import Kind
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
-"""The rehearsal's own scrape interval; the real detector's latency is in its profile."""
+"""The pace of the rehearsal's own scrapes; the real detector's latency is in its profile."""
 _ANSWER_WITHIN_S = 10.0
-_NODE_LABELS = tuple(dict.fromkeys(release.node_label for release in ExporterRelease))
 _FAULT_TYPES = {Kind.XID: "xid", Kind.GPU_LOST: "xid", Kind.SXID: "sxid"}
 
 
@@ -83,8 +81,8 @@ class KernelLogs:
 class DcgmFields:
     """Fields of every GPU; a value that is not what it was at the first look is a cause, until it is so again."""
 
-    def __init__(self, metrics_url: str, fields: frozenset[str]) -> None:
-        self._url = metrics_url
+    def __init__(self, dcgm_url: str, fields: frozenset[str]) -> None:
+        self._url = dcgm_url
         self._fields = sorted(fields)
         self._first: dict[tuple[str, str, str], float] = {}
 
@@ -105,8 +103,7 @@ class DcgmFields:
         """Yield each value that differs from the first look's, and each that no longer does, as an ended cause."""
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                node = next((sample.labels[name] for name in _NODE_LABELS if name in sample.labels), "")
-                gpu = sample.labels.get("gpu", "")
+                node, gpu = sample.labels["node"], sample.labels["gpu"]
                 first = self._first.setdefault((node, gpu, sample.name), sample.value)
                 facts = tuple(facts_of_field(sample.name, sample.value).items())
                 said = f"{sample.name} of GPU {gpu} is {sample.value:g}, and was {first:g}"

@@ -14,8 +14,7 @@ ones. DCGM's help text says N/A, its code does otherwise: the update loop skips
 a paused GPU and writes no blank (DCGM 3.2 to 4.6, DcgmCacheManager.cpp,
 ActuallyUpdateAllFields), so that an exporter repeats what it had.
 
-Names, types and help texts are those of dcgm-exporter's counter files
-(etc/default-counters.csv, etc/dcp-metrics-included.csv), ids dcgm_fields.h's.
+Ids are dcgm_fields.h's, names those that dcgm-exporter's counters files have.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +56,11 @@ Values = npt.NDArray[Any]
 class Field:
     """A field; `read` gives a (nodes, gpus) array, of floats only where DCGM's own type is double.
 
-    Without `read` the model's GPUs do not have it: it is blank until a value is injected.
+    Without `read` the model's GPUs do not have it, or nobody knows: it is blank until a value is injected.
     """
 
     id: int
     name: str
-    kind: str
-    help: str
     read: Callable[[GpuFleet], Values] | None
 
 
@@ -80,266 +77,73 @@ def _busy(fleet: GpuFleet) -> Values:
 
 
 FIELDS: tuple[Field, ...] = (
-    Field(
-        66,
-        "DCGM_FI_DEV_PERSISTENCE_MODE",
-        "gauge",
-        "Persistence mode (1: on).",
-        _whole(lambda f: f.persistence),
-    ),
-    Field(84, "DCGM_FI_DEV_INFOROM_CONFIG_VALID", "gauge", "Whether the InfoROM's checksum is right.", _constant(1)),
-    Field(100, "DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", _whole(lambda f: f.sm_clock)),
-    Field(
-        101, "DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", _constant(round(MEMORY_CLOCK_MHZ))
-    ),
-    Field(
-        112,
-        "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
-        "gauge",
-        "Current clock event reasons (bitmask of DCGM_CLOCKS_EVENT_REASON_*).",
-        lambda f: f.reasons,
-    ),
-    Field(
-        140,
-        "DCGM_FI_DEV_MEMORY_TEMP",
-        "gauge",
-        "Memory temperature (in C).",
-        _whole(lambda f: f.memory_temperature.round()),
-    ),
-    Field(150, "DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", _whole(lambda f: f.temperature.round())),
-    Field(151, "DCGM_FI_DEV_MEM_MAX_OP_TEMP", "gauge", "Highest operating temperature of the memory (in C).", None),
-    Field(
-        153,
-        "DCGM_FI_DEV_GPU_TEMP_LIMIT",
-        "gauge",
-        "Thermal margin: degrees to the slowdown (in C).",
-        _whole(lambda f: (_SLOWDOWN_C - f.temperature).round()),
-    ),
-    Field(155, "DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", lambda f: f.power.round(3)),
-    Field(
-        156,
-        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-        "counter",
-        "Total energy consumption since boot (in mJ).",
-        _whole(lambda f: f.energy_mj),
-    ),
-    Field(
-        158,
-        "DCGM_FI_DEV_SLOWDOWN_TEMP",
-        "gauge",
-        "Temperature of the hardware slowdown (in C).",
-        _constant(_HARDWARE_SLOWDOWN_C),
-    ),
-    Field(160, "DCGM_FI_DEV_POWER_MGMT_LIMIT", "gauge", "Power management limit (in W).", lambda f: f.power_limit),
-    Field(170, "DCGM_FI_DEV_FABRIC_MANAGER_STATUS", "gauge", "Fabric Manager's status (3: ready).", _constant(3)),
-    Field(
-        174, "DCGM_FI_DEV_FABRIC_HEALTH_MASK", "gauge", "NVLink fabric's health mask (426: healthy).", _constant(426)
-    ),
-    Field(
-        202,
-        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
-        "counter",
-        "Total number of PCIe retries.",
-        lambda f: f.pcie_replays,
-    ),
-    Field(203, "DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", _whole(lambda f: f.utilization)),
-    Field(
-        204,
-        "DCGM_FI_DEV_MEM_COPY_UTIL",
-        "gauge",
-        "Memory utilization (in %).",
-        _whole(lambda f: f.utilization * 0.62),
-    ),
-    Field(206, "DCGM_FI_DEV_ENC_UTIL", "gauge", "Encoder utilization (in %).", _constant(0)),
-    Field(207, "DCGM_FI_DEV_DEC_UTIL", "gauge", "Decoder utilization (in %).", _constant(0)),
-    Field(XID_FIELD, "DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", lambda f: f.xid),
-    Field(235, "DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "gauge", "PCIe maximum link generation.", _constant(PCIE_GENERATION)),
-    Field(236, "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "gauge", "PCIe maximum link width.", _constant(PCIE_WIDTH)),
-    Field(237, "DCGM_FI_DEV_PCIE_LINK_GEN", "gauge", "PCIe current link generation.", lambda f: f.pcie_generation),
-    Field(238, "DCGM_FI_DEV_PCIE_LINK_WIDTH", "gauge", "PCIe current link width.", lambda f: f.pcie_width),
-    Field(
-        240,
-        "DCGM_FI_DEV_POWER_VIOLATION",
-        "counter",
-        "Throttling duration due to power constraints (in ns).",
-        _whole(lambda f: f.power_violation_ns),
-    ),
-    Field(
-        241,
-        "DCGM_FI_DEV_THERMAL_VIOLATION",
-        "counter",
-        "Throttling duration due to thermal constraints (in ns).",
-        _whole(lambda f: f.thermal_violation_ns),
-    ),
-    Field(
-        251,
-        "DCGM_FI_DEV_FB_FREE",
-        "gauge",
-        "Framebuffer memory free (in MiB).",
-        lambda f: FB_TOTAL_MIB - FB_RESERVED_MIB - f.memory_used_mib,
-    ),
-    Field(252, "DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", lambda f: f.memory_used_mib),
-    Field(
-        253,
-        "DCGM_FI_DEV_FB_RESERVED",
-        "gauge",
-        "Framebuffer memory reserved (in MiB).",
-        _constant(FB_RESERVED_MIB),
-    ),
-    Field(300, "DCGM_FI_DEV_ECC_CURRENT", "gauge", "Whether ECC is on.", _whole(lambda f: f.ecc)),
-    Field(
-        310,
-        "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
-        "counter",
-        "Total number of single-bit volatile ECC errors.",
-        lambda f: f.sbe_volatile,
-    ),
-    Field(
-        311,
-        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-        "counter",
-        "Total number of double-bit volatile ECC errors.",
-        lambda f: f.dbe_volatile,
-    ),
-    Field(
-        312,
-        "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL",
-        "counter",
-        "Total number of single-bit persistent ECC errors.",
-        lambda f: f.sbe_aggregate,
-    ),
-    Field(
-        313,
-        "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
-        "counter",
-        "Total number of double-bit persistent ECC errors.",
-        lambda f: f.dbe_aggregate,
-    ),
-    Field(
-        319,
-        "DCGM_FI_DEV_ECC_DBE_VOL_DEV",
-        "counter",
-        "Double-bit volatile ECC errors of the device memory.",
-        lambda f: f.dbe_volatile,
-    ),
-    Field(346, "DCGM_FI_DEV_THRESHOLD_SRM", "gauge", "Whether SRAM errors exceed their threshold.", _constant(0)),
-    Field(389, "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_NONE", "gauge", "Memory banks without spare rows.", _constant(0)),
-    Field(390, "DCGM_FI_DEV_RETIRED_SBE", "counter", "Pages retired for single-bit errors.", None),
-    Field(391, "DCGM_FI_DEV_RETIRED_DBE", "counter", "Pages retired for double-bit errors.", None),
-    Field(392, "DCGM_FI_DEV_RETIRED_PENDING", "gauge", "Pages pending retirement.", None),
-    Field(
-        393,
-        "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
-        "counter",
-        "Number of remapped rows for uncorrectable errors",
-        lambda f: f.remapped_uncorrectable,
-    ),
-    Field(
-        394,
-        "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
-        "counter",
-        "Number of remapped rows for correctable errors",
-        lambda f: f.remapped_correctable,
-    ),
-    Field(
-        395,
-        "DCGM_FI_DEV_ROW_REMAP_FAILURE",
-        "gauge",
-        "Whether remapping of rows has failed",
-        _whole(lambda f: f.remap_failure),
-    ),
-    Field(
-        396,
-        "DCGM_FI_DEV_ROW_REMAP_PENDING",
-        "gauge",
-        "Whether remapping of rows is pending",
-        _whole(lambda f: f.remap_pending),
-    ),
-    Field(
-        409,
-        "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
-        "counter",
-        "Total number of NVLink flow-control CRC errors.",
-        lambda f: f.nvlink_crc_flit,
-    ),
-    Field(
-        419,
-        "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
-        "counter",
-        "Total number of NVLink data CRC errors.",
-        lambda f: f.nvlink_crc_data,
-    ),
-    Field(
-        429,
-        "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
-        "counter",
-        "Total number of NVLink retries.",
-        lambda f: f.nvlink_replay,
-    ),
-    Field(
-        439,
-        "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
-        "counter",
-        "Total number of NVLink recovery errors.",
-        lambda f: f.nvlink_recovery,
-    ),
-    Field(
-        449,
-        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-        "counter",
-        "Total number of NVLink bandwidth counters for all lanes.",
-        _whole(lambda f: f.nvlink_bytes / 1024),
-    ),
-    Field(497, "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC", "counter", "NVLink CRC errors, newer links' counter.", None),
-    Field(498, "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY", "counter", "NVLink recoveries, newer links' counter.", None),
-    Field(499, "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY", "counter", "NVLink replays, newer links' counter.", None),
-    Field(526, "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "gauge", "vGPU License status", _constant(0)),
-    Field(
-        1001,
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        "gauge",
-        "Ratio of time the graphics engine is active.",
-        lambda f: _busy(f).round(6),
-    ),
-    Field(
-        1004,
-        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-        "gauge",
-        "Ratio of cycles the tensor (HMMA) pipe is active.",
-        lambda f: (_busy(f) * 0.52).round(6),
-    ),
-    Field(
-        1005,
-        "DCGM_FI_PROF_DRAM_ACTIVE",
-        "gauge",
-        "Ratio of cycles the device memory interface is active sending or receiving data.",
-        lambda f: (_busy(f) * 0.41).round(6),
-    ),
-    Field(
-        1009,
-        "DCGM_FI_PROF_PCIE_TX_BYTES",
-        "gauge",
-        "The rate of data transmitted over the PCIe bus - including both protocol headers and data payloads - "
-        "in bytes per second.",
-        _whole(lambda f: 4e5 + 2.1e9 * _busy(f)),
-    ),
-    Field(
-        1010,
-        "DCGM_FI_PROF_PCIE_RX_BYTES",
-        "gauge",
-        "The rate of data received over the PCIe bus - including both protocol headers and data payloads - "
-        "in bytes per second.",
-        _whole(lambda f: 3e5 + 3.4e9 * (f.power - IDLE_W).clip(0) / 610),
-    ),
-    Field(
-        1523,
-        "DCGM_FI_DEV_GPU_RECOVERY_ACTION",
-        "gauge",
-        "What the GPU asks for (0 nothing, 1 reset, 2 reboot, 3 drain peer-to-peer, 4 drain and reset).",
-        _constant(0),
-    ),
+    Field(66, "DCGM_FI_DEV_PERSISTENCE_MODE", _whole(lambda f: f.persistence)),
+    Field(84, "DCGM_FI_DEV_INFOROM_CONFIG_VALID", _constant(1)),
+    Field(100, "DCGM_FI_DEV_SM_CLOCK", _whole(lambda f: f.sm_clock)),
+    Field(101, "DCGM_FI_DEV_MEM_CLOCK", _constant(round(MEMORY_CLOCK_MHZ))),
+    Field(112, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", lambda f: f.reasons),
+    Field(140, "DCGM_FI_DEV_MEMORY_TEMP", _whole(lambda f: f.memory_temperature.round())),
+    Field(150, "DCGM_FI_DEV_GPU_TEMP", _whole(lambda f: f.temperature.round())),
+    Field(151, "DCGM_FI_DEV_MEM_MAX_OP_TEMP", None),
+    Field(153, "DCGM_FI_DEV_GPU_TEMP_LIMIT", _whole(lambda f: (_SLOWDOWN_C - f.temperature).round())),
+    Field(155, "DCGM_FI_DEV_POWER_USAGE", lambda f: f.power.round(3)),
+    Field(156, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _whole(lambda f: f.energy_mj)),
+    Field(158, "DCGM_FI_DEV_SLOWDOWN_TEMP", _constant(_HARDWARE_SLOWDOWN_C)),
+    Field(160, "DCGM_FI_DEV_POWER_MGMT_LIMIT", lambda f: f.power_limit),
+    Field(170, "DCGM_FI_DEV_FABRIC_MANAGER_STATUS", _constant(3)),
+    Field(174, "DCGM_FI_DEV_FABRIC_HEALTH_MASK", _constant(426)),
+    Field(202, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", lambda f: f.pcie_replays),
+    Field(203, "DCGM_FI_DEV_GPU_UTIL", _whole(lambda f: f.utilization)),
+    Field(204, "DCGM_FI_DEV_MEM_COPY_UTIL", _whole(lambda f: f.utilization * 0.62)),
+    Field(206, "DCGM_FI_DEV_ENC_UTIL", _constant(0)),
+    Field(207, "DCGM_FI_DEV_DEC_UTIL", _constant(0)),
+    Field(XID_FIELD, "DCGM_FI_DEV_XID_ERRORS", lambda f: f.xid),
+    Field(235, "DCGM_FI_DEV_PCIE_MAX_LINK_GEN", _constant(PCIE_GENERATION)),
+    Field(236, "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", _constant(PCIE_WIDTH)),
+    Field(237, "DCGM_FI_DEV_PCIE_LINK_GEN", lambda f: f.pcie_generation),
+    Field(238, "DCGM_FI_DEV_PCIE_LINK_WIDTH", lambda f: f.pcie_width),
+    Field(240, "DCGM_FI_DEV_POWER_VIOLATION", _whole(lambda f: f.power_violation_ns)),
+    Field(241, "DCGM_FI_DEV_THERMAL_VIOLATION", _whole(lambda f: f.thermal_violation_ns)),
+    Field(251, "DCGM_FI_DEV_FB_FREE", lambda f: FB_TOTAL_MIB - FB_RESERVED_MIB - f.memory_used_mib),
+    Field(252, "DCGM_FI_DEV_FB_USED", lambda f: f.memory_used_mib),
+    Field(253, "DCGM_FI_DEV_FB_RESERVED", _constant(FB_RESERVED_MIB)),
+    Field(300, "DCGM_FI_DEV_ECC_CURRENT", _whole(lambda f: f.ecc)),
+    Field(310, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", lambda f: f.sbe_volatile),
+    Field(311, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", lambda f: f.dbe_volatile),
+    Field(312, "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", lambda f: f.sbe_aggregate),
+    Field(313, "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", lambda f: f.dbe_aggregate),
+    Field(319, "DCGM_FI_DEV_ECC_DBE_VOL_DEV", lambda f: f.dbe_volatile),
+    Field(346, "DCGM_FI_DEV_THRESHOLD_SRM", _constant(0)),
+    Field(389, "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_NONE", _constant(0)),
+    # An H100 remaps rows and retires no pages.
+    Field(390, "DCGM_FI_DEV_RETIRED_SBE", None),
+    Field(391, "DCGM_FI_DEV_RETIRED_DBE", None),
+    Field(392, "DCGM_FI_DEV_RETIRED_PENDING", None),
+    Field(393, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", lambda f: f.remapped_uncorrectable),
+    Field(394, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", lambda f: f.remapped_correctable),
+    Field(395, "DCGM_FI_DEV_ROW_REMAP_FAILURE", _whole(lambda f: f.remap_failure)),
+    Field(396, "DCGM_FI_DEV_ROW_REMAP_PENDING", _whole(lambda f: f.remap_pending)),
+    Field(409, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", lambda f: f.nvlink_crc_flit),
+    Field(419, "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", lambda f: f.nvlink_crc_data),
+    Field(429, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", lambda f: f.nvlink_replay),
+    Field(439, "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", lambda f: f.nvlink_recovery),
+    Field(449, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", _whole(lambda f: f.nvlink_bytes / 1024)),
+    # The same errors, counted by the links: GPUs before Blackwell have these (MonitorNVLinkErrorFields).
+    Field(497, "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC", lambda f: f.nvlink_crc_flit + f.nvlink_crc_data),
+    Field(498, "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY", lambda f: f.nvlink_recovery),
+    Field(499, "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY", lambda f: f.nvlink_replay),
+    Field(526, "DCGM_FI_DEV_VGPU_LICENSE_STATUS", _constant(0)),
+    Field(1001, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", lambda f: _busy(f).round(6)),
+    Field(1004, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", lambda f: (_busy(f) * 0.52).round(6)),
+    Field(1005, "DCGM_FI_PROF_DRAM_ACTIVE", lambda f: (_busy(f) * 0.41).round(6)),
+    Field(1009, "DCGM_FI_PROF_PCIE_TX_BYTES", _whole(lambda f: 4e5 + 2.1e9 * _busy(f))),
+    Field(1010, "DCGM_FI_PROF_PCIE_RX_BYTES", _whole(lambda f: 3e5 + 3.4e9 * (f.power - IDLE_W).clip(0) / 610)),
+    Field(1212, "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", None),  # from Blackwell on
+    Field(1507, "DCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG", None),  # not looked at on an H100
+    Field(1523, "DCGM_FI_DEV_GPU_RECOVERY_ACTION", _constant(0)),
 )
 BY_ID = {field.id: field for field in FIELDS}
+BY_NAME = {field.name: field for field in FIELDS}
 
 
 def is_blank(field: int, value: float) -> bool:
@@ -362,14 +166,20 @@ class Frozen:
 
 
 class DcgmCache:
-    """The host engines of all nodes. `running`, `exporting`, `collecting` and `blind` are per node."""
+    """The host engines of all nodes. `running`, `exporting`, `collecting`, `blind` and `restarts` are per node."""
 
-    def __init__(self, fleet: GpuFleet, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, fleet: GpuFleet, clock: Callable[[], float] = time.monotonic, watched: Iterable[int] | None = None
+    ) -> None:
+        """`watched`: ids of the fields that the exporter has sampled while it runs; None: all that there are."""
         self.fleet = fleet
-        self._clock = clock
+        self.clock = clock
+        self._watched = frozenset(BY_ID if watched is None else watched)
         self._injected: dict[int, dict[Cell, Injected]] = {}
         self._frozen: dict[int, dict[int, Frozen]] = {}  # node -> field
         self._xids: dict[Cell, list[tuple[float, int]]] = {}  # when and which, oldest first
+        self._xids_ever: dict[int, set[Cell]] = {}
+        self.restarts = np.zeros(fleet.shape[0], np.int64)
         self.running = np.ones(fleet.shape[0], bool)
         self.exporting = np.ones(fleet.shape[0], bool)
         self.collecting = np.ones(fleet.shape[0], bool)
@@ -377,7 +187,7 @@ class DcgmCache:
 
     def inject(self, cell: Cell, field: int, value: float, offset_s: int = 1) -> None:
         """The sample's time stamp is in whole seconds: the running second's begin and `offset_s`."""
-        self._injected.setdefault(field, {})[cell] = Injected(value, math.floor(self._clock()) + offset_s)
+        self._injected.setdefault(field, {})[cell] = Injected(value, math.floor(self.clock()) + offset_s)
         if field == XID_FIELD and not is_blank(field, value):
             self._count_xid(cell, int(value))
 
@@ -396,11 +206,20 @@ class DcgmCache:
             self._count_xid(cell, int(self.fleet.xid[cell]))
 
     def _count_xid(self, cell: Cell, code: int) -> None:
-        self._xids.setdefault(cell, []).append((self._clock(), code))
+        self._xids.setdefault(cell, []).append((self.clock(), code))
+        self._xids_ever.setdefault(code, set()).add(cell)
+
+    def xids_ever(self) -> dict[int, set[Cell]]:
+        """Return which GPUs had an Xid since their host engine started, by its code."""
+        return self._xids_ever
+
+    def watches(self, node: int, field: int) -> bool:
+        """Return whether somebody has this field of this node sampled: the exporter is the only one."""
+        return field in self._watched and bool(self.exporting[node])
 
     def xid_counts(self, cell: Cell) -> Counter[int]:
         """Return how often each code came to this GPU within the exporter's window; 0 counts where it was injected."""
-        since = self._clock() - XID_WINDOW_S
+        since = self.clock() - XID_WINDOW_S
         self._xids[cell] = [(at, code) for at, code in self._xids.get(cell, []) if at > since]
         return Counter(code for _, code in self._xids[cell])
 
@@ -415,7 +234,9 @@ class DcgmCache:
         self.running[node] = self.collecting[node] = True
         self.blind[node] = False
         self._frozen.pop(node, None)
+        self.restarts[node] += 1
         self._xids = {cell: kept for cell, kept in self._xids.items() if cell[0] != node}
+        self._xids_ever = {code: {cell for cell in cells if cell[0] != node} for code, cells in self._xids_ever.items()}
         for cells in self._injected.values():
             for cell in [cell for cell in cells if cell[0] == node]:
                 del cells[cell]
@@ -439,7 +260,7 @@ class DcgmCache:
     def sample(self, cell: Cell, field: int) -> None:
         """Sample now, as a new watcher does: it is the latest sample unless an injected one has a later stamp."""
         injected = self._injected.get(field, {}).get(cell)
-        if field != XID_FIELD and injected and injected.stamp < self._clock() and self.collecting[cell[0]]:
+        if field != XID_FIELD and injected and injected.stamp < self.clock() and self.collecting[cell[0]]:
             del self._injected[field][cell]
 
     def read(self, field: Field) -> Values:
@@ -484,13 +305,13 @@ class DcgmCache:
         cells = self._injected.get(field)
         if not cells:
             return {}
-        now = self._clock()
+        now = self.clock()
         for cell in [cell for cell, injected in cells.items() if self._overwritten(cell[0], field, injected, now)]:
             del cells[cell]
         return cells
 
     def _overwritten(self, node: int, field: int, injected: Injected, now: float) -> bool:
-        """Return whether a real sample came since: the exporter is the watcher, of nothing but what it exports."""
-        if field == XID_FIELD or field not in BY_ID or not (self.collecting[node] and self.exporting[node]):
+        """Return whether a real sample came since."""
+        if field == XID_FIELD or not (self.collecting[node] and self.watches(node, field)):
             return False
         return injected.stamp + SAMPLE_EVERY_S <= now

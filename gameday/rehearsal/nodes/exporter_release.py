@@ -1,8 +1,33 @@
-"""dcgm-exporter's releases, by what they write differently (docs/sources.md, dcgm-exporter)."""
+"""dcgm-exporter's releases, by what they know and write differently (docs/sources.md, dcgm-exporter)."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+_FROM_4_0_0 = frozenset(
+    (
+        "DCGM_EXP_GPU_HEALTH_STATUS",
+        "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+        "DCGM_FI_DEV_FABRIC_MANAGER_STATUS",
+        "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",
+        "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC",
+        "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY",
+        "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY",
+    )
+)
+"""Names of our counters file that 3.3.5 lacks and 4.0.0 has: go-dcgm at 3385e27 and 850266c, as their go.mod say."""
+_NO_NAME_IN_4_4_2 = frozenset(
+    (
+        "DCGM_FR_FABRIC_PROBE_STATE",
+        "DCGM_FR_FALLEN_OFF_BUS",
+        "DCGM_FR_GPU_RECOVERY_DRAIN_P2P",
+        "DCGM_FR_GPU_RECOVERY_DRAIN_RESET",
+        "DCGM_FR_GPU_RECOVERY_REBOOT",
+        "DCGM_FR_GPU_RECOVERY_RESET",
+    )
+)
+_NO_NAME_YET = {"DCGM_FR_CONTAINED_ERROR": 131, "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT": 132}
+"""Errors of DCGM 4.6 that no exporter has a name for, with their numbers in dcgm_errors.h."""
 
 
 class ExporterRelease(StrEnum):
@@ -31,3 +56,27 @@ class ExporterRelease(StrEnum):
     def node_label(self) -> str:
         """The label that holds the node's name."""
         return "hostname" if self is ExporterRelease.LOWER_CASE else "Hostname"
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Its number, to be compared; `newer` comes after every number."""
+        return (99,) if self is ExporterRelease.LOWER_CASE else tuple(map(int, self.split(".")))
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """Names among the counters file's own lines, those for 4.0.0 and newer, with which it would not start."""
+        return _FROM_4_0_0 if self is ExporterRelease.UNCODED else frozenset()
+
+    @property
+    def shows_whole_gpus_health(self) -> bool:
+        """Return whether what DCGM says of a GPU as a whole is a health watch, ALL; others drop it.
+
+        DCGM says so of eight Xids, among them 79 and 95 (gpu_health_collector.go, from 4.5.3-4.8.2 on).
+        """
+        return self in (ExporterRelease.FROM_FIRST_XID, ExporterRelease.LOWER_CASE)
+
+    def error_name(self, code: str) -> str:
+        """Return the label `health_error_code` for an error of DCGM's; older releases leave unknown ones empty."""
+        if not self.shows_whole_gpus_health:
+            return "" if code in _NO_NAME_IN_4_4_2 or code in _NO_NAME_YET else code
+        return f"DCGM_FR_UNKNOWN({_NO_NAME_YET[code]})" if code in _NO_NAME_YET else code

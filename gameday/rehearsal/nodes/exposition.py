@@ -1,4 +1,8 @@
-"""dcgm-exporter's /metrics for all nodes at once, in Prometheus' text format.
+"""dcgm-exporter's /metrics for all nodes at once, in Prometheus' text format: what the counters file names.
+
+Names, types and help texts are the file's. A line of it has no series where no
+GPU has the field, as with the real exporter; fields of NVSwitches and of
+single links have none here, because there is no such device.
 
 Label strings change only when a GPU goes to another pod, so they are kept;
 one scrape of 8,000 GPUs is then little more than joining strings.
@@ -9,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
-from gameday.rehearsal.nodes.dcgm import FIELDS, XID_FIELD, XID_WINDOW_S, DcgmCache
+from gameday.rehearsal.nodes.counters import Counter, counters_of
+from gameday.rehearsal.nodes.dcgm import BY_NAME, XID_FIELD, XID_WINDOW_S, DcgmCache, Field
+from gameday.rehearsal.nodes.dcgm_health import READ, WATCHES, WHOLE_GPU, HealthWatch, Incident
 from gameday.rehearsal.nodes.devices import GpuHolder
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.nodes.gpus import Cell
@@ -19,7 +26,17 @@ from gameday.xid.catalogue import xids
 
 XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
 """The exporter's own metric: how often each Xid came within its window; 0 without the label `xid` if none did."""
+GPU_HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
+"""The exporter's own metric: DCGM's health watches, each a series of every GPU; 0 where it passes."""
+_PASSED = Incident(0, "DCGM_FR_OK")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def watched_by(release: ExporterRelease) -> frozenset[int]:
+    """Return the ids of the fields that an exporter of this release has DCGM sample."""
+    names = {counter.name for counter in counters_of(release)}
+    exported = {BY_NAME[name].id for name in names & BY_NAME.keys()}
+    return frozenset(exported | READ if GPU_HEALTH in names else exported)
 
 
 class Exposition:
@@ -32,6 +49,8 @@ class Exposition:
     ) -> None:
         self._cache = cache
         self._release = release
+        self._counters = tuple(counter for counter in counters_of(release) if counter.kind != "label")
+        self._health = HealthWatch(cache)
         self._gpus_per_node = cache.fleet.shape[1]
         self._index = {name: index for index, name in enumerate(names)}
         nodes = [f'{release.node_label}="{_escaped(name)}"' for name in names]
@@ -55,28 +74,50 @@ class Exposition:
         wanted = self._cache.exporting.copy()
         if nodes is not None:
             wanted &= np.isin(np.arange(len(wanted)), [self._index[name] for name in nodes if name in self._index])
-        for field in FIELDS:
-            if names is not None and field.name not in names:
-                continue
-            cells = np.flatnonzero((self._cache.shown(field) & wanted[:, None]).ravel()).tolist()
-            if not cells:
-                continue
-            values = self._cache.read(field).ravel()[cells].tolist()
-            labels, name = self._labels, field.name
-            if field.id == XID_FIELD and self._release.codes_xids:
-                xids_of_cells = zip(cells, values, strict=True)
-                shown = [one for one in xids_of_cells if one[1] or self._release.shows_no_xid]
-                lines = [f"{name}{self._with(cell, _code(int(value)))}{value}" for cell, value in shown]
-            else:
-                lines = [f"{name}{labels[cell]}{value}" for cell, value in zip(cells, values, strict=True)]
-            if lines:
-                yield _family(name, field.kind, field.help, lines)
-        if names is None or XID_COUNT in names:
-            answering = np.flatnonzero(wanted & self._cache.running & self._cache.fleet.powered).tolist()
+        for counter in self._counters:
+            if names is None or counter.name in names:
+                yield from self._family(counter, wanted)
+
+    def _family(self, counter: Counter, wanted: npt.NDArray[np.bool_]) -> Iterator[bytes]:
+        answering = np.flatnonzero(wanted & self._cache.running & self._cache.fleet.powered).tolist()
+        if counter.name == XID_COUNT:
             each = range(self._gpus_per_node)
-            lines = [line for node in answering for gpu in each for line in self._xid_counts(node, gpu)]
+            pieces = iter([[line for node in answering for gpu in each for line in self._xid_counts(node, gpu)]])
+        elif counter.name == GPU_HEALTH:
+            pieces = self._health_lines(answering)
+        elif field := BY_NAME.get(counter.name):
+            pieces = iter([self._field_lines(field, wanted)])
+        else:
+            return
+        head = [f"# HELP {counter.name} {counter.help}", f"# TYPE {counter.name} {counter.kind}"]
+        for lines in pieces:
             if lines:
-                yield _family(XID_COUNT, "counter", "reported XIDs during last window", lines)
+                yield "\n".join([*head, *lines, ""]).encode()
+                head = []
+
+    def _field_lines(self, field: Field, wanted: npt.NDArray[np.bool_]) -> list[str]:
+        cells = np.flatnonzero((self._cache.shown(field) & wanted[:, None]).ravel()).tolist()
+        values = self._cache.read(field).ravel()[cells].tolist() if cells else []
+        labels, name = self._labels, field.name
+        if field.id == XID_FIELD and self._release.codes_xids:
+            xids_of_cells = zip(cells, values, strict=True)
+            shown = [one for one in xids_of_cells if one[1] or self._release.shows_no_xid]
+            return [f"{name}{self._with(cell, _code(int(value)))}{value}" for cell, value in shown]
+        return [f"{name}{labels[cell]}{value}" for cell, value in zip(cells, values, strict=True)]
+
+    def _health_lines(self, answering: list[int]) -> Iterator[list[str]]:
+        """Yield the series of one watch after the other: a lost GPU has them, too."""
+        found = self._health.check()
+        for watch in (*WATCHES, WHOLE_GPU) if self._release.shows_whole_gpus_health else WATCHES:
+            lines = []
+            for node in answering:
+                for gpu in range(self._gpus_per_node):
+                    incident = found[watch].get((node, gpu), _PASSED)
+                    error = self._release.error_name(incident.code)
+                    more = f',health_error_code="{error}",health_watch="{watch}"'
+                    cell = node * self._gpus_per_node + gpu
+                    lines.append(f"{GPU_HEALTH}{self._with(cell, more)}{incident.result}")
+            yield lines
 
     def _xid_counts(self, node: int, gpu: int) -> Iterator[str]:
         cell = node * self._gpus_per_node + gpu
@@ -90,10 +131,6 @@ class Exposition:
 
     def _with(self, cell: int, more: str) -> str:
         return f"{self._labels[cell].removesuffix('} ')}{more}}} "
-
-
-def _family(name: str, kind: str, help: str, lines: list[str]) -> bytes:
-    return "\n".join([f"# HELP {name} {help}", f"# TYPE {name} {kind}", *lines, ""]).encode()
 
 
 def _code(code: int) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gameday.errors import HostError, MachineDownError
 from gameday.host.base import WorkOrder
-from gameday.rehearsal.nodes import node_exporter
+from gameday.rehearsal.nodes import host_engines, node_exporter
 from gameday.rehearsal.nodes.exposition import CONTENT_TYPE
 from gameday.rehearsal.nodes.files import read_file, write_file
 from gameday.rehearsal.nodes.guests import Guests
@@ -82,6 +82,7 @@ def application(nodes: VirtualNodes) -> web.Application:
     app.router.add_get("/guests", _guests)
     app.router.add_get("/guests/{instance}/output", _guest_output)
     app.router.add_get("/metrics", _metrics)
+    app.router.add_get("/dcgm", _dcgm)
     app.router.add_get("/node-exporter/metrics", _node_metrics)
     return app
 
@@ -268,6 +269,14 @@ async def _metrics(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0)  # heartbeats and hosts go on between two metrics of 8,000 GPUs
     await response.write_eof()
     return response
+
+
+async def _dcgm(request: web.Request) -> web.Response:
+    """Serve the fields of each ?name= (may be repeated) as the nodes' host engines answer their own clients."""
+    nodes = request.app[NODES]
+    names = [machine.name for machine in nodes.with_gpus]
+    body = host_engines.render(nodes.cache, names, request.query.getall("name", []))
+    return web.Response(text=body, headers={"Content-Type": CONTENT_TYPE})
 
 
 async def _node_metrics(request: web.Request) -> web.Response:

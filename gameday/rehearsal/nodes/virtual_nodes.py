@@ -18,7 +18,7 @@ from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.devices import GpuHolder
 from gameday.rehearsal.nodes.dra import DRIVER, SLICES
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
-from gameday.rehearsal.nodes.exposition import Exposition
+from gameday.rehearsal.nodes.exposition import Exposition, watched_by
 from gameday.rehearsal.nodes.gpus import GpuFleet
 from gameday.rehearsal.nodes.guests import Guests
 from gameday.rehearsal.nodes.identity import gpu_identities
@@ -83,7 +83,7 @@ class VirtualNodes:
         names = settings.names
         self._settings = settings
         self.fleet = GpuFleet(names, settings.gpus)
-        self.cache = DcgmCache(self.fleet)
+        self.cache = DcgmCache(self.fleet, watched=watched_by(settings.exporter))
         self.machines = {
             name: Machine(index, name, self.fleet, self.cache, shipper.ship, settings.boot_s)
             for index, name in enumerate(names)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
-from gameday.rehearsal.nodes.exposition import XID_COUNT, Exposition
+from gameday.rehearsal.nodes.exposition import XID_COUNT
 from tests.alerts.shipped import BY_NAME, GROUPS, run_tool, write_yaml
 from tests.rehearsal.nodes.conftest import Rack
+from tests.rehearsal.nodes.scrapes import SCRAPE_S, exposed, samples, scraped
 
 GAUGE = "DCGM_FI_DEV_XID_ERRORS"
-SCRAPE_S = 15
 BEFORE, AFTER = 40, 8
 """Scrapes before the Xid, and from it on."""
 USUAL = f"count(increase({GAUGE}[5m]) > 0 or changes({GAUGE}[5m]) > 0)"
@@ -23,36 +21,14 @@ USUAL = f"count(increase({GAUGE}[5m]) > 0 or changes({GAUGE}[5m]) > 0)"
 USUAL_OF_COUNT = f"count(increase({XID_COUNT}[5m]) > 0)"
 
 
-def exposed(rack: Rack, release: ExporterRelease) -> Exposition:
-    return Exposition(rack.cache, ["a", "b"], [machine.gpus for machine in rack.machines], release)
-
-
-def samples(exposition: Exposition, *metrics: str) -> dict[str, float]:
-    """Value by series, as PromQL writes one."""
-    text = b"".join(exposition.render(names=list(metrics))).decode()
-    return {
-        sample.name + "{" + ", ".join(f'{key}="{value}"' for key, value in sample.labels.items()) + "}": sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def scraped(rack: Rack, release: ExporterRelease, *metrics: str) -> list[dict[str, str]]:
+def fall_off(rack: Rack, release: ExporterRelease, *metrics: str) -> list[dict[str, str]]:
     """Ten minutes of scrapes, GPU 3 of node a falls off the bus, and two minutes more: as promtool's input."""
-    exposition, seen = exposed(rack, release), defaultdict[str, dict[int, float]](dict)
-    for scrape in range(BEFORE + AFTER):
+
+    def happens(scrape: int) -> None:
         if scrape == BEFORE:
             rack.machines[0].lose_gpu(3)
-        for series, value in samples(exposition, *metrics).items():
-            seen[series][scrape] = value
-        rack.clock.pass_by(SCRAPE_S)
-    return [{"series": series, "values": values(at)} for series, at in seen.items()]
 
-
-def values(at: dict[int, float]) -> str:
-    """Write samples as promtool reads them; Prometheus marks a series that a scrape lacks as stale."""
-    steps = range(BEFORE + AFTER)
-    return " ".join(f"{at[n]:g}" if n in at else "stale" if n - 1 in at else "_" for n in steps)
+    return scraped(rack, release, metrics, BEFORE + AFTER, happens)
 
 
 def fallen_off(rack: Rack, release: ExporterRelease) -> dict[str, Any]:
@@ -72,7 +48,7 @@ def of_release(rack: Rack, release: ExporterRelease, *metrics: str) -> dict[str,
     return {
         "name": f"{release} {metrics}",
         "interval": f"{SCRAPE_S}s",
-        "input_series": scraped(rack, release, *metrics),
+        "input_series": fall_off(rack, release, *metrics),
         "promql_expr_test": [
             {"expr": USUAL, "eval_time": "11m", "exp_samples": rises},
             {"expr": USUAL_OF_COUNT, "eval_time": "11m", "exp_samples": []},

@@ -101,7 +101,7 @@ def _introspect(machine: Machine, gpu: int, field: int) -> Printed:
             f"Error: Unable to get field info for entity ID: {gpu}. Return: Field is not being watched\n",
             exit_status=_NOT_WATCHED,
         )
-    watched = field in BY_ID and bool(machine.cache.exporting[machine.index])
+    watched = machine.cache.watches(machine.index, field)
     rows = {
         "Field ID": field,
         "Flags": int(watched),
