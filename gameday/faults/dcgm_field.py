@@ -90,7 +90,8 @@ FIELDS: dict[str, Bounds] = {
         1,
         999,
         None,
-        "DCGM fails all health watches for 48, 74, 79, 95, 119, 120 and 140; NVSentinel cordons for 60, 64, 79 and 95",
+        "DCGM's health check fails for 48, 74, 79, 95, 119, 120 and 140 until its host engine restarts; NVSentinel cordons "
+        "for 60, 64, 79 and 95",
         sampled=False,
     ),
     "DCGM_FI_DEV_PCIE_MAX_LINK_GEN": Bounds(235, "generation", 1, 8),
@@ -128,7 +129,7 @@ FIELDS: dict[str, Bounds] = {
     "DCGM_FI_DEV_RETIRED_SBE": _count(390),
     "DCGM_FI_DEV_RETIRED_DBE": _count(391),
     "DCGM_FI_DEV_RETIRED_PENDING": _count(392, 1, "Azure's health agent reports an error"),
-    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": _count(393, 512, "DCGM fails the memory watch"),
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": _count(393, 512, "DCGM warns in the memory watch"),
     "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": _count(394),
     "DCGM_FI_DEV_ROW_REMAP_FAILURE": _flag(395, 1, "DCGM fails the memory watch; NVSentinel cordons the node"),
     "DCGM_FI_DEV_ROW_REMAP_PENDING": _flag(396, 1, "NVSentinel asks for a component reset"),
