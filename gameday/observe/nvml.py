@@ -39,6 +39,8 @@ def keep_samples(run: Run, entry: Entry) -> None:
     if not _is_sampler(entry) or not isinstance(entry.undo, DeletePod) or entry.node is None:
         return
     pod = entry.undo.pod
+    if run.nvml.has(pod):
+        return
     try:
         notes = notes_in(run.kubernetes.pod_log(pod), SampledNote)
     except AdapterError as error:

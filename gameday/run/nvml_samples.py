@@ -13,11 +13,15 @@ class NvmlSamples:
     """The samples of all targets; a sampler's log is read once, right before its pod is deleted."""
 
     def __init__(self) -> None:
-        self._notes: list[tuple[str, str, SampledNote]] = []
+        self._notes: dict[str, tuple[str, tuple[SampledNote, ...]]] = {}
+
+    def has(self, pod: str) -> bool:
+        """Return whether what a pod noted is here already: an undo that fails is tried again."""
+        return pod in self._notes
 
     def add(self, node: str, pod: str, notes: Iterable[SampledNote]) -> None:
         """Add what a sampler's pod on a node noted."""
-        self._notes += [(node, pod, note) for note in notes]
+        self._notes[pod] = (node, tuple(notes))
 
     def rows(self) -> list[dict[str, object]]:
         """Return a row for each figure that NVML showed; one that it did not show is no row."""
@@ -30,7 +34,8 @@ class NvmlSamples:
                 "value": float(value),
                 "source": pod,
             }
-            for node, pod, note in self._notes
+            for pod, (node, notes) in self._notes.items()
+            for note in notes
             for gpu in note.gpus
             for name in _FIGURES
             if (value := getattr(gpu, name)) is not None

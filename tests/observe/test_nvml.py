@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from gameday.guard.preview import planned_changes
 from gameday.history.events import FaultUndone, Problem
 from gameday.history.frames import Frames, conform
 from gameday.host.base import GpuSample
+from gameday.ledger.termination_message import termination_message as termination_message_of
 from gameday.observe.nvml import end_samplers, keep_samples, start_sampler
 from gameday.plan.catalogue import load_shipped
 from gameday.run.agents import samples_nvml
@@ -99,15 +99,29 @@ def test_a_sampler_without_notes_is_a_problem_with_its_own_reason(
     log_of(run, monkeypatch, "")
     (entry,) = run.ledger.open_entries()
     (pod,) = world.pods(run.id)
-    keep_samples(run, entry)
     world.report(pod, termination_message(Cleanliness.CLEAN, role="sample", error="NVML not found"), "Failed")
-    assert run.wait("the end", run.plan.recover.within, lambda: (run.pods.seen(pod) or SimpleNamespace(ended=0)).ended)
+    assert run.wait("the end", timedelta(seconds=20), lambda: termination_message_of(run.pods, pod))
+    keep_samples(run, entry)
+    keep_samples(run, entry)
+    assert problems(run) == [f"the agent did not sample NVML on {entry.node}: NVML not found"]
+    assert run.nvml.rows() == []
+
+
+def test_a_pod_that_never_ran_is_named(run: Run, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    log_of(run, monkeypatch, "")
+    (entry,) = run.ledger.open_entries()
     keep_samples(run, entry)
     assert problems(run) == [
-        f"the agent did not sample NVML on {entry.node}: pod {pod} noted nothing",
-        f"the agent did not sample NVML on {entry.node}: NVML not found",
+        f"the agent did not sample NVML on {entry.node}: pod {world.pods(run.id)[0]} noted nothing"
     ]
-    assert run.nvml.rows() == []
+
+
+def test_an_undo_that_is_tried_again_tells_nothing_twice(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = log_of(run, monkeypatch, LOG)
+    (entry,) = run.ledger.open_entries()
+    keep_samples(run, entry)
+    keep_samples(run, entry)
+    assert len(read) == 1 and len(run.nvml.rows()) == 5
 
 
 def test_a_log_that_cannot_be_read_costs_the_samples_and_not_the_undo(

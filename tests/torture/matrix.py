@@ -95,6 +95,8 @@ BLOWS = (*SIGNALS, *UNDER_A_WORKER, "prefect-gone", "api-restart", "agent-killed
 
 STEPS = tuple(f"step:{step.name.lower()}" for step in Step)
 _INTENTS = ("mark", "inject", "qa")
+# Plans under which no agent samples NVML: the fault takes the node down, or shows on unused GPUs only.
+_NOT_SAMPLED = ("kubelet_stopped", "persistence_off")
 # Faults whose undo needs to know nothing of what was before.
 _NOTHING_TO_LEARN = ("xid", "gpu_memory")
 # Where an agent lives that can be killed.
@@ -122,7 +124,13 @@ class Combination:
 def places(plan: str) -> tuple[str, ...]:
     """The steps, and around every intent: before it is written, between it and its act, after the act."""
     quarantined, remediated = bool(PLANS[plan]["expect"].get("taints")), plan == "xid"
-    intents = [*_INTENTS, *(["canary"] if quarantined else []), *(["remediate"] if remediated else [])]
+    sampled = plan not in _NOT_SAMPLED
+    intents = [
+        *_INTENTS,
+        *(["sample"] if sampled else []),
+        *(["canary"] if quarantined else []),
+        *(["remediate"] if remediated else []),
+    ]
     return (
         *STEPS,
         "open:lease",
