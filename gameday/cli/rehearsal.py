@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster
     from gameday.rehearsal.lab.settings import LabSettings
     from gameday.rehearsal.nodes.exporter_release import ExporterRelease
+    from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 
 _FOLDER = Path(".rehearsal")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -56,6 +57,7 @@ DEFAULT_DETECTOR = "default"
 _OURS = "gameday"
 """The profile of the node-health controller, which runs here itself and needs no stand-in."""
 _EXPORTER = "4.4.2"
+_GPU_OPERATOR = "none"
 _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
 """Exit codes after which the cluster's own logs are deleted. After any other they are the evidence that is left."""
 
@@ -100,6 +102,15 @@ GuestOption = Annotated[
         metavar="FILE|COMMAND",
         help="A real detector watches in place of ours: a guest's file (.yaml), or its command, like "
         "'./detector --log {kernel_log} --node {node}' (docs/rehearsal.md, A guest).",
+    ),
+]
+GpuOperatorWay = Annotated[
+    str,
+    typer.Option(
+        "--gpu-operator",
+        metavar="WAY",
+        help="How pods come by GPUs: none (a device plugin alone), or NVIDIA's GPU operator, whose pods keep GPUs "
+        "open: runtime-class, index, cdi (its default of today) or nri (docs/rehearsal.md, The GPU operator).",
     ),
 ]
 KernelLogs = Annotated[
@@ -149,6 +160,7 @@ def rehearse(
     hold: Hold = None,
     dra: Dra = False,
     exporter: Exporter = _EXPORTER,
+    gpu_operator: GpuOperatorWay = _GPU_OPERATOR,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
 ) -> int:
@@ -193,6 +205,7 @@ def rehearse(
         client_nodes=client_nodes_for(loaded.plan),
         spare=0 if checked.rehearsal.training else nodes,
         exporter=exporter,
+        gpu_operator=gpu_operator,
         kernel_logs=kernel_logs,
         guest=watching,
     ) as here:
@@ -200,6 +213,7 @@ def rehearse(
         command += ["--guest", guest] if guest else ["--detector", detector]
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
         command += ["--exporter", exporter] if exporter != _EXPORTER else []
+        command += ["--gpu-operator", gpu_operator] if gpu_operator != _GPU_OPERATOR else []
         command += ["--kernel-logs", kernel_logs] if kernel_logs else []
         command += [*(["--scale", scale] if at_scale else []), *options.words()]
         line = shlex.join(str(word) for word in command)
@@ -232,6 +246,7 @@ def embedded(
     client_nodes: int = 0,
     lab: LabSettings | None = None,
     exporter: str = _EXPORTER,
+    gpu_operator: str = _GPU_OPERATOR,
     kernel_logs: Path | None = None,
     guest: LoadedGuest | None = None,
 ) -> Iterator[Embedded]:
@@ -245,7 +260,7 @@ def embedded(
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
     (watcher, fake_detector), control_plane = _detector(detector, guest), _control_plane(cluster)
-    release = _exporter(exporter)
+    release, operator = _exporter(exporter), _operator(gpu_operator)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
     size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender)
     here = Embedded(
@@ -258,6 +273,7 @@ def embedded(
             fake_detector=fake_detector,
             repair=repair,
             exporter=release,
+            gpu_operator=operator,
             kernel_logs=kernel_logs,
             guest=guest,
         )
@@ -303,6 +319,7 @@ def up(
     hold: Hold = None,
     dra: Dra = False,
     exporter: Exporter = _EXPORTER,
+    gpu_operator: GpuOperatorWay = _GPU_OPERATOR,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
 ) -> int:
@@ -328,6 +345,7 @@ def up(
         fake_detector=fake_detector,
         repair=repaired,
         exporter=_exporter(exporter),
+        gpu_operator=_operator(gpu_operator),
         kernel_logs=kernel_logs,
         guest=watching,
     )
@@ -435,6 +453,15 @@ def _exporter(name: str) -> ExporterRelease:
         return ExporterRelease(name)
     except ValueError:
         raise CommandError(f"--exporter {name!r}: choose one of {', '.join(ExporterRelease)}") from None
+
+
+def _operator(name: str) -> GpuOperator:
+    from gameday.rehearsal.nodes.gpu_operator import GpuOperator  # noqa: PLC0415
+
+    try:
+        return GpuOperator(name)
+    except ValueError:
+        raise CommandError(f"--gpu-operator {name!r}: choose one of {', '.join(GpuOperator)}") from None
 
 
 def _control_plane(name: str) -> ControlPlane:

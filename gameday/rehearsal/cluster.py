@@ -32,6 +32,7 @@ from gameday.rehearsal.lab.programs import find_balancer, find_programs, find_to
 from gameday.rehearsal.lab.settings import STOCK, LabSettings
 from gameday.rehearsal.lab.status import ready_urls
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
+from gameday.rehearsal.nodes.gpu_operator import RUNTIME_CLASS, GpuOperator
 from gameday.rehearsal.observability import (
     RULES,
     ComponentJob,
@@ -109,6 +110,7 @@ class RehearsalCluster:
         exporter: ExporterRelease = ExporterRelease.CODED,
         kernel_logs: Path | None = None,
         guest: LoadedGuest | None = None,
+        gpu_operator: GpuOperator = GpuOperator.NONE,
     ) -> None:
         """Prepare the cluster; nothing is started yet.
 
@@ -125,6 +127,7 @@ class RehearsalCluster:
             exporter: The release of dcgm-exporter that the nodes' metrics are written like.
             kernel_logs: The folder that gets each node's kernel log and GPUs as files; None: nobody needs them.
             guest: The real detector that watches, beside `detector`.
+            gpu_operator: How containers come by GPUs, and whether the GPU operator's pods keep GPUs open.
         """
         self.folder = folder.resolve()
         self.size = size
@@ -136,6 +139,7 @@ class RehearsalCluster:
         self._with_repair = repair
         self._exporter = exporter
         self._guest = guest
+        self._gpu_operator = gpu_operator
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
@@ -243,7 +247,7 @@ class RehearsalCluster:
             if controllers:
                 controllers.await_ready_line()
             seeder.await_schedulable(self.size.nodes + self.size.client_nodes)
-            seeder.components(self.size.nodes)
+            seeder.components(self.size.nodes, self.size.gpus, self._gpu_operator)
             if self.size.offender:
                 seeder.repeat_offender(_OFFENDER)
             trained = self.size.nodes - self.size.spare - self.size.hold_outs
@@ -335,6 +339,8 @@ class RehearsalCluster:
             str(self.folder / "pods"),
             "--exporter",
             self._exporter,
+            "--gpu-operator",
+            self._gpu_operator,
             *(("--guest", str(guest)) if guest else ()),
             *(("--kernel-logs", str(self._kernel_logs.resolve())) if self._kernel_logs else ()),
             *self._lab.node_arguments(),
@@ -458,6 +464,8 @@ class RehearsalCluster:
             "prometheus_node_label": self._exporter.node_label,
             **{server: {"url": self.urls[server]} for server in ("prometheus", "alertmanager", "loki")},
         }
+        if self._gpu_operator.has_runtime_class:
+            profile["agent_runtime_class"] = RUNTIME_CLASS
         if self._lab_control:
             profile["lab_control"] = str(self._lab_control)
         if self._guest:
@@ -495,5 +503,6 @@ class RehearsalCluster:
             "gpus": self.size.gpus,
             "detector": self._watcher,
             "control_plane": self.control_plane,
+            "gpu_operator": self._gpu_operator,
         }
         (self.folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")

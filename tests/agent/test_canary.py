@@ -39,8 +39,11 @@ TWO = "GPU-aaaaaaaa-0000,GPU-bbbbbbbb-0000"
 def measured(
     capsys: pytest.CaptureFixture[str], host: Host, tmp_path: Path, gpus: str = TWO, **task: Any
 ) -> tuple[CanaryNote, AgentResult]:
-    canary_task = CanaryTask.model_validate({"run_id": "r", "node": "n", "measure": Measure.ALL_REDUCE} | task)
-    result = canary(canary_task, Context(host, Ending(), tmp_path, tmp_path / "log"), gpus)
+    asked = len(gpus.split(",")) if gpus else 1
+    fields = {"run_id": "r", "node": "n", "measure": Measure.ALL_REDUCE, "gpus": asked}
+    canary_task = CanaryTask.model_validate(fields | task)
+    environment = {"NVIDIA_VISIBLE_DEVICES": gpus}
+    result = canary(canary_task, Context(host, Ending(), tmp_path, tmp_path / "log"), environment)
     return CanaryNote.model_validate(json.loads(capsys.readouterr().out)), result
 
 
@@ -74,8 +77,8 @@ def test_a_job_that_nccl_gives_up_has_a_bandwidth_of_zero(capsys, tmp_path) -> N
     ("host", "gpus", "why"),
     [
         (printing(stderr="env: 'all_reduce_perf': No such file", exit_status=127), TWO, "install nccl-tests"),
-        (printing(REDUCED), "", "device plugin"),
-        (printing(REDUCED), "all", "device plugin"),
+        (printing(REDUCED), "", "no way says which GPUs this pod holds: NVIDIA_VISIBLE_DEVICES: it is not set"),
+        (printing(REDUCED), "all", "it is 'all'"),
         (printing(REDUCED), "GPU-aaaaaaaa-0000", "two free GPUs"),
         (printing(stderr="Test CUDA failure 'out of memory'", exit_status=2), TWO, "out of memory"),
         (printing("nothing of use"), TWO, "no bandwidth"),
