@@ -37,7 +37,7 @@ from gameday.observe.guest_watch import guest_trouble
 from gameday.plan.expectations import ExpectedAlert
 from gameday.reaper.excluded_nodes import node_reasons
 from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, agent_manifest, gpu_users_left, mark_task
-from gameday.run.drain import pods_to_drain
+from gameday.run.operands import uids_before_reset
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
 from gameday.values.alert_families import others_of_meaning
@@ -406,7 +406,7 @@ def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
         "agent", "image", outcome.ok, outcome.error or f"{image} ran on {node}", "see the agent's own error"
     )
     if task.reset_gpu is not None and outcome.ok:
-        users = gpu_users_left(log, {pod.uid for pod in pods_to_drain(run, node)})
+        users = gpu_users_left(log, uids_before_reset(run, node))
         detail = f"open in: {'; '.join(users)}" if users else "no process that a drain leaves has it open"
         fix = GPU_RESET_HINT if users else ""
         yield Prerequisite("agent", f"GPU {task.reset_gpu} can be reset", not users, detail, fix)

@@ -110,12 +110,23 @@ class Admission:
         policy = found.obj.get("preemptionPolicy") if found else None
         spec.setdefault("preemptionPolicy", policy or "PreemptLowerPriority")
 
-    @staticmethod
-    def _runtime_class(resource: Resource, pod: Json) -> None:
-        name = pod["spec"].get("runtimeClassName")
-        if name:
+    def _runtime_class(self, resource: Resource, pod: Json) -> None:
+        spec = pod["spec"]
+        name = spec.get("runtimeClassName")
+        if not name:
+            return
+        found = self._store.get("runtimeclasses.node.k8s.io", "", name)
+        if found is None:
             why = f'pod rejected: RuntimeClass "{name}" not found'
             raise errors.forbidden(resource, pod["metadata"]["name"], why)
+        if overhead := (found.obj.get("overhead") or {}).get("podFixed"):
+            spec["overhead"] = overhead
+        scheduling = found.obj.get("scheduling") or {}
+        if selector := scheduling.get("nodeSelector"):
+            spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **selector}
+        if tolerations := scheduling.get("tolerations"):
+            own = spec.get("tolerations", [])
+            spec["tolerations"] = [*own, *(one for one in tolerations if one not in own)]
 
     def check_pod_security(self, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
         """Pod security: refuses what the namespace enforces with StatusError 403, adds the warnings that it wants."""

@@ -114,7 +114,7 @@ def test_an_answer_without_our_gpus_is_an_error(body, status, why, tmp_path) -> 
 
 
 def test_a_socket_that_is_not_there_is_an_error(tmp_path) -> None:
-    with pytest.raises(HostError, match="kubelet.sock does not answer"):
+    with pytest.raises(HostError, match=r"kubelet\.sock does not answer"):
         gpu_ids(tmp_path / "kubelet.sock", "gameday", "canary")
 
 
