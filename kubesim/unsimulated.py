@@ -52,6 +52,7 @@ GROUPS = frozenset(
         "certificates.k8s.io",
         "flowcontrol.apiserver.k8s.io",
         "networking.k8s.io",
+        "node.k8s.io",
     }
 )
 """API groups of a real server that kubesim does not serve."""

@@ -19,6 +19,7 @@ from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
 from gameday.errors import AdapterError, KubernetesError, RefusedError
 from gameday.guard.check import check_all
+from gameday.guard.gpu_access import gpu_access
 from gameday.guard.preview import fault_warnings
 from gameday.guard.read_only_run import choose_and_follow
 from gameday.guard.rights import rights_for, rights_of_the_control_plane
@@ -92,6 +93,8 @@ def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequ
     except (RefusedError, AdapterError) as error:
         yield _failed("targets", error)
     yield from checked_part("targets", _targets(run, targets))
+    if not loads_api_servers:
+        yield from checked_part("gpus", _gpus(run, targets))
     yield from checked_part("detectors", _detectors(run, targets))
     yield from checked_part("guardrails", _guardrails(run, targets))
     if not loads_api_servers:
@@ -301,6 +304,11 @@ def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     sampled = run.servers.prometheus.query(series)
     fix = "" if sampled else "scrape dcgm-exporter, or set prometheus_node_label in the cluster profile"
     yield Prerequisite("targets", "metrics", bool(sampled) or None, f"{len(sampled)} series {series}", fix)
+
+
+def _gpus(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
+    for way in gpu_access(run, targets):
+        yield Prerequisite("gpus", way.name, way.ok, way.detail, way.fix)
 
 
 def _detectors(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:

@@ -235,8 +235,8 @@ class RehearsalCluster:
             seeder.rights()
             if self.size.client_nodes:
                 seeder.control_plane_rights()
-            if self._lab.dra:
-                seeder.device_class()
+            if self.control_plane is ControlPlane.LAB:
+                seeder.objects_of_the_lab(self._gpu_operator, dra=self._lab.dra)
             runner = seeder.service_account_kubeconfig("gameday-runner", self.folder / "runner.kubeconfig")
             health = seeder.service_account_kubeconfig("gameday-node-health", self.folder / "node-health.kubeconfig")
             repairer = seeder.service_account_kubeconfig("gameday-repair", self.folder / "repair.kubeconfig")
@@ -286,7 +286,8 @@ class RehearsalCluster:
                 find_topology_scheduler(programs[LabComponent.API_SERVER])
             settings = self._lab.model_dump_json(exclude_defaults=True)
             return self._python("lab", "--data-dir", str(self._credentials), "--settings", settings)
-        arguments = ("--port", str(port), "--data-dir", str(self._credentials))
+        arguments = ["--port", str(port), "--data-dir", str(self._credentials)]
+        arguments += [f"--runtime-class={name}" for name in self._gpu_operator.runtime_classes]
         return self._python("apiserver", *arguments, module="kubesim.apiserver")
 
     @property
@@ -464,7 +465,7 @@ class RehearsalCluster:
             "prometheus_node_label": self._exporter.node_label,
             **{server: {"url": self.urls[server]} for server in ("prometheus", "alertmanager", "loki")},
         }
-        if self._gpu_operator.has_runtime_class:
+        if self._gpu_operator.runtime_classes:
             profile["agent_runtime_class"] = RUNTIME_CLASS
         if self._lab_control:
             profile["lab_control"] = str(self._lab_control)

@@ -16,7 +16,7 @@ from gameday.errors import SeedError
 from gameday.health.api import MERGE_PATCH
 from gameday.health.episodes.store import record_data, record_metadata, record_name
 from gameday.rehearsal.nodes.dra import API_GROUP, claim_template, device_class
-from gameday.rehearsal.nodes.gpu_operator import DEPLOY, OPERANDS, RUNTIME_CLASS, GpuOperator
+from gameday.rehearsal.nodes.gpu_operator import DEPLOY, OPERANDS, GpuOperator
 from gameday.rehearsal.repeat_offender import offender_record
 from gameday.shipped import shipped
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
@@ -181,8 +181,6 @@ class Seeder:
         """
         if operator is GpuOperator.NONE and nodes > _COMPONENTS_UP_TO:
             return
-        if operator.has_runtime_class:
-            self._create(f"/apis/{_RUNTIME_API}/runtimeclasses", _runtime_class())
         for namespace in dict.fromkeys(namespace for namespace, *_ in _COMPONENTS):
             self._create("/api/v1/namespaces", {"metadata": {"name": namespace}})
         self._label(_LOG_STORE_NODE, {LOG_STORE_LABEL: "true"})
@@ -208,6 +206,13 @@ class Seeder:
             raise SeedError(f"PATCH {path}: {type(error).__name__}: {error}") from None
         if answer.is_error:
             raise SeedError(f"PATCH {path}: {answer.status_code}: {answer.text[:300]}")
+
+    def objects_of_the_lab(self, operator: GpuOperator, *, dra: bool) -> None:
+        """Create what only a real API server knows: RuntimeClasses, and the DRA driver's class; raises SeedError."""
+        for name in operator.runtime_classes:
+            self._create(f"/apis/{_RUNTIME_API}/runtimeclasses", _runtime_class(name))
+        if dra:
+            self.device_class()
 
     def device_class(self) -> None:
         """Create the DeviceClass of the nodes' DRA driver; raises SeedError."""
@@ -293,12 +298,12 @@ def _component(namespace: str, name: str, labels: dict[str, str], selector: dict
     }
 
 
-def _runtime_class() -> dict[str, Any]:
+def _runtime_class(name: str) -> dict[str, Any]:
     return {
         "apiVersion": _RUNTIME_API,
         "kind": "RuntimeClass",
-        "metadata": {"name": RUNTIME_CLASS, "labels": {"app.kubernetes.io/component": "gpu-operator"}},
-        "handler": RUNTIME_CLASS,
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/component": "gpu-operator"}},
+        "handler": name,
     }
 
 

@@ -7,6 +7,7 @@ Priority, DefaultTolerationSeconds, TaintNodesByCondition, RuntimeClass, PodSecu
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from typing import Any
 
 from kubesim.apiserver import errors, pod_security
@@ -45,8 +46,9 @@ def random_suffix() -> str:
 class Admission:
     """Changes and refuses objects that are about to be created."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, runtime_classes: Collection[str] = ()) -> None:
         self._store = store
+        self._runtime_classes = runtime_classes
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         """Refuse a namespace that is absent or on its way out, by StatusError 404 or 403."""
@@ -111,22 +113,10 @@ class Admission:
         spec.setdefault("preemptionPolicy", policy or "PreemptLowerPriority")
 
     def _runtime_class(self, resource: Resource, pod: Json) -> None:
-        spec = pod["spec"]
-        name = spec.get("runtimeClassName")
-        if not name:
-            return
-        found = self._store.get("runtimeclasses.node.k8s.io", "", name)
-        if found is None:
+        name = pod["spec"].get("runtimeClassName")
+        if name and name not in self._runtime_classes:
             why = f'pod rejected: RuntimeClass "{name}" not found'
             raise errors.forbidden(resource, pod["metadata"]["name"], why)
-        if overhead := (found.obj.get("overhead") or {}).get("podFixed"):
-            spec["overhead"] = overhead
-        scheduling = found.obj.get("scheduling") or {}
-        if selector := scheduling.get("nodeSelector"):
-            spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **selector}
-        if tolerations := scheduling.get("tolerations"):
-            own = spec.get("tolerations", [])
-            spec["tolerations"] = [*own, *(one for one in tolerations if one not in own)]
 
     def check_pod_security(self, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
         """Pod security: refuses what the namespace enforces with StatusError 403, adds the warnings that it wants."""

@@ -247,9 +247,6 @@ COLUMNS: dict[str, Columns] = {
     "priorityclasses.scheduling.k8s.io": Columns(
         ("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"), _priority
     ),
-    "runtimeclasses.node.k8s.io": Columns(
-        ("Name", "Handler", "Age"), lambda obj: [name(obj), obj.get("handler", ""), age(obj)]
-    ),
     "resourceclaims.resource.k8s.io": Columns(("Name", "State", "Age"), _claim),
     "resourcequotas": Columns(("Name", "Request", "Limit", "Age"), _quota),
     "resourceslices.resource.k8s.io": Columns(("Name", "Node", "Driver", "Pool", "Age"), _slice),

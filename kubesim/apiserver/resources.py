@@ -198,7 +198,6 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("coordination.k8s.io", "v1", "leases", "Lease"),
     Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", generation=True),
     Resource("events.k8s.io", "v1", "events", "Event", short=("ev",), bucket="events"),
-    Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False),
     Resource(
         "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short=("pdb",), generation=True, status=True
     ),

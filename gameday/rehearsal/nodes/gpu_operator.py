@@ -37,9 +37,11 @@ class GpuOperator(StrEnum):
     """CDI with the operator's NRI plugin: no RuntimeClass, the driver by a pod's annotation."""
 
     @property
-    def has_runtime_class(self) -> bool:
-        """True where the cluster has the RuntimeClass nvidia."""
-        return self in (GpuOperator.RUNTIME_CLASS, GpuOperator.INDEX, GpuOperator.CDI)
+    def runtime_classes(self) -> tuple[str, ...]:
+        """The RuntimeClasses that the operator makes; our agent's is the first."""
+        if self is GpuOperator.CDI:
+            return (RUNTIME_CLASS, "nvidia-cdi", "nvidia-legacy")
+        return (RUNTIME_CLASS,) if self in (GpuOperator.RUNTIME_CLASS, GpuOperator.INDEX) else ()
 
 
 @dataclass(frozen=True)
