@@ -39,7 +39,7 @@ _LIBRARY_FOLDERS = tuple(
     for root in ("", "run/nvidia/driver/")
     for folder in (f"lib/{platform.machine()}-linux-gnu", "lib64", "lib")
 )
-"""Where distributions have the driver's libraries, on a host and in the GPU operator's driver container."""
+"""Folders of the driver's libraries, on a host and in the GPU operator's driver container, of all distributions."""
 
 
 def read_gpus(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) -> list[GpuSample]:

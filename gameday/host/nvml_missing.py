@@ -1,4 +1,4 @@
-"""What to do where a container has no NVML, in words."""
+"""The words for a container that has no NVML."""
 
 from __future__ import annotations
 

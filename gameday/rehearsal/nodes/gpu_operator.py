@@ -15,7 +15,7 @@ from gameday.rehearsal.nodes.identity import GpuIdentity
 from kubesim.client import Object
 
 DEPLOY = "nvidia.com/gpu.deploy."
-"""What the labels begin with by which the operator places its operands."""
+"""The beginning of the labels by which the operator places its operands."""
 RUNTIME_CLASS = "nvidia"
 _DEVICES = "NVIDIA_VISIBLE_DEVICES"
 _NRI, _ALL_BY_NRI = "nvidia.cdi.k8s.io/container.", "management.nvidia.com/gpu=all"
@@ -58,7 +58,7 @@ OPERANDS: dict[str, Operand] = {
     "dcgm-exporter": Operand("nvidia-dcgm-exporter", "/usr/bin/dcgm-exporter"),
     "gpu-feature-discovery": Operand("gpu-feature-discovery", "gpu-feature-discovery"),
 }
-"""By the end of their label."""
+"""Operands by the end of their label."""
 _WITHOUT_PODS_HERE = ("driver", "container-toolkit", "operator-validator")
 AWAY_AT_FIRST = (Component.DEVICE_PLUGIN, Component.HOST_ENGINE, Component.EXPORTER)
 """The components that are not there before their operand's pod runs."""
