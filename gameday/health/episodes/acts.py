@@ -42,7 +42,7 @@ _RETURN_TRIES = 8
 _MARK_WITHIN_S = 60.0
 _LOOK_WITHIN_S = 60.0
 _OFFERED_WITHIN_S = 120.0
-"""Seconds from the device plugin's label to its registration with the kubelet: a pod's start, and its look at every GPU."""
+"""Seconds from the device plugin's label until it has registered: a pod's start, and a look at every GPU."""
 _DONE = {
     "gpu-reset": "GPUResetDone",
     "driver-restart": "DriverRestartDone",
