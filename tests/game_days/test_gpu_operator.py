@@ -131,13 +131,30 @@ def test_during_a_driver_upgrade_a_run_that_would_reset_is_refused(clean_cdi: Ar
     assert upgrade in " ".join(played.output.split()) or "offers no" in played.output
 
 
+def hosts_of(arena: Arena) -> dict[str, VirtualHost]:
+    with Prometheus(load_profile(arena.cluster.profile).prometheus) as prometheus:
+        exporters = eventually(lambda: prometheus.query('up{job="dcgm-exporter"} == 1'), bool)
+    url = f"http://{exporters[0].labels['instance']}/hosts"
+    return {node: VirtualHost(f"{url}/{node}") for node in arena.nodes()}
+
+
+def test_where_the_operands_stay_nvidia_smi_resets_no_gpu(clean_cdi: Arena) -> None:
+    node, host = next(iter(hosts_of(clean_cdi).items()))
+    pods = clean_cdi.core.list_namespaced_pod("gpu-operator", field_selector=f"spec.nodeName={node}").items
+    users = {user.pod: user.command for user in host.gpu_users(0) if user.pod}
+    for pod in pods:
+        assert pod.metadata.uid in users, (pod.metadata.name, users)
+    assert any("nv-hostengine" in command for command in users.values())
+    host.run(["nvidia-smi", "-i", "0", "-pm", "0"], 5)
+    refused = host.run(["nvidia-smi", "--gpu-reset", "-i", "0"], 5)
+    host.run(["nvidia-smi", "-i", "0", "-pm", "1"], 5)
+    assert refused.exit_status and "In use by another client" in refused.stdout
+
+
 def test_a_reset_fails_in_words_when_somebody_opens_the_gpu_again(cdi: Arena) -> None:
     """The node stays out of service, as nothing proved it good; the operands are back. Last: it leaves it so."""
     before = cdi.nodes()
-    with Prometheus(load_profile(cdi.cluster.profile).prometheus) as prometheus:
-        exporters = eventually(lambda: prometheus.query('up{job="dcgm-exporter"} == 1'), bool)
-    url = f"http://{exporters[0].labels['instance']}/hosts"
-    hosts = [VirtualHost(f"{url}/{node}") for node in cdi.nodes()]
+    hosts = list(hosts_of(cdi).values())
 
     def reopen(_: subprocess.Popen[str]) -> None:
         for host in hosts:
