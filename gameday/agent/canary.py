@@ -35,6 +35,8 @@ _PING_TIMEOUT_S = 20.0
 _NOT_FOUND = 127
 """The exit status of `env` for a program that is not on PATH."""
 _MAX_DETAIL_CHARACTERS = 300
+_MAX_REASON_CHARACTERS = 1000
+"""Room for the reason of each way in which a pod's GPUs could have been found."""
 _BANDWIDTH = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.]+)", re.MULTILINE)
 _NCCL_FAILED = re.compile(r"NCCL WARN.*|Test NCCL failure.*")
 _ANSWERED = re.compile(r"(\d+) packets transmitted, (\d+) received")
@@ -52,7 +54,7 @@ def canary(task: CanaryTask, context: Context, environment: Mapping[str, str]) -
     try:
         note = _measure(task, context.host, environment)
     except HostError as error:
-        note = CanaryNote(value=None, detail=str(error)[:_MAX_DETAIL_CHARACTERS])
+        note = CanaryNote(value=None, detail=str(error)[:_MAX_REASON_CHARACTERS])
     context.print_note(note)
     value = "not measured" if note.value is None else f"{note.value:g} {task.measure.unit}"
     return AgentResult(

@@ -13,6 +13,7 @@ from gameday.agent.context import Context, Ending
 from gameday.agent.task import AgentResult, CanaryNote, CanaryTask
 from gameday.errors import HostError
 from gameday.host.base import Host, ProgramResult
+from gameday.host.nvml_missing import NO_LIBRARY_HINT
 from gameday.plan.canary import Measure
 from gameday.rehearsal.nodes.network import Qdisc
 from tests.faults.gpu_model import ModelHost
@@ -92,6 +93,15 @@ def test_a_measurement_that_is_not_possible_has_its_reason(
     assert why in note.detail
     assert not result.ok
     assert result.cleanliness == "clean"
+
+
+def test_where_no_way_tells_which_gpus_are_the_pods_the_note_has_all_three_reasons(capsys, tmp_path) -> None:
+    host = printing(REDUCED)
+    host.refuse = {"gpus": f"NVML not found: {NO_LIBRARY_HINT}", "pod_gpus": "kubelet.sock does not answer"}
+    note, result = measured(capsys, host, tmp_path, "void")
+    assert note.value is None and result.cleanliness == "clean"
+    assert "it is 'void'" in note.detail and "kubelet.sock does not answer" not in note.detail  # it has no GAMEDAY_POD
+    assert "GAMEDAY_POD" in note.detail and note.detail.endswith(NO_LIBRARY_HINT)
 
 
 def test_a_program_that_hangs_gives_no_measurement(capsys, tmp_path) -> None:
