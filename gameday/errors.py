@@ -201,6 +201,10 @@ class AbortedError(StopRunError):
         self.by = by
 
 
+class ForeignPauseError(GamedayError):
+    """Somebody else has sent one of the GPU operator's operands off a node, whose work a reset would disturb."""
+
+
 class PostMortemError(GamedayError):
     """Base of the errors about post-mortems."""
 

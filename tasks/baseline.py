@@ -31,7 +31,7 @@ from gameday.run.agents import (
     mark_task,
     run_agent,
 )
-from gameday.run.drain import pods_to_drain
+from gameday.run.operands import uids_before_reset
 from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets, choose_targets
@@ -176,7 +176,8 @@ def _check_log_path(run: Run, target: ChosenTarget) -> None:
     marker = run.record.log_marker(target.index)
     name = run.record.object_name("mark", target.index)
     timeout = run.plan.baseline.log_path_within
-    leaving = {pod.uid for pod in pods_to_drain(run, target.node)}
+    resets = remediation_for(run.plan.recover.remediation).needs_idle_gpu
+    leaving = uids_before_reset(run, target.node) if resets else set()
     try:
         entry, outcome = run_agent(run, name, mark_task(run, target), AGENT_START_TIMEOUT)
     except KubernetesError as error:
@@ -185,8 +186,8 @@ def _check_log_path(run: Run, target: ChosenTarget) -> None:
         raise RefusedError(error.cause, PRIORITY_CLASS_HINT) from None
     if not outcome.ok or outcome.written_at is None:
         raise RefusedError(f"the first look at {target.node} failed: {outcome.error or 'no time given'}")
-    if remediation_for(run.plan.recover.remediation).needs_idle_gpu:
-        leaving |= {pod.uid for pod in pods_to_drain(run, target.node)}
+    if resets:
+        leaving |= uids_before_reset(run, target.node)
         _refuse_reset_with_users(target, gpu_users_left(run.kubernetes.pod_log(name), leaving))
     written = outcome.written_at
 

@@ -28,6 +28,7 @@ from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
 from gameday.tasks.await_repair import await_cluster_repairs, is_back
+from gameday.tasks.move_operands import bring_operands_back, send_operands_away
 from gameday.tasks.restart_api_servers import restart_with_load_gone
 from gameday.tasks.return_to_service import intend_qa_and_return
 from gameday.values.alert_families import fires_until_returned
@@ -126,7 +127,9 @@ def _repair_with_agent(
     remediation = remediation_for(run.plan.recover.remediation)
     action = remediation.name
     second = _disturb(run, target)
+    operands = None
     try:
+        operands = send_operands_away(run, target, timeout) if remediation.needs_idle_gpu else None
         task = RemediateTask(run_id=run.id, node=target.node, gpu=target.gpu, action=action)
         entry, outcome = run_agent(run, name, task, timeout)
         ok, detail = outcome.ok, outcome.error or "; ".join(outcome.evidence)
@@ -135,6 +138,8 @@ def _repair_with_agent(
         run.undo(entry)
     except StepFailedError as error:
         ok, detail = False, error.why
+    if operands:
+        bring_operands_back(run, result, target, operands)
     if second and not remediation.takes_node_down:
         _check_held_to_the_end(run, second)
     run.note(Remediated(node=target.node, action=action, ok=ok, detail=detail, seconds=time.monotonic() - started))

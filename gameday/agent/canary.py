@@ -7,8 +7,10 @@ reason, so that it is not taken for a fault.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from gameday.agent.context import Context
+from gameday.agent.own_gpus import own_gpus
 from gameday.agent.task import AgentResult, CanaryNote, CanaryTask
 from gameday.errors import HostError
 from gameday.faults.network import query
@@ -33,25 +35,26 @@ _PING_TIMEOUT_S = 20.0
 _NOT_FOUND = 127
 """The exit status of `env` for a program that is not on PATH."""
 _MAX_DETAIL_CHARACTERS = 300
-_GPU = re.compile(r"(GPU|MIG)-[0-9A-Fa-f-]{8,80}")
+_MAX_REASON_CHARACTERS = 1000
+"""Room for the reason of each way in which a pod's GPUs could have been found."""
 _BANDWIDTH = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.]+)", re.MULTILINE)
 _NCCL_FAILED = re.compile(r"NCCL WARN.*|Test NCCL failure.*")
 _ANSWERED = re.compile(r"(\d+) packets transmitted, (\d+) received")
 _AVERAGE = re.compile(r"(?:rtt|round-trip) min/avg/max/\S+ = [0-9.]+/([0-9.]+)/")
 
 
-def canary(task: CanaryTask, context: Context, gpus: str) -> AgentResult:
+def canary(task: CanaryTask, context: Context, environment: Mapping[str, str]) -> AgentResult:
     """Measure, and print the value or the reason why there is none. Never raises HostError.
 
     Args:
         task: What to measure.
         context: The host, and the pod's log.
-        gpus: The pod's NVIDIA_VISIBLE_DEVICES, as the device plugin set it.
+        environment: The container's.
     """
     try:
-        note = _measure(task, context.host, tuple(filter(_GPU.fullmatch, gpus.split(","))))
+        note = _measure(task, context.host, environment)
     except HostError as error:
-        note = CanaryNote(value=None, detail=str(error)[:_MAX_DETAIL_CHARACTERS])
+        note = CanaryNote(value=None, detail=str(error)[:_MAX_REASON_CHARACTERS])
     context.print_note(note)
     value = "not measured" if note.value is None else f"{note.value:g} {task.measure.unit}"
     return AgentResult(
@@ -63,12 +66,11 @@ def canary(task: CanaryTask, context: Context, gpus: str) -> AgentResult:
     )
 
 
-def _measure(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
+def _measure(task: CanaryTask, host: Host, environment: Mapping[str, str]) -> CanaryNote:
     """Measure what the task asks for. Raises HostError."""
     if task.measure.uses_ping:
         return _ping(task, host)
-    if not gpus:
-        raise HostError("NVIDIA_VISIBLE_DEVICES names no GPU of this pod: does the node run NVIDIA's device plugin?")
+    gpus = own_gpus(host, environment, task.gpus).uuids
     return _copy(task, host, gpus) if task.measure is Measure.COPY else _all_reduce(task, host, gpus)
 
 

@@ -32,8 +32,6 @@ from gameday.values.results import Cleanliness
 TASK_VARIABLE = "GAMEDAY_TASK"
 STATE_DIR_VARIABLE = "GAMEDAY_STATE_DIR"
 TERMINATION_LOG_VARIABLE = "GAMEDAY_TERMINATION_LOG"
-GPUS_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
-"""The environment variable in which the device plugin lists the UUIDs of the pod's GPUs."""
 _FAILED = 1
 _BAD_TASK = 2
 """Exit status for a task that cannot be read; 0 is done and clean."""
@@ -57,7 +55,7 @@ def run_agent(environment: Mapping[str, str], ending: Ending) -> int:
         role = task.role
         state_dir.mkdir(parents=True, exist_ok=True)
         context = Context(open_host(environment), ending, state_dir, log)
-        result = _carry_out(task, context, environment.get(GPUS_VARIABLE, ""))
+        result = _carry_out(task, context, environment)
         context.end_ready()
     except (HostError, OSError) as error:
         result = _failure(role, str(error))
@@ -77,7 +75,7 @@ def _read_task(environment: Mapping[str, str]) -> Task:
         raise task_error(error) from None
 
 
-def _carry_out(task: Task, context: Context, gpus: str) -> AgentResult:  # noqa: PLR0911 - one line for each role
+def _carry_out(task: Task, context: Context, environment: Mapping[str, str]) -> AgentResult:  # noqa: PLR0911 - one line for each role
     """Carry out the task; only its role's module is imported, so that the agent starts faster."""
     match task:
         case InjectTask():
@@ -107,7 +105,7 @@ def _carry_out(task: Task, context: Context, gpus: str) -> AgentResult:  # noqa:
         case CanaryTask():
             from gameday.agent.canary import canary  # noqa: PLC0415
 
-            return canary(task, context, gpus)
+            return canary(task, context, environment)
         case ApiCanaryTask():
             from gameday.agent.api_canary import api_canary  # noqa: PLC0415
 

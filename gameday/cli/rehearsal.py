@@ -49,12 +49,14 @@ if TYPE_CHECKING:
     from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster
     from gameday.rehearsal.lab.settings import LabSettings
     from gameday.rehearsal.nodes.exporter_release import ExporterRelease
+    from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 
 _FOLDER = Path(".rehearsal")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 DEFAULT_DETECTOR = "default"
 _OURS = "gameday"
 """The profile of the node-health controller, which runs here itself and needs no stand-in."""
+_GPU_OPERATOR = "none"
 _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
 """Exit codes after which the cluster's own logs are deleted. After any other they are the evidence that is left."""
 
@@ -110,6 +112,15 @@ KubeStateMetrics = Annotated[
         help="Scrape kube-state-metrics' metrics of nodes: taints, conditions, GPUs (docs/rehearsal.md).",
     ),
 ]
+GpuOperatorWay = Annotated[
+    str,
+    typer.Option(
+        "--gpu-operator",
+        metavar="WAY",
+        help="How pods come by GPUs: none (a device plugin alone), or NVIDIA's GPU operator, whose pods keep GPUs "
+        "open: runtime-class, index, cdi (its default of today) or nri (docs/rehearsal.md, The GPU operator).",
+    ),
+]
 KernelLogs = Annotated[
     Path | None,
     typer.Option(
@@ -157,6 +168,7 @@ def rehearse(
     hold: Hold = None,
     dra: Dra = False,
     exporter: Exporter = None,
+    gpu_operator: GpuOperatorWay = _GPU_OPERATOR,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
@@ -203,6 +215,7 @@ def rehearse(
         client_nodes=client_nodes_for(loaded.plan),
         spare=0 if checked.rehearsal.training else nodes,
         exporter=exporter_for(exporter, [one.plan for one in loaded.played]),
+        gpu_operator=gpu_operator,
         kernel_logs=kernel_logs,
         guest=watching,
         kube_state_metrics=kube_state_metrics,
@@ -211,6 +224,7 @@ def rehearse(
         command += ["--guest", guest] if guest else ["--detector", detector]
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
         command += ["--exporter", exporter] if exporter else []
+        command += ["--gpu-operator", gpu_operator] if gpu_operator != _GPU_OPERATOR else []
         command += ["--kernel-logs", kernel_logs] if kernel_logs else []
         if kube_state_metrics is not None:
             command.append("--kube-state-metrics" if kube_state_metrics else "--no-kube-state-metrics")
@@ -245,6 +259,7 @@ def embedded(
     client_nodes: int = 0,
     lab: LabSettings | None = None,
     exporter: ExporterRelease,
+    gpu_operator: str = _GPU_OPERATOR,
     kernel_logs: Path | None = None,
     guest: LoadedGuest | None = None,
     kube_state_metrics: bool | None = None,
@@ -261,6 +276,7 @@ def embedded(
     (watcher, fake_detector), control_plane = _detector(detector, guest), _control_plane(cluster)
     if exporter is not exporter_for(None, []):
         out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
+    operator = _operator(gpu_operator)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
     size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender)
     here = Embedded(
@@ -273,6 +289,7 @@ def embedded(
             fake_detector=fake_detector,
             repair=repair,
             exporter=exporter,
+            gpu_operator=operator,
             kernel_logs=kernel_logs,
             guest=guest,
             kube_state_metrics=kube_state_metrics,
@@ -319,6 +336,7 @@ def up(
     hold: Hold = None,
     dra: Dra = False,
     exporter: Exporter = None,
+    gpu_operator: GpuOperatorWay = _GPU_OPERATOR,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
@@ -345,6 +363,7 @@ def up(
         fake_detector=fake_detector,
         repair=repaired,
         exporter=exporter_for(exporter, []),
+        gpu_operator=_operator(gpu_operator),
         kernel_logs=kernel_logs,
         guest=watching,
         kube_state_metrics=kube_state_metrics,
@@ -485,6 +504,15 @@ def _injected(fault: FaultParameters) -> Iterator[str]:
     elif isinstance(fault, CompoundParameters):
         for part in fault.parts:
             yield from _injected(part)
+
+
+def _operator(name: str) -> GpuOperator:
+    from gameday.rehearsal.nodes.gpu_operator import GpuOperator  # noqa: PLC0415
+
+    try:
+        return GpuOperator(name)
+    except ValueError:
+        raise CommandError(f"--gpu-operator {name!r}: choose one of {', '.join(GpuOperator)}") from None
 
 
 def _control_plane(name: str) -> ControlPlane:

@@ -20,11 +20,14 @@ ROLE_LABEL = "gameday.dev/role"
 _STATE_DIR = "/run/gameday"
 # The agent reaches a node whatever taint it carries.
 _TOLERATE_ALL = [{"operator": "Exists"}]
-# NVIDIA's container runtime reads these to bring NVML and CUDA into a pod whose GPUs no device plugin gave it.
+_AGENT = "agent"
+# NVIDIA's container runtime reads these to bring NVML and CUDA into a pod whose GPUs no device plugin gave it; the GPU
+# operator's NRI plugin reads the annotation, in namespaces that it allows (docs/sources.md, GPU operator).
 _ALL_GPUS = (
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
 )
+_ALL_GPUS_BY_NRI = {f"nvidia.cdi.k8s.io/container.{_AGENT}": "management.nvidia.com/gpu=all"}
 # Seconds an agent gets to undo after SIGTERM before the kubelet kills it: three attempts, each with host calls of
 # up to 10 s (gameday/agent/inject.py), and the pauses between them.
 AGENT_GRACE_S = 60
@@ -73,10 +76,12 @@ def agent_pod(
         owner_label: The label that names the pod's owner. Pods with RUN_LABEL whose run is dead are deleted.
         account: The service account whose rights the pod has at the API server; None: none, as on every GPU node.
     """
+    takes_all_gpus = security.privileged and not gpus
+    annotations = {"annotations": _ALL_GPUS_BY_NRI} if takes_all_gpus else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(name, run_id, role, owner_label),
+        "metadata": _metadata(name, run_id, role, owner_label) | annotations,
         "spec": {
             "nodeName": node,
             "restartPolicy": "Never",
@@ -88,16 +93,16 @@ def agent_pod(
             "activeDeadlineSeconds": max(1, round(deadline.total_seconds())),
             "terminationGracePeriodSeconds": AGENT_GRACE_S,
             "tolerations": _TOLERATE_ALL,
-            "containers": [_agent(profile.agent_image, task, security, gpus)],
+            "containers": [_agent(profile.agent_image, task, security, gpus, pod=f"{profile.namespace}/{name}")],
             "volumes": [{"name": "state", "emptyDir": {}}],
         },
     }
 
 
-def _agent(image: str, task: str, security: PodSecurity, gpus: int) -> dict[str, Any]:
+def _agent(image: str, task: str, security: PodSecurity, gpus: int, *, pod: str) -> dict[str, Any]:
     """Return the container of an agent's pod."""
     return {
-        "name": "agent",
+        "name": _AGENT,
         "image": image,
         # The agent that undoes must not need the registry: the first one brought the image.
         "imagePullPolicy": "IfNotPresent",
@@ -105,6 +110,7 @@ def _agent(image: str, task: str, security: PodSecurity, gpus: int) -> dict[str,
         "env": [
             {"name": "GAMEDAY_TASK", "value": task},
             {"name": "GAMEDAY_STATE_DIR", "value": _STATE_DIR},
+            *([{"name": "GAMEDAY_POD", "value": pod}] if gpus else ()),
             *(_ALL_GPUS if security.privileged and not gpus else ()),
         ],
         "securityContext": _security_context(security),

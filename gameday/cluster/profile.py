@@ -262,7 +262,7 @@ class ClusterProfile(BaseSettings):
     agent_runtime_class: str | None = None
     """RuntimeClass of the agent's pods: `nvidia` where NVIDIA's runtime is not the nodes' default.
 
-    Without that runtime the agent finds no driver library, and NVML is not measured."""
+    Without that runtime an agent has the driver's library only by NRI, or with hostPID from the host."""
     grafana: Endpoint | None = None
     """Grafana: each run's fault window becomes an annotation with the tag `gameday`. None: no annotation."""
     publish_to: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9+.-]*://[^@\s]*$")

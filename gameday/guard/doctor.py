@@ -19,6 +19,7 @@ from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
 from gameday.errors import AdapterError, KubernetesError, RefusedError
 from gameday.guard.check import check_all
+from gameday.guard.gpu_access import gpu_access
 from gameday.guard.preview import fault_warnings
 from gameday.guard.read_only_run import choose_and_follow
 from gameday.guard.rights import rights_for, rights_of_the_control_plane
@@ -37,7 +38,7 @@ from gameday.observe.guest_watch import guest_trouble
 from gameday.plan.expectations import ExpectedAlert
 from gameday.reaper.excluded_nodes import node_reasons
 from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, agent_manifest, gpu_users_left, mark_task
-from gameday.run.drain import pods_to_drain
+from gameday.run.operands import uids_before_reset
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
 from gameday.values.alert_families import others_of_meaning, sources_of
@@ -92,6 +93,8 @@ def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequ
     except (RefusedError, AdapterError) as error:
         yield _failed("targets", error)
     yield from checked_part("targets", _targets(run, targets))
+    if not loads_api_servers:
+        yield from checked_part("gpus", _gpus(run, targets))
     yield from checked_part("detectors", _detectors(run, targets))
     yield from checked_part("guardrails", _guardrails(run, targets))
     if not loads_api_servers:
@@ -310,6 +313,11 @@ def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     yield Prerequisite("targets", "metrics", bool(sampled) or None, f"{len(sampled)} series {series}", fix)
 
 
+def _gpus(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
+    for way in gpu_access(run, targets):
+        yield Prerequisite("gpus", way.name, way.ok, way.detail, way.fix)
+
+
 def _detectors(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     if run.profile.guest and targets and run.plan.fault.runs_on is NodeRole.GPU:
         why, name = guest_trouble(run.profile.guest, [target.node for target in targets]), run.profile.guest.name
@@ -413,7 +421,7 @@ def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
         "agent", "image", outcome.ok, outcome.error or f"{image} ran on {node}", "see the agent's own error"
     )
     if task.reset_gpu is not None and outcome.ok:
-        users = gpu_users_left(log, {pod.uid for pod in pods_to_drain(run, node)})
+        users = gpu_users_left(log, uids_before_reset(run, node))
         detail = f"open in: {'; '.join(users)}" if users else "no process that a drain leaves has it open"
         fix = GPU_RESET_HINT if users else ""
         yield Prerequisite("agent", f"GPU {task.reset_gpu} can be reset", not users, detail, fix)

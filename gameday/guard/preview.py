@@ -7,6 +7,7 @@ writes into its history.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -14,7 +15,9 @@ from typing import Any, Literal
 from gameday.agent.task import ApiCanaryTask, InjectTask, RemediateTask
 from gameday.cluster.flow_control import Shares, level_names
 from gameday.cluster.manifests import gpu_canary, gpu_job, misaligned_pod
+from gameday.cluster.operands import AWAY
 from gameday.documents.fields import format_duration
+from gameday.errors import ForeignPauseError
 from gameday.faults.registry import fault_for
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
@@ -34,6 +37,7 @@ from gameday.run.agents import (
 )
 from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
 from gameday.run.drain import pods_to_drain
+from gameday.run.operands import movable_operands
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import ChosenTarget, Targets, pool_labels
 from gameday.values.nodes import NodeRole
@@ -146,11 +150,23 @@ def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
     recover, node = run.plan.recover, target.node
     if remediation_for(recover.remediation).drains_node:
         yield from _drain(run, node)
+    if remediation_for(recover.remediation).needs_idle_gpu:
+        yield from _operands(run, node)
     if recover.fault_during:
         yield _injector(run, Step.RECOVER, "disturb", target, recover.fault_during)
     task = RemediateTask(run_id=run.id, node=node, gpu=target.gpu, action=recover.remediation)
     within = recover.within + AGENT_START_TIMEOUT
     yield _agent(run, Step.RECOVER, "remediate", target, task, within, f"repair: {recover.remediation}")
+
+
+def _operands(run: ReadOnlyRun, node: str) -> Iterator[PlannedChange]:
+    """Yield the change that sends the GPU operator's operands away; the baseline refuses where it is not possible."""
+    with suppress(ForeignPauseError):
+        if labels := movable_operands(run, node):
+            metadata = {"name": node, "labels": dict.fromkeys(labels, AWAY)}
+            patch = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+            why = "the GPU operator's operands leave before the reset, and come back after it"
+            yield PlannedChange(Step.RECOVER, "patch", f"node/{node}", why, node, patch)
 
 
 def _drain(run: ReadOnlyRun, node: str) -> Iterator[PlannedChange]:

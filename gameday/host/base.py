@@ -184,6 +184,13 @@ class Host(Protocol):
     def gpus(self) -> list[GpuSample]:
         """Return all GPUs that the driver knows, lost ones included, ordered by index."""
 
+    def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
+        """Return the ids of the GPUs that a pod of this node has, by the kubelet's pod-resources API.
+
+        Raises:
+            HostError: The kubelet cannot be asked, or knows no GPU of the pod.
+        """
+
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
         """Run and measure BF16 GEMM and device-to-device copy, for about `seconds` together."""
 

@@ -6,15 +6,19 @@ user of the GPU, and would make `nvidia-smi --gpu-reset` refuse.
 
 from __future__ import annotations
 
-import ctypes
+import platform
 from collections.abc import Callable
+from contextlib import suppress
+from ctypes import CDLL, RTLD_GLOBAL
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from gameday.errors import HostError
 from gameday.host.base import GpuSample
 from gameday.host.cpus import format_cpus
+from gameday.host.nvml_missing import NO_LIBRARY_HINT
 
 FieldReader = Callable[[ModuleType, Any], dict[str, Any]]
 """A function of pynvml and a device handle that returns fields of GpuSample, in its units."""
@@ -24,7 +28,7 @@ _AFFINITY_WORDS = 64
 _LIBRARY = "libnvidia-ml.so.1"
 """The name under which pynvml loads the driver's library on Linux."""
 _HINTS = {
-    "NVMLError_LibraryNotFound": "is the NVIDIA driver installed, and its libraries mounted into this container?",
+    "NVMLError_LibraryNotFound": NO_LIBRARY_HINT,
     "NVMLError_DriverNotLoaded": "the nvidia kernel module is not loaded; see `dmesg` and `lsmod` on the host",
     "NVMLError_LibRmVersionMismatch": "driver and user-space library differ; reboot or reload the driver",
     "NVMLError_NoPermission": "run the agent privileged",
@@ -32,18 +36,28 @@ _HINTS = {
 }
 
 
-def read_gpus(nvml: ModuleType | None = None) -> list[GpuSample]:
+_LIBRARY = "libnvidia-ml.so.1"
+_LIBRARY_FOLDERS = tuple(
+    f"{root}usr/{folder}"
+    for root in ("", "run/nvidia/driver/")
+    for folder in (f"lib/{platform.machine()}-linux-gnu", "lib64", "lib")
+)
+"""Folders of the driver's libraries, on a host and in the GPU operator's driver container, of all distributions."""
+
+
+def read_gpus(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) -> list[GpuSample]:
     """Return every GPU that the driver counts, by index, lost ones included.
 
     Args:
         nvml: The pynvml module; None imports it. Tests give another one.
+        host_root: The host's root as this container sees it, whose NVML is used where no runtime put one in here.
 
     Raises:
         HostError: NVML cannot be opened, or does not count the GPUs.
     """
     nvml = nvml or import_module("pynvml")  # 8,000 lines that only the real host needs
     try:
-        nvml.nvmlInit()
+        _init(nvml, host_root)
     except nvml.NVMLError as error:
         raise _host_error(error) from None
     try:
@@ -52,6 +66,24 @@ def read_gpus(nvml: ModuleType | None = None) -> list[GpuSample]:
         raise _host_error(error) from None
     finally:
         nvml.nvmlShutdown()
+
+
+def _init(nvml: ModuleType, host_root: Path) -> None:
+    """Open NVML, with the host's library where the container has none. Raises an NVMLError."""
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError_LibraryNotFound:
+        if not any(_loaded(host_root / folder / _LIBRARY) for folder in _LIBRARY_FOLDERS):
+            raise
+        nvml.nvmlInit()
+
+
+def _loaded(library: Path) -> bool:
+    """Load a library, which later loads find by its name; return False where it cannot be."""
+    with suppress(OSError):
+        CDLL(str(library), mode=RTLD_GLOBAL)
+        return True
+    return False
 
 
 def _host_error(error: Exception) -> HostError:
@@ -67,7 +99,7 @@ def _loader_error() -> str:
     It is loaded once more for that; one that loads now was put there meanwhile.
     """
     try:
-        ctypes.CDLL(_LIBRARY)
+        CDLL(_LIBRARY)
     except OSError as error:
         return str(error)[:200]
     return "it is there now"

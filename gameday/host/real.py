@@ -116,7 +116,13 @@ class RealHost:
     def gpus(self) -> list[GpuSample]:
         from gameday.host.nvml import read_gpus  # noqa: PLC0415 - large, and few roles need it
 
-        return read_gpus()
+        return read_gpus(host_root=self._root / "proc/1/root")
+
+    def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
+        from gameday.host.pod_resources import SOCKET, gpu_ids  # noqa: PLC0415 - a client that only canaries need
+
+        # Process 1 is the host's where the pod has hostPID; elsewhere its root has no such socket.
+        return gpu_ids(self._root / "proc/1/root" / SOCKET, namespace, pod)
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
         from gameday.host.load import measure_load  # noqa: PLC0415 - optional extra

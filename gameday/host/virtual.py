@@ -20,8 +20,11 @@ from pydantic import BaseModel, ValidationError
 from gameday.errors import HostError
 from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
 from gameday.host.kernel_log import encode_record
+from gameday.host.nvml_missing import NO_LIBRARY_HINT
 from gameday.host.work import FIRST_REPORT_TIMEOUT_S, Work, WorkByGpu
 
+NO_DRIVER_VARIABLE = "GAMEDAY_VIRTUAL_NO_DRIVER"
+"""The environment variable that says that no runtime has brought the driver's libraries into this container."""
 _ANSWER_TIMEOUT_S = 10.0
 """A model of a host answers immediately; one that takes longer belongs to a dead rehearsal."""
 _MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -48,6 +51,10 @@ class _Gpus(BaseModel):
 
 class _Users(BaseModel):
     users: tuple[GpuUser, ...]
+
+
+class _DeviceIds(BaseModel):
+    ids: tuple[str, ...]
 
 
 class _Runs(BaseModel):
@@ -91,12 +98,19 @@ class VirtualHost:
         return self._read(_BootId, "GET", "/boot-id").boot_id
 
     def gpus(self) -> list[GpuSample]:
+        self._require_driver()
         return sorted(self._read(_Gpus, "GET", "/gpus").gpus, key=lambda gpu: gpu.index)
 
+    def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
+        path = f"/pod-gpus?namespace={quote(namespace, safe='')}&pod={quote(pod, safe='')}"
+        return self._read(_DeviceIds, "GET", path).ids
+
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
+        self._require_driver()
         return self._read(LoadResult, "POST", "/load", {"gpu": gpu, "seconds": seconds}, seconds)
 
     def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
+        self._require_driver()
         return self._works.start(gpu, lambda: self._start(gpu, order))
 
     def steer_work(self, gpu: int, utilization: float) -> None:
@@ -114,7 +128,12 @@ class VirtualHost:
         return self._read(_Runs, "GET", f"/work?gpu={gpu}").runs
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
+        self._require_driver()
         return self._read(_Users, "GET", f"/gpu-users?gpu={gpu}").users
+
+    def _require_driver(self) -> None:
+        if self._environment.get(NO_DRIVER_VARIABLE):
+            raise HostError(f"NVML not found: {NO_LIBRARY_HINT}")
 
     def api_server(self) -> ApiServer:
         from gameday.host.api_account import on_virtual_node  # noqa: PLC0415 - few roles use the API

@@ -71,6 +71,13 @@ class RestoreLab(LedgerModel):
     kind: Literal["restore-lab"] = "restore-lab"
 
 
+class BringBackOperands(LedgerModel):
+    """Put back the labels by which the GPU operator runs its operands on a node."""
+
+    kind: Literal["bring-back-operands"] = "bring-back-operands"
+    labels: tuple[str, ...] = Field(description="keys of the labels, each of which was `true`")
+
+
 class RestoreNode(LedgerModel):
     """Put back what detectors and repairs change about a node because of us, and nothing else."""
 
@@ -105,7 +112,14 @@ class RestoreNode(LedgerModel):
 
 
 Undo = Annotated[
-    DeletePod | DeleteJob | TakeOutFault | EndApiCanary | DeleteFlowControl | RestoreLab | RestoreNode,
+    DeletePod
+    | DeleteJob
+    | TakeOutFault
+    | EndApiCanary
+    | DeleteFlowControl
+    | RestoreLab
+    | BringBackOperands
+    | RestoreNode,
     Field(discriminator="kind"),
 ]
 

@@ -22,9 +22,11 @@ from gameday.cluster.kubernetes import Kubernetes, absent_is_none
 from gameday.cluster.lab_control import configure_lab
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.nodes import snapshot
+from gameday.cluster.operands import AWAY, bring_back
 from gameday.cluster.pods import PodFollower
 from gameday.errors import ControlError, KubernetesError
 from gameday.ledger.entries import (
+    BringBackOperands,
     DeleteFlowControl,
     DeleteJob,
     DeletePod,
@@ -91,6 +93,8 @@ def undo_entry(
             case RestoreNode() as restore:
                 fault = ledger.fault_on(entry.node) if ledger else Cleanliness.CLEAN
                 return _restore_unless_faulty(kubernetes, entry.node or "", restore, fault, node_seen)
+            case BringBackOperands(labels=labels):
+                return _bring_back_operands(kubernetes, entry.node or "", labels)
             case RestoreLab():
                 return _restore_lab(kubernetes.profile.lab_control)
             case deletion:
@@ -159,6 +163,19 @@ def _delete_flow_control(kubernetes: Kubernetes, name: str, levels: tuple[str, .
                 return UndoResult(Cleanliness.UNKNOWN, (*lines, f"{kind} {one} is still there"))
             lines.append(f"{kind} {one} deleted")
     return UndoResult(Cleanliness.CLEAN, tuple(lines))
+
+
+def _bring_back_operands(kubernetes: Kubernetes, node: str, labels: tuple[str, ...]) -> UndoResult:
+    """Put the labels back; one that somebody else has paused on top of our pause is put back when that is over."""
+    try:
+        found = bring_back(kubernetes, node, labels)
+    except KubernetesError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return _node_gone(node)
+        raise
+    lines = tuple(f"label {label}: {value or 'not there'}" for label, value in found.items())
+    paused = any(AWAY in value for value in found.values())
+    return UndoResult(Cleanliness.UNKNOWN if paused else Cleanliness.CLEAN, lines)
 
 
 def _restore_lab(lab: Path | None) -> UndoResult:

@@ -33,6 +33,7 @@ from gameday.rehearsal.lab.programs import find_balancer, find_programs, find_to
 from gameday.rehearsal.lab.settings import STOCK, LabSettings
 from gameday.rehearsal.lab.status import ready_urls
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
+from gameday.rehearsal.nodes.gpu_operator import RUNTIME_CLASS, GpuOperator
 from gameday.rehearsal.observability import (
     RULES,
     ComponentJob,
@@ -125,6 +126,7 @@ class RehearsalCluster:
         kernel_logs: Path | None = None,
         guest: LoadedGuest | None = None,
         kube_state_metrics: bool | None = None,
+        gpu_operator: GpuOperator = GpuOperator.NONE,
     ) -> None:
         """Prepare the cluster; nothing is started yet.
 
@@ -143,6 +145,7 @@ class RehearsalCluster:
             guest: The real detector that watches, beside `detector`.
             kube_state_metrics: Scrape kube-state-metrics; None: where a detector other than ours watches, whose work
                 no other metrics show.
+            gpu_operator: How containers come by GPUs, and whether the GPU operator's pods keep GPUs open.
         """
         self.folder = folder.resolve()
         self.size = size
@@ -156,6 +159,7 @@ class RehearsalCluster:
         self._guest = guest
         foreign = bool(guest or fake_detector) or detector is Detector.KONDUKTOR
         self._with_kube_state_metrics = foreign if kube_state_metrics is None else kube_state_metrics
+        self._gpu_operator = gpu_operator
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._migrated = True
@@ -253,8 +257,8 @@ class RehearsalCluster:
             seeder.rights()
             if self.size.client_nodes:
                 seeder.control_plane_rights()
-            if self._lab.dra:
-                seeder.device_class()
+            if self.control_plane is ControlPlane.LAB:
+                seeder.objects_of_the_lab(self._gpu_operator, dra=self._lab.dra)
             runner = seeder.service_account_kubeconfig("gameday-runner", self.folder / "runner.kubeconfig")
             health = seeder.service_account_kubeconfig("gameday-node-health", self.folder / "node-health.kubeconfig")
             repairer = seeder.service_account_kubeconfig("gameday-repair", self.folder / "repair.kubeconfig")
@@ -266,7 +270,7 @@ class RehearsalCluster:
             if controllers:
                 controllers.await_ready_line()
             seeder.await_schedulable(self.size.nodes + self.size.client_nodes)
-            seeder.components(self.size.nodes)
+            seeder.components(self.size.nodes, self.size.gpus, self._gpu_operator)
             if self.size.offender:
                 seeder.repeat_offender(_OFFENDER)
             trained = self.size.nodes - self.size.spare - self.size.hold_outs
@@ -305,7 +309,8 @@ class RehearsalCluster:
                 find_topology_scheduler(programs[LabComponent.API_SERVER])
             settings = self._lab.model_dump_json(exclude_defaults=True)
             return self._python("lab", "--data-dir", str(self._credentials), "--settings", settings)
-        arguments = ("--port", str(port), "--data-dir", str(self._credentials))
+        arguments = ["--port", str(port), "--data-dir", str(self._credentials)]
+        arguments += [f"--runtime-class={name}" for name in self._gpu_operator.runtime_classes]
         return self._python("apiserver", *arguments, module="kubesim.apiserver")
 
     @property
@@ -358,6 +363,8 @@ class RehearsalCluster:
             str(self.folder / "pods"),
             "--exporter",
             self._exporter,
+            "--gpu-operator",
+            self._gpu_operator,
             *(("--guest", str(guest)) if guest else ()),
             *(("--kernel-logs", str(self._kernel_logs.resolve())) if self._kernel_logs else ()),
             *self._lab.node_arguments(),
@@ -503,6 +510,8 @@ class RehearsalCluster:
             "prometheus_node_label": self._exporter.node_label,
             **{server: {"url": self.urls[server]} for server in ("prometheus", "alertmanager", "loki")},
         }
+        if self._gpu_operator.runtime_classes:
+            profile["agent_runtime_class"] = RUNTIME_CLASS
         if self._lab_control:
             profile["lab_control"] = str(self._lab_control)
         if self._guest:
@@ -546,5 +555,6 @@ class RehearsalCluster:
             "detector": self._watcher,
             "control_plane": self.control_plane,
             "kube_state_metrics": (self._kube_state_metrics or "stand-in") if self._with_kube_state_metrics else None,
+            "gpu_operator": self._gpu_operator,
         }
         (self.folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")

@@ -16,6 +16,7 @@ from gameday.errors import SeedError
 from gameday.health.api import MERGE_PATCH
 from gameday.health.episodes.store import record_data, record_metadata, record_name
 from gameday.rehearsal.nodes.dra import API_GROUP, claim_template, device_class
+from gameday.rehearsal.nodes.gpu_operator import DEPLOY, OPERANDS, GpuOperator
 from gameday.rehearsal.repeat_offender import offender_record
 from gameday.shipped import shipped
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
@@ -38,6 +39,7 @@ _KUBE_STATE_METRICS = "kube-state-metrics"  # its service account, and its names
 
 FAKE_DETECTOR_RBAC = Path(__file__).parent / "fake_detector" / "rbac.yaml"
 _NAMESPACE = "gameday"
+_RUNTIME_API = "node.k8s.io/v1"
 _TRAINING = "training"
 _TOKEN_SECONDS = 24 * 3600
 _TIMEOUT_S = 30.0
@@ -141,6 +143,27 @@ class Seeder:
                     f"{len(ready)} of {nodes} nodes lost the taint {_NOT_READY}, and none did for {stalled_after_s} s"
                 )
 
+    def _await_gpus(self, nodes: int, gpus: int) -> None:
+        """Wait until `nodes` nodes offer their GPUs, which they do once their device plugin's pod runs.
+
+        Raises:
+            SeedError: No node does so for two minutes.
+        """
+        offering: set[str] = set()
+        query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(_STALLED_AFTER_S)}
+        path = "/api/v1/nodes"
+        try:
+            with self._http.stream("GET", path, params=query, timeout=_STALLED_AFTER_S + _TIMEOUT_S) as answer:
+                for line in answer.iter_lines():
+                    node = json.loads(line)["object"]
+                    if node["status"].get("allocatable", {}).get("nvidia.com/gpu") == str(gpus):
+                        offering.add(node["metadata"]["name"])
+                    if len(offering) >= nodes:
+                        return
+        except (httpx.HTTPError, ValueError, KeyError) as error:
+            raise SeedError(f"watch of {path}: {type(error).__name__}: {error}") from None
+        raise SeedError(f"{len(offering)} of {nodes} nodes offer {gpus} GPUs within {_STALLED_AFTER_S} s")
+
     def _watch_schedulable(self, ready: set[str], nodes: int, timeout_s: int) -> None:
         """Add the nodes without the taint to `ready`, until there are enough or the time is over. Raises SeedError."""
         path = "/api/v1/nodes"
@@ -157,21 +180,29 @@ class Seeder:
         except (httpx.HTTPError, ValueError, KeyError) as error:
             raise SeedError(f"watch of {path}: {type(error).__name__}: {error}") from None
 
-    def components(self, nodes: int) -> None:
+    def components(self, nodes: int, gpus: int, operator: GpuOperator) -> None:
         """The pods through which most clusters watch and serve their GPUs, and the log store's, on the first node.
 
-        Left out on a large fleet, where they would be most of what the rehearsal does. Raises SeedError.
+        With a GPU operator its operands are placed by its labels, and waited for until the nodes offer their GPUs.
+        Without one all are left out on a large fleet, where they would be most of what the rehearsal does. Raises
+        SeedError.
         """
-        if nodes > _COMPONENTS_UP_TO:
+        if operator is GpuOperator.NONE and nodes > _COMPONENTS_UP_TO:
             return
         for namespace in dict.fromkeys(namespace for namespace, *_ in _COMPONENTS):
             self._create("/api/v1/namespaces", {"metadata": {"name": namespace}})
         self._label(_LOG_STORE_NODE, {LOG_STORE_LABEL: "true"})
-        for namespace, name, labels in _COMPONENTS:
-            selector = _SELECTORS.get(name, {GPU_PRESENT_LABEL: "true"})
+        by_app = {operand.app: f"{DEPLOY}{label}" for label, operand in OPERANDS.items()}
+        discovery = ("gpu-operator", "gpu-feature-discovery", {"app": "gpu-feature-discovery"})
+        with_operator = operator is not GpuOperator.NONE
+        for namespace, name, labels in (*_COMPONENTS, *([discovery] if with_operator else [])):
+            label = by_app.get(labels.get("app", ""), GPU_PRESENT_LABEL) if with_operator else GPU_PRESENT_LABEL
+            selector = _SELECTORS.get(name, {label: "true"})
             self._create(
                 f"/apis/apps/v1/namespaces/{namespace}/daemonsets", _component(namespace, name, labels, selector)
             )
+        if with_operator:
+            self._await_gpus(nodes, gpus)
 
     def _label(self, node: str, labels: dict[str, str]) -> None:
         path = f"/api/v1/nodes/{node}"
@@ -183,6 +214,13 @@ class Seeder:
             raise SeedError(f"PATCH {path}: {type(error).__name__}: {error}") from None
         if answer.is_error:
             raise SeedError(f"PATCH {path}: {answer.status_code}: {answer.text[:300]}")
+
+    def objects_of_the_lab(self, operator: GpuOperator, *, dra: bool) -> None:
+        """Create what only a real API server knows: RuntimeClasses, and the DRA driver's class; raises SeedError."""
+        for name in operator.runtime_classes:
+            self._create(f"/apis/{_RUNTIME_API}/runtimeclasses", _runtime_class(name))
+        if dra:
+            self.device_class()
 
     def device_class(self) -> None:
         """Create the DeviceClass of the nodes' DRA driver; raises SeedError."""
@@ -265,6 +303,15 @@ def _component(namespace: str, name: str, labels: dict[str, str], selector: dict
     return {
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def _runtime_class(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": _RUNTIME_API,
+        "kind": "RuntimeClass",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/component": "gpu-operator"}},
+        "handler": name,
     }
 
 

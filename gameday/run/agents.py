@@ -39,8 +39,8 @@ AGENT_START_TIMEOUT = timedelta(seconds=60)
 _DEADLINE_MARGIN = timedelta(seconds=10)
 
 GPU_RESET_HINT = (
-    "set monitors aside for the run (GPU operator: the node's labels nvidia.com/gpu.deploy.*), or give the plan "
-    "recover.remediation: reboot"
+    "a run sends the GPU operator's own operands away by itself; set other monitors aside for the run, or give the "
+    "plan recover.remediation: reboot"
 )
 """The hint for a monitor that keeps a GPU open that is to be reset."""
 PRIORITY_CLASS_HINT = (

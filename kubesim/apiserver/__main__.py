@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m kubesim.apiserver", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 picks a free one")
     parser.add_argument("--data-dir", type=Path, required=True, help="certificates, tokens, kubeconfigs and state")
+    parser.add_argument(
+        "--runtime-class",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a RuntimeClass that pods may name, of which there is no object; may be repeated",
+    )
     return parser.parse_args()
 
 
@@ -43,13 +51,13 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-async def _serve(folder: Path, listener: socket.socket) -> None:
+async def _serve(folder: Path, listener: socket.socket, runtime_classes: Sequence[str]) -> None:
     authority = Authority(folder, "ca")
     serving = authority.server("kube-apiserver")
     authority.server("kubelet")  # for the processes that play the nodes
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(serving.certificate, serving.key)
-    server = ApiServer(folder, authority)
+    server = ApiServer(folder, authority, runtime_classes)
     url = f"https://127.0.0.1:{listener.getsockname()[1]}"
     bootstrap.write_kubeconfigs(folder, server.static, url, authority.certificate)
     await server.start()
@@ -86,7 +94,7 @@ def main() -> int:
     except OSError as error:
         sys.stderr.write(f"cannot serve on 127.0.0.1:{arguments.port} from {folder}: {error}\n")
         return 1
-    asyncio.run(_serve(folder, listener))
+    asyncio.run(_serve(folder, listener, arguments.runtime_class))
     return 0
 
 

@@ -7,6 +7,7 @@ Priority, DefaultTolerationSeconds, TaintNodesByCondition, RuntimeClass, PodSecu
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from typing import Any
 
 from kubesim.apiserver import errors, pod_security
@@ -45,8 +46,9 @@ def random_suffix() -> str:
 class Admission:
     """Changes and refuses objects that are about to be created."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, runtime_classes: Collection[str] = ()) -> None:
         self._store = store
+        self._runtime_classes = runtime_classes
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         """Refuse a namespace that is absent or on its way out, by StatusError 404 or 403."""
@@ -110,10 +112,9 @@ class Admission:
         policy = found.obj.get("preemptionPolicy") if found else None
         spec.setdefault("preemptionPolicy", policy or "PreemptLowerPriority")
 
-    @staticmethod
-    def _runtime_class(resource: Resource, pod: Json) -> None:
+    def _runtime_class(self, resource: Resource, pod: Json) -> None:
         name = pod["spec"].get("runtimeClassName")
-        if name:
+        if name and name not in self._runtime_classes:
             why = f'pod rejected: RuntimeClass "{name}" not found'
             raise errors.forbidden(resource, pod["metadata"]["name"], why)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,9 +50,9 @@ class Write:
 class Objects:
     """Writes to the store. Everything here is synchronous: a request is atomic."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, runtime_classes: Collection[str] = ()) -> None:
         self.store = store
-        self._admission = Admission(store)
+        self._admission = Admission(store, runtime_classes)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored:
         """The object; StatusError 404."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +52,17 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
 class ApiServer:
-    """An embedded API server over a data folder; `handle` is its whole HTTP face."""
+    """An embedded API server over a data folder; `handle` is its whole HTTP face.
 
-    def __init__(self, folder: Path, authority: Authority) -> None:
+    `runtime_classes` are the RuntimeClasses that pods may name; as objects there are none.
+    """
+
+    def __init__(self, folder: Path, authority: Authority, runtime_classes: Collection[str] = ()) -> None:
         self._authority = authority
         self.store = Store(folder / "state.jsonl")
         self.static = bootstrap.load_tokens(folder)
         self._metrics = Metrics()
-        self._objects = Objects(self.store)
+        self._objects = Objects(self.store, runtime_classes)
         self._watches = Watches(self.store)
         self._lister = Lister(self.store)
         self._authenticator = Authenticator(self.store, self.static, load_key(folder / "serviceaccount.key"))

@@ -13,6 +13,7 @@ from gameday.agent.context import Context, Ending
 from gameday.agent.task import AgentResult, CanaryNote, CanaryTask
 from gameday.errors import HostError
 from gameday.host.base import Host, ProgramResult
+from gameday.host.nvml_missing import NO_LIBRARY_HINT
 from gameday.plan.canary import Measure
 from gameday.rehearsal.nodes.network import Qdisc
 from tests.faults.gpu_model import ModelHost
@@ -39,8 +40,11 @@ TWO = "GPU-aaaaaaaa-0000,GPU-bbbbbbbb-0000"
 def measured(
     capsys: pytest.CaptureFixture[str], host: Host, tmp_path: Path, gpus: str = TWO, **task: Any
 ) -> tuple[CanaryNote, AgentResult]:
-    canary_task = CanaryTask.model_validate({"run_id": "r", "node": "n", "measure": Measure.ALL_REDUCE} | task)
-    result = canary(canary_task, Context(host, Ending(), tmp_path, tmp_path / "log"), gpus)
+    asked = len(gpus.split(",")) if gpus else 1
+    fields = {"run_id": "r", "node": "n", "measure": Measure.ALL_REDUCE, "gpus": asked}
+    canary_task = CanaryTask.model_validate(fields | task)
+    environment = {"NVIDIA_VISIBLE_DEVICES": gpus}
+    result = canary(canary_task, Context(host, Ending(), tmp_path, tmp_path / "log"), environment)
     return CanaryNote.model_validate(json.loads(capsys.readouterr().out)), result
 
 
@@ -74,8 +78,8 @@ def test_a_job_that_nccl_gives_up_has_a_bandwidth_of_zero(capsys, tmp_path) -> N
     ("host", "gpus", "why"),
     [
         (printing(stderr="env: 'all_reduce_perf': No such file", exit_status=127), TWO, "install nccl-tests"),
-        (printing(REDUCED), "", "device plugin"),
-        (printing(REDUCED), "all", "device plugin"),
+        (printing(REDUCED), "", "no way says which GPUs this pod holds: NVIDIA_VISIBLE_DEVICES: it is not set"),
+        (printing(REDUCED), "all", "it is 'all'"),
         (printing(REDUCED), "GPU-aaaaaaaa-0000", "two free GPUs"),
         (printing(stderr="Test CUDA failure 'out of memory'", exit_status=2), TWO, "out of memory"),
         (printing("nothing of use"), TWO, "no bandwidth"),
@@ -89,6 +93,15 @@ def test_a_measurement_that_is_not_possible_has_its_reason(
     assert why in note.detail
     assert not result.ok
     assert result.cleanliness == "clean"
+
+
+def test_where_no_way_tells_which_gpus_are_the_pods_the_note_has_all_three_reasons(capsys, tmp_path) -> None:
+    host = printing(REDUCED)
+    host.refuse = {"gpus": f"NVML not found: {NO_LIBRARY_HINT}", "pod_gpus": "kubelet.sock does not answer"}
+    note, result = measured(capsys, host, tmp_path, "void")
+    assert note.value is None and result.cleanliness == "clean"
+    assert "it is 'void'" in note.detail and "kubelet.sock does not answer" not in note.detail  # it has no GAMEDAY_POD
+    assert "GAMEDAY_POD" in note.detail and note.detail.endswith(NO_LIBRARY_HINT)
 
 
 def test_a_program_that_hangs_gives_no_measurement(capsys, tmp_path) -> None:

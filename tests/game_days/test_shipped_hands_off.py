@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from gameday.cluster.operands import AWAY
 from gameday.detectors.load import load_detector
-from gameday.history.events import RepairHopSeen
+from gameday.history.events import LabelSeen, RepairHopSeen
 from gameday.plan.catalogue import find_plan
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 from gameday.values.results import RepairHop, RepairKind
 from tests.game_days.conftest import Arena, Played, changed
 
@@ -112,3 +114,25 @@ def test_a_foreign_stack_is_followed_from_its_cordon_to_its_own_validation(forei
     assert list(found) == list(RepairHop)
     assert found[RepairHop.REPAIRED].repair is RepairKind.REBOOT
     assert found[RepairHop.VALIDATED].by == "lifecycle-manager"
+
+
+@pytest.fixture(scope="module")
+def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    """A cluster with our repairer, and the GPU operator as it is shipped today."""
+    folder = tmp_path_factory.mktemp("operated")
+    size = Size(nodes=3, gpus=8, spare=1)
+    with RehearsalCluster(
+        folder / "cluster", size, Detector.DEFAULT, repair=True, gpu_operator=GpuOperator.CDI
+    ) as cluster:
+        yield Arena(cluster, folder)
+
+
+def test_the_repairer_resets_a_gpu_although_the_operators_pods_keep_it_open(operated: Arena) -> None:
+    before = operated.nodes()
+    played = operated.play(shipped("hands-off-double-bit-ecc"))
+    assert played.exit_code == 0, played.output
+    assert hops(played)[RepairHop.REPAIRED].repair is RepairKind.GPU_RESET
+    plugin = [seen.value for seen in played.history.of(LabelSeen) if seen.label.endswith("deploy.device-plugin")]
+    assert plugin == [AWAY, "true"]
+    labels = {node: labels for node, (_, _, labels, _) in operated.nodes().items()}
+    assert labels == {node: labels for node, (_, _, labels, _) in before.items()}

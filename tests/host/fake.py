@@ -64,6 +64,7 @@ class FakeHost:
         self.reports: Callable[[WorkOrder], WorkReport] = lambda order: WorkReport(seconds=1.0)
         self.steered: list[float] = []
         self.api: ApiServer | None = None
+        self.pods: dict[str, tuple[str, ...]] = {}
         self.users: dict[int, tuple[GpuUser, ...]] = {}
 
     def write_kernel_log(self, record: str) -> None:
@@ -98,6 +99,13 @@ class FakeHost:
         if self._loading:
             self.sampled_under_load.set()
         return list(self.samples)
+
+    def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
+        self._maybe_refuse("pod_gpus")
+        try:
+            return self.pods[f"{namespace}/{pod}"]
+        except KeyError:
+            raise HostError(f"the kubelet lists no GPU of pod {namespace}/{pod}") from None
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
         """Return once NVML was read meanwhile, as a real load takes longer than a reading."""
@@ -212,6 +220,8 @@ def _answer(host: FakeHost, method: str, path: str, query: dict[str, list[str]],
             return host.write_file(body["path"], body["content"])
         case "GET", "/boot-id":
             return {"boot_id": host.boot_id()}
+        case "GET", "/pod-gpus":
+            return {"ids": host.pod_gpus(query["namespace"][0], query["pod"][0])}
         case "GET", "/gpus":
             return {"gpus": [gpu.model_dump() for gpu in host.gpus()]}
         case "POST", "/load":

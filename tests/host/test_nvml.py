@@ -152,7 +152,7 @@ def test_nvlinks_that_are_down_count_as_supported_and_a_gpu_without_nvlinks_has_
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        ("LibraryNotFound", r"NVML not found \(.+\): is the NVIDIA driver installed, and its libraries mounted"),
+        ("LibraryNotFound", r"NVML not found \(.+\): the driver's libraries are neither in this container nor"),
         ("DriverNotLoaded", "kernel module is not loaded"),
         ("LibRmVersionMismatch", "reboot or reload the driver"),
         ("Unknown", "NVML: "),

@@ -11,9 +11,19 @@ from kubernetes.client.exceptions import ApiException
 
 from gameday.agent.task import AgentResult, PriorNote, UndoTask
 from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.operands import AWAY
 from gameday.cluster.pods import PodFollower
 from gameday.ledger import undo
-from gameday.ledger.entries import DeleteJob, DeletePod, Entry, Header, RestoreNode, TakeOutFault, Undo
+from gameday.ledger.entries import (
+    BringBackOperands,
+    DeleteJob,
+    DeletePod,
+    Entry,
+    Header,
+    RestoreNode,
+    TakeOutFault,
+    Undo,
+)
 from gameday.ledger.ledger import Ledger, stored_ledgers
 from gameday.ledger.undo import undo_entry
 from gameday.run.agents import AGENT_START_TIMEOUT
@@ -442,3 +452,32 @@ def test_an_error_is_unknown_and_says_why(
     done = undo_entry(reaper, entry(kind), run, pods)
     assert done.cleanliness is Cleanliness.UNKNOWN
     assert "500 etcd is away" in done.evidence[0]
+
+
+# --- the GPU operator's operands ---
+
+PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
+
+
+@pytest.mark.parametrize(
+    ("value", "after", "cleanliness"),
+    [
+        (AWAY, "true", Cleanliness.CLEAN),
+        ("true", "true", Cleanliness.CLEAN),
+        ("false", "false", Cleanliness.CLEAN),  # a person's word since then
+        (f"{AWAY}_paused-for-driver-upgrade", f"{AWAY}_paused-for-driver-upgrade", Cleanliness.UNKNOWN),
+    ],
+)
+def test_operands_come_back_by_their_labels_as_we_left_them(
+    world: World, reaper: Kubernetes, pods: PodFollower, run: str, value: str, after: str, cleanliness: Cleanliness
+) -> None:
+    world.core.patch_node("n1", {"metadata": {"labels": {PLUGIN: value, "mine": "kept"}}})
+    done = undo_entry(reaper, entry(BringBackOperands(labels=(PLUGIN,))), run, pods)
+    assert (done.cleanliness, done.evidence) == (cleanliness, (f"label {PLUGIN}: {after}",))
+    labels = world.core.read_node("n1").metadata.labels
+    assert (labels[PLUGIN], labels["mine"]) == (after, "kept")
+
+
+def test_operands_of_a_node_that_is_gone_are_nobodys(reaper: Kubernetes, pods: PodFollower, run: str) -> None:
+    done = undo_entry(reaper, entry(BringBackOperands(labels=(PLUGIN,)), "gone"), run, pods)
+    assert (done.cleanliness, done.evidence) == (Cleanliness.CLEAN, ("node gone is no longer there",))

@@ -30,6 +30,7 @@ from gameday.health.episodes.leaving import Leaving, of_faulty_gpus
 from gameday.health.episodes.marks import clear, give_back
 from gameday.health.episodes.model import Attempt, Episode, Scope, State
 from gameday.health.episodes.node import NodeSeen
+from gameday.health.episodes.operands import bring_operands_back, send_operands_away
 from gameday.health.episodes.policy import POWER_CYCLE, RESTART_WORKLOAD
 from gameday.health.episodes.redfish import power_cycle
 from gameday.health.episodes.transitions import Cancel, Drain, HandOver, NodeGone, Repair, Return, Step, Validate
@@ -40,6 +41,8 @@ from gameday.xid.catalogue import Remedy
 _RETURN_TRIES = 8
 _MARK_WITHIN_S = 60.0
 _LOOK_WITHIN_S = 60.0
+_OFFERED_WITHIN_S = 120.0
+"""Seconds from the device plugin's label until it has registered: a pod's start, and a look at every GPU."""
 _DONE = {
     "gpu-reset": "GPUResetDone",
     "driver-restart": "DriverRestartDone",
@@ -67,6 +70,8 @@ def carry_out(work: EpisodeWork, step: Step) -> str:
 
 
 def _carry_out(work: EpisodeWork, step: Step) -> str:
+    if not (isinstance(step, Repair) and _resets_gpus(step)):
+        bring_operands_back(work)  # a process that ended during a reset left them away
     match step:
         case Drain():
             done = drain(work, step)
@@ -172,11 +177,33 @@ def _await_quiet(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str
 
 def _repair_each_gpu(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str, str]:
     """Return why the rung failed, or an empty string, and its evidence."""
-    devices: list[str | None] = [None]
-    if remediation_for(step.rung.repair).needs_idle_gpu:
-        devices = list(_faulty_gpus(work.episode, attempt))
-        if not devices:
-            return "no fault names the GPU that is to be reset", ""
+    if not _resets_gpus(step):
+        return _send_to_each(work, step, attempt, (None,))
+    devices = tuple(_faulty_gpus(work.episode, attempt))
+    if not devices:
+        return "no fault names the GPU that is to be reset", ""
+    why, detail = send_operands_away(work, budget_left_s(attempt.began, step.rung.within)), ""
+    if not why:
+        why, detail = _send_to_each(work, step, attempt, devices)
+    were_away = bool(work.episode.operands_away)
+    not_back = bring_operands_back(work)
+    if were_away and not not_back and not work.wait(lambda: _offers_its_gpus(work), _OFFERED_WITHIN_S):
+        not_back = f"its GPUs are not offered again within {_OFFERED_WITHIN_S:g} s"
+    return why or not_back, detail
+
+
+def _resets_gpus(step: Repair) -> bool:
+    own = (RESTART_WORKLOAD, POWER_CYCLE)
+    return step.rung.repair not in own and remediation_for(step.rung.repair).needs_idle_gpu
+
+
+def _offers_its_gpus(work: EpisodeWork) -> bool:
+    seen = work.node()
+    return seen is not None and seen.is_back(work.episode.gpu_capacity)
+
+
+def _send_to_each(work: EpisodeWork, step: Repair, attempt: Attempt, devices: Sequence[str | None]) -> tuple[str, str]:
+    """Send an agent for each GPU, or for the node where the device is None; return as `_repair_each_gpu` does."""
     evidence: list[str] = []
     for index, device in enumerate(devices):
         name = f"gd-{work.episode.id}-r{step.number}-{index}"

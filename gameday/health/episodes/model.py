@@ -189,6 +189,8 @@ class Episode(_Record):
     drained_gpus: tuple[str, ...] = ()
     """PCI addresses of the GPUs whose pods have left, where only these have."""
     drain_failed: str = ""
+    operands_away: tuple[str, ...] = ()
+    """Labels of the GPU operator's operands that we sent away for a reset, and have to bring back."""
     attempts: tuple[Attempt, ...] = ()
     qa: tuple[QaRun, ...] = ()
     act: Act | None = None

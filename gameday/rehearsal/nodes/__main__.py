@@ -22,6 +22,7 @@ from gameday.plan.rehearsal import DraXidEffect
 from gameday.rehearsal.nodes import MAX_CLIENT_NODES, MAX_GPUS, MAX_NODES, guests, kubelet_server, server
 from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
+from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 from gameday.rehearsal.nodes.kernel_log_files import NodeFiles, node_files
 from gameday.rehearsal.nodes.kubelet_server import serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
@@ -83,6 +84,13 @@ def _arguments() -> argparse.Namespace:
         default=ExporterRelease.CODED,
         help="release of dcgm-exporter that the metrics are written like",
     )
+    parser.add_argument(
+        "--gpu-operator",
+        type=GpuOperator,
+        choices=list(GpuOperator),
+        default=GpuOperator.NONE,
+        help="how containers come by GPUs and driver, and whether the operator's pods keep GPUs open",
+    )
     parser.add_argument("--loki-url", help="where the kernel log is shipped to; without it, nowhere")
     parser.add_argument(
         "--log-store-pid", type=Path, help="file with the log store's process id, for a fault that makes it stand still"
@@ -136,6 +144,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             lab_control=arguments.lab_control,
             topology_interval_s=arguments.topology_interval,
             exporter=arguments.exporter,
+            gpu_operator=arguments.gpu_operator,
         )
         async with LogShipper(arguments.loki_url) as shipper:
             nodes = VirtualNodes(settings, shipper)

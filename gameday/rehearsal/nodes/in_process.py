@@ -103,6 +103,9 @@ class ModelHost:
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         return self.machine.gpu_users(gpu)
 
+    def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
+        raise HostError("a model of a node alone has no kubelet")
+
     def api_server(self) -> ApiServer:
         raise HostError("a model of a node alone has no API server")
 

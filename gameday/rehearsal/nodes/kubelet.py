@@ -16,6 +16,7 @@ from gameday.rehearsal.nodes.components import Sandbox
 from gameday.rehearsal.nodes.containers import ContainerProcess
 from gameday.rehearsal.nodes.devices import GpuDevices, GpuHolder
 from gameday.rehearsal.nodes.dra import DraDriver
+from gameday.rehearsal.nodes.gpu_operator import AWAY_AT_FIRST, GpuOperator, container_environment, operand_of
 from gameday.rehearsal.nodes.kernel_log import KernelRecord
 from gameday.rehearsal.nodes.lease import NodeLease
 from gameday.rehearsal.nodes.machine import KUBELET, Machine, MachineListener
@@ -54,13 +55,14 @@ class Kubelet(MachineListener):
         registering: asyncio.Semaphore,
         dra: DraXidEffect | None,
         topology_interval_s: float | None,
+        gpu_operator: GpuOperator = GpuOperator.NONE,
     ) -> None:
         """Prepare the kubelet.
 
         `api_address`: the API server as pods reach it; `host_url`: where agents reach the machine's host;
         `registering` bounds how many register at once; `dra`: the effect of its DRA driver's
         taint for an Xid; None: it has no such driver; `topology_interval_s`: the interval of its topology updater;
-        None: it has none.
+        None: it has none; `gpu_operator`: how containers come by its GPUs.
         """
         self.machine = machine
         self.api = api
@@ -68,7 +70,11 @@ class Kubelet(MachineListener):
         self.events = events
         self.state_dir = state_dir
         self._host_url = host_url
-        self.devices = GpuDevices(len(machine.gpus), machine.gpu_serves, label)
+        self.gpu_operator = gpu_operator
+        self._operands: dict[int, Component | None] = {}  # of the operator's pods that run, by pid
+        if gpu_operator is not GpuOperator.NONE:
+            machine.set_away(AWAY_AT_FIRST)
+        self.devices = GpuDevices(len(machine.gpus), self._offers, label)
         self.pods: dict[str, PodRunner] = {}
         self.dra = DraDriver(machine, api, self.may_write, dra) if dra and machine.gpus else None
         self.topology = (
@@ -292,19 +298,41 @@ class Kubelet(MachineListener):
             self.machine.gpu_processes.setdefault(gpu, {})[process.pid] = "python"
             self.machine.pod_of[process.pid] = uid
             self.machine.fleet.set_pod_load((self.machine.index, gpu), process.gpu_load)
+        self._operand_runs(uid, process)
         return gpus
 
     def vacate(self, gpus: list[int], process: ContainerProcess) -> None:
         self.machine.pod_of.pop(process.pid, None)
+        for processes in self.machine.gpu_processes.values():
+            processes.pop(process.pid, None)
         for gpu in gpus:
-            self.machine.gpu_processes.get(gpu, {}).pop(process.pid, None)
             self.machine.fleet.set_pod_load((self.machine.index, gpu), 0.0)
+        if process.pid in self._operands:
+            del self._operands[process.pid]
+            self._operands_changed()
+
+    def _operand_runs(self, uid: str, process: ContainerProcess) -> None:
+        """Have the GPU operator's pods keep every GPU open while they run, as NVML's clients do."""
+        if self.gpu_operator is GpuOperator.NONE or not (found := operand_of(self.pods[uid].pod)):
+            return
+        command, self._operands[process.pid] = found
+        self.machine.pod_of[process.pid] = uid
+        for gpu in self.machine.known_gpus():
+            self.machine.gpu_processes.setdefault(gpu, {})[process.pid] = command
+        self._operands_changed()
+
+    def _operands_changed(self) -> None:
+        self.machine.set_away(set(AWAY_AT_FIRST) - set(self._operands.values()))
+        self._changed.set()  # what is allocatable goes and comes with the device plugin
+
+    def _offers(self, gpu: int) -> bool:
+        return self.machine.gpu_serves(gpu) and Component.DEVICE_PLUGIN not in self.machine.away
 
     def environment(self, uid: str, container: str) -> dict[str, str]:
-        """Return where the agent reaches the host, and what NVIDIA's device plugin adds for the GPUs held."""
-        mine = [gpu for gpu in self.devices.held_by(uid) if self._container_of(gpu) == container]
-        gpus = {"NVIDIA_VISIBLE_DEVICES": ",".join(self.machine.gpus[gpu].uuid for gpu in mine)} if mine else {}
-        return {"GAMEDAY_VIRTUAL_HOST": self._host_url, **gpus}
+        """Return where the agent reaches the host, and what device plugin and runtime add for GPUs."""
+        mine = [self.machine.gpus[gpu] for gpu in self.devices.held_by(uid) if self._container_of(gpu) == container]
+        of_gpus = container_environment(self.gpu_operator, self.pods[uid].pod, container, mine)
+        return {"GAMEDAY_VIRTUAL_HOST": self._host_url, **of_gpus}
 
     async def device_plugin_answers(self) -> None:
         """Return as soon as the device plugin's pod is not frozen."""

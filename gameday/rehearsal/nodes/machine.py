@@ -12,7 +12,7 @@ import math
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -109,6 +109,7 @@ class Machine:
         self._in_cluster = True
         self.log = KernelLog(self._logged)
         self.components = Components(self._component_changed)
+        self.away: set[Component] = set()  # components whose pod does not run here, where a pod is needed
         self.hold_log_store: Callable[[bool], None] = lambda _: None  # set where a log store can be reached
         self.lab_control: Path | None = None  # the lab's control socket, where the node is one of a lab's
         self.extra_files: dict[str, str] = {}
@@ -179,8 +180,15 @@ class Machine:
     @property
     def _exporter_answers(self) -> bool:
         """A unit here, a pod in most clusters, either of which may be stopped; and it waits for its host engine."""
-        frozen = self.components.frozen(Component.EXPORTER) or self.components.frozen(Component.HOST_ENGINE)
-        return self.units[EXPORTER] and not frozen
+        needed = (Component.EXPORTER, Component.HOST_ENGINE)
+        return self.units[EXPORTER] and not any(self.components.frozen(one) or one in self.away for one in needed)
+
+    def set_away(self, away: Iterable[Component]) -> None:
+        """Note the components whose pod does not run; a host engine that comes back begins with an empty cache."""
+        before, self.away = self.away, set(away)
+        if Component.HOST_ENGINE in before - self.away:
+            self.cache.restart(self.index)
+        self.cache.exporting[self.index] = self._exporter_answers
 
     def _component_changed(self, component: Component, frozen: bool) -> None:
         match component:
@@ -268,7 +276,7 @@ class Machine:
         self.booted_s = int(time.time())
         self.units = dict.fromkeys(UNITS, True)
         self.network = Network.booted(self.index, len(self.gpus))
-        self.cache.exporting[self.index] = True
+        self.cache.exporting[self.index] = self._exporter_answers
         self._greeted: set[int] = set()
         self.log.boot()
         if not self.powered:

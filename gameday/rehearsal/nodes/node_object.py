@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gameday.rehearsal.nodes.devices import RESOURCE
+from gameday.rehearsal.nodes.gpu_operator import deploy_labels
 from gameday.rehearsal.nodes.gpus import FB_TOTAL_MIB
 from gameday.rehearsal.nodes.identity import CUDA_VERSION, DRIVER_VERSION, KERNEL_VERSION, PRODUCT_LABEL, machine_id
 from kubesim.client import Object
@@ -33,6 +34,7 @@ class NodeFacts:
     gpus: int  # 0: a node for API clients
     port: int | None  # the kubelet endpoint's
     version: str  # the kubelet's: that of the control plane it joins, as kubeadm keeps them
+    gpu_operator: bool = False  # NVIDIA's operator places its operands by labels
     hold_out: bool = False  # a spare, which registers with the taint that keeps work off
 
 
@@ -72,7 +74,7 @@ def _gpu_labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
 
 
 def node_object(facts: NodeFacts, booted_s: int, status: Object) -> Object:
-    """Return a new Node. The label of its use is given only here: who takes it away keeps it away.
+    """Return a new Node. The labels of its use and of its operands are given only here: who changes them, changes them.
 
     Spares and nodes for API clients come with a taint of the same key, which keeps ordinary work off. As a kubelet's,
     the Node comes with its whole status: one request to be there and ready.
@@ -86,7 +88,7 @@ def node_object(facts: NodeFacts, booted_s: int, status: Object) -> Object:
         "kind": "Node",
         "metadata": {
             "name": facts.name,
-            "labels": {**labels(facts, booted_s), use: "true"},
+            "labels": {**labels(facts, booted_s), **(deploy_labels() if facts.gpu_operator else {}), use: "true"},
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
         "spec": {"providerID": f"virtual://rehearsal/{facts.name}", **({"taints": taints} if taints else {})},

@@ -15,7 +15,7 @@ from gameday.rehearsal.nodes import host_engines, node_exporter
 from gameday.rehearsal.nodes.exposition import CONTENT_TYPE
 from gameday.rehearsal.nodes.files import read_file, write_file
 from gameday.rehearsal.nodes.guests import Guests
-from gameday.rehearsal.nodes.machine import Machine
+from gameday.rehearsal.nodes.machine import KUBELET, Machine
 from gameday.rehearsal.nodes.programs.run import run_program
 from gameday.rehearsal.nodes.snapshot import snapshot
 from gameday.rehearsal.nodes.virtual_nodes import VirtualNodes
@@ -72,6 +72,7 @@ def application(nodes: VirtualNodes) -> web.Application:
     app.router.add_put(f"{host}/file", _write_file)
     app.router.add_get(f"{host}/boot-id", _boot_id)
     app.router.add_get(f"{host}/gpus", _gpus)
+    app.router.add_get(f"{host}/pod-gpus", _pod_gpus)
     app.router.add_post(f"{host}/load", _load)
     app.router.add_post(f"{host}/work", _begin_work)
     app.router.add_put(f"{host}/work", _steer_work)
@@ -173,6 +174,19 @@ async def _snapshot(request: web.Request) -> web.Response:
 
 async def _gpus(request: web.Request) -> web.Response:
     return web.json_response({"gpus": [sample.model_dump() for sample in _machine(request).samples()]})
+
+
+async def _pod_gpus(request: web.Request) -> web.Response:
+    """Serve the ids of a pod's GPUs, which the kubelet knows as long as it runs."""
+    machine, name = _machine(request), f"{request.query.get('namespace')}/{request.query.get('pod')}"
+    if not machine.is_active(KUBELET):
+        raise HostError("the kubelet's pod-resources socket does not answer: Connection refused")
+    kubelet = request.app[NODES].kubelets[machine.name]
+    holders = {gpu.uuid: kubelet.devices.holder(gpu.index) for gpu in machine.gpus}
+    ids = [uuid for uuid, holder in holders.items() if holder and f"{holder.namespace}/{holder.pod}" == name]
+    if not ids:
+        raise HostError(f"the kubelet lists no GPU of pod {name}")
+    return web.json_response({"ids": ids})
 
 
 async def _load(request: web.Request) -> web.Response:

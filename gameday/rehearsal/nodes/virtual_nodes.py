@@ -19,6 +19,7 @@ from gameday.rehearsal.nodes.devices import GpuHolder
 from gameday.rehearsal.nodes.dra import DRIVER, SLICES
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.nodes.exposition import Exposition, watched_by
+from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 from gameday.rehearsal.nodes.gpus import GpuFleet
 from gameday.rehearsal.nodes.guests import Guests
 from gameday.rehearsal.nodes.identity import gpu_identities
@@ -48,7 +49,8 @@ class Settings:
     nodes are spares; `client_nodes`: how many nodes without GPUs there are besides, for API clients; `dra`: a DRA
     driver publishes the GPUs, too; `lab_control`: the control socket of the lab that the nodes belong to;
     `topology_interval_s`: the interval of the nodes' topology updaters; None: there are
-    none; `exporter`: the release of dcgm-exporter that the metrics are written like.
+    none; `exporter`: the release of dcgm-exporter that the metrics are written like; `gpu_operator`: how containers
+    come by GPUs.
     """
 
     nodes: int
@@ -64,6 +66,7 @@ class Settings:
     lab_control: Path | None = None
     topology_interval_s: float | None = None
     exporter: ExporterRelease = ExporterRelease.CODED
+    gpu_operator: GpuOperator = GpuOperator.NONE
 
     @property
     def names(self) -> list[str]:
@@ -124,6 +127,7 @@ class VirtualNodes:
                     len(machine.gpus),
                     kubelet_port,
                     version,
+                    gpu_operator=bool(machine.gpus) and self._settings.gpu_operator is not GpuOperator.NONE,
                     hold_out=number in self._hold_outs,
                 ),
                 api_address=api_address,
@@ -133,6 +137,7 @@ class VirtualNodes:
                 registering=registering,
                 dra=self._settings.dra_xid_effect if self._settings.dra else None,
                 topology_interval_s=self._settings.topology_interval_s,
+                gpu_operator=self._settings.gpu_operator if machine.gpus else GpuOperator.NONE,
             )
         types = f"{INSTANCE_TYPE_LABEL} in ({INSTANCE_TYPE},{CLIENT_INSTANCE_TYPE})"
         nodes = Reflector(api, "/api/v1/nodes", label_selector=types)

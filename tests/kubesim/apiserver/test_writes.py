@@ -313,3 +313,18 @@ def test_a_generated_name_that_is_taken_is_made_again(monkeypatch: pytest.Monkey
     assert [stored.name for stored in made] == ["n-aaaaa", "n-bbbbb"]
     with pytest.raises(StatusError, match="already exists"):
         kept.create(namespaces, "", body, objects.Write("me"))
+
+
+def test_a_pod_may_name_the_runtime_classes_that_the_server_was_started_with() -> None:
+    kept, pods = objects.Objects(Store(), {"nvidia"}), BY_PATH["", "v1", "pods"]
+    for resource, name in (("namespaces", "default"), ("serviceaccounts", "default")):
+        where = "" if resource == "namespaces" else "default"
+        kept.create(BY_PATH["", "v1", resource], where, {"metadata": {"name": name}}, objects.Write("me"))
+
+    def create(runtime_class: str) -> None:
+        spec = {"runtimeClassName": runtime_class, "containers": [{"name": "main", "image": "i"}]}
+        kept.create(pods, "default", {"metadata": {"name": runtime_class}, "spec": spec}, objects.Write("me"))
+
+    create("nvidia")
+    with pytest.raises(StatusError, match='pod rejected: RuntimeClass "gvisor" not found'):
+        create("gvisor")

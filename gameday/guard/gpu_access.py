@@ -1,0 +1,121 @@
+"""The ways in which pods of this cluster come by GPUs and driver, as far as the API server shows them.
+
+Only admission is asked, by dry runs that make nothing: it refuses a RuntimeClass that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from gameday.cluster.manifests import agent_pod
+from gameday.cluster.operands import running_operands
+from gameday.errors import ForeignPauseError, KubernetesError
+from gameday.host.privileges import KERNEL_LOG
+from gameday.remediations.registry import remediation_for
+from gameday.run.operands import UPGRADE_HINT
+from gameday.run.run import ReadOnlyRun
+from gameday.run.targets import Targets
+
+_RUNTIME_CLASS, _WITH_CDI = "nvidia", "nvidia-cdi"
+"""The RuntimeClasses that the GPU operator makes; the second only where CDI is on (docs/sources.md, GPU operator)."""
+_DEPLOY = "nvidia.com/gpu.deploy."
+
+
+@dataclass(frozen=True)
+class Way:
+    """A statement about how GPUs are reached here."""
+
+    name: str
+    ok: bool | None
+    """False where it will not work, None where only the node can tell."""
+    detail: str
+    fix: str = ""
+
+
+def gpu_access(run: ReadOnlyRun, targets: Targets) -> Iterator[Way]:
+    """Yield how our pods get the driver, how they find their own GPUs, and what a reset sends away.
+
+    Raises:
+        KubernetesError: The API server does not answer, or refuses the dry run for another reason.
+    """
+    if not targets:
+        return
+    node = targets[0].node
+    now = run.nodes.now(node)
+    labels = now.labels if now else {}
+    has_operator = any(label.startswith(_DEPLOY) for label in labels)
+    yield _driver(run, node, has_operator=has_operator)
+    yield _own_gpus(run, node)
+    if remediation_for(run.plan.recover.remediation).needs_idle_gpu:
+        yield _reset(node, labels)
+
+
+def _driver(run: ReadOnlyRun, node: str, *, has_operator: bool) -> Way:
+    """Return how a pod of ours that owns no GPU gets NVML."""
+    name, chosen = "the driver in our pods", run.profile.agent_runtime_class
+    if chosen:
+        there = _is_there(run, node, chosen)
+        without = "take agent_runtime_class out of the cluster profile, or name the class that this cluster has"
+        detail = f"RuntimeClass {chosen}" if there else f"no RuntimeClass {chosen} is there: our pods are refused"
+        return Way(name, there, detail, "" if there else without)
+    if _is_there(run, node, _RUNTIME_CLASS):
+        return Way(
+            name,
+            None,
+            f"RuntimeClass {_RUNTIME_CLASS} is there, and our pods do not name it: they have the driver only where "
+            "that runtime is the nodes' default, which the GPU operator does not make it with CDI",
+            f"set agent_runtime_class: {_RUNTIME_CLASS} in the cluster profile",
+        )
+    if has_operator:
+        return Way(
+            name,
+            None,
+            f"no RuntimeClass {_RUNTIME_CLASS}, but the GPU operator: our pods ask its NRI plugin by annotation, and "
+            "those with hostPID use the host's library without it",
+            f"let the toolkit's NRI_MANAGEMENT_CDI_DEVICE_NAMESPACES name {run.profile.namespace} (docs/install.md)",
+        )
+    return Way(name, True, f"no RuntimeClass {_RUNTIME_CLASS}: by NVIDIA's runtime as the nodes' default")
+
+
+def _own_gpus(run: ReadOnlyRun, node: str) -> Way:
+    """Return how a canary finds the GPUs that it was given."""
+    found = run.nodes.object(node)
+    version = found.status.node_info.kubelet_version if found else "of unknown version"
+    named = "by NVIDIA_VISIBLE_DEVICES where it names them"
+    if _is_there(run, node, _WITH_CDI):
+        named = f"CDI is on (RuntimeClass {_WITH_CDI} is there), so NVIDIA_VISIBLE_DEVICES names none"
+    return Way("a canary's own GPUs", True, f"{named}; else by the pod-resources API of the kubelet, {version}")
+
+
+def _reset(node: str, labels: dict[str, str]) -> Way:
+    name = "operands before a GPU reset"
+    try:
+        operands = running_operands(labels)
+    except ForeignPauseError as error:
+        return Way(name, False, f"{node}: {error}", UPGRADE_HINT)
+    short = ", ".join(label.removeprefix(_DEPLOY) for label in operands)
+    away = f"{short} leave {node}, and come back after it" if short else f"{node} has no label {_DEPLOY}*: none leaves"
+    return Way(name, True, away)
+
+
+def _is_there(run: ReadOnlyRun, node: str, runtime_class: str) -> bool:
+    """Return whether admission knows a RuntimeClass. Raises KubernetesError for another refusal."""
+    manifest = agent_pod(
+        run.record.object_name("runtime"),
+        task="{}",
+        role="doctor",
+        run_id=run.id,
+        node=node,
+        profile=run.profile.model_copy(update={"agent_runtime_class": runtime_class}),
+        deadline=timedelta(seconds=1),
+        security=KERNEL_LOG,
+    )
+    try:
+        run.kubernetes.create_pod(manifest, dry_run=True)
+    except KubernetesError as error:
+        if error.status == 403 and f'RuntimeClass "{runtime_class}" not found' in error.cause:
+            return False
+        raise
+    return True

@@ -1,0 +1,41 @@
+"""The GPU operator's operands on a target, which keep GPUs open, and are away while one is reset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gameday.cluster.operands import pods_of, running_operands
+from gameday.errors import ForeignPauseError, RefusedError
+from gameday.run.drain import pods_to_drain
+from gameday.run.run import ReadOnlyRun
+
+UPGRADE_HINT = "run when the driver upgrade there is over"
+"""The hint for a node on which somebody else has sent an operand away."""
+
+
+def movable_operands(run: ReadOnlyRun, node: str) -> tuple[str, ...]:
+    """Return the labels of the operands that a reset on a followed node sends away; empty without an operator.
+
+    Raises:
+        ForeignPauseError: Somebody else has sent one of them away.
+    """
+    now = run.nodes.now(node)
+    return running_operands(now.labels) if now else ()
+
+
+def operand_pods(run: ReadOnlyRun, node: str, labels: tuple[str, ...]) -> list[Any]:
+    """Return the pods (V1Pod) of these operands on a followed node."""
+    return pods_of(run.nodes.pods_on(node), labels)
+
+
+def uids_before_reset(run: ReadOnlyRun, node: str) -> set[str]:
+    """Return the UIDs of the pods that are gone from a followed node when its GPU is reset: drained, or operands.
+
+    Raises:
+        RefusedError: Somebody else has sent an operand away.
+    """
+    try:
+        operands = operand_pods(run, node, movable_operands(run, node))
+    except ForeignPauseError as error:
+        raise RefusedError(f"no GPU of {node} can be reset: {error}", UPGRADE_HINT) from None
+    return {pod.uid for pod in pods_to_drain(run, node)} | {pod.metadata.uid for pod in operands}

@@ -1,0 +1,178 @@
+"""Whole game-days in each way of the GPU operator, and what goes wrong with one: each ends on a clean cluster."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from gameday.cluster.operands import AWAY
+from gameday.cluster.profile import load_profile
+from gameday.cluster.prometheus import Prometheus
+from gameday.errors import HostError
+from gameday.history.events import AllocatableSeen, CanaryMeasured, FaultInjected, LabelSeen, Record, Remediated
+from gameday.host.base import HoldMemory
+from gameday.host.virtual import VirtualHost
+from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.nodes.gpu_operator import GpuOperator
+from tests.game_days.conftest import QUICK, Arena, changed, drain_prefect, send
+from tests.game_days.test_doctor import doctor, failed
+from tests.game_days.test_post_mortem import eventually
+
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
+PLUGIN, TOOLKIT = "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.container-toolkit"
+CANARY = {"measure": "all-reduce bus bandwidth", "stays_above": "90%"}
+
+
+@pytest.fixture(
+    scope="module", params=[GpuOperator.CDI, GpuOperator.NRI, GpuOperator.INDEX, GpuOperator.RUNTIME_CLASS], ids=str
+)
+def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    yield from _arena(request.param, tmp_path_factory.mktemp("operated"))
+
+
+@pytest.fixture(scope="module")
+def cdi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    yield from _arena(GpuOperator.CDI, tmp_path_factory.mktemp("cdi"))
+
+
+def _arena(way: GpuOperator, folder: Path) -> Iterator[Arena]:
+    size = Size(nodes=3, gpus=4, spare=1)
+    with RehearsalCluster(folder / "cluster", size, Detector.DEFAULT, gpu_operator=way) as cluster:
+        yield Arena(cluster, folder)
+        drain_prefect()
+
+
+@pytest.fixture
+def clean_cdi(cdi: Arena) -> Iterator[Arena]:
+    before = cdi.nodes()
+    yield cdi
+    left, after = cdi.leftovers(), cdi.nodes()
+    cdi.heal()
+    assert (left, after) == ([], before)
+
+
+def plugin_label(value: str) -> Any:
+    def seen(record: Record) -> bool:
+        return isinstance(record.event, LabelSeen) and (record.event.label, record.event.value) == (PLUGIN, value)
+
+    return seen
+
+
+def plugin_is_gone(record: Record) -> bool:
+    return isinstance(record.event, AllocatableSeen) and record.event.gpus == 0
+
+
+def test_a_game_day_passes_its_canary_finds_its_gpus_and_the_reset_moves_the_operands(operated: Arena) -> None:
+    before = operated.nodes()
+    played = operated.play(changed(QUICK, "expect.canary", CANARY))
+    assert played.exit_code == 0, played.output
+    measured = [seen.value for seen in played.history.of(CanaryMeasured)]
+    assert len(measured) >= 2 and all(measured)
+    (reset,) = played.history.of(Remediated)
+    assert reset.ok and reset.action == "gpu-reset"
+    plugin = [seen.value for seen in played.history.of(LabelSeen) if seen.label == PLUGIN]
+    assert plugin == [AWAY, "true"]
+    assert not [seen for seen in played.history.of(LabelSeen) if seen.label == TOOLKIT]
+    assert (operated.leftovers(), operated.nodes()) == ([], before)
+
+
+def test_the_doctor_finds_nothing_wrong_and_names_the_way(clean_cdi: Arena) -> None:
+    _, rows = doctor(clean_cdi, "--send-pod")
+    assert failed(rows) == set()
+    assert rows["gpus: the driver in our pods"]["detail"] == "RuntimeClass nvidia"
+    assert "CDI is on" in rows["gpus: a canary's own GPUs"]["detail"]
+    assert "device-plugin, dcgm, dcgm-exporter" in rows["gpus: operands before a GPU reset"]["detail"]
+
+
+def test_without_any_way_to_the_driver_a_run_is_refused_in_words(
+    clean_cdi: Arena, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    yaml = YAML(typ="safe", pure=True)
+    profile = yaml.load(clean_cdi.cluster.profile.read_text())
+    del profile["agent_runtime_class"]
+    without = tmp_path / "profile.yaml"
+    yaml.dump(profile, without)
+    monkeypatch.setattr(clean_cdi.cluster, "profile", without)
+    played = clean_cdi.play(QUICK)
+    assert played.exit_code == 5, played.output
+    assert "NVML not found" in played.output and "agent_runtime_class" in played.output
+    assert not list(played.history.of(FaultInjected))
+    _, rows = doctor(clean_cdi)
+    line = rows["gpus: the driver in our pods"]
+    assert (line["ok"], "agent_runtime_class: nvidia" in line["fix"]) == (None, True)
+
+
+def test_a_run_that_is_killed_while_the_operands_are_away_is_reaped(clean_cdi: Arena) -> None:
+    played = clean_cdi.play_and_when(QUICK, plugin_label(AWAY), send(signal.SIGKILL))
+    assert played.exit_code == -signal.SIGKILL
+    argv = [sys.executable, "-m", "gameday.cli", "reap", "--profile", str(clean_cdi.cluster.profile)]
+    reaped = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    assert reaped.returncode == 0, reaped.stdout + reaped.stderr
+
+
+def test_during_a_driver_upgrade_a_run_that_would_reset_is_refused(clean_cdi: Arena) -> None:
+    upgrade = "paused-for-driver-upgrade"
+    names = list(clean_cdi.nodes())
+    for name in names:
+        clean_cdi.core.patch_node(name, {"metadata": {"labels": {PLUGIN: upgrade}}})
+    try:
+        played = clean_cdi.play(QUICK)
+    finally:
+        for name in names:
+            clean_cdi.core.patch_node(name, {"metadata": {"labels": {PLUGIN: "true"}}})
+    assert played.exit_code == 5, played.output
+    assert upgrade in " ".join(played.output.split()) or "offers no" in played.output
+
+
+def hosts_of(arena: Arena) -> dict[str, VirtualHost]:
+    with Prometheus(load_profile(arena.cluster.profile).prometheus) as prometheus:
+        exporters = eventually(lambda: prometheus.query('up{job="dcgm-exporter"} == 1'), bool)
+    url = f"http://{exporters[0].labels['instance']}/hosts"
+    return {node: VirtualHost(f"{url}/{node}") for node in arena.nodes()}
+
+
+def test_where_the_operands_stay_nvidia_smi_resets_no_gpu(clean_cdi: Arena) -> None:
+    node, host = next(iter(hosts_of(clean_cdi).items()))
+    pods = clean_cdi.core.list_namespaced_pod("gpu-operator", field_selector=f"spec.nodeName={node}").items
+    users = {user.pod: user.command for user in host.gpu_users(0) if user.pod}
+    for pod in pods:
+        assert pod.metadata.uid in users, (pod.metadata.name, users)
+    assert any("nv-hostengine" in command for command in users.values())
+    host.run(["nvidia-smi", "-i", "0", "-pm", "0"], 5)
+    refused = host.run(["nvidia-smi", "--gpu-reset", "-i", "0"], 5)
+    host.run(["nvidia-smi", "-i", "0", "-pm", "1"], 5)
+    assert refused.exit_status and "In use by another client" in refused.stdout
+
+
+def test_a_reset_fails_in_words_when_somebody_opens_the_gpu_again(cdi: Arena) -> None:
+    """The node stays out of service, as nothing proved it good; the operands are back. Last: it leaves it so."""
+    before = cdi.nodes()
+    hosts = list(hosts_of(cdi).values())
+
+    def reopen(_: subprocess.Popen[str]) -> None:
+        for host in hosts:
+            for gpu in range(4):
+                try:
+                    host.start_work(gpu, HoldMemory(leave_bytes=1 << 30))
+                except HostError:
+                    continue  # its memory is taken by a job
+
+    try:
+        played = cdi.play_and_when(changed(QUICK, "recover.within", "15s"), plugin_is_gone, reopen)
+    finally:
+        for host in hosts:
+            for gpu in range(4):
+                host.end_work(gpu)
+    (reset,) = played.history.of(Remediated)
+    assert not reset.ok and "is open in 1 process(es)" in reset.detail, played.output
+    assert played.exit_code == 4, played.output
+    assert [left for left in cdi.leftovers() if not left.startswith("ledger/")] == []
+    labels = {node: labels for node, (_, _, labels, _) in cdi.nodes().items()}
+    assert labels == {node: labels for node, (_, _, labels, _) in before.items()}

@@ -1,0 +1,100 @@
+"""The doctor says how pods come by GPUs on this cluster, and what to write into the profile where they do not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gameday.cluster.operands import AWAY
+from gameday.errors import KubernetesError
+from gameday.guard.gpu_access import Way, gpu_access
+from gameday.rehearsal.nodes.gpu_operator import GpuOperator, deploy_labels
+from tests.guard.observations import node, plan, profile
+
+RESET = {"recover": {"remediation": "gpu-reset"}}
+
+
+class Admission:
+    """An API server that knows these RuntimeClasses, and admits pods without making them."""
+
+    def __init__(self, classes: tuple[str, ...], otherwise: str = "") -> None:
+        self._classes = classes
+        self._otherwise = otherwise
+
+    def create_pod(self, manifest: dict[str, Any], *, dry_run: bool) -> str:
+        assert dry_run
+        name = manifest["spec"]["runtimeClassName"]
+        if self._otherwise:
+            raise KubernetesError("server", self._otherwise, "", status=403)
+        if name not in self._classes:
+            raise KubernetesError("server", f'pod rejected: RuntimeClass "{name}" not found', "", status=403)
+        return ""
+
+
+def ways(
+    classes: tuple[str, ...] = (),
+    labels: dict[str, str] | None = None,
+    chosen: str | None = None,
+    otherwise: str = "",
+    **parts: Any,
+) -> dict[str, Way]:
+    there = SimpleNamespace(status=SimpleNamespace(node_info=SimpleNamespace(kubelet_version="v1.33.1")))
+    run = SimpleNamespace(
+        id="r",
+        plan=plan(**parts),
+        profile=profile().model_copy(update={"agent_runtime_class": chosen}),
+        kubernetes=Admission(classes, otherwise),
+        nodes=SimpleNamespace(now=lambda _: node("n0", labels or {}), object=lambda _: there),
+        record=SimpleNamespace(object_name=lambda purpose: f"gd-r-{purpose}"),
+    )
+    return {way.name: way for way in gpu_access(run, (SimpleNamespace(node="n0"),))}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("operator", "chosen", "ok", "words"),
+    [
+        (GpuOperator.NONE, None, True, "NVIDIA's runtime as the nodes' default"),
+        (GpuOperator.RUNTIME_CLASS, "nvidia", True, "RuntimeClass nvidia"),
+        (GpuOperator.CDI, "nvidia", True, "RuntimeClass nvidia"),
+        (GpuOperator.CDI, None, None, "our pods do not name it"),
+        (GpuOperator.NRI, None, None, "its NRI plugin"),
+        (GpuOperator.NRI, "nvidia", False, "no RuntimeClass nvidia is there"),
+    ],
+)
+def test_each_way_to_the_driver_is_named(
+    operator: GpuOperator, chosen: str | None, ok: bool | None, words: str
+) -> None:
+    labels = {} if operator is GpuOperator.NONE else deploy_labels()
+    way = ways(operator.runtime_classes, labels, chosen)["the driver in our pods"]
+    assert (way.ok, words in way.detail, bool(way.fix)) == (ok, True, ok is not True)
+
+
+def test_with_cdi_the_variable_names_no_gpu_and_the_kubelet_is_asked() -> None:
+    name = "a canary's own GPUs"
+    assert (
+        "names none; else by the pod-resources API of the kubelet, v1.33.1"
+        in ways(GpuOperator.CDI.runtime_classes)[name].detail
+    )
+    assert ways(("nvidia",))[name].detail.startswith("by NVIDIA_VISIBLE_DEVICES where it names them; else")
+
+
+@pytest.mark.parametrize(
+    ("labels", "ok", "words"),
+    [
+        ({}, True, "none leaves"),
+        (deploy_labels(), True, "device-plugin, dcgm, dcgm-exporter, gpu-feature-discovery leave n0"),
+        ({"nvidia.com/gpu.deploy.dcgm": AWAY}, True, "dcgm leave n0"),
+        ({"nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade"}, False, "somebody else"),
+    ],
+)
+def test_a_plan_with_a_reset_has_a_line_about_the_operands(labels: dict[str, str], ok: bool, words: str) -> None:
+    way = ways(labels=labels, **RESET)["operands before a GPU reset"]
+    assert (way.ok, words in way.detail) == (ok, True)
+    assert "operands before a GPU reset" not in ways(labels=labels)
+
+
+def test_another_refusal_is_not_taken_for_a_missing_class() -> None:
+    with pytest.raises(KubernetesError, match="violates PodSecurity"):
+        ways(otherwise="violates PodSecurity")
