@@ -161,6 +161,9 @@ class Host(Protocol):
     cannot be reached. `gpu` is a GPU's index as NVML counts.
     """
 
+    is_virtual: bool
+    """The GPUs are a model's: only their proofs may be as short as a rehearsal needs."""
+
     def write_kernel_log(self, record: str) -> None:
         """Write one record to the kernel log.
 

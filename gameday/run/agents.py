@@ -18,6 +18,7 @@ from gameday.agent.task import (
     QaTask,
     RemediateTask,
     notes_in,
+    proof_of,
 )
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodSeen
@@ -101,7 +102,7 @@ def qa_task(run: ReadOnlyRun, target: ChosenTarget) -> QaTask:
         run_id=run.id,
         node=target.node,
         marker=run.record.log_marker(target.index),
-        floors=run.plan.qa.floors,
+        proof=proof_of(run.plan.qa),
         expected_gpus=physical_gpus(target.before),
     )
 

@@ -49,6 +49,8 @@ def healthy_gpu(index: int, **changes: Any) -> GpuSample:
 class FakeHost:
     """A Host in memory whose attributes tests may change. `refuse`: by method, the HostError's message."""
 
+    is_virtual = False
+
     def __init__(self, gpus: int = 2) -> None:
         self.samples = [healthy_gpu(index) for index in range(gpus)]
         self.log: list[str] = []
