@@ -130,6 +130,7 @@ class WorkReport(HostModel):
     tflops: float | None = None
     products: int = Field(default=0, description="GEMM products compared with the reference")
     wrong_results: int = Field(default=0, description="elements of those products that differ from the reference")
+    digest: str = Field(default="", max_length=64, description="checksum of the first product")
     copy_gbs: float | None = None
     held_bytes: int | None = Field(default=None, description="taken from the GPU")
     free_bytes: int | None = Field(default=None, description="left on the GPU for everybody else")

@@ -76,7 +76,7 @@ class Worker:
     def _burn(self, order: Burn, size: int = _SIZE) -> None:
         gemm = Gemm(self._cupy, size, self._cupy.float16 if order.precision == "half" else self._cupy.float32)
         self.steered_at, self.is_burning = time.monotonic(), True  # the agent steers only after the first report
-        products, wrong, reported_at = 1, gemm.wrong(), 0.0
+        products, wrong, reported_at, digest = 1, gemm.first_wrong, 0.0, gemm.digest()
         while not self.ended.is_set():
             until = time.monotonic() + _SLICE_S
             busy, multiplied = 0.0, 0
@@ -88,7 +88,7 @@ class Worker:
             if time.monotonic() - reported_at >= REPORT_EVERY_S:
                 reported_at = time.monotonic()
                 rate = gemm.flop * multiplied / busy / 1e12 if busy else 0.0
-                self.report(tflops=rate, products=products, wrong_results=wrong)
+                self.report(tflops=rate, products=products, wrong_results=wrong, digest=digest)
             self.ended.wait(max(0.0, until - time.monotonic()))
 
     def _hold(self, order: HoldMemory) -> None:

@@ -6,6 +6,7 @@ does not pass. Where QA only reads, or a plan switches a check off, there is no 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -36,6 +37,7 @@ _BUSY_PCT = 5
 _POWER_LIMIT_TOLERANCE_W = 1.0
 """Boards round a power limit to their own steps."""
 _MIB = 1 << 20
+_TWO = 2
 _SWITCH = {True: "on", False: "off"}
 _REASONS = {0x8: "HW slowdown", 0x20: "SW thermal slowdown", 0x40: "HW thermal slowdown", 0x80: "HW power brake"}
 
@@ -365,6 +367,19 @@ def _correct(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
     return Finding(wrong, "= 0", wrong == 0, detail)
 
 
+def _agreement(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    """Compare the first product's bits with the other GPUs', whose factors are the same; none without another GPU."""
+    digests = Counter(one.burn.last.digest for one in (gpu, *gpu.peers) if one.burn and one.burn.last)
+    own = gpu.burn.last.digest if gpu.burn and gpu.burn.last else ""
+    if not own or digests.total() - digests[""] < _TWO:
+        return None
+    digest, times = digests.most_common(1)[0]
+    bound = "as on the other GPUs"
+    if 2 * times <= digests.total():
+        return Finding(own, bound, None, "the GPUs disagree about the same product, and none of the results has most")
+    return Finding(own, bound, own == digest, "" if own == digest else f"{times} other GPUs have {digest}")
+
+
 def _burn_in(readings: Readings, floors: QaFloors) -> Finding | None:
     """Judge whether every GPU computed for the whole time: what the other checks say about load rests on it."""
     if readings.burn_in_s is None:
@@ -435,4 +450,5 @@ GPU_CHECKS = (
     GpuCheck("link-bandwidth", "GB/s", "link", _against_floor(_LINK)),
     GpuCheck("link-spread", "%", "link", _against_peers(_LINK)),
     GpuCheck("gemm-results", "wrong", "burn-in", _correct),
+    GpuCheck("gemm-agreement", "", "burn-in", _agreement),
 )

@@ -20,6 +20,7 @@ from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
 _REPORT_EVERY_S = 0.25
 """Interval of the reports; also the time within which a lost connection ends the work."""
 _PRODUCTS_PER_S = 10
+_DIGEST = 0x5EED0000
 _COPY_LOAD = 0.05
 """Load of the GPU during a copy, which keeps a copy engine busy and no SM."""
 _COMMAND = "python -m gameday.host.worker --gpu={}"
@@ -87,6 +88,7 @@ class ModelWork:
                 rate = fleet.gemm_tflops(self._cell, others) if fleet.work_load[self._cell] else 0.0
                 return WorkReport(
                     seconds=seconds,
+                    digest=f"{_DIGEST + int(fleet.wrong_results[self._cell]):08x}",
                     tflops=round(rate if precision == "half" else rate * _SINGLE_SHARE, 1),
                     products=1 + round(seconds * _PRODUCTS_PER_S),
                     wrong_results=int(fleet.wrong_results[self._cell]) + self._wrong_bits(),
