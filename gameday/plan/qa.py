@@ -74,7 +74,7 @@ class NodeProof(DocumentModel):
     """The least that the node must show."""
     burn_in: BurnIn | None = timedelta(minutes=5)
     """Time for which all GPUs compute at once, in which heat shows; null: QA only reads, and leaves running work alone.
-    The default is longer than each load of DCGM's level 3 (docs/sources.md, Burn-in)."""
+    The default is more than twice DCGM's targeted power test (docs/sources.md, Burn-in)."""
     virtual_burn_in: Bound = timedelta(seconds=1)
     """The same on the virtual nodes of a rehearsal, whose GPUs are a model; a real node never takes it."""
 
