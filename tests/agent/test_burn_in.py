@@ -79,6 +79,12 @@ def test_a_gpu_that_computes_wrong_from_the_start_disagrees_with_the_others() ->
     assert failed(host, 1) == {("gemm-results", WEAK), ("gemm-agreement", WEAK)}
 
 
+def test_a_word_that_does_not_hold_its_bits_is_found_with_its_place() -> None:
+    host = ModelHost(4)
+    host.fleet.bad_word_at[0, WEAK] = 0x40001238
+    assert failed(host, 1) == {("memory-pattern", WEAK)}
+
+
 def test_a_stop_ends_the_burn_in_at_once() -> None:
     host, ended = ModelHost(2), threading.Event()
 

@@ -32,6 +32,7 @@ LOADED = {
     "memory-bandwidth",
     "link-bandwidth",
     "gemm-results",
+    "memory-pattern",
 }
 """Checks of each GPU that only a load can answer."""
 MARKER = "20261121-204941-0"

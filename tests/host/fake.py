@@ -18,6 +18,7 @@ from gameday.host.base import (
     GpuUser,
     LoadResult,
     ProgramResult,
+    ProveMemory,
     WorkOrder,
     WorkReport,
 )
@@ -156,6 +157,8 @@ def report(order: WorkOrder) -> WorkReport:
             return WorkReport(seconds=1.0, tflops=700.0, products=10, digest="5eed")
         case CopyToGpu():
             return WorkReport(seconds=1.0, copy_gbs=54.0)
+        case ProveMemory():
+            return WorkReport(seconds=1.0, proved_bytes=70 << 30)
     return WorkReport(seconds=1.0)
 
 

@@ -367,6 +367,19 @@ def _correct(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
     return Finding(wrong, "= 0", wrong == 0, detail)
 
 
+def _memory_pattern(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    """Judge whether every word of the free memory held every pattern."""
+    if gpu.burn is None:
+        return None
+    report = gpu.memory.report if gpu.memory else None
+    if report is None or not report.proved_bytes:
+        why = gpu.memory.why_not if gpu.memory else gpu.why_no_load
+        return Finding(None, "= 0", None, why or "no pattern was written")
+    proved = f"{report.proved_bytes // _MIB} MiB of free memory"
+    where = "" if report.wrong_at is None else f", the first {report.wrong_at:#x} bytes into them"
+    return Finding(report.wrong_words, "= 0", report.wrong_words == 0, proved + where)
+
+
 def _agreement(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
     """Compare the first product's bits with the other GPUs', whose factors are the same; none without another GPU."""
     digests = Counter(one.burn.last.digest for one in (gpu, *gpu.peers) if one.burn and one.burn.last)
@@ -450,5 +463,6 @@ GPU_CHECKS = (
     GpuCheck("link-bandwidth", "GB/s", "link", _against_floor(_LINK)),
     GpuCheck("link-spread", "%", "link", _against_peers(_LINK)),
     GpuCheck("gemm-results", "wrong", "burn-in", _correct),
+    GpuCheck("memory-pattern", "wrong words", "memory", _memory_pattern),
     GpuCheck("gemm-agreement", "", "burn-in", _agreement),
 )

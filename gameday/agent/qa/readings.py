@@ -13,11 +13,11 @@ from gameday.agent.mark import marker_line
 from gameday.agent.qa.burn_in import GpuBurn, Moment, burn_in
 from gameday.agent.task import Proof
 from gameday.errors import HostError
-from gameday.host.base import CopyToGpu, GpuSample, Host, LoadResult
+from gameday.host.base import CopyToGpu, GpuSample, Host, LoadResult, ProveMemory, WorkReport
 from gameday.host.cpus import parse_cpus
 
 T = TypeVar("T")
-Source = Literal["nvml", "burn-in", "load", "link", "kernel log"]
+Source = Literal["nvml", "burn-in", "load", "link", "memory", "kernel log"]
 
 LOAD_S = 1.0
 """Seconds of the measured load that follows the burn-in, on all GPUs at once: enough for hundreds of GEMMs."""
@@ -32,6 +32,14 @@ class Link:
 
 
 @dataclass(frozen=True)
+class MemoryProof:
+    """The patterns that were written over a GPU's free memory; None where they were not, with the reason."""
+
+    report: WorkReport | None
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
 class GpuReadings:
     """The readings of one GPU."""
 
@@ -42,6 +50,8 @@ class GpuReadings:
     """The result of the load that follows; None if none was started."""
     link: Link | None = None
     """The copy from host memory; None if none was started."""
+    memory: MemoryProof | None = None
+    """The patterns in its memory; None if none were written."""
     peers: tuple[GpuReadings, ...] = ()
     """The node's other GPUs of the same model."""
 
@@ -178,8 +188,15 @@ def _under_load(
     ready = [gpu for gpu in rest if gpu.index in burns and not burns[gpu.index].why_not and not ended.is_set()]
     loads, _ = _timed("load", lambda: _measure_all(host, ready), seconds)
     links, _ = _timed("link", lambda: {gpu.index: _link(host, gpu) for gpu in ready if not ended.is_set()}, seconds)
+    memory, _ = _timed("memory", lambda: _prove_all(host, [] if ended.is_set() else ready), seconds)
     return tuple(
-        GpuReadings(gpu, burns.get(gpu.index), (loads or {}).get(gpu.index), (links or {}).get(gpu.index))
+        GpuReadings(
+            gpu,
+            burn=burns.get(gpu.index),
+            load=(loads or {}).get(gpu.index),
+            link=(links or {}).get(gpu.index),
+            memory=(memory or {}).get(gpu.index),
+        )
         for gpu in rest
     )
 
@@ -193,6 +210,21 @@ def _measure_all(host: Host, gpus: list[GpuSample]) -> dict[int, LoadResult]:
 
     with ThreadPoolExecutor(max(1, len(gpus))) as pool:
         return {result.gpu: result for result in pool.map(measure, gpus)}
+
+
+def _prove_all(host: Host, gpus: list[GpuSample]) -> dict[int, MemoryProof]:
+    """Write the patterns over the memory of all GPUs at once, while they are hot."""
+
+    def prove(gpu: int) -> MemoryProof:
+        try:
+            return MemoryProof(host.start_work(gpu, ProveMemory()))
+        except HostError as error:
+            return MemoryProof(None, f"no pattern was written: {error}")
+        finally:
+            _end_quietly(host, gpu)
+
+    with ThreadPoolExecutor(max(1, len(gpus))) as pool:
+        return dict(zip((gpu.index for gpu in gpus), pool.map(lambda gpu: prove(gpu.index), gpus), strict=True))
 
 
 def _link(host: Host, gpu: GpuSample) -> Link:

@@ -96,8 +96,9 @@ class GpuFleet:
         self.wrong_results: Ints = np.zeros(shape, np.int64)
         self.ecc: Flags = np.ones(shape, bool)
         self.thermal_resistance: Floats = np.ones(shape)  # 1: clean air flow; above: a blocked one
-        self.memory_share: Floats = np.ones(shape)  # of the memory's bandwidth
-        self.link_share: Floats = np.ones(shape)  # of the PCIe link's bandwidth, whatever its width and generation
+        # Shares of the memory's bandwidth, and of the PCIe link's, whatever its width and generation.
+        self.memory_share, self.link_share = np.ones(shape), np.ones(shape)
+        self.bad_word_at: Ints = np.full(shape, -1)  # offset in the free memory of a word that does not hold its bits
         self.wrong_every: Ints = np.zeros(shape, np.int64)  # one wrong bit in so many checked products; 0: none
         self.wrong_above_c: Floats = np.full(shape, np.inf)  # temperature above which each product has a wrong bit
         # Settings.

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from gameday.errors import HostError
-from gameday.host.base import Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
+from gameday.host.base import Burn, CopyToGpu, HoldMemory, ProveMemory, WorkOrder, WorkReport
 from gameday.host.cpus import parse_cpus
 from gameday.host.work import STEERING_TIMEOUT_S
 from gameday.rehearsal.nodes.gpus import FAR_SHARE, LOAD_TAKES_MIB, NEAR_GBS
@@ -73,10 +73,8 @@ class ModelWork:
     def report(self) -> WorkReport:
         """Return a report; it has an `error` where the work cannot go on."""
         seconds = round(self._now() - self._began, 3)
-        if not self._machine.powered or self._machine.boot_id != self._boot_id:
-            return WorkReport(seconds=seconds, error="the machine went down")
-        if not self._machine.gpu_serves(self._gpu):
-            return WorkReport(seconds=seconds, error="CUDARuntimeError: cudaErrorDevicesUnavailable")
+        if why := self._why_over():
+            return WorkReport(seconds=seconds, error=why)
         fleet = self._machine.fleet
         fleet.advance()
         match self._order:
@@ -100,6 +98,17 @@ class ModelWork:
                 share = sum(1.0 if cpu in near else FAR_SHARE for cpu in cpus) / len(cpus)
                 link = NEAR_GBS * float(fleet.link_share[self._cell])
                 return WorkReport(seconds=seconds, copy_gbs=round(link * share, 2))
+            case ProveMemory(leave_bytes=leave):
+                proved = fleet.memory_free_mib(self._cell) * MIB - leave
+                at = int(fleet.bad_word_at[self._cell])
+                found = at if 0 <= at < proved else None
+                wrong = int(found is not None)
+                return WorkReport(seconds=seconds, proved_bytes=proved, wrong_words=wrong, wrong_at=found)
+
+    def _why_over(self) -> str:
+        if not self._machine.powered or self._machine.boot_id != self._boot_id:
+            return "the machine went down"
+        return "" if self._machine.gpu_serves(self._gpu) else "CUDARuntimeError: cudaErrorDevicesUnavailable"
 
     def _wrong_bits(self) -> int:
         """Count the wrong bits up to now: those of each so many products, and those of products on a hot GPU."""
