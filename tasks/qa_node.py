@@ -38,7 +38,7 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
     Raises:
         StopRunError: The run was stopped, or a server that the step needs does not answer.
     """
-    with step(run, Step.QA_NODE, run.plan.qa.within) as result:
+    with step(run, Step.QA_NODE, run.plan.qa.longest) as result:
         for repair in repairs:
             judge_after_fault(run, result, repair.target)
             if run.plan.fault.runs_on is NodeRole.API_CLIENT:
@@ -69,7 +69,7 @@ def _leave_out(run: Run, result: StepResult, node: str, why: str) -> None:
 def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
     name = run.record.object_name("qa", target.index)
     intend_return(run, target, defer_write=True)
-    entry, outcome = run_agent(run, name, qa_task(run, target), run.plan.qa.within)
+    entry, outcome = run_agent(run, name, qa_task(run, target), run.plan.qa.longest)
     checked = notes_in(run.kubernetes.pod_log(name), QaResult)
     for check in checked:
         run.note(QaChecked(node=target.node, **check.model_dump()))

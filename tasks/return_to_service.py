@@ -29,7 +29,7 @@ def intend_qa_and_return(run: Run, target: ChosenTarget, *, repair: timedelta) -
         target: The target.
         repair: How long the repair before them may take.
     """
-    duration = repair + run.plan.qa.within + AGENT_START_TIMEOUT + CANARY_TIMEOUT + _RETURN_TIMEOUT
+    duration = repair + run.plan.qa.longest + AGENT_START_TIMEOUT + CANARY_TIMEOUT + _RETURN_TIMEOUT
     name = run.record.object_name("qa", target.index)
     act, undo = agent_act("qa", target.node), DeletePod(pod=name)
     run.intend(intent_id(run, name), act, undo, target.node, duration, defer_write=True)

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
-from gameday.plan.qa import QaFloors
+from gameday.plan.qa import LEAST_BURN_IN, NodeProof, QaFloors
 from gameday.values.api_requests import ApiCanarySample
 from gameday.values.results import Cleanliness
 
@@ -76,6 +76,21 @@ class RemediateTask(AgentMessage):
     action: str = Field(description="the name of a remediation")
 
 
+class Proof(AgentMessage):
+    """The proof that a node must give: a plan's `NodeProof`, in the agent's units."""
+
+    floors: QaFloors
+    burn_in_s: float | None = Field(ge=LEAST_BURN_IN.total_seconds(), description="None: QA only reads")
+    virtual_burn_in_s: float = Field(gt=0, description="the same on a virtual node; a real host never takes it")
+
+
+def proof_of(proof: NodeProof) -> Proof:
+    """Return a plan's or a policy's proof as the agent takes it."""
+    burn_in = proof.burn_in.total_seconds() if proof.burn_in else None
+    virtual = proof.virtual_burn_in.total_seconds()
+    return Proof(floors=proof.floors, burn_in_s=burn_in, virtual_burn_in_s=virtual)
+
+
 class QaTask(AgentMessage):
     """A task to prove the node good; of the kernel log, only lines from the marker's on are judged."""
 
@@ -83,7 +98,7 @@ class QaTask(AgentMessage):
     run_id: str
     node: str
     marker: Marker
-    floors: QaFloors
+    proof: Proof
     expected_gpus: int | None = None
 
 

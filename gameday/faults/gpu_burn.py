@@ -46,9 +46,9 @@ class GpuBurnParameters(GpuParameters):
 class GpuBurnFault(Fault[GpuBurnParameters]):
     """GEMM after GEMM on one GPU, in a process that dies with the agent.
 
-    The factors hold only -1 and 1, so that every product is exact and a single wrong element is a finding: silent data
-    corruption. The temperature is read each second. The load ends at its ceiling, where it cannot be read, and where
-    nobody steers the load for ten seconds.
+    The factors are random and every product is compared with the first, bit for bit: a single wrong element is a
+    finding, silent data corruption. The temperature is read each second. The load ends at its ceiling, where it cannot
+    be read, and where nobody steers the load for ten seconds.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuBurnParameters

@@ -132,7 +132,7 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         yield from _repair(run, target)
     if not plan.recover.gives_node_back:
         return
-    yield _agent(run, Step.QA_NODE, "qa", target, qa_task(run, target), plan.qa.within, "prove the node good")
+    yield _agent(run, Step.QA_NODE, "qa", target, qa_task(run, target), plan.qa.longest, "prove the node good")
     yield from _canary(run, Step.QA_NODE, "after", target)
     yield from _return(run, target)
 

@@ -119,7 +119,14 @@ class CopyToGpu(_Order):
     cpus: tuple[int, ...] = Field(min_length=1)
 
 
-WorkOrder = Annotated[Burn | HoldMemory | CopyToGpu, Field(discriminator="kind")]
+class ProveMemory(_Order):
+    """An order to write patterns over the GPU's free memory and to read them back, once; the report is the result."""
+
+    kind: Literal["memory-proof"] = "memory-proof"
+    leave_bytes: int = Field(default=1 << 30, ge=0, description="left free, for the comparison and for others")
+
+
+WorkOrder = Annotated[Burn | HoldMemory | CopyToGpu | ProveMemory, Field(discriminator="kind")]
 WORK_ORDER: TypeAdapter[WorkOrder] = TypeAdapter(WorkOrder)
 
 
@@ -130,7 +137,11 @@ class WorkReport(HostModel):
     tflops: float | None = None
     products: int = Field(default=0, description="GEMM products compared with the reference")
     wrong_results: int = Field(default=0, description="elements of those products that differ from the reference")
+    digest: str = Field(default="", max_length=64, description="checksum of the first product")
     copy_gbs: float | None = None
+    proved_bytes: int | None = Field(default=None, description="written with every pattern and read back")
+    wrong_words: int = Field(default=0, description="words of 8 bytes that did not hold a pattern")
+    wrong_at: int | None = Field(default=None, description="the first one's offset in the proved bytes")
     held_bytes: int | None = Field(default=None, description="taken from the GPU")
     free_bytes: int | None = Field(default=None, description="left on the GPU for everybody else")
     unused_bytes: int | None = Field(default=None, description="of the bytes held, those that the allocator keeps")
@@ -160,6 +171,9 @@ class Host(Protocol):
     Every method raises HostError, and nothing else, when the host refuses or
     cannot be reached. `gpu` is a GPU's index as NVML counts.
     """
+
+    is_virtual: bool
+    """The GPUs are a model's: only their proofs may be as short as a rehearsal needs."""
 
     def write_kernel_log(self, record: str) -> None:
         """Write one record to the kernel log.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
@@ -19,6 +20,9 @@ from gameday.host.base import LoadResult
 
 _SIZE = 8192
 """Rows and columns of a matrix. A product takes 1.1 TFLOP, enough to fill a B200; a matrix takes 128 MiB."""
+_TOLERANCE = 1 / 128
+"""Largest error of the first product, in shares of the square root of the matrix's size. An element's standard
+deviation is a third of that root, and FP16 rounds the largest ones by a thousandth of it."""
 _COPY_BYTES = 1 << 30
 """Far more than any L2 cache holds, so that the memory's bandwidth is measured."""
 
@@ -57,36 +61,44 @@ def _not_run(gpu: int, why: str) -> LoadResult:
 
 
 class Gemm:
-    """A matrix product that is computed repeatedly and compared with a reference.
+    """A matrix product that is computed repeatedly and compared with its own first result, bit for bit.
 
-    The factors hold only -1 and 1, so every partial sum is a whole number
-    below FP16's exact limit of 2048 (22 standard deviations at 8192). The
-    product therefore matches the FP32 reference to the bit, in any order of
-    summation.
+    The factors have random mantissas, as real work has: those of -1 and 1 toggle
+    few bits, so the GPU draws less power. cuBLAS gives the same bits in every
+    run, and on every GPU of the same architecture and number of SMs
+    (docs/sources.md, Burn-in): one wrong bit is a finding. The first result itself
+    is compared with an FP32 product here, and by its digest with other GPUs.
     """
 
     def __init__(self, cupy: ModuleType, size: int, dtype: Any) -> None:
-        generator = cupy.random.RandomState(seed=1)
-        left, right = (generator.randint(0, 2, (size, size)).astype(dtype) * 2 - 1 for _ in range(2))
+        generator = cupy.random.RandomState(seed=1)  # the same factors on every GPU
+        left, right = (generator.uniform(-1, 1, (size, size)).astype(dtype) for _ in range(2))
         self.flop = 2 * size**3
         self._cupy = cupy
         self._factors = left, right
-        self._reference = (left.astype(cupy.float32) @ right.astype(cupy.float32)).astype(dtype)
         self._product = left @ right  # warms cuBLAS up
+        self._reference = self._product.copy()
+        exact = left.astype(cupy.float32) @ right.astype(cupy.float32)
+        self.first_wrong = int(cupy.count_nonzero(~(abs(self._reference - exact) <= _TOLERANCE * size**0.5)))
+        """Elements of the first product that are farther from the FP32 product than rounding explains."""
 
     def multiply(self) -> float:
         """Compute the product once, and return the seconds that it took."""
         return timed(self._cupy, lambda: self._cupy.matmul(*self._factors, out=self._product))
 
     def wrong(self) -> int:
-        """Return the number of elements of the last product that differ from the reference."""
+        """Return the number of elements of the last product that differ from the first one."""
         return int(self._cupy.count_nonzero(self._product != self._reference))
+
+    def digest(self) -> str:
+        """Return a checksum of the first product's bits, to be compared between GPUs of one model."""
+        return f"{zlib.crc32(self._cupy.asnumpy(self._reference)):08x}"
 
 
 def _gemm(cupy: ModuleType, seconds: float, size: int) -> tuple[float, int]:
-    """Return TFLOP/s, and the number of elements in all products that differ from the reference."""
+    """Return TFLOP/s, and the number of wrong elements in all products."""
     gemm = Gemm(cupy, size, cupy.float16)
-    busy, products, wrong = 0.0, 0, gemm.wrong()
+    busy, products, wrong = 0.0, 0, gemm.first_wrong
     while busy < seconds:
         busy += gemm.multiply()
         products += 1

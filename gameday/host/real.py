@@ -34,6 +34,8 @@ _NAMESPACES = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net",
 class RealHost:
     """The machine that this process runs on, or whose pod it runs in."""
 
+    is_virtual = False
+
     def __init__(self, root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> None:
         """Use the machine whose file system is at `root`; tests give a folder. `environment`: the container's."""
         self._root = root

@@ -67,6 +67,8 @@ class VirtualHost:
     Work is an answer that goes on. It ends with its connection, and so with the agent.
     """
 
+    is_virtual = True
+
     def __init__(self, url: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
         """Reach the host at `url`; `environment` is the container's, which names its API account where it has one."""
         parts = urlsplit(url)

@@ -15,11 +15,12 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from gameday.host.base import WORK_ORDER, Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
+from gameday.host.base import WORK_ORDER, Burn, CopyToGpu, HoldMemory, ProveMemory, WorkOrder, WorkReport
 from gameday.host.cpus import format_cpus
 from gameday.host.load import Gemm, timed
 from gameday.host.work import STEERING_TIMEOUT_S
@@ -31,6 +32,8 @@ _SIZE = 8192
 """Rows and columns of a matrix, as in gameday.host.load."""
 _COPY_BYTES = 256 << 20
 """Many times the size of a last-level cache, and small enough for some hundred copies a second."""
+_PROVED_BLOCK_BYTES = 64 << 20
+"""Small beside what is left free, since a comparison takes some blocks more."""
 _MIB = 1 << 20
 _CHECK_EVERY_S = 0.5
 
@@ -59,6 +62,8 @@ class Worker:
                     self._hold(self._order)
                 case CopyToGpu():
                     self._copy(self._order)
+                case ProveMemory():
+                    self._prove(self._order)
 
     def steer(self, utilization: float) -> None:
         """Set the share of the time for which a burn runs, 0 to 1."""
@@ -76,7 +81,7 @@ class Worker:
     def _burn(self, order: Burn, size: int = _SIZE) -> None:
         gemm = Gemm(self._cupy, size, self._cupy.float16 if order.precision == "half" else self._cupy.float32)
         self.steered_at, self.is_burning = time.monotonic(), True  # the agent steers only after the first report
-        products, wrong, reported_at = 1, gemm.wrong(), 0.0
+        products, wrong, reported_at, digest = 1, gemm.first_wrong, 0.0, gemm.digest()
         while not self.ended.is_set():
             until = time.monotonic() + _SLICE_S
             busy, multiplied = 0.0, 0
@@ -88,7 +93,7 @@ class Worker:
             if time.monotonic() - reported_at >= REPORT_EVERY_S:
                 reported_at = time.monotonic()
                 rate = gemm.flop * multiplied / busy / 1e12 if busy else 0.0
-                self.report(tflops=rate, products=products, wrong_results=wrong)
+                self.report(tflops=rate, products=products, wrong_results=wrong, digest=digest)
             self.ended.wait(max(0.0, until - time.monotonic()))
 
     def _hold(self, order: HoldMemory) -> None:
@@ -104,6 +109,21 @@ class Worker:
             )
             self.ended.wait(REPORT_EVERY_S)
         del kept
+
+    def _prove(self, order: ProveMemory, block_bytes: int = _PROVED_BLOCK_BYTES) -> None:
+        free, _ = self._cupy.cuda.runtime.memGetInfo()
+        words = block_bytes // 8
+        blocks = [
+            self._cupy.empty(words, dtype=self._cupy.uint64) for _ in range((free - order.leave_bytes) // block_bytes)
+        ]
+        if not blocks:
+            raise MemoryError(
+                f"{free >> 20} MiB are free, {order.leave_bytes >> 20} MiB are to be left: nothing to prove"
+            )
+        wrong, first = prove_memory(self._cupy, blocks)
+        while not self.ended.is_set():
+            self.report(proved_bytes=len(blocks) * block_bytes, wrong_words=wrong, wrong_at=first)
+            self.ended.wait(REPORT_EVERY_S)
 
     def _copy(self, order: CopyToGpu, size: int = _COPY_BYTES) -> None:
         try:
@@ -128,6 +148,40 @@ class Worker:
                 copies += 1
             if busy:
                 self.report(copy_gbs=round(size * copies / busy / 1e9, 2))
+
+
+def prove_memory(cupy: ModuleType, blocks: Sequence[Any]) -> tuple[int, int | None]:
+    """Write each pattern over all blocks, then read all of them back.
+
+    The patterns are each word's own address, which finds words that share a cell; its complement, so that every bit is
+    0 and 1; and a walking one.
+
+    Args:
+        cupy: The CuPy module.
+        blocks: Arrays of uint64 of one size.
+
+    Returns:
+        The number of words that did not hold a pattern, and the offset of the first one in bytes, counted over all
+        blocks; None where all did.
+    """
+    wrong, first = 0, None
+    patterns: tuple[Callable[[Any], Any], ...] = (
+        lambda at: at * 8,
+        lambda at: ~(at * 8),
+        lambda at: cupy.uint64(1) << (at % cupy.uint64(64)),
+    )
+    for pattern in patterns:
+        starts = range(0, sum(block.size for block in blocks), blocks[0].size if blocks else 1)
+        for start, block in zip(starts, blocks, strict=True):
+            block[:] = pattern(cupy.arange(start, start + block.size, dtype=cupy.uint64))
+        for start, block in zip(starts, blocks, strict=True):
+            held = pattern(cupy.arange(start, start + block.size, dtype=cupy.uint64))
+            places = cupy.flatnonzero(block != held)
+            if places.size:
+                wrong += int(places.size)
+                offset = 8 * (start + int(places[0]))
+                first = offset if first is None else min(first, offset)
+    return wrong, first
 
 
 def take_memory(cupy: ModuleType, pool: Any, order: HoldMemory) -> list[Any]:

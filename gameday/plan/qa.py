@@ -3,52 +3,104 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
-from gameday.documents.fields import DocumentModel, Duration
+from gameday.documents.fields import Bound, DocumentModel, Duration, conflict
+
+LEAST_BURN_IN = timedelta(seconds=2)
+"""The shortest burn-in of a real GPU. Our own figure: in less, clocks and NVML's averages have not settled."""
+
+
+def _long_enough(value: timedelta) -> timedelta:
+    if value < LEAST_BURN_IN:
+        raise PydanticCustomError(
+            "burn_in",
+            "a burn-in of less than 2s proves nothing about a GPU: write 2s or more, or null for a QA that only reads. "
+            "Virtual nodes take less: their key is virtual_burn_in",
+        )
+    return value
+
+
+BurnIn = Annotated[Duration, AfterValidator(_long_enough)]
 
 
 class QaFloors(DocumentModel):
     """The least that a node must show before it takes work again.
 
-    A floor of null is left out. For `gpus`, `power_limit_w`, `pcie_generation` and `pcie_width` the node's and its
-    GPUs' own figures then count; every other check is switched off.
+    A floor of null is not written: the node's, its GPUs' own or their model's figure then counts, or the check is
+    switched off, as its field says.
     """
 
     gpus: int | None = Field(default=None, ge=1, le=64)
     """GPUs that NVML must count; null: nvidia.com/gpu.count, or as many as the node offered before the fault."""
     gemm_tflops: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Rate of a dense BF16 GEMM, TFLOP/s for each GPU."""
+    """Rate of a dense BF16 GEMM, TFLOP/s for each GPU; null: the model's floor (docs/sources.md, GPU models), else what
+    the node's other GPUs reach."""
     memory_bandwidth_gbs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Rate of a device-to-device copy, GB/s for each GPU."""
+    """Rate of a device-to-device copy, GB/s for each GPU; null: as `gemm_tflops`."""
+    link_bandwidth_gbs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Rate of a copy from the nearest host memory, GB/s for each GPU; null: as `gemm_tflops`."""
     pcie_generation: int | None = Field(default=None, ge=1, le=7)
     """PCIe generation of each GPU's link; null: the GPU's own maximum."""
     pcie_width: int | None = Field(default=None, ge=1, le=32)
     """Lanes of each GPU's link; null: the GPU's own maximum."""
     nvlinks: int | None = Field(default=None, ge=0, le=72)
-    """NVLinks that must be active on each GPU."""
+    """NVLinks that must be active on each GPU; null: not checked."""
     power_limit_w: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Power limit that each GPU must have, watts; null: the board's default."""
     persistence: bool | None = True
-    """Persistence mode that each GPU must be in."""
+    """Persistence mode that each GPU must be in; null: not checked."""
     ecc: bool | None = True
-    """ECC mode that each GPU must be in, now and after its next reset."""
+    """ECC mode that each GPU must be in, now and after its next reset; null: not checked."""
     memory_free_mib: int | None = Field(default=None, gt=0)
-    """Memory that must be free on each GPU at rest, MiB."""
+    """Memory that must be free on each GPU at rest, MiB; null: not checked."""
     temperature_max_c: float | None = Field(default=93, gt=0, allow_inf_nan=False)
-    """Highest temperature of each GPU, degrees Celsius (93: where Azure's agent warns, docs/sources.md, Pass
-    criteria)."""
+    """Highest temperature of each GPU at any time, degrees Celsius (93: where Azure's agent warns, docs/sources.md,
+    Pass criteria). The burn-in ends where a GPU is hotter; null: not checked."""
 
-    @property
-    def needs_load(self) -> bool:
-        """Return whether QA has to load the GPUs to judge the floors; otherwise it leaves running work alone."""
-        return self.gemm_tflops is not None or self.memory_bandwidth_gbs is not None
+    def of_load(self) -> dict[str, float]:
+        """Return the floors that are written here and that only a load can measure, by key."""
+        keys = ("gemm_tflops", "memory_bandwidth_gbs", "link_bandwidth_gbs")
+        return {key: value for key in keys if (value := getattr(self, key)) is not None}
 
 
-class Qa(DocumentModel):
-    """The proof that the node is good, before it takes work again."""
+class NodeProof(DocumentModel):
+    """The proof that a node is good: what it must show, and how long its GPUs work for that."""
 
     floors: QaFloors = QaFloors()
+    """The least that the node must show."""
+    burn_in: BurnIn | None = timedelta(minutes=5)
+    """Time for which all GPUs compute at once, in which heat shows; null: QA only reads, and leaves running work alone.
+    The default is more than twice DCGM's targeted power test (docs/sources.md, Burn-in)."""
+    virtual_burn_in: Bound = timedelta(seconds=1)
+    """The same on the virtual nodes of a rehearsal, whose GPUs are a model; a real node never takes it."""
+
+    @property
+    def longest_burn_in(self) -> timedelta:
+        """The longest burn-in of any node; 0 where QA only reads."""
+        return max(self.burn_in, self.virtual_burn_in) if self.burn_in else timedelta()
+
+    @model_validator(mode="after")
+    def _floors_are_measured(self) -> NodeProof:
+        if self.burn_in is None and (unmeasured := self.floors.of_load()):
+            raise conflict(
+                ("burn_in",),
+                f"nothing would measure {', '.join(f'floors.{key}' for key in unmeasured)} without a load: write a "
+                "burn_in, or leave the floor out",
+            )
+        return self
+
+
+class Qa(NodeProof):
+    """The proof that the node is good, before it takes work again."""
+
     within: Duration = timedelta(minutes=10)
-    """Longest time from the start of the step to the result of the last check."""
+    """Longest time from the start of the step to the result of the last check, beside the burn-in."""
+
+    @property
+    def longest(self) -> timedelta:
+        """The longest time of the step, burn-in included."""
+        return self.within + self.longest_burn_in

@@ -19,6 +19,7 @@ from gameday.agent.task import (
     RemediateTask,
     SampleTask,
     notes_in,
+    proof_of,
 )
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodSeen
@@ -128,7 +129,7 @@ def qa_task(run: ReadOnlyRun, target: ChosenTarget) -> QaTask:
         run_id=run.id,
         node=target.node,
         marker=run.record.log_marker(target.index),
-        floors=run.plan.qa.floors,
+        proof=proof_of(run.plan.qa),
         expected_gpus=physical_gpus(target.before),
     )
 

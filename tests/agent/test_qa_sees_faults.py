@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gameday.agent.qa.checks import judge
-from gameday.agent.qa.readings import read_node
+from gameday.agent.qa.readings import Pace, read_node
+from gameday.agent.task import Proof
 from gameday.faults.registry import fault_for, parse_parameters
 from gameday.plan.qa import QaFloors
 from tests.faults.gpu_model import ModelHost
@@ -23,7 +24,7 @@ FLOORS = QaFloors(
     memory_free_mib=4096,
 )
 SEEN_BY = [
-    ({"type": "gpu_burn"}, {"gemm-rate"}),
+    ({"type": "gpu_burn"}, {"burn-in", "gemm-rate"}),
     ({"type": "gpu_memory", "leave_mib": 256}, {"memory-free", "gemm-rate", "memory-bandwidth"}),
     ({"type": "gpu_memory", "mode": "fragment", "leave_mib": 256}, {"memory-free", "gemm-rate", "memory-bandwidth"}),
     ({"type": "power_cap", "watts": 300}, {"power-limit"}),
@@ -31,19 +32,19 @@ SEEN_BY = [
     ({"type": "persistence_off"}, {"persistence-mode"}),
     ({"type": "ecc_off"}, {"ecc-mode"}),
     ({"type": "gpu_removed"}, {"gpu-count"}),
-    # A copy from the far NUMA node takes nothing of the GPU from other processes.
-    ({"type": "numa"}, set[str]()),
+    ({"type": "numa"}, {"burn-in", "gemm-rate"}),  # an agent's own work keeps the GPU on the model
 ]
 
 
 @pytest.fixture(autouse=True)
 def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gameday.agent.qa.readings.LOAD_S", 0.2)
-    monkeypatch.setattr("gameday.agent.qa.readings._SAMPLE_EVERY_S", 0.02)
+    monkeypatch.setattr("gameday.agent.qa.readings.LOAD_S", 0.05)
 
 
 def failed(host: ModelHost) -> set[tuple[str, int | None]]:
-    readings = read_node(host, "20261121-204941-0", None, threading.Event(), load=True)
+    proof = Proof(floors=FLOORS, burn_in_s=300, virtual_burn_in_s=2)
+    pace = Pace(host.clock, host.clock.pass_by)
+    readings = read_node(host, "20261121-204941-0", None, threading.Event(), proof, pace)
     return {(found.check, found.gpu) for found in judge(readings, FLOORS) if not found.ok}
 
 

@@ -10,7 +10,18 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gameday.errors import HostError
-from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import (
+    ApiServer,
+    Burn,
+    CopyToGpu,
+    GpuSample,
+    GpuUser,
+    LoadResult,
+    ProgramResult,
+    ProveMemory,
+    WorkOrder,
+    WorkReport,
+)
 
 
 def healthy_gpu(index: int, **changes: Any) -> GpuSample:
@@ -42,12 +53,15 @@ def healthy_gpu(index: int, **changes: Any) -> GpuSample:
         "pcie_generation_max": 5,
         "pcie_width": 16,
         "pcie_width_max": 16,
+        "cpu_affinity": "0-7",
     }
     return GpuSample.model_validate(fields | changes)
 
 
 class FakeHost:
     """A Host in memory whose attributes tests may change. `refuse`: by method, the HostError's message."""
+
+    is_virtual = True
 
     def __init__(self, gpus: int = 2) -> None:
         self.samples = [healthy_gpu(index) for index in range(gpus)]
@@ -58,10 +72,8 @@ class FakeHost:
         self.programs: Callable[[Sequence[str]], ProgramResult] = result
         self.ran: list[tuple[str, ...]] = []
         self.loads: dict[int, LoadResult] = {}
-        self.sampled_under_load = threading.Event()
-        self._loading = False
         self.works: dict[int, WorkOrder] = {}
-        self.reports: Callable[[WorkOrder], WorkReport] = lambda order: WorkReport(seconds=1.0)
+        self.reports: Callable[[WorkOrder], WorkReport] = report
         self.steered: list[float] = []
         self.api: ApiServer | None = None
         self.pods: dict[str, tuple[str, ...]] = {}
@@ -96,8 +108,6 @@ class FakeHost:
 
     def gpus(self) -> list[GpuSample]:
         self._maybe_refuse("gpus")
-        if self._loading:
-            self.sampled_under_load.set()
         return list(self.samples)
 
     def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
@@ -108,10 +118,7 @@ class FakeHost:
             raise HostError(f"the kubelet lists no GPU of pod {namespace}/{pod}") from None
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
-        """Return once NVML was read meanwhile, as a real load takes longer than a reading."""
         self._maybe_refuse("measure_load")
-        self._loading = True
-        assert self.sampled_under_load.wait(10)
         return self.loads.get(gpu) or LoadResult(gpu=gpu, gemm_tflops=700.0, memory_bandwidth_gbs=2800.0)
 
     def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
@@ -149,6 +156,18 @@ class FakeHost:
     def _maybe_refuse(self, method: str) -> None:
         if method in self.refuse:
             raise HostError(self.refuse[method])
+
+
+def report(order: WorkOrder) -> WorkReport:
+    """Return what healthy work reports."""
+    match order:
+        case Burn():
+            return WorkReport(seconds=1.0, tflops=700.0, products=10, digest="5eed")
+        case CopyToGpu():
+            return WorkReport(seconds=1.0, copy_gbs=54.0)
+        case ProveMemory():
+            return WorkReport(seconds=1.0, proved_bytes=70 << 30)
+    return WorkReport(seconds=1.0)
 
 
 def result(argv: Sequence[str], exit_status: int = 0, stdout: str = "", stderr: str = "") -> ProgramResult:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gameday.host.base import Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
-from gameday.host.worker import Worker, _end_unsteered_burn, largest_block, take_memory
+from gameday.host.worker import Worker, _end_unsteered_burn, largest_block, prove_memory, take_memory
 from tests.host.test_load import FakeCupy
 
 MIB = 1 << 20
@@ -225,3 +226,24 @@ def test_a_burn_that_is_not_steered_ends_and_reports_why(
     with pytest.raises(Gone):
         _end_unsteered_burn(worker)
     assert "nobody has watched the temperature" in capfdbinary.readouterr().out.decode()
+
+
+class Faulty(np.ndarray[Any, Any]):
+    """Memory in which one word has a bit that stays 0."""
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        super().__setitem__(at, value)
+        view = np.asarray(self)
+        view[5] &= ~np.uint64(1 << 6)
+
+
+def test_patterns_over_the_memory_find_one_bit_that_stays_0_and_its_place() -> None:
+    good = [np.empty(1024, np.uint64) for _ in range(3)]
+    assert prove_memory(FakeCupy(), good) == (0, None)
+    # Its address, 8 * (2 * 1024 + 5), has bit 6 clear: only the complement needs the bit.
+    assert prove_memory(FakeCupy(), [*good[:2], good[2].view(Faulty)]) == (1, 8 * (2 * 1024 + 5))
+
+
+def test_two_words_that_share_a_cell_are_found() -> None:
+    block = np.empty(1024, np.uint64)
+    assert prove_memory(FakeCupy(), [block, block])[0] >= 1024

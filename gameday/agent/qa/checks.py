@@ -1,14 +1,17 @@
 """QA's checks: pure functions from readings and floors to findings, in two tables. To add a check, add an entry.
 
 A finding with `ok` None could not be measured, and a node with such a finding
-does not pass. A floor of None switches its check off: there is no finding.
+does not pass. Where QA only reads, or a plan switches a check off, there is no finding.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from statistics import median
 
+from gameday.agent.qa.gpu_models import GPU_MODELS, GpuModel
 from gameday.agent.qa.readings import GpuReadings, Readings, Source
 from gameday.agent.task import QaResult
 from gameday.plan.qa import QaFloors
@@ -23,11 +26,18 @@ UNCORRECTABLE_ROWS_MAX = 512
 SM_CLOCK_FRACTION = 0.5
 """Least SM clock under load, as a share of its maximum. Our own figure: an H100 runs a GEMM at the power cap at about
 0.7, and a locked clock is far lower."""
+PEER_SHARE = 0.9
+"""Least share of the median of the node's other GPUs. Healthy ones differ by 5 % and more (docs/sources.md, H100
+figures)."""
+TEMPERATURE_SPREAD_C = 15.0
+"""Most degrees above the median of the node's other GPUs. Our own figure: in an air-cooled server the GPUs that stand
+behind others are some degrees hotter, and a blocked fan or lost contact is more."""
 _BUSY_PCT = 5
 """Utilisation above which a GPU counts as shared with others' work, percent."""
 _POWER_LIMIT_TOLERANCE_W = 1.0
 """Boards round a power limit to their own steps."""
 _MIB = 1 << 20
+_TWO = 2
 _SWITCH = {True: "on", False: "off"}
 _REASONS = {0x8: "HW slowdown", 0x20: "SW thermal slowdown", 0x40: "HW thermal slowdown", 0x80: "HW power brake"}
 
@@ -51,7 +61,8 @@ class NodeCheck:
     name: str
     unit: str
     source: Source
-    judge: Callable[[Readings, QaFloors], Finding]
+    judge: Callable[[Readings, QaFloors], Finding | None]
+    """The function that judges the readings; it returns None where QA was not asked for this."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,8 @@ class GpuCheck:
 def judge(readings: Readings, floors: QaFloors) -> Iterator[QaResult]:
     """Yield the results of all checks, first of the node, then GPU by GPU."""
     for node_check in NODE_CHECKS:
-        yield _result(node_check, None, node_check.judge(readings, floors), readings)
+        if finding := node_check.judge(readings, floors):
+            yield _result(node_check, None, finding, readings)
     for gpu in readings.gpus:
         for check in GPU_CHECKS if not gpu.rest.lost else GPU_CHECKS[:1]:
             if finding := check.judge(gpu, floors):
@@ -218,19 +230,16 @@ def _pcie(field: str, maximum: str, floor_of: Callable[[QaFloors], int | None]) 
         bound = f">= {least}" if floor is not None else f">= {least} (its maximum)"
         if max(values) < least and not gpu.loaded:
             return Finding(
-                max(values), bound, None, f"only seen at rest, where a link may slow down. {_why_no_load(gpu)}"
+                max(values), bound, None, f"only seen at rest, where a link may slow down. {gpu.why_no_load}"
             )
         return Finding(max(values), bound, max(values) >= least)
 
     return check
 
 
-def _why_no_load(gpu: GpuReadings) -> str:
-    return f"No load ran: {gpu.load.detail}" if gpu.load and gpu.load.detail else ""
-
-
 def _hw_slowdown(gpu: GpuReadings, floors: QaFloors) -> Finding:
-    bound = f"& {HW_SLOWDOWN_MASK:#x} = 0"
+    """Judge every reading: a reason that was there at any moment counts, with the moment of its first time."""
+    bound = f"& {HW_SLOWDOWN_MASK:#x} = 0 at any time"
     masks = [int(mask) for mask in gpu.values("clocks_event_reasons")]
     if not masks:
         return Finding(None, bound, None, "NVML does not report the clock event reasons of this GPU")
@@ -238,66 +247,189 @@ def _hw_slowdown(gpu: GpuReadings, floors: QaFloors) -> Finding:
     for mask in masks:
         bits |= mask
     names = ", ".join(name for bit, name in _REASONS.items() if bits & bit)
+    slowed = [one for one in gpu.burnt if (one.gpu.clocks_event_reasons or 0) & HW_SLOWDOWN_MASK]
+    if slowed:
+        first, share = slowed[0], len(slowed) / len(gpu.burnt)
+        at = "" if first.gpu.temperature_c is None else f" at {first.gpu.temperature_c:g} °C"
+        names += f": first after {first.seconds:.0f} s{at}, in {share:.0%} of the readings under load"
     return Finding(f"{bits:#x}", bound, not bits & HW_SLOWDOWN_MASK, names)
 
 
 def _sm_clock(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Judge the clock under load only, because at rest it is low to save power."""
-    if not gpu.load_ran:
+    """Judge the lowest clock of the burn-in, because at rest it is low to save power.
+
+    The first reading may be from before the first kernel, so it does not count where there are others.
+    """
+    if gpu.burn is None:
         return None
     clocks = [sample.sm_clock_mhz for sample in gpu.loaded if sample.sm_clock_mhz is not None]
+    clocks = clocks[1:] or clocks
     top = gpu.rest.sm_clock_max_mhz
     if not clocks or top is None:
-        return Finding(None, "", None, "NVML did not report the SM clock while the load ran")
-    return Finding(
-        max(clocks),
-        f">= {top * SM_CLOCK_FRACTION:.0f} under load",
-        max(clocks) >= top * SM_CLOCK_FRACTION,
-        f"maximum {top:g}",
-    )
+        return Finding(None, "", None, gpu.why_no_load or "NVML did not report the SM clock while the load ran")
+    bound = f">= {top * SM_CLOCK_FRACTION:.0f} all the time under load"
+    return Finding(min(clocks), bound, min(clocks) >= top * SM_CLOCK_FRACTION, f"maximum {top:g}")
 
 
 def _temperature(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
     if floors.temperature_max_c is None:
         return None
-    bound = f"<= {floors.temperature_max_c:g}"
+    bound = f"<= {floors.temperature_max_c:g} at any time"
     values = gpu.values("temperature_c")
     if not values:
         return Finding(None, bound, None, "NVML does not report this GPU's temperature")
     return Finding(max(values), bound, max(values) <= floors.temperature_max_c)
 
 
-def _rate(
-    field: str, floor_of: Callable[[QaFloors], float | None]
-) -> Callable[[GpuReadings, QaFloors], Finding | None]:
-    """Return a check of a figure of the load by its floor; without a floor the figure is only reported."""
+def _temperature_spread(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    """Compare the highest temperature of the burn-in with that of the other GPUs, which had the same work and air."""
+    highest = _highest_temperature(gpu)
+    others = [value for peer in gpu.peers if (value := _highest_temperature(peer)) is not None]
+    if highest is None or not others:
+        return None
+    middle = median(others)
+    bound = f"<= {TEMPERATURE_SPREAD_C:g} above the other GPUs"
+    return Finding(highest - middle, bound, highest - middle <= TEMPERATURE_SPREAD_C, f"{highest:g} and {middle:g} °C")
+
+
+def _highest_temperature(gpu: GpuReadings) -> float | None:
+    return max((one.temperature_c for one in gpu.loaded if one.temperature_c is not None), default=None)
+
+
+@dataclass(frozen=True)
+class _Rate:
+    """A rate that a load measured, and where its floors are."""
+
+    of: Callable[[GpuReadings], float | None]
+    in_plan: Callable[[QaFloors], float | None]
+    of_model: Callable[[GpuModel], float | None]
+    why_not: Callable[[GpuReadings], str]
+
+
+def _against_floor(rate: _Rate) -> Callable[[GpuReadings, QaFloors], Finding | None]:
+    """Return a check of a rate by the plan's floor; without one by the model's, else by the node's other GPUs."""
 
     def check(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-        floor = floor_of(floors)
-        value = getattr(gpu.load, field) if gpu.load else None
+        if gpu.burn is None:
+            return None
+        floor, source = rate.in_plan(floors), ""
+        model = GPU_MODELS.get(gpu.rest.name)
+        if floor is None and model is not None and (floor := rate.of_model(model)) is not None:
+            source = f" (floor of {gpu.rest.name})"
+        if floor is None and (others := _others(rate, gpu)):
+            floor, source = PEER_SHARE * median(others), f" ({PEER_SHARE:.0%} of the node's other GPUs)"
+        value = rate.of(gpu)
         if floor is None:
-            return None if value is None else Finding(value, "", ok=True, detail="no floor in the plan")
+            why = f"no floor is known for {gpu.rest.name}, and no other GPU of it was measured: write one in qa.floors"
+            return Finding(value, "", None, why)
+        bound = f">= {floor:.4g}{source}"
         if value is None:
-            return Finding(None, f">= {floor:g}", None, _why_no_load(gpu) or "no load ran")
+            return Finding(None, bound, None, rate.why_not(gpu))
         busy_pct = gpu.rest.utilization_pct
         is_shared = value < floor and busy_pct is not None and busy_pct > _BUSY_PCT
         detail = f"the GPU was {busy_pct:.0f} % busy before the load, so its users had their share" if is_shared else ""
-        return Finding(value, f">= {floor:g}", value >= floor, detail)
+        return Finding(value, bound, value >= floor, detail)
 
     return check
 
 
-def _correct(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    if gpu.load is None or not gpu.load_ran:
-        return None
-    wrong = gpu.load.wrong_results
-    return Finding(
-        wrong, "= 0", wrong == 0, "silent data corruption: elements differ from the reference" if wrong else ""
-    )
+def _against_peers(rate: _Rate) -> Callable[[GpuReadings, QaFloors], Finding | None]:
+    """Return a check of a rate by the node's other GPUs of the same model; none where there is no other."""
 
+    def check(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+        value, others = rate.of(gpu), _others(rate, gpu)
+        if value is None or not others:
+            return None  # the check by the floor says why
+        share = value / median(others)
+        return Finding(
+            round(100 * share, 1),
+            f">= {100 * PEER_SHARE:g} of the node's other GPUs",
+            share >= PEER_SHARE,
+            f"{value:g} and {median(others):g}",
+        )
+
+    return check
+
+
+def _others(rate: _Rate, gpu: GpuReadings) -> list[float]:
+    return [value for peer in gpu.peers if (value := rate.of(peer)) is not None]
+
+
+def _correct(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    """Judge all products that were compared, those of the burn-in and those of the load after it."""
+    if gpu.burn is None:
+        return None
+    report = gpu.burn.last
+    if report is None or (gpu.load is None and not report.products):
+        return Finding(None, "= 0", None, gpu.why_no_load)
+    wrong = report.wrong_results + (gpu.load.wrong_results if gpu.load else 0)
+    detail = "silent data corruption: elements differ between products of the same factors" if wrong else ""
+    return Finding(wrong, "= 0", wrong == 0, detail)
+
+
+def _memory_pattern(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    """Judge whether every word of the free memory held every pattern."""
+    if gpu.burn is None:
+        return None
+    report = gpu.memory.report if gpu.memory else None
+    if report is None or not report.proved_bytes:
+        why = gpu.memory.why_not if gpu.memory else gpu.why_no_load
+        return Finding(None, "= 0", None, why or "no pattern was written")
+    proved = f"{report.proved_bytes // _MIB} MiB of free memory"
+    where = "" if report.wrong_at is None else f", the first {report.wrong_at:#x} bytes into them"
+    return Finding(report.wrong_words, "= 0", report.wrong_words == 0, proved + where)
+
+
+def _agreement(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    """Compare the first product's bits with the other GPUs', whose factors are the same; none without another GPU."""
+    digests = Counter(one.burn.last.digest for one in (gpu, *gpu.peers) if one.burn and one.burn.last)
+    own = gpu.burn.last.digest if gpu.burn and gpu.burn.last else ""
+    if not own or digests.total() - digests[""] < _TWO:
+        return None
+    digest, times = digests.most_common(1)[0]
+    bound = "as on the other GPUs"
+    if 2 * times <= digests.total():
+        return Finding(own, bound, None, "the GPUs disagree about the same product, and none of the results has most")
+    return Finding(own, bound, own == digest, "" if own == digest else f"{times} other GPUs have {digest}")
+
+
+def _burn_in(readings: Readings, floors: QaFloors) -> Finding | None:
+    """Judge whether every GPU computed for the whole time: what the other checks say about load rests on it."""
+    if readings.burn_in_s is None:
+        return None
+    bound = f">= {readings.burn_in_s:g} on every GPU"
+    burns = {gpu.rest.index: gpu.burn for gpu in readings.gpus if gpu.burn}
+    if not burns:
+        return Finding(None, bound, None, readings.nvml_error or "no GPU answered, so none computed")
+    whys = [f"GPU {gpu}: {burn.why_not}" for gpu, burn in burns.items() if burn.why_not]
+    shortest = round(min(burn.seconds for burn in burns.values()), 1)
+    if whys:
+        return Finding(shortest, bound, None, whys[0] + (f"; {len(whys) - 1} more alike" if whys[1:] else ""))
+    return Finding(shortest, bound, shortest >= round(readings.burn_in_s, 1))
+
+
+_GEMM = _Rate(
+    lambda gpu: gpu.load.gemm_tflops if gpu.load else None,
+    lambda floors: floors.gemm_tflops,
+    lambda model: model.gemm_floor_tflops,
+    lambda gpu: gpu.why_no_load or "no load ran",
+)
+_MEMORY = _Rate(
+    lambda gpu: gpu.load.memory_bandwidth_gbs if gpu.load else None,
+    lambda floors: floors.memory_bandwidth_gbs,
+    lambda model: model.memory_floor_gbs,
+    lambda gpu: gpu.why_no_load or "no load ran",
+)
+_LINK = _Rate(
+    lambda gpu: gpu.link.gbs if gpu.link else None,
+    lambda floors: floors.link_bandwidth_gbs,
+    lambda model: model.link_floor_gbs,
+    lambda gpu: (gpu.link.why_not if gpu.link else gpu.why_no_load) or "no copy ran",
+)
 
 NODE_CHECKS = (
     NodeCheck("gpu-count", "", "nvml", _gpu_count),
+    NodeCheck("burn-in", "s", "burn-in", _burn_in),
     NodeCheck("kernel-log", "", "kernel log", _kernel_log),
 )
 
@@ -321,11 +453,16 @@ GPU_CHECKS = (
         _pcie("pcie_generation", "pcie_generation_max", lambda floors: floors.pcie_generation),
     ),
     GpuCheck("hw-slowdown", "", "nvml", _hw_slowdown),
-    GpuCheck("sm-clock", "MHz", "load", _sm_clock),
+    GpuCheck("sm-clock", "MHz", "burn-in", _sm_clock),
     GpuCheck("temperature", "C", "nvml", _temperature),
-    GpuCheck("gemm-rate", "TFLOP/s", "load", _rate("gemm_tflops", lambda floors: floors.gemm_tflops)),
-    GpuCheck(
-        "memory-bandwidth", "GB/s", "load", _rate("memory_bandwidth_gbs", lambda floors: floors.memory_bandwidth_gbs)
-    ),
-    GpuCheck("gemm-results", "wrong", "load", _correct),
+    GpuCheck("temperature-spread", "C", "burn-in", _temperature_spread),
+    GpuCheck("gemm-rate", "TFLOP/s", "load", _against_floor(_GEMM)),
+    GpuCheck("gemm-spread", "%", "load", _against_peers(_GEMM)),
+    GpuCheck("memory-bandwidth", "GB/s", "load", _against_floor(_MEMORY)),
+    GpuCheck("memory-spread", "%", "load", _against_peers(_MEMORY)),
+    GpuCheck("link-bandwidth", "GB/s", "link", _against_floor(_LINK)),
+    GpuCheck("link-spread", "%", "link", _against_peers(_LINK)),
+    GpuCheck("gemm-results", "wrong", "burn-in", _correct),
+    GpuCheck("memory-pattern", "wrong words", "memory", _memory_pattern),
+    GpuCheck("gemm-agreement", "", "burn-in", _agreement),
 )

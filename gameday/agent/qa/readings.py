@@ -1,23 +1,42 @@
-"""The readings that QA takes of a node: NVML at rest and under load, the load's own figures, the kernel log."""
+"""The readings that QA takes of a node: NVML at rest and in the burn-in, the load's own figures, the kernel log."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from gameday.agent.mark import marker_line
+from gameday.agent.qa.burn_in import GpuBurn, Moment, burn_in
+from gameday.agent.task import Proof
 from gameday.errors import HostError
-from gameday.host.base import GpuSample, Host, LoadResult
+from gameday.host.base import CopyToGpu, GpuSample, Host, LoadResult, ProveMemory, WorkReport
+from gameday.host.cpus import parse_cpus
 
 T = TypeVar("T")
-Source = Literal["nvml", "load", "kernel log"]
+Source = Literal["nvml", "burn-in", "load", "link", "memory", "kernel log"]
 
 LOAD_S = 1.0
-"""Seconds of load, on all GPUs in parallel: long enough for hundreds of GEMMs, and QA still takes only seconds."""
-_SAMPLE_EVERY_S = 0.25
+"""Seconds of the measured load that follows the burn-in, on all GPUs at once: enough for hundreds of GEMMs."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A measured copy from host memory to a GPU; None where it did not run, and `why_not` has the reason."""
+
+    gbs: float | None
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class MemoryProof:
+    """The patterns that were written over a GPU's free memory; None where they were not, with the reason."""
+
+    report: WorkReport | None
+    why_not: str = ""
 
 
 @dataclass(frozen=True)
@@ -25,20 +44,38 @@ class GpuReadings:
     """The readings of one GPU."""
 
     rest: GpuSample
-    loaded: tuple[GpuSample, ...] = ()
-    """Samples of the GPUs under load; empty if no load ran."""
+    burn: GpuBurn | None = None
+    """The burn-in; None if QA only reads."""
     load: LoadResult | None = None
-    """The result of the load; None if no load was started."""
+    """The result of the load that follows; None if none was started."""
+    link: Link | None = None
+    """The copy from host memory; None if none was started."""
+    memory: MemoryProof | None = None
+    """The patterns in its memory; None if none were written."""
+    peers: tuple[GpuReadings, ...] = ()
+    """The node's other GPUs of the same model."""
 
     @property
-    def load_ran(self) -> bool:
-        """Return whether a load was started and gave figures."""
-        return self.load is not None and self.load.gemm_tflops is not None
+    def burnt(self) -> tuple[Moment, ...]:
+        """The moments of the burn-in; empty where none ran."""
+        return tuple(self.burn.moments) if self.burn and self.burn.last else ()
+
+    @property
+    def loaded(self) -> tuple[GpuSample, ...]:
+        """The samples of the burn-in."""
+        return tuple(moment.gpu for moment in self.burnt)
 
     @property
     def samples(self) -> tuple[GpuSample, ...]:
-        """All samples, at rest and under load."""
-        return (self.rest, *self.loaded)
+        """All samples, at rest and in the burn-in, those of a burn-in that did not begin included."""
+        return (self.rest, *(moment.gpu for moment in (self.burn.moments if self.burn else ())))
+
+    @property
+    def why_no_load(self) -> str:
+        """The reason why no load ran, or not to its end; empty where one did, or was not asked for."""
+        if self.burn and self.burn.why_not:
+            return self.burn.why_not
+        return f"no load ran: {self.load.detail}" if self.load and self.load.gemm_tflops is None else ""
 
     def values(self, field: str) -> list[float]:
         """Return a field's values in all samples that have it."""
@@ -57,6 +94,8 @@ class Readings:
     """Lines from the run's marker on."""
     seconds: dict[Source, float]
     """Duration of each reading."""
+    burn_in_s: float | None = None
+    """The burn-in that was asked for; None: QA only read."""
     expected_gpus: int | None = None
     nvml_error: str = ""
     """The reason why NVML could not be read; empty where it was."""
@@ -64,30 +103,52 @@ class Readings:
     """The reason why the kernel log could not be read; empty where it was."""
 
 
-def read_node(host: Host, marker: str, expected_gpus: int | None, ended: threading.Event, *, load: bool) -> Readings:
+@dataclass(frozen=True)
+class Pace:
+    """The clock of the burn-in: the machine's, or that of a model whose time is made to pass."""
+
+    clock: Callable[[], float] = time.monotonic
+    wait: Callable[[float], object] | None = None
+
+
+def read_node(
+    host: Host,
+    marker: str,
+    expected_gpus: int | None,
+    ended: threading.Event,
+    proof: Proof,
+    pace: Pace = Pace(),
+) -> Readings:
     """Take all readings of a node. Never raises HostError: the readings hold the errors.
+
+    The kernel log is read last, because the load may be what makes a GPU fail.
 
     Args:
         host: The host.
         marker: The run's marker. Where the kernel log has none (a boot empties the ring buffer, a flood of lines
             overwrites it) the whole kernel log counts as from this run.
         expected_gpus: Number of GPUs that the node had before; None where that is unknown.
-        ended: If set, no load is started.
-        load: Whether to load the GPUs.
+        ended: If set, no load is started, and one that runs ends.
+        proof: The floors, and the burn-in, which on a virtual node is the shorter one.
+        pace: The clock of the burn-in.
     """
     seconds: dict[Source, float] = {}
-    log, log_error = _timed("kernel log", host.read_kernel_log, seconds)
     rest, nvml_error = _timed("nvml", host.gpus, seconds)
+    asked = None
+    if proof.burn_in_s is not None:
+        asked = proof.virtual_burn_in_s if host.is_virtual else proof.burn_in_s
+    gpus = tuple(map(GpuReadings, rest or []))
+    if asked is not None and not ended.is_set():
+        gpus = _under_load(host, gpus, asked, proof, ended, seconds, pace)
+    log, log_error = _timed("kernel log", host.read_kernel_log, seconds)
     lines = tuple(log or ())
     run_start = next((index for index, line in enumerate(lines) if line.endswith(marker_line(marker))), 0)
-    start = time.monotonic()
-    gpus = _under_load(host, rest or []) if load and not ended.is_set() else ()
-    seconds["load"] = time.monotonic() - start
     return Readings(
-        gpus=gpus or tuple(map(GpuReadings, rest or [])),
+        gpus=_with_peers(gpus),
         older_log=lines[:run_start],
         kernel_log=lines[run_start:],
         seconds=seconds,
+        burn_in_s=asked,
         expected_gpus=expected_gpus,
         nvml_error=nvml_error,
         log_error=log_error,
@@ -104,32 +165,83 @@ def _timed(source: Source, read: Callable[[], T], seconds: dict[Source, float]) 
         seconds[source] = time.monotonic() - start
 
 
-def _under_load(host: Host, rest: list[GpuSample]) -> tuple[GpuReadings, ...]:
-    """Load all GPUs that answer, in parallel, and sample them until the load ends."""
-    results: dict[int, LoadResult] = {}
+def _with_peers(gpus: tuple[GpuReadings, ...]) -> tuple[GpuReadings, ...]:
+    def peers(of: GpuReadings) -> tuple[GpuReadings, ...]:
+        return tuple(one for one in gpus if one is not of and one.rest.name == of.rest.name and not one.rest.lost)
 
-    def load(gpu: int) -> None:
-        try:
-            results[gpu] = host.measure_load(gpu, LOAD_S)
-        except HostError as error:
-            results[gpu] = LoadResult(gpu=gpu, gemm_tflops=None, memory_bandwidth_gbs=None, detail=str(error))
+    return tuple(replace(gpu, peers=peers(gpu)) for gpu in gpus)
 
-    threads = [threading.Thread(target=load, args=(gpu.index,)) for gpu in rest if not gpu.lost]
-    for thread in threads:
-        thread.start()
-    loaded: list[GpuSample] = []
-    for thread in threads:
-        while thread.is_alive():
-            loaded += _sample(host)
-            thread.join(_SAMPLE_EVERY_S)
+
+def _under_load(
+    host: Host,
+    gpus: tuple[GpuReadings, ...],
+    asked: float,
+    proof: Proof,
+    ended: threading.Event,
+    seconds: dict[Source, float],
+    pace: Pace,
+) -> tuple[GpuReadings, ...]:
+    """Burn all GPUs in; then, while they are hot, measure their rates at once and their links one by one."""
+    rest, ceiling_c = [gpu.rest for gpu in gpus], proof.floors.temperature_max_c
+    burns, _ = _timed("burn-in", lambda: burn_in(host, rest, asked, ceiling_c, ended, pace.clock, pace.wait), seconds)
+    assert burns is not None
+    ready = [gpu for gpu in rest if gpu.index in burns and not burns[gpu.index].why_not and not ended.is_set()]
+    loads, _ = _timed("load", lambda: _measure_all(host, ready), seconds)
+    links, _ = _timed("link", lambda: {gpu.index: _link(host, gpu) for gpu in ready if not ended.is_set()}, seconds)
+    memory, _ = _timed("memory", lambda: _prove_all(host, [] if ended.is_set() else ready), seconds)
     return tuple(
-        GpuReadings(gpu, tuple(sample for sample in loaded if sample.index == gpu.index), results.get(gpu.index))
+        GpuReadings(
+            gpu,
+            burn=burns.get(gpu.index),
+            load=(loads or {}).get(gpu.index),
+            link=(links or {}).get(gpu.index),
+            memory=(memory or {}).get(gpu.index),
+        )
         for gpu in rest
     )
 
 
-def _sample(host: Host) -> list[GpuSample]:
+def _measure_all(host: Host, gpus: list[GpuSample]) -> dict[int, LoadResult]:
+    def measure(gpu: GpuSample) -> LoadResult:
+        try:
+            return host.measure_load(gpu.index, LOAD_S)
+        except HostError as error:
+            return LoadResult(gpu=gpu.index, gemm_tflops=None, memory_bandwidth_gbs=None, detail=str(error))
+
+    with ThreadPoolExecutor(max(1, len(gpus))) as pool:
+        return {result.gpu: result for result in pool.map(measure, gpus)}
+
+
+def _prove_all(host: Host, gpus: list[GpuSample]) -> dict[int, MemoryProof]:
+    """Write the patterns over the memory of all GPUs at once, while they are hot."""
+
+    def prove(gpu: int) -> MemoryProof:
+        try:
+            return MemoryProof(host.start_work(gpu, ProveMemory()))
+        except HostError as error:
+            return MemoryProof(None, f"no pattern was written: {error}")
+        finally:
+            _end_quietly(host, gpu)
+
+    with ThreadPoolExecutor(max(1, len(gpus))) as pool:
+        return dict(zip((gpu.index for gpu in gpus), pool.map(lambda gpu: prove(gpu.index), gpus), strict=True))
+
+
+def _link(host: Host, gpu: GpuSample) -> Link:
+    """Measure the copy from the host memory next to the GPU; alone, as several would share the host's memory."""
+    if not gpu.cpu_affinity:
+        return Link(None, "NVML does not name the CPUs next to this GPU")
     try:
-        return host.gpus()
+        report = host.start_work(gpu.index, CopyToGpu(cpus=tuple(sorted(parse_cpus(gpu.cpu_affinity)))))
+        return Link(report.copy_gbs)
+    except HostError as error:
+        return Link(None, f"no copy ran: {error}")
+    finally:
+        _end_quietly(host, gpu.index)
+
+
+def _end_quietly(host: Host, gpu: int) -> None:
+    try:
+        host.end_work(gpu)
     except HostError:
-        return []  # there is a sample at rest, and the load's own result shows a GPU that was lost under load
+        return  # the work ends with this agent

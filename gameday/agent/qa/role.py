@@ -13,9 +13,8 @@ def qa(task: QaTask, context: Context) -> AgentResult:
     """Judge the node. The result is always clean, because QA changes nothing; QA that is stopped early fails."""
     results: list[QaResult] = []
     if not context.ending.event.is_set():
-        load = task.floors.needs_load
-        readings = read_node(context.host, task.marker, task.expected_gpus, context.ending.event, load=load)
-        for result in judge(readings, task.floors):
+        readings = read_node(context.host, task.marker, task.expected_gpus, context.ending.event, task.proof)
+        for result in judge(readings, task.proof.floors):
             context.print_note(result)
             results.append(result)
     not_ok = [result for result in results if not result.ok]

@@ -18,6 +18,7 @@ from gameday.agent.task import (
     QaTask,
     RemediateTask,
     notes_in,
+    proof_of,
 )
 from gameday.cluster.drain import Evictions
 from gameday.cluster.gpu_pods import GpuPod
@@ -293,7 +294,7 @@ def validate(work: EpisodeWork) -> str:
     # The attempt, and how often it was validated, so that no run finds the pods of another one.
     serial = f"{len(work.episode.attempts)}-{len(work.episode.qa)}"
     marker = f"{work.episode.id}-{serial}"
-    within = work.policy.qa.within
+    within = work.policy.qa.longest
     why, detail = "", ""
     if run.boot == work.episode.attempts[-1].boot:
         # A boot empties the kernel log, and then all of it counts; without one, the fault's own lines are still in it.
@@ -320,14 +321,14 @@ def _qa(work: EpisodeWork, marker: str, name: str, left_s: float) -> tuple[str, 
         run_id=work.episode.id,
         node=work.episode.node,
         marker=marker,
-        floors=work.policy.qa.floors,
+        proof=proof_of(work.policy.qa),
         expected_gpus=work.episode.gpus,
     )
     result = work.run_agent(name, task, left_s, faults_interrupt=True)
     checks = notes_in(work.keep_log(name), QaResult)
     failed = [f"{one.check}{'' if one.gpu is None else f' of GPU {one.gpu}'}" for one in checks if not one.ok]
     if result is None:
-        return f"QA left no result within {work.policy.qa.within.total_seconds():g} s", ""
+        return f"QA left no result within {work.policy.qa.longest.total_seconds():g} s", ""
     if not result.ok or failed:
         return result.error or f"QA did not pass: {', '.join(failed[:5])}", ""
     return "", result.evidence[0] if result.evidence else "every check passed"

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gameday.cluster.profile import Endpoint
 from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration, conflict
-from gameday.plan.qa import QaFloors
+from gameday.plan.qa import NodeProof
 from gameday.remediations.registry import remediation_for
 from gameday.xid.catalogue import Remedy
 
@@ -80,27 +80,30 @@ class DrainRules(DocumentModel):
     """A drain that takes longer hands the node over to a person."""
 
 
-class QaGate(DocumentModel):
+class QaGate(NodeProof):
     """The proof without which no node returns."""
 
-    floors: QaFloors = QaFloors()
-    """The least that the node must show."""
     length: Duration = timedelta(seconds=10)
     """The least time of the proof: for so long from its beginning no new fault may come. Ten seconds are enough for a
-    GPU that is still broken after its repair; a burn-in takes minutes to hours."""
+    GPU that is still broken after its repair; the burn-in is part of this time."""
     within: Bound = timedelta(minutes=10)
-    """The longest time for the proof."""
+    """The longest time for the proof, beside the burn-in."""
+
+    @property
+    def longest(self) -> timedelta:
+        """The longest time for the proof, burn-in included."""
+        return self.within + self.longest_burn_in
 
     @model_validator(mode="after")
     def _length_fits(self) -> QaGate:
-        if self.length > self.within:
+        if self.length > self.longest:
             raise conflict(("length",), "the proof must last longer than it may take: raise `within`")
         return self
 
     @property
     def needs_idle_gpus(self) -> bool:
         """True where the proof would disturb work on the node, or be disturbed by it."""
-        return self.floors.needs_load or self.floors.memory_free_mib is not None
+        return self.burn_in is not None or self.floors.memory_free_mib is not None
 
 
 class AttemptLimits(DocumentModel):

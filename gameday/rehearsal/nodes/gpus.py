@@ -44,7 +44,8 @@ FAR_SHARE = 0.62  # of it from the other socket: a figure of this model's, board
 LOAD_TAKES_MIB = 3600  # CuPy's GEMM and copy with their temporaries (gameday.host.load), with the context
 
 _INLET_C = 27.5
-_DEGREES_PER_W = 0.0625  # 70 W -> 32 °C, 680 W -> 70 °C
+_DEGREES_PER_W = 0.0575  # of its own power
+_SHARED_DEGREES_PER_W = 0.005  # of the other GPUs' mean power: all at 70 W -> 32 °C, all at 680 W -> 70 °C
 _THERMAL_TAU_S = 20.0
 _SLOWDOWN_C = 85.0  # software slowdown begins, and is at its strongest 4 °C above
 _SLOWDOWN_BAND_C = 4.0
@@ -68,7 +69,7 @@ class GpuFleet:
 
     def __init__(self, names: list[str], gpus: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.shape = shape = (len(names), gpus)
-        self._clock = clock
+        self.clock = clock
         self._at = clock()
         self._phase = np.array([seeded(name, "phase").uniform(0, 1000) for name in names])[:, None]
         self._silicon = np.array([[seeded(name, "silicon", g).uniform(-1, 1) for g in range(gpus)] for name in names])
@@ -95,6 +96,11 @@ class GpuFleet:
         self.wrong_results: Ints = np.zeros(shape, np.int64)
         self.ecc: Flags = np.ones(shape, bool)
         self.thermal_resistance: Floats = np.ones(shape)  # 1: clean air flow; above: a blocked one
+        # Shares of the memory's bandwidth, and of the PCIe link's, whatever its width and generation.
+        self.memory_share, self.link_share = np.ones(shape), np.ones(shape)
+        self.bad_word_at: Ints = np.full(shape, -1)  # offset in the free memory of a word that does not hold its bits
+        self.wrong_every: Ints = np.zeros(shape, np.int64)  # one wrong bit in so many checked products; 0: none
+        self.wrong_above_c: Floats = np.full(shape, np.inf)  # temperature above which each product has a wrong bit
         # Settings.
         self.power_limit: Floats = np.full(shape, POWER_LIMIT_W)
         self.clock_floor: Floats = np.zeros(shape)
@@ -110,7 +116,7 @@ class GpuFleet:
         # Derived.
         self.utilization: Floats = np.zeros(shape)
         self.power: Floats = np.full(shape, IDLE_W)
-        self.temperature: Floats = _INLET_C + IDLE_W * _DEGREES_PER_W + self._silicon
+        self.temperature: Floats = _INLET_C + IDLE_W * (_DEGREES_PER_W + _SHARED_DEGREES_PER_W) + self._silicon
         self.sm_clock: Floats = np.full(shape, SM_CLOCK_IDLE_MHZ)
         self.reasons: Ints = np.full(shape, REASON_IDLE)
         self.energy_mj: Floats = np.zeros(shape)
@@ -133,7 +139,7 @@ class GpuFleet:
 
     def advance(self) -> None:
         """Step every GPU from the last call to now, in steps of at most 1 s (fewer, longer ones after a long rest)."""
-        now = self._clock()
+        now = self.clock()
         elapsed = now - self._at
         if elapsed <= 0:
             return
@@ -189,7 +195,7 @@ class GpuFleet:
         return float(GEMM_TFLOPS * self._quality(cell) * self.sm_clock[cell] / SM_CLOCK_MAX_MHZ * share)
 
     def copy_gbs(self, cell: Cell) -> float:
-        return float(COPY_GBS * self._quality(cell) * self._share(cell))
+        return float(COPY_GBS * self._quality(cell) * self._share(cell) * self.memory_share[cell])
 
     def _quality(self, cell: Cell) -> float:
         return 1.0 + 0.02 * float(self._silicon[cell])  # GPUs of one node differ by some percent
@@ -207,7 +213,9 @@ class GpuFleet:
         scale = np.where(load > 0, clock / SM_CLOCK_MAX_MHZ, 1.0)
         # Dynamic power goes with frequency and voltage; 2.4 is between linear and cubic.
         self.power = np.where(alive, np.minimum(IDLE_W + (wanted - IDLE_W) * scale**2.4, self.power_limit), 0.0)
-        target = _INLET_C + self.power * _DEGREES_PER_W * self.thermal_resistance + self._silicon
+        others = (self.power.sum(axis=1, keepdims=True) - self.power) / max(1, self.shape[1] - 1)
+        warmed_air = _INLET_C + others * _SHARED_DEGREES_PER_W
+        target = warmed_air + self.power * _DEGREES_PER_W * self.thermal_resistance + self._silicon
         self.temperature += (target - self.temperature) * (1 - np.exp(-seconds / _THERMAL_TAU_S))
         self.sm_clock, self.reasons = clock, reasons
         self.energy_mj += self.power * seconds * 1000

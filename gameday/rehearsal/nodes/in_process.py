@@ -42,6 +42,8 @@ class Clock:
 class ModelHost:
     """A Host on the model; `did` lists what it was asked to change or run, as a person would type it."""
 
+    is_virtual = True
+
     def __init__(self, gpus: int = 4) -> None:
         self.clock = Clock()
         self.fleet = GpuFleet(["a"], gpus, self.clock)

@@ -7,20 +7,20 @@ the request and ends with the connection, whichever side drops that.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
 
 from gameday.errors import HostError
-from gameday.host.base import Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
+from gameday.host.base import Burn, CopyToGpu, HoldMemory, ProveMemory, WorkOrder, WorkReport
 from gameday.host.cpus import parse_cpus
 from gameday.host.work import STEERING_TIMEOUT_S
-from gameday.rehearsal.nodes.gpus import FAR_SHARE, NEAR_GBS
+from gameday.rehearsal.nodes.gpus import FAR_SHARE, LOAD_TAKES_MIB, NEAR_GBS
 from gameday.rehearsal.nodes.machine import MIB, Machine
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
 
 _REPORT_EVERY_S = 0.25
 """Interval of the reports; also the time within which a lost connection ends the work."""
 _PRODUCTS_PER_S = 10
+_DIGEST = 0x5EED0000
 _COPY_LOAD = 0.05
 """Load of the GPU during a copy, which keeps a copy engine busy and no SM."""
 _COMMAND = "python -m gameday.host.worker --gpu={}"
@@ -37,8 +37,12 @@ class ModelWork:
         self._cell = machine.cell(gpu)
         self._order = order
         self._boot_id = machine.boot_id
-        self._began = self._watched_at = time.monotonic()
+        self._now = machine.fleet.clock
+        self._began = self._watched_at = self._checked_at = self._now()
+        self._wrong = 0.0
         self._taken = self._take(order) if isinstance(order, HoldMemory) else 0
+        if isinstance(order, Burn) and machine.fleet.memory_free_mib(self._cell) < LOAD_TAKES_MIB:
+            raise HostError(f"OutOfMemoryError: Out of memory allocating {LOAD_TAKES_MIB * MIB:,} bytes")
 
     def begin(self) -> None:
         self._machine.works[self._gpu] = self
@@ -63,37 +67,58 @@ class ModelWork:
         """Change the burn's load; raises HostError for work that is no burn."""
         if not isinstance(self._order, Burn):
             raise HostError(f"the work on GPU {self._gpu} is no burn: its load cannot be changed")
-        self._watched_at = time.monotonic()
+        self._watched_at = self._now()
         self._machine.fleet.set_work_load(self._cell, utilization)
 
     def report(self) -> WorkReport:
         """Return a report; it has an `error` where the work cannot go on."""
-        seconds = round(time.monotonic() - self._began, 3)
-        if not self._machine.powered or self._machine.boot_id != self._boot_id:
-            return WorkReport(seconds=seconds, error="the machine went down")
-        if not self._machine.gpu_serves(self._gpu):
-            return WorkReport(seconds=seconds, error="CUDARuntimeError: cudaErrorDevicesUnavailable")
+        seconds = round(self._now() - self._began, 3)
+        if why := self._why_over():
+            return WorkReport(seconds=seconds, error=why)
         fleet = self._machine.fleet
         fleet.advance()
         match self._order:
             case Burn(precision=precision):
-                if time.monotonic() - self._watched_at > STEERING_TIMEOUT_S:
+                if self._now() - self._watched_at > STEERING_TIMEOUT_S:
                     why = f"nobody has watched the temperature for {STEERING_TIMEOUT_S:g} s, so the load has ended"
                     return WorkReport(seconds=seconds, error=why)
                 others = max(float(fleet.pod_load[self._cell]), float(fleet.burst_load[self._cell]))
                 rate = fleet.gemm_tflops(self._cell, others) if fleet.work_load[self._cell] else 0.0
                 return WorkReport(
                     seconds=seconds,
+                    digest=f"{_DIGEST + int(fleet.wrong_results[self._cell]):08x}",
                     tflops=round(rate if precision == "half" else rate * _SINGLE_SHARE, 1),
                     products=1 + round(seconds * _PRODUCTS_PER_S),
-                    wrong_results=int(fleet.wrong_results[self._cell]),
+                    wrong_results=int(fleet.wrong_results[self._cell]) + self._wrong_bits(),
                 )
             case HoldMemory():
                 return self._memory(self._order, seconds)
             case CopyToGpu(cpus=cpus):
                 near = parse_cpus(CPUS_OF_NODE[numa_node(self._gpu, len(self._machine.gpus))])
                 share = sum(1.0 if cpu in near else FAR_SHARE for cpu in cpus) / len(cpus)
-                return WorkReport(seconds=seconds, copy_gbs=round(NEAR_GBS * share, 2))
+                link = NEAR_GBS * float(fleet.link_share[self._cell])
+                return WorkReport(seconds=seconds, copy_gbs=round(link * share, 2))
+            case ProveMemory(leave_bytes=leave):
+                proved = fleet.memory_free_mib(self._cell) * MIB - leave
+                at = int(fleet.bad_word_at[self._cell])
+                found = at if 0 <= at < proved else None
+                wrong = int(found is not None)
+                return WorkReport(seconds=seconds, proved_bytes=proved, wrong_words=wrong, wrong_at=found)
+
+    def _why_over(self) -> str:
+        if not self._machine.powered or self._machine.boot_id != self._boot_id:
+            return "the machine went down"
+        return "" if self._machine.gpu_serves(self._gpu) else "CUDARuntimeError: cudaErrorDevicesUnavailable"
+
+    def _wrong_bits(self) -> int:
+        """Count the wrong bits up to now: those of each so many products, and those of products on a hot GPU."""
+        fleet, now = self._machine.fleet, self._now()
+        products, self._checked_at = (now - self._checked_at) * _PRODUCTS_PER_S, now
+        if fleet.wrong_every[self._cell]:
+            self._wrong += products / float(fleet.wrong_every[self._cell])
+        if fleet.temperature[self._cell] > fleet.wrong_above_c[self._cell]:
+            self._wrong += products
+        return int(self._wrong)
 
     def _memory(self, order: HoldMemory, seconds: float) -> WorkReport:
         free, held = self._machine.fleet.memory_free_mib(self._cell) * MIB, self._taken * MIB

@@ -38,7 +38,7 @@ QUICK: dict[str, Any] = {
         {"repair": "reboot", "limit": 2, "within": "10s"},
     ],
     "drain": {"within": "10s"},
-    "qa": {"within": "10s", "length": "0s"},
+    "qa": {"within": "10s", "length": "0s", "burn_in": None},
 }
 
 

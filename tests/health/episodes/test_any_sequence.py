@@ -20,7 +20,8 @@ from tests.health.episodes.worlds import NODE, OTHER_PCI, PCI, T0, fault
 POLICY = RepairPolicy()
 RESTART = {"repair": "restart-workload", "limit": 2}
 LADDER = [RESTART, *({"repair": name, "limit": 2} for name in ("gpu-reset", "driver-restart", "reboot"))]
-PARTLY = RepairPolicy.model_validate({"ladder": LADDER, "drain": {"scope": "faulty-gpu"}})
+READS = {"burn_in": None}
+PARTLY = RepairPolicy.model_validate({"ladder": LADDER, "drain": {"scope": "faulty-gpu"}, "qa": READS})
 LOADED = PARTLY.model_copy(update={"qa": PARTLY.qa.model_validate({"floors": {"gemm_tflops": 1}})})
 POLICIES = pytest.mark.parametrize("policy", [POLICY, PARTLY, LOADED], ids=["default", "partly", "loaded"])
 TROUBLE = ("failed", "failed", "dies before", "dies after", "boot", "untaint", "cordon")

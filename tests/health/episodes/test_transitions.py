@@ -262,10 +262,12 @@ def test_a_ladder_names_each_repair_once_and_only_known_ones() -> None:
 
 def with_restart(**policy: object) -> RepairPolicy:
     names = ("restart-workload", "gpu-reset", "driver-restart")
-    return RepairPolicy.model_validate({"ladder": [{"repair": name} for name in names], **policy})
+    return RepairPolicy.model_validate(
+        {"ladder": [{"repair": name} for name in names], "qa": {"burn_in": None}, **policy}
+    )
 
 
-PARTLY = RepairPolicy.model_validate({"drain": {"scope": "faulty-gpu"}})
+PARTLY = RepairPolicy.model_validate({"drain": {"scope": "faulty-gpu"}, "qa": {"burn_in": None}})
 
 
 def scopes(seen: NodeSeen, failing: set[str], policy: RepairPolicy) -> list[tuple[str, str]]:
@@ -283,9 +285,9 @@ def test_with_the_scope_faulty_gpu_others_work_through_a_reset_and_a_qa_without_
     assert scopes(NODE, set(), PARTLY) == [("faulty-gpu", "gpu-reset")]
 
 
-@pytest.mark.parametrize("floors", [{"gemm_tflops": 300}, {"memory_bandwidth_gbs": 1000}, {"memory_free_mib": 80000}])
-def test_the_others_leave_before_a_qa_that_needs_idle_gpus(floors: dict[str, float]) -> None:
-    policy = RepairPolicy.model_validate({"drain": {"scope": "faulty-gpu"}, "qa": {"floors": floors}})
+@pytest.mark.parametrize("qa", [{}, {"burn_in": "2s"}, {"burn_in": None, "floors": {"memory_free_mib": 80000}}])
+def test_the_others_leave_before_a_qa_that_needs_idle_gpus(qa: dict[str, object]) -> None:
+    policy = RepairPolicy.model_validate({"drain": {"scope": "faulty-gpu"}, "qa": qa})
     assert path(NODE, set(), policy) == ["Drain", "gpu-reset", "Drain", "Validate", "Return"]
     assert scopes(NODE, set(), policy) == [("faulty-gpu", "gpu-reset"), ("gpu-pods", "QA")]
 

@@ -121,8 +121,8 @@ def test_a_lost_gpu_answers_nothing_until_the_machine_boots(rack: Rack) -> None:
 
 async def test_measured_load_shows_a_healthy_h100_and_a_pods_share(rack: Rack) -> None:
     machine = rack.machines[0]
-    machine.fleet._clock = time.monotonic
-    machine.fleet._at = machine.fleet._clock()
+    machine.fleet.clock = time.monotonic
+    machine.fleet._at = machine.fleet.clock()
     alone = await machine.measure_load(0, 0.1)
     assert 700 <= alone.gemm_tflops <= 780
     assert 2800 <= alone.memory_bandwidth_gbs <= 3000

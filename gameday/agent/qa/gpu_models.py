@@ -1,0 +1,55 @@
+"""The floors of each GPU model, by the name that NVML gives; every figure is in docs/sources.md, GPU models.
+
+A floor is a share of a published figure:
+
+* memory: 0.65 of the data sheet's bandwidth. Healthy GPUs show 0.70 to 0.87 of it in a copy, and one that has lost a
+  third of its bandwidth shows less than 0.58.
+* GEMM: 0.8 of the best rate measured on that model with the best shape. GPUs of one node differ by 5 % and more, and
+  ours has one shape.
+* link: the floor of Azure's health checks, one GPU after the other.
+
+What a model's row leaves out is learned from the node's other GPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEMORY_SHARE = 0.65
+GEMM_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """The published figures of a GPU model; None where there is none with a source."""
+
+    memory_gbs: float
+    """The data sheet's memory bandwidth."""
+    best_gemm_tflops: float | None = None
+    """The best dense BF16 rate that was measured."""
+    link_floor_gbs: float | None = None
+    """The floor of a copy from pinned host memory."""
+
+    @property
+    def memory_floor_gbs(self) -> float:
+        """The least rate of a copy within the GPU."""
+        return MEMORY_SHARE * self.memory_gbs
+
+    @property
+    def gemm_floor_tflops(self) -> float | None:
+        """The least rate of a GEMM."""
+        return None if self.best_gemm_tflops is None else GEMM_SHARE * self.best_gemm_tflops
+
+
+GPU_MODELS = {
+    "NVIDIA A100-SXM4-40GB": GpuModel(1555, 271.2, 21),
+    "NVIDIA A100-SXM4-80GB": GpuModel(2039, 271.2, 21),
+    "NVIDIA A100-PCIE-40GB": GpuModel(1555, 252.9),
+    "NVIDIA A100 80GB PCIe": GpuModel(1935, 252.9),
+    "NVIDIA H100 80GB HBM3": GpuModel(3350, 794.5, 48),
+    "NVIDIA H100 PCIe": GpuModel(2000),
+    "NVIDIA H200": GpuModel(4800, 794.5, 48),
+    "NVIDIA H200 NVL": GpuModel(4800),
+    "NVIDIA B200": GpuModel(8000, 1745),
+    "NVIDIA L40S": GpuModel(864),
+}
