@@ -28,6 +28,7 @@ from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
 from gameday.tasks.await_repair import await_cluster_repairs, is_back
+from gameday.tasks.probes import await_probes_back
 from gameday.tasks.restart_api_servers import restart_with_load_gone
 from gameday.tasks.return_to_service import intend_qa_and_return
 from gameday.values.nodes import NodeSnapshot
@@ -67,6 +68,7 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
             if run.nodes.now(target.node):
                 await_cleared(run, result, target)
                 await_device_taints_gone(run, result, target.node)
+        await_probes_back(run, result)
         return repairs
 
 

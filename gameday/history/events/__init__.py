@@ -86,6 +86,7 @@ from gameday.history.events.signals import (
     KubernetesEventSeen,
     LabelSeen,
     NodeSeen,
+    ProbeAnswered,
     SignalUnwatched,
     TaintSeen,
     WorkloadSeen,
@@ -138,6 +139,7 @@ __all__ = [
     "NodesAndPodsSeen",
     "OwnCost",
     "PodStepsLogged",
+    "ProbeAnswered",
     "Problem",
     "QaChecked",
     "QaLeftOut",
@@ -166,6 +168,7 @@ Event = Annotated[
     | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
     | DeviceTaintSeen | DevicesHeld | AlertChosen
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
+    | ProbeAnswered
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | FlowControlSet | SeatsRead | FlowControlRead | ApiCanarySampled | LoadLogged | LoadStaged

@@ -205,6 +205,19 @@ class KernelLineSeen(EventModel):
     at: AwareDatetime = Field(description="as the log store dates the line")
 
 
+class ProbeAnswered(EventModel):
+    """A probe of the plan that was asked once; `at` is when the answer came, by the run's clock."""
+
+    kind: Literal["probe_answered"] = "probe_answered"
+    probe: str
+    asks: Literal["promql", "http", "exec", "job"]
+    holds: bool | None = Field(description="None where the probe could not be read")
+    value: float | None = Field(default=None, description="the query's value that decided")
+    detail: str
+    asked_at: AwareDatetime
+    at: AwareDatetime
+
+
 class WorkloadSeen(EventModel):
     """A pod's proof about scheduling.
 
