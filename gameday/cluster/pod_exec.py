@@ -6,18 +6,19 @@ this reads frames itself, of the protocol v4.channel.k8s.io (docs/sources.md, Co
 
 from __future__ import annotations
 
-import json
 import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 from websockets.typing import Subprotocol
 
+from gameday.cluster.http import Answer
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError
 from gameday.text import printable
@@ -27,6 +28,7 @@ _STDOUT, _STDERR, _ERROR = 1, 2, 3
 OUTPUT_BYTES = 64 << 10
 """The most output that is kept; what comes after it is read and dropped."""
 _FRAME_BYTES = 1 << 20
+_MESSAGE_CHARACTERS = 200
 _HINT = "grant it with `kubectl apply -n {} -k deploy/probes`"
 _HTTP_FORBIDDEN = 403
 
@@ -66,6 +68,8 @@ def run_in_pod(
         raise KubernetesError(kubernetes.server, f"{act}: {status} {why}", hint, status=status) from None
     except TimeoutError:
         raise KubernetesError(kubernetes.server, f"{act}: it did not end within {timeout_s:g} s") from None
+    except ValidationError:
+        raise KubernetesError(kubernetes.server, f"{act}: its end could not be read") from None
     except (WebSocketException, InvalidHandshake, OSError, ValueError) as error:
         why = printable(str(error) or type(error).__name__, 200)
         raise KubernetesError(kubernetes.server, f"{act}: {why}") from None
@@ -125,25 +129,39 @@ def _read(socket: Connection, deadline: float) -> CommandResult:
             raise TimeoutError
 
 
+class _Cause(Answer):
+    reason: str = ""
+    message: str = ""
+
+
+class _Details(Answer):
+    causes: tuple[_Cause, ...] = ()
+
+
+class _Status(Answer):
+    """A Status object of the API, as far as it tells how a command ended."""
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    details: _Details = _Details()
+
+
 def _exit_status(content: bytes) -> int:
     """Return the exit status of a Status object; raises ValueError where the command did not run."""
-    status = json.loads(content)
-    if not isinstance(status, dict):
-        raise ValueError("the end of the command could not be read")
-    if status.get("status") == "Success":
+    status = _Status.model_validate_json(content)
+    if status.status == "Success":
         return 0
-    causes = (status.get("details") or {}).get("causes") or []
-    codes = [cause.get("message", "") for cause in causes if cause.get("reason") == "ExitCode"]
-    if status.get("reason") == "NonZeroExitCode" and codes:
+    codes = [cause.message for cause in status.details.causes if cause.reason == "ExitCode"]
+    if status.reason == "NonZeroExitCode" and codes:
         return int(codes[0])
     raise ValueError(f"the command did not run: {_message(content)}")
 
 
 def _message(body: bytes | bytearray) -> str:
     """Return a Status object's message, or what else the answer says."""
-    text = body[:2000].decode("utf-8", "replace")
     try:
-        message = json.loads(text).get("message", "")
-    except (ValueError, AttributeError):
-        message = text
-    return printable(" ".join(str(message).split()), 200)
+        message = _Status.model_validate_json(bytes(body)).message
+    except ValueError:
+        message = body[:_MESSAGE_CHARACTERS].decode("utf-8", "replace")
+    return printable(" ".join(message.split()), _MESSAGE_CHARACTERS)

@@ -140,7 +140,7 @@ def _ask_http(probe: HttpProbe, timeout_s: float) -> Answer:
         return Answer(None if _is_ours(error) else False, f"no connection: {error}")
     except (httpx.TimeoutException, TimeoutError):
         return Answer(False, f"no answer within {timeout_s:g} s")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # a UnicodeError of a host's name is one
         return Answer(False, f"no answer: {type(error).__name__}: {error}")
     if status != probe.status:
         return Answer(False, f"status {status}")

@@ -110,6 +110,13 @@ def test_a_closed_port_does_not_hold_and_an_unknown_name_is_unknown() -> None:
     assert http_answer("http://nowhere.invalid/").holds is None
 
 
+@pytest.mark.parametrize(
+    "url", ["http://a..b/", "http://xn--zz/", "http://é\u0301.invalid/", "http://[::1%25x]/", "http://1.2.3/"]
+)
+def test_no_strange_host_ends_the_run(url: str) -> None:
+    assert http_answer(url, timeout="500ms").holds is not True
+
+
 # PromQL ----------------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +261,10 @@ def test_output_without_end_is_cut_and_a_silent_command_times_out(tmp_path: Path
         (b"\x01half",),
         (b"\x03not json",),
         (b"\x03[]",),
+        (b"\x03" + b"[" * 100_000,),
+        (b"\x03" + json.dumps({"status": "Failure", "details": "none"}).encode(),),
+        (b"\x03" + json.dumps({"reason": "NonZeroExitCode", "details": {"causes": [None]}}).encode(),),
+        (failure(0).replace(b'"0"', b'"many"'),),
         (b"\x03" + json.dumps({"status": "Failure", "message": "exec: no such file"}).encode(),),
     ],
 )
