@@ -20,6 +20,7 @@ from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
 from gameday.tasks.api_canary import judge_after_fault
 from gameday.tasks.canary import measure_after_fault
+from gameday.tasks.job_recovery import await_job
 from gameday.tasks.return_to_service import check_takes_work, intend_return, void_return
 from gameday.values.nodes import NodeRole, Taint
 from gameday.values.results import Cleanliness, Step
@@ -54,6 +55,7 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
                     check_takes_work(run, result, target, existing_uids, in_service=True)
                 else:
                     _return(run, result, target)
+        await_job(run, result)
         note_nodes_after(run, [repair.target.node for repair in repairs])
 
 

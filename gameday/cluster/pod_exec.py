@@ -139,7 +139,7 @@ class _Details(Answer):
 
 
 class _Status(Answer):
-    """A Status object of the API, as far as it tells how a command ended."""
+    """A Status object of the API: the keys that say how a command ended."""
 
     status: str = ""
     reason: str = ""

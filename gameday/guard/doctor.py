@@ -21,7 +21,7 @@ from gameday.errors import AdapterError, KubernetesError, RefusedError
 from gameday.guard.check import check_all
 from gameday.guard.preview import fault_warnings
 from gameday.guard.read_only_run import choose_and_follow
-from gameday.guard.rights import Right, rights_for, rights_of_probes, rights_of_the_control_plane
+from gameday.guard.rights import Right, rights_for, rights_of_job_log, rights_of_probes, rights_of_the_control_plane
 from gameday.guard.rule_series import CONTROLLER_METRICS, RuleSeries
 from gameday.ledger.lease import CLUSTER_LEASE, as_held, lease_refusal, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
@@ -174,6 +174,8 @@ def _folder_of(run: ReadOnlyRun, right: Right) -> str:
         return "-k deploy/control-plane"
     if right in rights_of_probes(run.plan):
         return f"-n {right.namespace} -k deploy/probes"
+    if right in rights_of_job_log(run.plan):
+        return f"-n {right.namespace} -k deploy/job-log"
     return "-f deploy/rbac"
 
 

@@ -96,6 +96,12 @@ def rights_of_probes(plan: Plan) -> tuple[Right, ...]:
     return tuple(Right(verb, "pods/exec", space) for space in spaces for verb in ("get", "create"))
 
 
+def rights_of_job_log(plan: Plan) -> tuple[Right, ...]:
+    """Return what reading the steps of a plan's job needs; deploy/job-log grants it in the job's namespace."""
+    job = plan.expect.job
+    return (Right("get", "pods/log", job.namespace),) if job else ()
+
+
 def _job(namespace: str) -> tuple[Right, ...]:
     return tuple(Right(verb, "jobs", namespace, "batch") for verb in ("create", "delete"))
 
@@ -116,6 +122,7 @@ def _of_plan(plan: Plan, namespace: str) -> Iterator[Right]:
     if has_job or (plan.expect.expects_quarantine and not plan.recover.is_hands_off):
         yield from _job(namespace)
     yield from rights_of_probes(plan)
+    yield from rights_of_job_log(plan)
     if plan.settings.flow_control:
         yield from _FLOW_CONTROL
     if plan.expect.api_canary:

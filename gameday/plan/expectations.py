@@ -26,6 +26,7 @@ from gameday.documents.fields import (
 from gameday.plan.canary import ExpectedCanary
 from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment, ExpectedWebhook
 from gameday.plan.device_taints import ExpectedDeviceTaint
+from gameday.plan.job import ExpectedJob
 from gameday.plan.probes import ExpectedProbe
 from gameday.plan.scheduling import ExpectedScheduling
 from gameday.values.alert_families import MEANINGS, AlertMeaning
@@ -209,6 +210,8 @@ class Expectations(DocumentModel):
     """Places and waiting times of the pods that the fault pods_in_steps creates."""
     probes: tuple[ExpectedProbe, ...] = Field(default=(), max_length=20)
     """Questions of your own: queries, requests, commands in pods, and jobs (docs/probes.md)."""
+    job: ExpectedJob | None = None
+    """Recovery of a job that runs on the target (docs/job-recovery.md)."""
     topology_manager_rejects: MisalignedPod | None = None
     """Pod that the target's kubelet must reject at admission with TopologyAffinityError while a `numa` fault is in, as
     topologyManagerPolicy single-numa-node does."""
@@ -247,6 +250,7 @@ class Expectations(DocumentModel):
             or self.webhook
             or self.scheduling
             or self.probes
+            or self.job
             or self.topology_manager_rejects
             or self.stays_schedulable_for
         )
@@ -254,7 +258,14 @@ class Expectations(DocumentModel):
     def about_gpu_node(self) -> list[str]:
         """Return the keys given here that only a GPU node can fulfil or break."""
         keys = ("taints", "device_taints", "cordoned", "conditions", "labels", "labels_left", "events")
-        others = ("allocatable_falls", "canary", "topology_manager_rejects", "stays_schedulable_for", "workloads")
+        others = (
+            "allocatable_falls",
+            "canary",
+            "job",
+            "topology_manager_rejects",
+            "stays_schedulable_for",
+            "workloads",
+        )
         return [key for key in (*keys, *others) if getattr(self, key) != type(self).model_fields[key].default]
 
     def about_api_servers(self) -> list[str]:

@@ -82,6 +82,7 @@ from gameday.history.events.signals import (
     GpuIdentity,
     GpusIdentified,
     HopSeen,
+    JobStepSeen,
     KernelLineSeen,
     KubernetesEventSeen,
     LabelSeen,
@@ -126,6 +127,7 @@ __all__ = [
     "HeldServersStarted",
     "HopSeen",
     "IntentRecorded",
+    "JobStepSeen",
     "KernelLineSeen",
     "KubernetesEventSeen",
     "LabelSeen",
@@ -168,7 +170,7 @@ Event = Annotated[
     | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
     | DeviceTaintSeen | DevicesHeld | AlertChosen
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
-    | ProbeAnswered
+    | ProbeAnswered | JobStepSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | FlowControlSet | SeatsRead | FlowControlRead | ApiCanarySampled | LoadLogged | LoadStaged

@@ -218,6 +218,21 @@ class ProbeAnswered(EventModel):
     at: AwareDatetime
 
 
+class JobStepSeen(EventModel):
+    """A container of a job and the steps it has printed so far; times are the log's own, by its node's clock."""
+
+    kind: Literal["job_step_seen"] = "job_step_seen"
+    pod: str
+    uid: str
+    restarts: int
+    node: str
+    first_step: int
+    first_at: AwareDatetime
+    last_step: int
+    last_at: AwareDatetime
+    ended: bool = Field(default=False, description="the container runs no more, or its pod is gone or ending")
+
+
 class WorkloadSeen(EventModel):
     """A pod's proof about scheduling.
 
