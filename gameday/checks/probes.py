@@ -61,8 +61,8 @@ def answers_of(probe: ExpectedProbe, history: History) -> _Answers:
 
 
 def longest_silence(probe: ExpectedProbe) -> timedelta:
-    """Return the longest time between two answers with which the probe still counts as watched: two missed ones."""
-    return 3 * probe.every + 2 * probe.timeout
+    """Return the longest time between two answers with which the probe still counts as watched: one missed one."""
+    return 2 * probe.every + probe.timeout
 
 
 def _holds(probe: ExpectedProbe, within: timedelta, history: History, answers: _Answers) -> Verdict:
