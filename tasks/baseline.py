@@ -38,6 +38,8 @@ from gameday.run.targets import ChosenTarget, Targets, choose_targets
 from gameday.tasks import step_task
 from gameday.tasks.api_canary import start_api_canary
 from gameday.tasks.canary import measure_before_fault
+from gameday.tasks.job_recovery import follow_job
+from gameday.tasks.probes import ask_before_fault
 from gameday.values.nodes import NodeRole, NodeSnapshot
 from gameday.values.results import Cleanliness, Step
 
@@ -82,6 +84,8 @@ def baseline(run: Run) -> Targets:
                     _check_log_path(run, target)
                     start_sampler(run, target)
                     measure_before_fault(run, target)
+            ask_before_fault(run, targets)
+            follow_job(run, targets)
             _await_baseline_window(run, targets[0].node)
             return targets
         except StepFailedError as error:

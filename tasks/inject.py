@@ -18,6 +18,7 @@ from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets
 from gameday.tasks import step_task
 from gameday.tasks.control_plane_settings import put_in_settings, start_held_servers
+from gameday.tasks.probes import keep_asking
 from gameday.tasks.restart_api_servers import refuse_restart_without_lab
 from gameday.tasks.running_pods import pods_before_fault
 from gameday.values.nodes import NodeRole
@@ -35,6 +36,7 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
         refuse_restart_without_lab(run)
         put_in_settings(run)
         note_nodes_and_pods(run, "before")
+        keep_asking(run, targets)
         faults = tuple(_inject(run, target) for target in targets)
         start_held_servers(run)
         return faults

@@ -21,6 +21,7 @@ from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
 from gameday.tasks.api_canary import judge_after_fault
 from gameday.tasks.canary import measure_after_fault
+from gameday.tasks.job_recovery import await_job
 from gameday.tasks.return_to_service import check_takes_work, intend_return, void_return
 from gameday.values.alert_families import fires_until_returned
 from gameday.values.nodes import NodeRole, Taint
@@ -56,6 +57,7 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
                     check_takes_work(run, result, target, existing_uids, in_service=True)
                 elif _return(run, result, target):
                     _await_alerts_of_quarantine(run, result, target.node, [one.target.node for one in repairs])
+        await_job(run, result)
         note_nodes_after(run, [repair.target.node for repair in repairs])
 
 

@@ -29,6 +29,7 @@ from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
 from gameday.tasks.await_repair import await_cluster_repairs, is_back
 from gameday.tasks.move_operands import bring_operands_back, send_operands_away
+from gameday.tasks.probes import await_probes_back
 from gameday.tasks.restart_api_servers import restart_with_load_gone
 from gameday.tasks.return_to_service import intend_qa_and_return
 from gameday.values.alert_families import fires_until_returned
@@ -70,6 +71,7 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
             if run.nodes.now(target.node):
                 await_cleared(run, result, target)
                 await_device_taints_gone(run, result, target.node)
+        await_probes_back(run, result)
         return repairs
 
 

@@ -17,6 +17,7 @@ from gameday.run.steps import StepResult, step
 from gameday.tasks import step_task
 from gameday.tasks.api_canary import judge_during_fault
 from gameday.tasks.canary import measure_during_fault
+from gameday.tasks.probes import await_probes
 from gameday.tasks.quarantine_workloads import check_new_work_is_kept_off
 from gameday.tasks.running_pods import note_running_pods
 from gameday.tasks.topology_probe import check_misaligned_pod
@@ -34,6 +35,7 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
     bounds = [taint.within for taint in expect.taints] + [expect.stays_schedulable_for or timedelta()]
     bounds += [expect.cordoned.within] if expect.cordoned else []
     bounds += [taint.pods_leave_within or taint.within for taint in expect.device_taints]
+    bounds += [probe.within or probe.stays_for or timedelta() for probe in expect.probes]
     with step(run, Step.VERIFY_TAINT, max([*bounds, *signal_bounds(run)])) as result:
         nodes = {fault.node for fault in faults}
         for fault in faults:
@@ -49,6 +51,7 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
             note_running_pods(run, fault)
             await_signals(run, result, fault)
             note_devices_during(run, result, fault)
+        await_probes(run, result)
         note_nodes_during(run, nodes)
 
 

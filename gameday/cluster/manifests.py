@@ -182,6 +182,53 @@ def gpu_job(name: str, *, run_id: str, selector: dict[str, str], template: GpuPo
     }
 
 
+_JOB_OUTLASTS_POD_S = 60
+
+
+@dataclass(frozen=True)
+class ProbeJob:
+    """The parts of a probe's job that its plan chooses."""
+
+    command: tuple[str, ...]
+    image: str
+    gpus: int
+    node: str | None
+    """The node that its pod must run on; None: any."""
+    ends_within: timedelta
+
+
+def probe_job(name: str, *, run_id: str, job: ProbeJob, template: GpuPodTemplate) -> dict[str, Any]:
+    """Return a job of one pod without privileges, account or second try, which ends by itself and is then removed."""
+    spec = _gpu_sleeper(template) | (_only_on(job.node) if job.node else {})
+    seconds = max(1, round(job.ends_within.total_seconds()))
+    container = spec["containers"][0] | {
+        "name": "probe",
+        "image": job.image,
+        "command": list(job.command),
+        "resources": {
+            "limits": {"cpu": "1", "memory": "1Gi", **({GPU_RESOURCE: str(job.gpus)} if job.gpus else {})},
+            "requests": {"cpu": "10m", "memory": "16Mi"},
+        },
+    }
+    container["securityContext"] |= {
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    spec |= {"activeDeadlineSeconds": seconds, "containers": [container]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _metadata(name, run_id, "probe"),
+        "spec": {
+            "backoffLimit": 0,
+            # The pod's own deadline comes first, and leaves a failed pod; this one takes one away that found no place.
+            "activeDeadlineSeconds": seconds + _JOB_OUTLASTS_POD_S,
+            "ttlSecondsAfterFinished": 600,
+            "template": {"metadata": {"labels": _labels(run_id, "probe")}, "spec": spec},
+        },
+    }
+
+
 def _only_on(node: str) -> dict[str, Any]:
     """Return an affinity as DaemonSet pods have it: the scheduler then judges, and speaks of, this node alone.
 

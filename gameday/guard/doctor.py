@@ -22,7 +22,7 @@ from gameday.guard.check import check_all
 from gameday.guard.gpu_access import gpu_access
 from gameday.guard.preview import fault_warnings
 from gameday.guard.read_only_run import choose_and_follow
-from gameday.guard.rights import rights_for, rights_of_the_control_plane
+from gameday.guard.rights import Right, rights_for, rights_of_job_log, rights_of_probes, rights_of_the_control_plane
 from gameday.guard.rule_series import CONTROLLER_METRICS, RuleSeries
 from gameday.ledger.lease import CLUSTER_LEASE, as_held, lease_refusal, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
@@ -167,9 +167,19 @@ def _rights(run: ReadOnlyRun) -> Iterator[Prerequisite]:
         why_not = run.kubernetes.why_forbidden(
             right.verb, right.group, resource, subresource, right.namespace, right.name
         )
-        folder = "-k deploy/control-plane" if right in rights_of_the_control_plane() else "-f deploy/rbac"
-        fix = f"kubectl apply {folder}, and run as gameday-runner" if why_not else ""
+        fix = f"kubectl apply {_folder_of(run, right)}, and run as gameday-runner" if why_not else ""
         yield Prerequisite("rights", str(right), why_not is None, why_not or "granted", fix)
+
+
+def _folder_of(run: ReadOnlyRun, right: Right) -> str:
+    """Return kubectl's option and the manifests that grant a right."""
+    if right in rights_of_the_control_plane():
+        return "-k deploy/control-plane"
+    if right in rights_of_probes(run.plan):
+        return f"-n {right.namespace} -k deploy/probes"
+    if right in rights_of_job_log(run.plan):
+        return f"-n {right.namespace} -k deploy/job-log"
+    return "-f deploy/rbac"
 
 
 def _canaries(run: ReadOnlyRun) -> Iterator[Prerequisite]:

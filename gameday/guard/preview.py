@@ -6,7 +6,7 @@ writes into its history.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from gameday.agent.task import ApiCanaryTask, InjectTask, RemediateTask
 from gameday.cluster.flow_control import Shares, level_names
-from gameday.cluster.manifests import gpu_canary, gpu_job, misaligned_pod
+from gameday.cluster.manifests import gpu_canary, gpu_job, misaligned_pod, probe_job
 from gameday.cluster.operands import AWAY
 from gameday.documents.fields import format_duration
 from gameday.errors import ForeignPauseError
@@ -38,6 +38,7 @@ from gameday.run.agents import (
 from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
 from gameday.run.drain import pods_to_drain
 from gameday.run.operands import movable_operands
+from gameday.run.probes import probe_order
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import ChosenTarget, Targets, pool_labels
 from gameday.values.nodes import NodeRole
@@ -65,6 +66,7 @@ def planned_changes(run: ReadOnlyRun, targets: Targets) -> list[PlannedChange]:
     found = list(_locks(run, targets))
     if run.plan.settings.flow_control:
         found += _flow_control(run.plan.settings.flow_control)
+    found += _probe_jobs(run, [target.node for target in targets])
     for target in targets:
         is_client = run.plan.fault.runs_on is NodeRole.API_CLIENT
         found += _load_from_target(run, target) if is_client else _changes_on_target(run, target)
@@ -95,6 +97,17 @@ def _flow_control(wanted: FlowControl) -> Iterator[PlannedChange]:
     yield PlannedChange(Step.INJECT, "create", f"prioritylevelconfiguration/{wanted.name}", why.format(spare))
     why = f"sends {', '.join(wanted.verbs)} of {', '.join(wanted.resources)} in {', '.join(wanted.namespaces)} there"
     yield PlannedChange(Step.INJECT, "create", f"flowschema/{wanted.name}", why)
+
+
+def _probe_jobs(run: ReadOnlyRun, nodes: Sequence[str]) -> Iterator[PlannedChange]:
+    """Yield the first job of each probe; how many follow is known when they end."""
+    for probe in run.plan.expect.probes:
+        if probe.job:
+            name = run.record.object_name(f"probe-{probe.name}-0")
+            order = probe_order(probe.job, nodes, run.gpu_pod_template)
+            manifest = probe_job(name, run_id=run.id, job=order, template=run.gpu_pod_template)
+            why = f"the first job of probe {probe.name}; more follow while the fault is in, or after it"
+            yield PlannedChange(Step.BASELINE, "create", f"job/{name}", why, order.node, manifest)
 
 
 def _load_from_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:

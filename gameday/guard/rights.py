@@ -86,6 +86,22 @@ def rights_of_the_control_plane() -> tuple[Right, ...]:
     return (*_FLOW_CONTROL, *_API_CANARY)
 
 
+def rights_of_probes(plan: Plan) -> tuple[Right, ...]:
+    """Return what a plan's commands in pods need; deploy/probes grants it, one namespace at a time.
+
+    A websocket's request is a GET, for which API servers ask for `get`, and newer ones for `create` as well
+    (docs/sources.md, Commands in pods).
+    """
+    spaces = dict.fromkeys(probe.exec.namespace for probe in plan.expect.probes if probe.exec)
+    return tuple(Right(verb, "pods/exec", space) for space in spaces for verb in ("get", "create"))
+
+
+def rights_of_job_log(plan: Plan) -> tuple[Right, ...]:
+    """Return what reading the steps of a plan's job needs; deploy/job-log grants it in the job's namespace."""
+    job = plan.expect.job
+    return (Right("get", "pods/log", job.namespace),) if job else ()
+
+
 def _job(namespace: str) -> tuple[Right, ...]:
     return tuple(Right(verb, "jobs", namespace, "batch") for verb in ("create", "delete"))
 
@@ -102,8 +118,11 @@ def _of_plan(plan: Plan, namespace: str) -> Iterator[Right]:
             group, _, _ = sign.resource.api_version.rpartition("/")
             yield Right("list", sign.resource.plural, group=group)
             yield Right("watch", sign.resource.plural, group=group)
-    if plan.expect.expects_quarantine and not plan.recover.is_hands_off:
+    has_job = any(probe.job for probe in plan.expect.probes)
+    if has_job or (plan.expect.expects_quarantine and not plan.recover.is_hands_off):
         yield from _job(namespace)
+    yield from rights_of_probes(plan)
+    yield from rights_of_job_log(plan)
     if plan.settings.flow_control:
         yield from _FLOW_CONTROL
     if plan.expect.api_canary:

@@ -26,6 +26,8 @@ from gameday.documents.fields import (
 from gameday.plan.canary import ExpectedCanary
 from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment, ExpectedWebhook
 from gameday.plan.device_taints import ExpectedDeviceTaint
+from gameday.plan.job import ExpectedJob
+from gameday.plan.probes import ExpectedProbe
 from gameday.plan.scheduling import ExpectedScheduling
 from gameday.values.alert_families import MEANINGS, AlertMeaning
 
@@ -207,6 +209,10 @@ class Expectations(DocumentModel):
     """Writes that the webhook of the fault webhook_unreachable matches, and those that it must not reach."""
     scheduling: ExpectedScheduling | None = None
     """Places and waiting times of the pods that the fault pods_in_steps creates."""
+    probes: tuple[ExpectedProbe, ...] = Field(default=(), max_length=20)
+    """Questions of your own: queries, requests, commands in pods, and jobs (docs/probes.md)."""
+    job: ExpectedJob | None = None
+    """Recovery of a job that runs on the target (docs/job-recovery.md)."""
     topology_manager_rejects: MisalignedPod | None = None
     """Pod that the target's kubelet must reject at admission with TopologyAffinityError while a `numa` fault is in, as
     topologyManagerPolicy single-numa-node does."""
@@ -244,6 +250,8 @@ class Expectations(DocumentModel):
             or self.containment
             or self.webhook
             or self.scheduling
+            or self.probes
+            or self.job
             or self.topology_manager_rejects
             or self.stays_schedulable_for
         )
@@ -251,7 +259,14 @@ class Expectations(DocumentModel):
     def about_gpu_node(self) -> list[str]:
         """Return the keys given here that only a GPU node can fulfil or break."""
         keys = ("taints", "device_taints", "cordoned", "conditions", "labels", "labels_left", "events")
-        others = ("allocatable_falls", "canary", "topology_manager_rejects", "stays_schedulable_for", "workloads")
+        others = (
+            "allocatable_falls",
+            "canary",
+            "job",
+            "topology_manager_rejects",
+            "stays_schedulable_for",
+            "workloads",
+        )
         return [key for key in (*keys, *others) if getattr(self, key) != type(self).model_fields[key].default]
 
     def about_api_servers(self) -> list[str]:
@@ -276,6 +291,12 @@ class Expectations(DocumentModel):
             *([(("cordoned", "within"), cordon.within)] if cordon else []),
             *([(("allocatable_falls", "within"), allocatable.within)] if allocatable else []),
             *([(("stays_schedulable_for",), quiet)] if quiet else []),
+            *(
+                (("probes", index, key), bound)
+                for index, probe in enumerate(self.probes)
+                for key, bound in (("within", probe.within), ("stays_for", probe.stays_for))
+                if bound
+            ),
         ]
 
     @model_validator(mode="after")
@@ -289,4 +310,7 @@ class Expectations(DocumentModel):
                 "while allow_other_alerts is false, every unnamed alert breaks the run already; "
                 "set allow_other_alerts: true to forbid only these severities",
             )
+        names = [probe.name for probe in self.probes]
+        if twice := next((index for index, name in enumerate(names) if name in names[:index]), None):
+            raise conflict(("probes", twice, "name"), "another probe of this plan has this name")
         return self

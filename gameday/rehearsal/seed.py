@@ -24,6 +24,9 @@ from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 RBAC = shipped("deploy") / "rbac"
 """The manifests of a real cluster, in force here too."""
 
+JOB_LOG = shipped("deploy") / "job-log" / "log.yaml"
+"""The right to read the logs of one namespace's pods."""
+
 CONTROL_PLANE = shipped("deploy") / "control-plane"
 """The manifests that a game-day of the control plane needs beside them."""
 
@@ -91,6 +94,7 @@ class Seeder:
         for manifest in sorted(RBAC.glob("*.yaml"), key=lambda path: (path.stem != "namespace", path.stem)):
             self._apply(manifest)
         self._create("/api/v1/namespaces", {"metadata": {"name": _TRAINING}})
+        self._apply(JOB_LOG, namespace=_TRAINING)
 
     def control_plane_rights(self) -> None:
         """Create what deploy/control-plane describes, and the rights that only a rehearsal gives; raises SeedError."""
@@ -115,8 +119,11 @@ class Seeder:
         self._apply(KUBE_STATE_METRICS_RBAC)
         return self.service_account_kubeconfig(_KUBE_STATE_METRICS, path, namespace=_KUBE_STATE_METRICS)
 
-    def _apply(self, manifest: Path) -> None:
+    def _apply(self, manifest: Path, namespace: str | None = None) -> None:
+        """Create what a manifest describes; `namespace` is kubectl's -n. Raises SeedError."""
         for document in YAML(typ="safe", pure=True).load_all(manifest.read_text(encoding="utf-8")):
+            if document and namespace:
+                document["metadata"].setdefault("namespace", namespace)
             if document:
                 self._create(collection_of(document), document)
 

@@ -8,11 +8,20 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.guard.rights import Right, rights_for, rights_for_every_plan, rights_of_the_control_plane
+from gameday.guard.rights import (
+    Right,
+    rights_for,
+    rights_for_every_plan,
+    rights_of_job_log,
+    rights_of_probes,
+    rights_of_the_control_plane,
+)
 from tests.guard.observations import plan
 from tests.support.plans import shipped
 
-RUNNER = Path(__file__).resolve().parents[2] / "deploy" / "rbac" / "runner.yaml"
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+RUNNER, PROBES = DEPLOY / "rbac" / "runner.yaml", DEPLOY / "probes" / "exec.yaml"
+JOB_LOG = DEPLOY / "job-log" / "log.yaml"
 
 
 def granted() -> Iterator[Right]:
@@ -46,6 +55,27 @@ def test_every_shipped_plan_needs_only_what_is_granted() -> None:
 def test_a_plan_asks_for_no_right_that_it_does_not_use(name: str, needs: set[str]) -> None:
     asked = {right.resource for right in rights_for(shipped()[name], "gameday")}
     assert asked & {"pods/eviction", "poddisruptionbudgets", "jobs"} == needs
+
+
+def test_commands_in_pods_need_exactly_what_their_own_manifest_grants_in_the_pods_namespace() -> None:
+    role = next(YAML(typ="safe", pure=True).load_all(PROBES.read_text(encoding="utf-8")))
+    manifest = {Right(verb, "pods/exec", "training") for rule in role["rules"] for verb in rule["verbs"]}
+    command = {"namespace": "training", "selector": {"app": "x"}, "command": ["true"]}
+    with_exec = plan(expect={"probes": [{"name": "p", "exec": command, "stays_for": "5s"}]})
+    assert (role["kind"], "namespace" in role["metadata"]) == ("Role", False)
+    assert set(rights_of_probes(with_exec)) == manifest
+    assert manifest <= set(rights_for(with_exec, "gameday"))
+    assert manifest.isdisjoint(rights_for_every_plan("gameday"))
+
+
+def test_a_jobs_log_needs_exactly_what_its_own_manifest_grants() -> None:
+    role = next(YAML(typ="safe", pure=True).load_all(JOB_LOG.read_text(encoding="utf-8")))
+    job = {"namespace": "training", "selector": {"app": "x"}, "resumes_within": "1m"}
+    with_job = plan(expect={"job": job})
+    manifest = {Right(verb, "pods/log", "training") for rule in role["rules"] for verb in rule["verbs"]}
+    assert (role["kind"], "namespace" in role["metadata"]) == ("Role", False)
+    assert set(rights_of_job_log(with_job)) == manifest
+    assert manifest <= set(rights_for(with_job, "gameday"))
 
 
 def test_a_plan_that_keeps_its_hands_off_asks_to_watch_what_its_signs_name_and_to_move_nothing() -> None:

@@ -29,6 +29,7 @@ CONTROLS = {
     "xid-43-channel-reset",
     "xid-45-preemptive-cleanup",
     "xid-94-contained-ecc",
+    "probes-of-the-owners",
     "sxid-12028-refused-request",
 }
 

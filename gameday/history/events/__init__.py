@@ -82,10 +82,12 @@ from gameday.history.events.signals import (
     GpuIdentity,
     GpusIdentified,
     HopSeen,
+    JobStepSeen,
     KernelLineSeen,
     KubernetesEventSeen,
     LabelSeen,
     NodeSeen,
+    ProbeAnswered,
     SignalUnwatched,
     TaintSeen,
     WorkloadSeen,
@@ -125,6 +127,7 @@ __all__ = [
     "HeldServersStarted",
     "HopSeen",
     "IntentRecorded",
+    "JobStepSeen",
     "KernelLineSeen",
     "KubernetesEventSeen",
     "LabelSeen",
@@ -138,6 +141,7 @@ __all__ = [
     "NodesAndPodsSeen",
     "OwnCost",
     "PodStepsLogged",
+    "ProbeAnswered",
     "Problem",
     "QaChecked",
     "QaLeftOut",
@@ -166,6 +170,7 @@ Event = Annotated[
     | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
     | DeviceTaintSeen | DevicesHeld | AlertChosen
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
+    | ProbeAnswered | JobStepSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | FlowControlSet | SeatsRead | FlowControlRead | ApiCanarySampled | LoadLogged | LoadStaged

@@ -205,6 +205,34 @@ class KernelLineSeen(EventModel):
     at: AwareDatetime = Field(description="as the log store dates the line")
 
 
+class ProbeAnswered(EventModel):
+    """A probe of the plan that was asked once; `at` is when the answer came, by the run's clock."""
+
+    kind: Literal["probe_answered"] = "probe_answered"
+    probe: str
+    asks: Literal["promql", "http", "exec", "job"]
+    holds: bool | None = Field(description="None where the probe could not be read")
+    value: float | None = Field(default=None, description="the query's value that decided")
+    detail: str
+    asked_at: AwareDatetime
+    at: AwareDatetime
+
+
+class JobStepSeen(EventModel):
+    """A container of a job and the steps it has printed so far; times are the log's own, by its node's clock."""
+
+    kind: Literal["job_step_seen"] = "job_step_seen"
+    pod: str
+    uid: str
+    restarts: int
+    node: str
+    first_step: int
+    first_at: AwareDatetime
+    last_step: int
+    last_at: AwareDatetime
+    ended: bool = Field(default=False, description="the container runs no more, or its pod is gone or ending")
+
+
 class WorkloadSeen(EventModel):
     """A pod's proof about scheduling.
 

@@ -14,6 +14,7 @@ _MOST_LINES = 20_000
 _LONGEST_LINE = 16_384  # the container runtimes' own limit of one CRI log line
 _TRAINING_LINE_EVERY_S = 5.0
 _STEPS_PER_S = 2.4
+_STEPS_PER_CHECKPOINT = 60
 
 
 class Line(NamedTuple):
@@ -78,8 +79,10 @@ class PrintedLog:
 class TrainingLog:
     """A simulated training's output, made up when somebody reads it: a thousand quiet nodes cost nothing."""
 
-    def __init__(self, name: str, started: datetime) -> None:
+    def __init__(self, name: str, started: datetime, checkpoint: int = 0) -> None:
+        """Begin at `checkpoint`, a step that an earlier container had stored."""
         self._started = started
+        self._checkpoint = checkpoint
         self._noise = seeded(name, "loss").uniform(0.9, 1.1)
         self._ended: datetime | None = None
 
@@ -96,11 +99,16 @@ class TrainingLog:
         start = max(start, end - _MOST_LINES)
         return [self._line(number) for number in range(start, end)], max(start, end)
 
+    def last_checkpoint(self) -> int:
+        """Return the newest step so far that a container which takes this one's place can go on from."""
+        elapsed = ((self._ended or datetime.now(UTC)) - self._started).total_seconds()
+        return (self._checkpoint + int(elapsed * _STEPS_PER_S)) // _STEPS_PER_CHECKPOINT * _STEPS_PER_CHECKPOINT
+
     async def grown(self) -> None:
         await asyncio.sleep(0 if self.closed else 1.0)
 
     def _line(self, number: int) -> Line:
         elapsed = (number + 1) * _TRAINING_LINE_EVERY_S
-        step = int(elapsed * _STEPS_PER_S)
+        step = self._checkpoint + int(elapsed * _STEPS_PER_S)
         loss = self._noise * (1.6 + 9.0 * (1 + step) ** -0.3)
         return Line(self._started + timedelta(seconds=elapsed), f"step {step} loss {loss:.2f}")

@@ -30,6 +30,8 @@ _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _SLEEP = re.compile(r"\bsleep\s+(\S+)")
 _CHUNK = 65_536
 _pids = itertools.count(20_000)  # simulated ones; only shown
+_checkpoints: dict[str, list[int]] = {}
+"""The checkpoints that ended containers left on the storage all nodes share, by the uid of their Job or pod."""
 
 
 class ContainerProcess(Protocol):
@@ -107,10 +109,12 @@ class AgentProcess:
 class SimulatedProcess:
     """Runs for a time, or for ever; ends at once on SIGTERM."""
 
-    def __init__(self, name: str, run_for_s: float | None, exit_code: int, gpu_load: float) -> None:
+    def __init__(self, name: str, owner: str, run_for_s: float | None, exit_code: int, gpu_load: float) -> None:
         self.pid = next(_pids)
         self.gpu_load = gpu_load
-        self.log = TrainingLog(name, datetime.now(UTC))
+        left = _checkpoints.get(owner)
+        self._owner = owner
+        self.log = TrainingLog(name, datetime.now(UTC), left.pop() if left else 0)
         self._run_for_s = run_for_s
         self._exit_code = exit_code
         self._signal: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -123,6 +127,7 @@ class SimulatedProcess:
             return self._exit_code
         finally:
             self.log.close()
+            _checkpoints.setdefault(self._owner, []).append(self.log.last_checkpoint())
 
     def terminate(self) -> None:
         self._end(128 + signal.SIGTERM)
@@ -169,6 +174,7 @@ def _simulated(pod: Object, container: Object) -> SimulatedProcess:
     run_for = annotations.get(RUN_FOR)
     return SimulatedProcess(
         name=f"{meta['namespace']}/{meta['name']}/{container['name']}",
+        owner=next((one["uid"] for one in meta.get("ownerReferences") or () if one.get("controller")), meta["uid"]),
         run_for_s=_seconds(run_for) if run_for else _sleep_in(container),
         exit_code=_whole(annotations.get(EXIT_CODE)),
         gpu_load=_share(annotations.get(GPU_LOAD)) if wants_gpus else 0.0,

@@ -53,3 +53,12 @@ def test_a_training_prints_now_and_then_and_its_loss_falls() -> None:
     assert log.read(0)[0] == lines, "read again it says the same"
     log.close()
     assert log.closed
+
+
+def test_a_training_goes_on_from_the_last_checkpoint_of_the_one_before() -> None:
+    now = datetime.now(UTC)
+    first = TrainingLog("ml/train/main", now - timedelta(seconds=60))
+    checkpoint = first.last_checkpoint()  # 144 steps
+    later = TrainingLog("ml/other/main", now - timedelta(seconds=6), checkpoint)
+    assert checkpoint == 120
+    assert later.read(0)[0][0].text.startswith("step 132 loss")

@@ -1,0 +1,145 @@
+"""Follow the steps that a job's pods print: those on the targets before the fault, and those that take their place."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from gameday.cluster.kubernetes import absent_is_none
+from gameday.errors import AdapterError
+from gameday.history.events import JobStepSeen
+from gameday.plan.job import ExpectedJob
+from gameday.run.run import Run
+from gameday.values.patterns import steps_in
+
+_LOOK_EVERY_S = 2.0
+_MOST_PODS = 50
+_MOST_CONTAINERS = 8
+_LOG_BYTES = 256 << 10
+"""The part of a log's begin in which the first step must stand."""
+_TAIL_LINES = 200
+_STAMP_CHARACTERS = 30
+
+
+class JobWatch:
+    """The job's containers of interest, looked at every 2 s in a thread of its own until `stop`."""
+
+    def __init__(self, run: Run, expected: ExpectedJob, nodes: Collection[str]) -> None:
+        """Look once, in the caller's thread. Raises KubernetesError, and ValueError for a useless pattern."""
+        self._run = run
+        self._expected = expected
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep_looking, name="job-steps", daemon=True)
+        self._seen: dict[tuple[str, int], JobStepSeen] = {}
+        pods = self._pods()
+        # Others of the same labels are no concern of this fault, unless they are created later.
+        self._others = {pod.metadata.uid for pod in pods if pod.spec.node_name not in nodes}
+        self._look(pods)
+
+    @property
+    def has_steps(self) -> bool:
+        """Return whether a container on a target has printed a step."""
+        return bool(self._seen)
+
+    def start(self) -> None:
+        """Look again and again from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it."""
+        self._stopped.set()
+        self._thread.join(timeout=20)
+
+    def _keep_looking(self) -> None:
+        was_said = False
+        while not self._stopped.wait(_LOOK_EVERY_S):
+            try:
+                self._look(self._pods())
+            except AdapterError as error:
+                if not was_said:
+                    self._run.problem(f"the job's steps could not be read: {error}")
+                was_said = True
+
+    def _pods(self) -> list[Any]:
+        labels = ",".join(f"{key}={value}" for key, value in sorted(self._expected.selector.items()))
+        with self._run.kubernetes.explained(f"list the pods of {self._expected.namespace} for expect.job"):
+            found = self._run.kubernetes.core.list_namespaced_pod(
+                self._expected.namespace, label_selector=labels, limit=_MOST_PODS
+            )
+            return list(found.items)
+
+    def _look(self, pods: list[Any]) -> None:
+        alive = set()
+        for pod in pods:
+            status = self._container_status(pod)
+            if pod.metadata.uid in self._others or status is None or not pod.spec.node_name:
+                continue
+            key = (pod.metadata.uid, status.restart_count)
+            if status.state and status.state.running and not pod.metadata.deletion_timestamp:
+                alive.add(key)
+            if key in self._seen or len(self._seen) < _MOST_CONTAINERS:
+                self._read(pod, status.restart_count)
+        for key, seen in list(self._seen.items()):
+            if key not in alive and not seen.ended:
+                self._note(key, seen.model_copy(update={"ended": True}))
+
+    def _container_status(self, pod: Any) -> Any:
+        """Return the status of the container whose log is read; None where it has none yet."""
+        statuses = (pod.status.container_statuses if pod.status else None) or ()
+        return next((one for one in statuses if self._expected.container in (None, one.name)), None)
+
+    def _read(self, pod: Any, restarts: int) -> None:
+        key = (pod.metadata.uid, restarts)
+        last = self._steps(pod.metadata.name, tail_lines=_TAIL_LINES)
+        if not last:
+            return
+        known = self._seen.get(key)
+        first_at, first = (known.first_at, known.first_step) if known else ((self._steps(pod.metadata.name) or last)[0])
+        seen = JobStepSeen(
+            pod=pod.metadata.name,
+            uid=pod.metadata.uid,
+            restarts=restarts,
+            node=pod.spec.node_name,
+            first_step=first,
+            first_at=first_at,
+            last_step=last[-1][1],
+            last_at=last[-1][0],
+        )
+        if seen != known:
+            self._note(key, seen)
+
+    def _note(self, key: tuple[str, int], seen: JobStepSeen) -> None:
+        self._seen[key] = seen
+        self._run.note(seen)
+
+    def _steps(self, pod: str, **part: int) -> list[tuple[datetime, int]]:
+        """Return the steps in a part of a pod's log, oldest first; none where the pod is gone."""
+        text, container = b"", self._expected.container
+        with self._run.kubernetes.explained(f"read the log of {pod} for expect.job"), absent_is_none():
+            text = self._run.kubernetes.core.read_namespaced_pod_log(
+                pod,
+                self._expected.namespace,
+                timestamps=True,
+                limit_bytes=_LOG_BYTES,
+                _preload_content=False,
+                **({"container": container} if container else {}),
+                **part,
+            ).data
+        lines = [line.partition(" ") for line in text.decode("utf-8", "replace").splitlines()]
+        steps = steps_in(self._expected.step, [words for _, _, words in lines])
+        found = []
+        for (stamp, _, _), step in zip(lines, steps, strict=True):
+            if step is not None and (at := _moment(stamp)):
+                found.append((at, step))
+        return found
+
+
+def _moment(stamp: str) -> datetime | None:
+    """Return a log line's stamp, whose nanoseconds no datetime holds; None for what is none."""
+    try:
+        at = datetime.fromisoformat(stamp[:_STAMP_CHARACTERS])
+    except ValueError:
+        return None
+    return at if at.tzinfo else None

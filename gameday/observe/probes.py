@@ -1,0 +1,206 @@
+"""Ask a plan's probes: once before the fault, then in threads of their own until the run ends.
+
+Hostile answers stay small: a history gets statuses, counts and numbers, and never a body or an output, which may hold
+secrets.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+
+import httpx
+
+from gameday import __version__
+from gameday.cluster.pod_exec import run_in_pod
+from gameday.errors import AdapterError
+from gameday.history.events import ProbeAnswered
+from gameday.plan.probes import TARGETS, ExecProbe, ExpectedProbe, HttpProbe, PromqlProbe
+from gameday.run.run import Run
+from gameday.text import printable
+from gameday.values.patterns import found_in
+
+_BODY_BYTES = 64 << 10
+_DETAIL_CHARACTERS = 400
+_CANDIDATES = 50
+"""Pods among which the first by name is chosen; a selector that fits more means no single one of them."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a probe that was asked once."""
+
+    holds: bool | None
+    """None: it could not be read."""
+    detail: str
+    value: float | None = None
+
+
+class ProbeWatch:
+    """A probe that is asked every so often, in a thread of its own, until `stop`."""
+
+    def __init__(self, run: Run, probe: ExpectedProbe, nodes: Collection[str]) -> None:
+        self._run = run
+        self._probe = probe
+        self._nodes = nodes
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep_asking, name=f"probe-{probe.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it; a question that is under way has its own time-out."""
+        self._stopped.set()
+        self._thread.join(timeout=self._probe.timeout.total_seconds() + 1)
+
+    def _keep_asking(self) -> None:
+        every = self._probe.every.total_seconds()
+        while not self._stopped.is_set():
+            began = time.monotonic()
+            answered = ask(self._run, self._probe, self._nodes)
+            if not self._stopped.is_set():
+                self._run.note(answered)
+            self._stopped.wait(max(0.0, began + every - time.monotonic()))
+
+
+def ask(run: Run, probe: ExpectedProbe, nodes: Collection[str]) -> ProbeAnswered:
+    """Ask a query, a request or a command once; what keeps it from an answer is its detail.
+
+    Args:
+        run: The run.
+        probe: Any probe but a job.
+        nodes: The run's targets.
+    """
+    began, timeout_s = datetime.now(UTC), probe.timeout.total_seconds()
+    try:
+        if probe.promql:
+            found = _ask_prometheus(run, probe.promql, nodes)
+        elif probe.http:
+            found = _ask_http(probe.http, timeout_s)
+        else:
+            assert probe.exec is not None
+            found = _ask_pod(run, probe.exec, nodes, timeout_s)
+    except AdapterError as error:
+        found = Answer(None, f"{error.cause}{f'; {error.hint}' if error.hint else ''}")
+    return answer_event(probe, began, found)
+
+
+def answer_event(probe: ExpectedProbe, began: datetime, found: Answer) -> ProbeAnswered:
+    """Return an answer as an event of the history."""
+    return ProbeAnswered(
+        probe=probe.name,
+        asks=probe.kind,
+        holds=found.holds,
+        value=found.value,
+        detail=printable(found.detail, _DETAIL_CHARACTERS),
+        asked_at=began,
+        at=datetime.now(UTC),
+    )
+
+
+def _ask_prometheus(run: Run, probe: PromqlProbe, nodes: Collection[str]) -> Answer:
+    # In a string of PromQL a backslash would need a second one; a class of one character needs none.
+    pattern = "|".join(sorted(node.replace(".", "[.]") for node in nodes))
+    samples = run.servers.prometheus.query(probe.query.replace(TARGETS, pattern))
+    values = [sample.value for sample in samples if not math.isnan(sample.value)]
+    if not values:
+        return Answer(None, "the query has no series" if not samples else "the query's values are not numbers (NaN)")
+    admitted = [value for value in values if probe.admits(value)]
+    others = [value for value in values if not probe.admits(value)]
+    if probe.series == "any":
+        holds, decisive = bool(admitted), (admitted or others)[0]
+    else:
+        holds, decisive = not others, (others or admitted)[0]
+        if len(values) < len(samples) and holds:
+            return Answer(None, f"{len(samples) - len(values)} of {len(samples)} values are not numbers (NaN)")
+    count = f"{len(admitted)} of {len(samples)} series within the limits"
+    # JSON has no infinity; the detail has it.
+    return Answer(holds, f"{decisive:.6g}; {count}", decisive if math.isfinite(decisive) else None)
+
+
+def _ask_http(probe: HttpProbe, timeout_s: float) -> Answer:
+    """Send one GET request; where no server answers it, the probe does not hold.
+
+    No redirect is followed, and no proxy, cookie or credential of this process is used.
+    """
+    headers = {"User-Agent": f"gpu-gameday/{__version__}", "Accept-Encoding": "identity"}
+    try:
+        with httpx.Client(verify=_trusted(), trust_env=False, timeout=timeout_s, headers=headers) as client:
+            deadline = time.monotonic() + timeout_s
+            with client.stream("GET", probe.url, follow_redirects=False) as answer:
+                body = _first_bytes(answer, deadline) if probe.body else b""
+                status = answer.status_code
+    except httpx.ConnectError as error:
+        return Answer(None if _is_ours(error) else False, f"no connection: {error}")
+    except (httpx.TimeoutException, TimeoutError):
+        return Answer(False, f"no answer within {timeout_s:g} s")
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # a UnicodeError of a host's name is one
+        return Answer(False, f"no answer: {type(error).__name__}: {error}")
+    if status != probe.status:
+        return Answer(False, f"status {status}")
+    if probe.body and not found_in(probe.body, body.decode("utf-8", "replace")):
+        return Answer(False, f"status {status}, and the pattern is not in the first {len(body)} bytes")
+    return Answer(True, f"status {status}" + (", and the pattern is in the body" if probe.body else ""))
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Return the certificates that are trusted, whose reading takes longer than many a request."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+def _first_bytes(answer: httpx.Response, deadline: float) -> bytes:
+    """Read the beginning of a body as it was sent. Raises TimeoutError for one that trickles."""
+    body = b""
+    for chunk in answer.iter_raw():
+        body += chunk[: _BODY_BYTES - len(body)]
+        if len(body) >= _BODY_BYTES:
+            break
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    return body
+
+
+def _is_ours(error: BaseException | None) -> bool:
+    """Return True where the failure may be of this machine: it knows no such name, or does not trust a certificate."""
+    while error is not None:
+        if isinstance(error, socket.gaierror | ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _ask_pod(run: Run, probe: ExecProbe, nodes: Collection[str], timeout_s: float) -> Answer:
+    pod = _first_pod(run, probe, nodes)
+    if pod is None:
+        place = f" on {', '.join(sorted(nodes))}" if probe.where == "target" else ""
+        return Answer(None, f"no running pod in {probe.namespace} has these labels{place}")
+    result = run_in_pod(run.kubernetes, probe.namespace, pod, probe.container, probe.command, timeout_s)
+    ended = f"exit status {result.exit_status} in {pod}"
+    if result.exit_status != probe.exit_status:
+        return Answer(False, ended)
+    if probe.output and not found_in(probe.output, result.output):
+        return Answer(False, f"{ended}, and the pattern is not in the output")
+    return Answer(True, f"{ended}{', and the pattern is in the output' if probe.output else ''}")
+
+
+def _first_pod(run: Run, probe: ExecProbe, nodes: Collection[str]) -> str | None:
+    """Return the name of the first running pod that nobody is ending. Raises KubernetesError."""
+    found: list[str] = []
+    places = [f",spec.nodeName={node}" for node in sorted(nodes)] if probe.where == "target" else [""]
+    for place in places:
+        with run.kubernetes.explained(f"list the pods of {probe.namespace} for a probe"):
+            pods = run.kubernetes.core.list_namespaced_pod(
+                probe.namespace,
+                label_selector=",".join(f"{key}={value}" for key, value in sorted(probe.selector.items())),
+                field_selector=f"status.phase=Running{place}",
+                limit=_CANDIDATES,
+            ).items
+        found += [pod.metadata.name for pod in pods if not pod.metadata.deletion_timestamp]
+    return min(found, default=None)

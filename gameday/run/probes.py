@@ -1,0 +1,19 @@
+"""The order for a probe's job, which tasks/probes.py sends and the dry run shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gameday.cluster.manifests import GpuPodTemplate, ProbeJob
+from gameday.plan.probes import JobProbe
+
+
+def probe_order(job: JobProbe, nodes: Sequence[str], template: GpuPodTemplate) -> ProbeJob:
+    """Return what a plan's job asks for on these targets; without an image of its own it takes the canaries'."""
+    return ProbeJob(
+        command=job.command,
+        image=job.image or template.image,
+        gpus=job.gpus,
+        node=nodes[0] if job.where == "target" else None,
+        ends_within=job.ends_within,
+    )

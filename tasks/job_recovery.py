@@ -1,0 +1,63 @@
+"""A job's own recovery as parts of steps 1 and 6: follow its steps, and wait until it has resumed.
+
+The plan's keys are gameday/plan/job.py, the watch gameday/observe/job_steps.py, the verdicts
+gameday/checks/job_recovery.py. It is waited for when the nodes are back: only then may the job have a place again.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from gameday.checks.job_recovery import recovery, verdicts
+from gameday.checks.verdict import Status, Verdict
+from gameday.errors import RefusedError
+from gameday.observe.job_steps import JobWatch
+from gameday.run.run import Run
+from gameday.run.steps import StepResult
+from gameday.run.targets import Targets
+
+_POLL_S = 0.5
+# From a line in the log to the look that sees it.
+_LATEST_SIGHT = timedelta(seconds=6)
+
+
+def follow_job(run: Run, targets: Targets) -> None:
+    """Follow the steps of the plan's job from now on.
+
+    Raises:
+        RefusedError: No pod of the job on a target prints a step.
+        KubernetesError: Its pods or logs cannot be read.
+    """
+    expected = run.plan.expect.job
+    if expected is None:
+        return
+    nodes = [target.node for target in targets]
+    watch = JobWatch(run, expected, nodes)
+    if not watch.has_steps:
+        raise RefusedError(
+            f"no pod with the labels of expect.job in {expected.namespace} on {', '.join(nodes)} prints a step",
+            "change expect.job, or choose targets on which the job runs",
+        )
+    watch.start()
+    run.background.callback(watch.stop)
+
+
+def await_job(run: Run, result: StepResult) -> None:
+    """Wait until the job goes on, and take the verdicts over into the step."""
+    expected = run.plan.expect.job
+    if expected is None:
+        return
+
+    def judged() -> list[Verdict] | None:
+        found = verdicts(expected, run.history())
+        return None if any(one.status is Status.UNKNOWN for one in found) else found
+
+    now = recovery(run.history())
+    last = now.stopped[1].last_at if now and now.stopped else datetime.now(UTC)
+    timeout = last + expected.resumes_within + _LATEST_SIGHT - datetime.now(UTC)
+    run.wait("the job to go on", timeout, judged, every_s=_POLL_S)
+    for one in verdicts(expected, run.history()):
+        if one.status is Status.BROKEN:
+            result.mark_broken(f"{one.expectation}: {one.why or one.measured}")
+        elif one.status is Status.UNKNOWN:
+            result.mark_unknown(f"{one.expectation}: {one.why}")

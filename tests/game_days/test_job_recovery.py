@@ -1,0 +1,64 @@
+"""Whole game-days that measure how a training job gets over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gameday.history.events import JobStepSeen, Refused
+from tests.game_days.conftest import QUICK, Arena, changed
+from tests.rehearsal.processes import until
+
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
+
+JOB = {"namespace": "training", "selector": {"app": "pretrain"}, "resumes_within": "90s", "lost_steps_at_most": 1000}
+
+
+def on_training_node(arena: Arena, plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan with a target on which the job prints steps."""
+
+    def pods() -> list[Any]:
+        return list(arena.core.list_namespaced_pod("training", label_selector="app=pretrain").items)
+
+    def printing() -> str | None:
+        for pod in pods():
+            if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp:
+                log = arena.core.read_namespaced_pod_log(pod.metadata.name, "training", tail_lines=1)
+                if "step" in log:
+                    return str(pod.spec.node_name)
+        return None
+
+    until(lambda: printing() is not None, 60, "a training pod that prints steps")
+    return changed(plan, "targets.names", [printing()])
+
+
+def test_a_drained_job_resumes_from_its_checkpoint_and_repeats_some_steps(clean_arena: Arena) -> None:
+    plan = changed(QUICK, "expect.job", JOB | {"must_stop": True})
+    played = clean_arena.play(on_training_node(clean_arena, plan))
+    assert played.exit_code == 0, played.output
+    verdicts = played.verdicts()
+    assert {name: verdicts[name] for name in ("job-stops", "job-resumes", "job-lost-steps")} == {
+        "job-stops": "held",
+        "job-resumes": "held",
+        "job-lost-steps": "held",
+    }
+    assert len({seen.uid for seen in played.history.of(JobStepSeen)}) > 1
+
+
+def test_a_contained_error_does_not_interrupt_the_job(clean_arena: Arena) -> None:
+    plan = changed(changed(QUICK, "fault", {"type": "xid", "xid": 43, "hold": "30s"}), "recover.remediation", "none")
+    plan = changed(plan, "expect", {"stays_schedulable_for": "6s", "allow_other_alerts": True, "job": JOB})
+    played = clean_arena.play(on_training_node(clean_arena, plan))
+    assert played.exit_code == 0, played.output
+    assert played.verdicts()["job-resumes"] == "held"
+    stops = changed(plan, "expect.job", JOB | {"must_stop": True})
+    played = clean_arena.play(on_training_node(clean_arena, stops))
+    assert (played.exit_code, played.verdicts()["job-stops"]) == (1, "broken"), played.output
+
+
+def test_a_job_that_prints_no_step_there_refuses_the_run(clean_arena: Arena) -> None:
+    plan = changed(QUICK, "expect.job", JOB | {"selector": {"app": "nobody"}})
+    played = clean_arena.play(plan)
+    assert played.exit_code == 5, played.output
+    assert "prints a step" in played.history.of(Refused)[0].why
