@@ -1,4 +1,4 @@
-"""What a guest adds to a rehearsal: time, memory and processor time, beside the same rehearsal that nobody watches.
+"""The time, memory and processor time that a guest adds to a rehearsal, beside the same one that nobody watches.
 
 Each round plays a game-day without a fault once with no detector and once with each guest, by turns. Prints medians,
 and how many times the figure without a guest each is. A guest's own memory and processor time are those of all

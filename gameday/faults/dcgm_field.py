@@ -90,8 +90,7 @@ FIELDS: dict[str, Bounds] = {
         1,
         999,
         None,
-        "DCGM's health check fails for 48, 74, 79, 95, 119, 120 and 140 until its host engine restarts; NVSentinel "
-        "cordons for 60, 64, 79 and 95",
+        "DCGM fails its health check for eight codes until it restarts; NVSentinel cordons for 60, 64, 79 and 95",
         sampled=False,
     ),
     "DCGM_FI_DEV_PCIE_MAX_LINK_GEN": Bounds(235, "generation", 1, 8),
