@@ -43,7 +43,7 @@ _PLAN = {
         "allow_other_alerts": True,
     },
     "recover": {"remediation": "none", "within": "30s"},
-    "qa": {"within": "30s"},
+    "qa": {"within": "30s", "burn_in": None},
     "guardrails": {"max_duration": "5m"},
 }
 

@@ -57,7 +57,7 @@ QUICK: dict[str, Any] = {
         "allow_other_alerts": False,
     },
     "recover": {"remediation": "gpu-reset", "within": "30s"},
-    "qa": {"within": "30s"},
+    "qa": {"within": "30s", "burn_in": None},
     "guardrails": {"max_duration": "3m"},
 }
 
