@@ -17,7 +17,8 @@ from tests.support.mock_nvml import MockNvml, healthy
 
 Start = Callable[..., Agent]
 SAMPLE = {"role": "sample", "run_id": "r", "node": "n", "interval_s": 0.1, "duration_s": 60}
-QA = {"role": "qa", "run_id": "r", "node": "n", "marker": "marker-12", "floors": {"nvlinks": 6}, "expected_gpus": 2}
+PROOF = {"floors": {"nvlinks": 6}, "burn_in_s": None, "virtual_burn_in_s": 1}
+QA = {"role": "qa", "run_id": "r", "node": "n", "marker": "marker-12", "proof": PROOF, "expected_gpus": 2}
 FIT = {
     "nvmlDeviceGetEnforcedPowerLimit": "700000",
     "nvmlDeviceGetEccMode": "1 1",

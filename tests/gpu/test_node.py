@@ -24,6 +24,7 @@ from tests.gpu.conftest import Note
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(1800)]
 
+BURN_IN_S = 60
 May = Callable[[str], None]
 
 
@@ -59,7 +60,8 @@ def test_qa_gives_a_verdict_on_every_gpu(
 ) -> None:
     if floors:
         request.getfixturevalue("cupy")
-    task = {"role": "qa", "run_id": "r", "node": "n", "marker": "test-gpu-marker", "floors": floors}
+    proof = {"floors": floors, "burn_in_s": BURN_IN_S if floors else None, "virtual_burn_in_s": 1}
+    task = {"role": "qa", "run_id": "r", "node": "n", "marker": "test-gpu-marker", "proof": proof}
     environment = os.environ | {
         "GAMEDAY_TASK": json.dumps(task | {"expected_gpus": len(gpus)}),
         "GAMEDAY_STATE_DIR": str(tmp_path),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gameday.agent.security import security_of
-from gameday.agent.task import CanaryTask, QaTask
+from gameday.agent.task import CanaryTask, Proof, QaTask
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import HostError
@@ -26,7 +26,8 @@ from gameday.rehearsal.nodes.gpu_operator import (
 from gameday.rehearsal.nodes.machine import EXPORTER, Machine
 from tests.guard.observations import SERVER
 
-QA = QaTask(run_id="r", node="a", marker="quick-0001", floors=QaFloors())
+PROOF = Proof(floors=QaFloors(), burn_in_s=None, virtual_burn_in_s=1)
+QA = QaTask(run_id="r", node="a", marker="quick-0001", proof=PROOF)
 CANARY = CanaryTask(run_id="r", node="a", measure=Measure.COPY, gpus=2)
 NO_DRIVER = {"GAMEDAY_VIRTUAL_NO_DRIVER": "true"}
 
