@@ -58,6 +58,7 @@ RARELY_USED: Mapping[str, Mapping[tuple[str, str, str], str]] = {
         ("list", "resourceslices", CLUSTER): "a plan with expect.device_taints looks at the devices of its node",
         ("watch", "resourceslices", CLUSTER): "the same",
         ("list", "resourceclaims", CLUSTER): "the same: which pods hold devices of the node",
+        ("get", "pods/log", "training"): "a plan with expect.job reads the steps of the job on its node",
     },
     HEALTH: {
         ("list", "nodes", ""): "when it starts",
