@@ -1,1 +1,1 @@
-"""What needs a real GPU; `make test-gpu` runs it, and docs/metal.md says what it checks."""
+"""Tests that need a real GPU; `make test-gpu` runs them, and docs/metal.md says what they check."""

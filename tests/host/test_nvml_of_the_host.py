@@ -1,4 +1,4 @@
-"""Where no runtime puts NVML into the container, the host's own library is used, in every folder that may have it."""
+"""The host's own NVML in a container that no runtime gave one: looked for in every folder that may have it."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_a_driver_that_counts_no_gpu_shows_none(nvml: MockNvml, reader: NvmlRead
 
 
 def test_a_driver_without_the_newer_functions_leaves_their_fields_unknown(nvml: MockNvml, tmp_path: Path) -> None:
-    """Of R530: no clocks event reasons under that name yet; of a GPU before Ampere: no remapped rows."""
+    """Functions that R530 lacks (clocks event reasons under that name), or a GPU before Ampere (remapped rows)."""
     newer = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetRemappedRows")
     nvml.library = compile_nvml(tmp_path / "old", without=newer)
     nvml.show({"0.nvmlDeviceGetCurrentClocksThrottleReasons": "0x4"})

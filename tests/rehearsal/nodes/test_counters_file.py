@@ -43,7 +43,7 @@ BLANK = {
     "DCGM_FI_DEV_RETIRED_SBE",
     UNREPAIRABLE,
 }
-"""What an H100 lacks, or nobody has looked at on one: no series, as from the real exporter, until it is injected."""
+"""Names that an H100 lacks, or nobody looked at on one: no series, as from the real exporter, until injected."""
 OF_NO_GPU = {"DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS", "DCGM_FI_DEV_NVSWITCH_NON_FATAL_ERRORS", LINK_STATE}
 """Fields of an NVSwitch and of a single link: the rehearsal has neither."""
 LABEL = "DCGM_FI_DRIVER_VERSION"
