@@ -12,6 +12,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
+from gameday.cli.gpu_stack_options import exporter_for
 from gameday.cli.rehearsal import (
     DEFAULT_DETECTOR,
     Cluster,
@@ -20,7 +21,6 @@ from gameday.cli.rehearsal import (
     Watcher,
     check_fit,
     embedded,
-    exporter_for,
     guest_of,
 )
 from gameday.errors import CommandError

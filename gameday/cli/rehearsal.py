@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,6 +21,14 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.game_day import DEFAULT_PLAN, Arm, Reports, check_reports, checked_plan, play
+from gameday.cli.gpu_stack_options import (
+    NO_GPU_OPERATOR,
+    Exporter,
+    GpuOperatorWay,
+    KubeStateMetrics,
+    exporter_for,
+    operator_of,
+)
 from gameday.cli.lab_options import (
     ApiServerFlags,
     ApiServerMemory,
@@ -44,19 +52,17 @@ if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
     from gameday.guests.load import LoadedGuest
     from gameday.plan.load import LoadedPlan
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.models import Plan
     from gameday.plan.rehearsal import RehearsalSettings
     from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster
     from gameday.rehearsal.lab.settings import LabSettings
     from gameday.rehearsal.nodes.exporter_release import ExporterRelease
-    from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 
 _FOLDER = Path(".rehearsal")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 DEFAULT_DETECTOR = "default"
 _OURS = "gameday"
 """The profile of the node-health controller, which runs here itself and needs no stand-in."""
-_GPU_OPERATOR = "none"
 _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
 """Exit codes after which the cluster's own logs are deleted. After any other they are the evidence that is left."""
 
@@ -86,15 +92,6 @@ Repair = Annotated[
         "auto: on for a plan with recover.by: cluster.",
     ),
 ]
-Exporter = Annotated[
-    str | None,
-    typer.Option(
-        "--exporter",
-        help="The release of dcgm-exporter that the metrics are written like: 3.3.5, 4.4.2, 4.5.3 or newer "
-        "(docs/alerts.md, What half the world has wrong). None: 4.4.2, or the first after it that exports every field "
-        "that the plan injects.",
-    ),
-]
 GuestOption = Annotated[
     str | None,
     typer.Option(
@@ -102,23 +99,6 @@ GuestOption = Annotated[
         metavar="FILE|COMMAND",
         help="A real detector watches in place of ours: a guest's file (.yaml), or its command, like "
         "'./detector --log {kernel_log} --node {node}' (docs/rehearsal.md, A guest).",
-    ),
-]
-KubeStateMetrics = Annotated[
-    bool | None,
-    typer.Option(
-        "--kube-state-metrics/--no-kube-state-metrics",
-        show_default="on where a detector other than ours watches",
-        help="Scrape kube-state-metrics' metrics of nodes: taints, conditions, GPUs (docs/rehearsal.md).",
-    ),
-]
-GpuOperatorWay = Annotated[
-    str,
-    typer.Option(
-        "--gpu-operator",
-        metavar="WAY",
-        help="How pods come by GPUs: none (a device plugin alone), or NVIDIA's GPU operator, whose pods keep GPUs "
-        "open: runtime-class, index, cdi (its default of today) or nri (docs/rehearsal.md, The GPU operator).",
     ),
 ]
 KernelLogs = Annotated[
@@ -168,7 +148,7 @@ def rehearse(
     hold: Hold = None,
     dra: Dra = False,
     exporter: Exporter = None,
-    gpu_operator: GpuOperatorWay = _GPU_OPERATOR,
+    gpu_operator: GpuOperatorWay = NO_GPU_OPERATOR,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
@@ -224,7 +204,7 @@ def rehearse(
         command += ["--guest", guest] if guest else ["--detector", detector]
         command += ["--cluster", cluster, "--repair", repair, *(["--arm", arm] if arm else [])]
         command += ["--exporter", exporter] if exporter else []
-        command += ["--gpu-operator", gpu_operator] if gpu_operator != _GPU_OPERATOR else []
+        command += ["--gpu-operator", gpu_operator] if gpu_operator != NO_GPU_OPERATOR else []
         command += ["--kernel-logs", kernel_logs] if kernel_logs else []
         if kube_state_metrics is not None:
             command.append("--kube-state-metrics" if kube_state_metrics else "--no-kube-state-metrics")
@@ -259,7 +239,7 @@ def embedded(
     client_nodes: int = 0,
     lab: LabSettings | None = None,
     exporter: ExporterRelease,
-    gpu_operator: str = _GPU_OPERATOR,
+    gpu_operator: str = NO_GPU_OPERATOR,
     kernel_logs: Path | None = None,
     guest: LoadedGuest | None = None,
     kube_state_metrics: bool | None = None,
@@ -276,7 +256,7 @@ def embedded(
     (watcher, fake_detector), control_plane = _detector(detector, guest), _control_plane(cluster)
     if exporter is not exporter_for(None, []):
         out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
-    operator = _operator(gpu_operator)
+    operator = operator_of(gpu_operator)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
     size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender)
     here = Embedded(
@@ -336,7 +316,7 @@ def up(
     hold: Hold = None,
     dra: Dra = False,
     exporter: Exporter = None,
-    gpu_operator: GpuOperatorWay = _GPU_OPERATOR,
+    gpu_operator: GpuOperatorWay = NO_GPU_OPERATOR,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
@@ -363,7 +343,7 @@ def up(
         fake_detector=fake_detector,
         repair=repaired,
         exporter=exporter_for(exporter, []),
-        gpu_operator=_operator(gpu_operator),
+        gpu_operator=operator_of(gpu_operator),
         kernel_logs=kernel_logs,
         guest=watching,
         kube_state_metrics=kube_state_metrics,
@@ -470,49 +450,6 @@ def _watching(detector: str, guest: LoadedGuest | None) -> str | None:
     if guest:
         return str(guest.profile_file or guest.profile.name) if guest.profile else None
     return None if detector in ("default", "conservative", "off") else detector
-
-
-def exporter_for(name: str | None, plans: Sequence[Plan]) -> ExporterRelease:
-    """Return the release of this name; without one, the default or the first after it that suits these plans.
-
-    An alert on a field that the exporter does not know could never fire.
-
-    Raises:
-        CommandError: There is no release of this name.
-    """
-    from gameday.rehearsal.nodes.counters import release_for  # noqa: PLC0415
-    from gameday.rehearsal.nodes.exporter_release import ExporterRelease  # noqa: PLC0415
-
-    if name is None:
-        return release_for(field for plan in plans for field in _injected(plan.fault))
-    try:
-        return ExporterRelease(name)
-    except ValueError:
-        raise CommandError(f"--exporter {name!r}: choose one of {', '.join(ExporterRelease)}") from None
-
-
-def _injected(fault: FaultParameters) -> Iterator[str]:
-    """Yield the DCGM fields that a fault injects, and those that it is made of."""
-    from gameday.faults.compound import CompoundParameters  # noqa: PLC0415
-    from gameday.faults.dcgm_field import DcgmFieldParameters  # noqa: PLC0415
-    from gameday.faults.repeated import RepeatedParameters  # noqa: PLC0415
-
-    if isinstance(fault, DcgmFieldParameters):
-        yield str(fault.field)
-    elif isinstance(fault, RepeatedParameters):
-        yield from _injected(fault.fault)
-    elif isinstance(fault, CompoundParameters):
-        for part in fault.parts:
-            yield from _injected(part)
-
-
-def _operator(name: str) -> GpuOperator:
-    from gameday.rehearsal.nodes.gpu_operator import GpuOperator  # noqa: PLC0415
-
-    try:
-        return GpuOperator(name)
-    except ValueError:
-        raise CommandError(f"--gpu-operator {name!r}: choose one of {', '.join(GpuOperator)}") from None
 
 
 def _control_plane(name: str) -> ControlPlane:

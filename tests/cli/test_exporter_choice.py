@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gameday.cli.game_day import check_plan
-from gameday.cli.rehearsal import exporter_for
+from gameday.cli.gpu_stack_options import exporter_for
 from gameday.errors import CommandError
 from gameday.faults.compound import CompoundParameters
 from gameday.plan.catalogue import shipped_plans
