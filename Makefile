@@ -44,7 +44,7 @@ else
 endif
 
 test-part-%:
-	@.venv/bin/pytest $(FAST) -q -p no:xdist -p no:cacheprovider --durations=25 $(PART_$*)
+	@PYTHONFAULTHANDLER=1 .venv/bin/pytest $(FAST) -q -p no:xdist -p no:cacheprovider --durations=25 $(PART_$*)
 
 # Everything about the API server in Python, with all recorded answers of the real one; a part of it is in `make test`.
 test-kubesim: setup

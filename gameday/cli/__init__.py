@@ -12,9 +12,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -79,10 +80,22 @@ app = build_app()
 
 def main() -> None:
     """Run this process's command line, and exit."""
-    # Python gives SIGINT back to the kernel at its very end; a late Ctrl-C would then replace the exit code of what is
-    # done. Registered first, this runs last: until then Ctrl-C ends whatever still waits.
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    sys.exit(run(sys.argv[1:]))
+    code: int = ExitCode.INTERNAL
+
+    def end() -> NoReturn:
+        # Python gives SIGINT back to the kernel at its very end; a late Ctrl-C would then replace the exit code of what
+        # is done. CPython before 3.14 also unwinds the threads that still run then, and the Rust that some of them are
+        # in (pydantic's) answers with an abort.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+    # Registered first, this runs last: until then Ctrl-C ends whatever still waits.
+    atexit.register(end)
+    code = run(sys.argv[1:])
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

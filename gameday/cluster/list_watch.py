@@ -16,6 +16,7 @@ import threading
 import typing
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
@@ -48,7 +49,7 @@ class ListWatch:
         self, list_call: Callable[..., Any], selection: dict[str, Any], decode: Callable[[_Json], Any] | None
     ) -> None:
         """Prepare the question; the arguments are those of `gameday.cluster.watch.Follower`."""
-        self._list_call = list_call
+        self._send = _without_validation(list_call)
         self._selection = selection
         self._decode = decode or _model_of(list_call).from_dict
         self._version = ""
@@ -148,7 +149,17 @@ class ListWatch:
         )
 
     def _ask(self, **options: Any) -> Any:
-        return self._list_call(**self._selection, **options, _preload_content=False)
+        return self._send(**self._selection, **options, _preload_content=False)
+
+
+def _without_validation(list_call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a list method of the client without the check of its arguments; any other function as it is.
+
+    The check (pydantic's `validate_call`) keeps its frames, which are Rust, under the request. A watch still asks in
+    its own thread when the process ends, and CPython before 3.14 unwinds such a thread: Rust aborts the process then.
+    """
+    function = getattr(list_call, "raw_function", None)
+    return partial(function, list_call.__self__) if function else list_call  # type: ignore[attr-defined]
 
 
 def _model_of(list_call: Callable[..., Any]) -> Any:

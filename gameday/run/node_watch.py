@@ -221,6 +221,8 @@ class NodeWatch:
 
     def _follow_events(self, node: str) -> None:
         """Follow the Events about a node, which are one signal among others: the run goes on without them."""
+        if node in self._events:
+            return
         follower = self._events[node] = self._events_about(node).__enter__()
         try:
             follower.require_synced()

@@ -170,3 +170,42 @@ def test_a_reader_that_left_is_no_traceback() -> None:
         os.close(write)
     assert done.returncode == ExitCode.ABORTED
     assert done.stderr == ""
+
+
+def test_threads_that_still_run_at_the_end_change_no_exit_code() -> None:
+    script = """
+import atexit, sys, threading, time
+import typer
+from pydantic import TypeAdapter, AfterValidator
+from typing import Annotated
+import gameday.cli
+
+begun = threading.Event()
+
+def wait(value):
+    begun.set()
+    time.sleep(0.3)
+    return value
+
+class SlowToGo:
+    def __del__(self, sleep=time.sleep):
+        sleep(1)
+
+sys.its_end_takes_a_second = SlowToGo()
+adapter = TypeAdapter(Annotated[int, AfterValidator(wait)])
+
+def act() -> int:
+    threading.Thread(target=adapter.validate_python, args=(1,), daemon=True).start()
+    begun.wait()
+    atexit.register(print, "and what others do at the end is done")
+    print("done", end=" ")
+    return 2
+
+gameday.cli.app = typer.Typer()
+gameday.cli.app.command("act")(act)
+gameday.cli.app.command("other")(lambda: None)
+sys.argv = ["gameday", "act"]
+gameday.cli.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "done and what others do at the end is done\n", "")

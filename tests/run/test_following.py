@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,7 +17,7 @@ from gameday.reaper.reap import reap_under
 from gameday.run.run import Run
 from gameday.run.targets import choose_targets
 from gameday.tasks.baseline import _lock_nodes
-from tests.support.runs import chosen_target
+from tests.support.runs import chosen_target, follow_as_target
 from tests.support.world import World, unique
 
 NewRun = Callable[..., Run]
@@ -77,6 +78,18 @@ def test_nodes_that_were_not_chosen_are_followed_no_more(world: World, new_run: 
     run.nodes.follow_targets(one.before for one in chosen)
     assert {name for name in names if run.nodes.follows(name)} == {chosen[0].node}
     assert run.nodes.trouble(chosen[0].node) == ""
+
+
+def test_a_target_that_is_followed_again_is_watched_once(world: World, new_run: NewRun) -> None:
+    run = new_run()
+    before = set(threading.enumerate())
+    node = world.add_node()
+    for _ in range(2):
+        follow_as_target(run, node)
+    watches = set(threading.enumerate()) - before
+    assert len([thread for thread in watches if thread.name == "watch events in namespace default"]) == 1
+    run.nodes.stop()
+    assert not any(thread.is_alive() for thread in watches)
 
 
 def test_the_lease_of_a_node_that_a_dead_run_left_alone_is_freed(world: World, new_run: NewRun) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -322,3 +324,31 @@ def test_the_reason_why_a_watch_is_down_is_named(answer: Response | ApiException
         assert why in follower.trouble()
         with pytest.raises(AdapterError, match=f"no answer within 0 s: .*{why}"):
             follower.require_synced(0)
+
+
+def test_a_watch_that_still_asks_when_the_process_ends_does_not_abort_it() -> None:
+    script = """
+import sys, threading, time
+from kubernetes import client
+from gameday.cluster.watch import Follower
+
+asking = threading.Event()
+
+class Rest:
+    def request(self, *arguments, **options):
+        asking.set()
+        time.sleep(0.3)
+        raise OSError
+
+class SlowToGo:
+    def __del__(self, sleep=time.sleep):
+        sleep(1)
+
+sys.its_end_takes_a_second = SlowToGo()
+api = client.ApiClient(client.Configuration())
+api.rest_client = Rest()
+Follower(client.CoreV1Api(api).list_node).__enter__()
+asking.wait()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
