@@ -7,9 +7,10 @@ is free again even when everything else has failed.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -165,6 +166,14 @@ class ApiServer(HostModel):
     token_file: Path = Field(description="to be read anew every minute or so: the kubelet renews the token in place")
 
 
+class Listener(NamedTuple):
+    """A listening socket at an interface of the node, and how other nodes reach it."""
+
+    socket: socket.socket
+    address: str
+    port: int
+
+
 class Host(Protocol):
     """A machine with GPUs, as the agent reaches it.
 
@@ -239,4 +248,22 @@ class Host(Protocol):
 
         Raises:
             HostError: The pod has no account, as most agents' pods have none.
+        """
+
+    def own_address(self) -> str:
+        """Return the address at which other agents' pods reach this one, whatever the node's own interfaces do."""
+
+    def listen(self, interface: str) -> Listener:
+        """Listen at the IPv4 address of one of the node's interfaces, on a free port.
+
+        Raises:
+            HostError: There is no such interface, or it has no IPv4 address.
+        """
+
+    def connect(self, interface: str, address: str, port: int, timeout_s: float) -> socket.socket:
+        """Connect to another node through one of this node's interfaces and no other.
+
+        Raises:
+            LinkError: The network lets no connection through within `timeout_s`.
+            HostError: There is no such interface.
         """
