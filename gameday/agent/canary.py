@@ -121,12 +121,12 @@ def _copy(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
     place = alignment(NumaParameters(), idle[0], host)
     node, cpus = (place.far_node, place.far_cpus) if task.far_from_gpu else (place.gpu_node, place.near_cpus)
     try:
-        report = host.start_work(idle[0], CopyToGpu(cpus=cpus))
+        report = host.start_work(idle[0], CopyToGpu(cpus=cpus, memory_node=node))
     finally:
         host.end_work(idle[0])
     if not report.copy_gbs:
         raise HostError(f"nothing was copied to GPU {idle[0]}")
-    return CanaryNote(value=report.copy_gbs, detail=f"GPU {idle[0]}, from NUMA node {node}")
+    return CanaryNote(value=report.copy_gbs, detail=f"GPU {idle[0]}, from memory of NUMA node {node}")
 
 
 def _ping(task: CanaryTask, host: Host) -> CanaryNote:

@@ -114,10 +114,13 @@ class HoldMemory(_Order):
 
 
 class CopyToGpu(_Order):
-    """An order to copy from pinned host memory to the GPU, on these CPUs and from the memory next to them."""
+    """An order to copy from pinned host memory to the GPU, on these CPUs and from memory bound to one NUMA node."""
 
     kind: Literal["copy"] = "copy"
     cpus: tuple[int, ...] = Field(min_length=1)
+    memory_node: int | None = Field(
+        default=None, ge=0, le=1023, description="None: the memory next to the CPUs while there is any, not bound"
+    )
 
 
 class ProveMemory(_Order):
@@ -140,6 +143,7 @@ class WorkReport(HostModel):
     wrong_results: int = Field(default=0, description="elements of those products that differ from the reference")
     digest: str = Field(default="", max_length=64, description="checksum of the first product")
     copy_gbs: float | None = None
+    memory_node: int | None = Field(default=None, description="NUMA node that holds every page that is copied from")
     proved_bytes: int | None = Field(default=None, description="written with every pattern and read back")
     wrong_words: int = Field(default=0, description="words of 8 bytes that did not hold a pattern")
     wrong_at: int | None = Field(default=None, description="the first one's offset in the proved bytes")

@@ -22,6 +22,8 @@ _MOST_UNFIT = 5
 def choose_peers(run: ReadOnlyRun, target: str, wanted: int, excluded_nodes: Mapping[str, str]) -> tuple[str, ...]:
     """Choose the other nodes of an all-reduce, by the plan's seed, among those that could be targets and are none.
 
+    In a season nodes that no sibling run may break come first.
+
     Args:
         run: The run.
         target: The node that is measured.
@@ -35,6 +37,8 @@ def choose_peers(run: ReadOnlyRun, target: str, wanted: int, excluded_nodes: Map
     targets = {target, *(chosen.node for chosen in chosen_targets(run.history()))}
     names = [one.name for one in run.kubernetes.candidates(opt_in_labels(run)) if one.name not in targets]
     random.Random(run.plan.targets.seed).shuffle(names)  # noqa: S311 - a stated, repeatable choice
+    others = run.member.sibling_nodes if run.member else frozenset[str]()
+    names.sort(key=lambda name: name in others)
     peers: list[str] = []
     unfit: list[str] = []
     for name in names:

@@ -179,7 +179,7 @@ def report(order: WorkOrder) -> WorkReport:
         case Burn():
             return WorkReport(seconds=1.0, tflops=700.0, products=10, digest="5eed")
         case CopyToGpu():
-            return WorkReport(seconds=1.0, copy_gbs=54.0)
+            return WorkReport(seconds=1.0, copy_gbs=54.0, memory_node=order.memory_node)
         case ProveMemory():
             return WorkReport(seconds=1.0, proved_bytes=70 << 30)
     return WorkReport(seconds=1.0)

@@ -41,6 +41,8 @@ class ModelWork:
         self._began = self._watched_at = self._checked_at = self._now()
         self._wrong = 0.0
         self._taken = self._take(order) if isinstance(order, HoldMemory) else 0
+        if isinstance(order, CopyToGpu) and order.memory_node not in (None, *CPUS_OF_NODE):
+            raise HostError(f"OSError: no memory can be bound to NUMA node {order.memory_node} (Invalid argument)")
         if isinstance(order, Burn) and machine.fleet.memory_free_mib(self._cell) < LOAD_TAKES_MIB:
             raise HostError(f"OutOfMemoryError: Out of memory allocating {LOAD_TAKES_MIB * MIB:,} bytes")
 
@@ -93,11 +95,14 @@ class ModelWork:
                 )
             case HoldMemory():
                 return self._memory(self._order, seconds)
-            case CopyToGpu(cpus=cpus):
-                near = parse_cpus(CPUS_OF_NODE[numa_node(self._gpu, len(self._machine.gpus))])
-                share = sum(1.0 if cpu in near else FAR_SHARE for cpu in cpus) / len(cpus)
+            case CopyToGpu(cpus=cpus, memory_node=node):
+                own = numa_node(self._gpu, len(self._machine.gpus))
+                near = parse_cpus(CPUS_OF_NODE[own])
+                # The link carries what the memory gives, whichever CPU starts the copy; unbound pages are the CPUs'.
+                by_cpus = sum(1.0 if cpu in near else FAR_SHARE for cpu in cpus) / len(cpus)
+                share = by_cpus if node is None else 1.0 if node == own else FAR_SHARE
                 link = NEAR_GBS * float(fleet.link_share[self._cell])
-                return WorkReport(seconds=seconds, copy_gbs=round(link * share, 2))
+                return WorkReport(seconds=seconds, copy_gbs=round(link * share, 2), memory_node=node)
             case ProveMemory(leave_bytes=leave):
                 proved = fleet.memory_free_mib(self._cell) * MIB - leave
                 at = int(fleet.bad_word_at[self._cell])
