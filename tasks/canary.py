@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 
 from gameday.agent.task import CanaryNote, notes_in
 from gameday.checks.canary import baseline_of
+from gameday.checks.facts import first_fault
 from gameday.errors import AdapterError, StepFailedError
 from gameday.history.events import CanaryMeasured, QaChecked
 from gameday.plan.canary import ExpectedAllReduce, ExpectedCanary, ExpectedMeasurement
 from gameday.run.agents import run_agent
 from gameday.run.all_reduce import choose_peers
-from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
+from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task, is_told_by_injector
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
@@ -84,13 +85,24 @@ def _measured(
     if isinstance(expected, ExpectedAllReduce):
         return _all_reduce(run, expected, target, phase, before)
     assert isinstance(expected, ExpectedCanary)
+    if is_told_by_injector(expected, phase):
+        return _told_by_injector(run, expected, target, phase)
     if before is None:
-        gpus, peer = 0 if expected.measure.uses_ping else max(0, run.nodes.free_gpus(target.node)), ""
+        gpus, peer = max(0, run.nodes.free_gpus(target.node)) if expected.measure.owns_gpus else 0, ""
     else:
         gpus, peer = before.gpus, before.peer
     note = _measure(run, expected, target, phase, gpus, peer)
     seen = _event(expected, target, phase, note.value, note.detail)
     return seen.model_copy(update={"gpus": gpus, "peer": note.peer})
+
+
+def _told_by_injector(run: Run, expected: ExpectedCanary, target: ChosenTarget, phase: CanaryPhase) -> CanaryMeasured:
+    fault = first_fault(run.history(), target.node)
+    blocks = fault[1].memory if fault else None
+    if blocks is None:
+        return _event(expected, target, phase, None, "the injector did not say what it can still allocate")
+    said = f"{blocks.largest_bytes >> 20} of {blocks.free_bytes >> 20} MiB that the holding process could allocate"
+    return _event(expected, target, phase, blocks.share_percent, said)
 
 
 def _all_reduce(
@@ -110,12 +122,12 @@ def _measure(
 ) -> CanaryNote:
     """Send a canary; an error of the cluster or the agent becomes the note's detail."""
     free = run.nodes.free_gpus(target.node)
-    if not expected.measure.uses_ping and (gpus < 1 or free < gpus):
+    if expected.measure.owns_gpus and (gpus < 1 or free < gpus):
         wanted = f"{gpus} were measured before" if gpus else "a canary needs one at least, an all-reduce two"
         return CanaryNote(value=None, detail=f"{max(0, free)} GPU(s) of {target.node} are free; {wanted}")
     name = run.record.object_name(f"canary-{phase}", target.index)
     try:
-        task = canary_task(run, expected, target.node, phase, gpus, peer)
+        task = canary_task(run, expected, target, phase, gpus, peer)
         entry, outcome = run_agent(run, name, task, CANARY_TIMEOUT)
         notes = notes_in(run.kubernetes.pod_log(name), CanaryNote)
         run.undo(entry)

@@ -58,7 +58,7 @@ def security_of(task: Task) -> PodSecurity:  # noqa: PLR0911 - one line for each
         case QaTask() | GpuUsersTask():
             return GPU_WORK
         case CanaryTask(measure=measure):
-            return _PINGS if measure.uses_ping else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
+            return _PINGS if measure.uses_ping else GPU_PROGRAMS if measure is Measure.ALL_REDUCE else GPU_WORK
         case AllReduceTask():
             return _ALL_REDUCE
         case ApiCanaryTask():

@@ -17,6 +17,7 @@ from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
 from gameday.plan.qa import LEAST_BURN_IN, NodeProof, QaFloors
 from gameday.values.api_requests import ApiCanarySample
+from gameday.values.memory import MemoryBlocks
 from gameday.values.results import Cleanliness
 
 
@@ -115,6 +116,7 @@ class CanaryTask(AgentMessage):
     far_from_gpu: bool = Field(default=False, description="copy: from the far NUMA node")
     interface: str | None = Field(default=None, pattern=INTERFACE_NAME, description="pings leave through it")
     peer: str | None = Field(default=None, description="an address; None: a neighbour of the interface")
+    gpu: int | None = Field(default=None, description="of the largest block: NVML's index; the pod owns no GPU then")
     payload: int = Field(default=1400, ge=16, le=65_000, description="bytes of a ping")
 
 
@@ -189,6 +191,7 @@ class InjectedNote(AgentMessage):
     written_at: AwareDatetime
     evidence: tuple[str, ...]
     undo_state: dict[str, str]
+    memory: MemoryBlocks | None = None
 
 
 class GpuUserNote(AgentMessage):

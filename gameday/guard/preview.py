@@ -37,7 +37,7 @@ from gameday.run.agents import (
     samples_nvml,
 )
 from gameday.run.all_reduce import ALL_REDUCE_TIMEOUT, all_reduce_task, choose_peers
-from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
+from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task, is_told_by_injector
 from gameday.run.drain import pods_to_drain
 from gameday.run.operands import movable_operands
 from gameday.run.probes import probe_order
@@ -156,9 +156,9 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
 def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget) -> Iterator[PlannedChange]:
     """Yield the canary's pod; where it needs GPUs and none is free, none is sent. Then those of an all-reduce."""
     expected = run.plan.expect.canary
-    gpus = 0 if expected is None or expected.measure.uses_ping else run.nodes.free_gpus(target.node)
-    if expected and (expected.measure.uses_ping or gpus > 0):
-        task, why = canary_task(run, expected, target.node, phase, gpus), f"measure {expected.measure} {phase}"
+    gpus = run.nodes.free_gpus(target.node) if expected and expected.measure.owns_gpus else 0
+    if expected and (gpus > 0 or not (expected.measure.owns_gpus or is_told_by_injector(expected, phase))):
+        task, why = canary_task(run, expected, target, phase, gpus), f"measure {expected.measure} {phase}"
         yield _agent(run, step, f"canary-{phase}", target, task, CANARY_TIMEOUT, why)
     if run.plan.expect.all_reduce:
         yield from _all_reduce(run, step, phase, target, run.plan.expect.all_reduce)

@@ -130,7 +130,13 @@ class ProveMemory(_Order):
     leave_bytes: int = Field(default=1 << 30, ge=0, description="left free, for the comparison and for others")
 
 
-WorkOrder = Annotated[Burn | HoldMemory | CopyToGpu | ProveMemory, Field(discriminator="kind")]
+class ProbeMemory(_Order):
+    """An order to find the largest block of the GPU's free memory, by trying, and to give it back at once."""
+
+    kind: Literal["memory-probe"] = "memory-probe"
+
+
+WorkOrder = Annotated[Burn | HoldMemory | CopyToGpu | ProveMemory | ProbeMemory, Field(discriminator="kind")]
 WORK_ORDER: TypeAdapter[WorkOrder] = TypeAdapter(WorkOrder)
 
 

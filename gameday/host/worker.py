@@ -20,7 +20,16 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from gameday.host.base import WORK_ORDER, Burn, CopyToGpu, HoldMemory, ProveMemory, WorkOrder, WorkReport
+from gameday.host.base import (
+    WORK_ORDER,
+    Burn,
+    CopyToGpu,
+    HoldMemory,
+    ProbeMemory,
+    ProveMemory,
+    WorkOrder,
+    WorkReport,
+)
 from gameday.host.cpus import format_cpus
 from gameday.host.load import Gemm, timed
 from gameday.host.numa_memory import BoundMemory
@@ -65,6 +74,8 @@ class Worker:
                     self._copy(self._order)
                 case ProveMemory():
                     self._prove(self._order)
+                case ProbeMemory():
+                    self._probe()
 
     def steer(self, utilization: float) -> None:
         """Set the share of the time for which a burn runs, 0 to 1."""
@@ -110,6 +121,12 @@ class Worker:
             )
             self.ended.wait(REPORT_EVERY_S)
         del kept
+
+    def _probe(self) -> None:
+        largest = largest_block(self._cupy, self._cupy.cuda.MemoryPool())
+        while not self.ended.is_set():
+            self.report(free_bytes=self._cupy.cuda.runtime.memGetInfo()[0], largest_block_bytes=largest)
+            self.ended.wait(REPORT_EVERY_S)
 
     def _prove(self, order: ProveMemory, block_bytes: int = _PROVED_BLOCK_BYTES) -> None:
         free, _ = self._cupy.cuda.runtime.memGetInfo()

@@ -67,6 +67,7 @@ class Measure(StrEnum):
     ROUND_TRIP = "round-trip time"
     ANSWERED = "answered pings"
     ALL_REDUCE_NODES = "all-reduce over nodes"
+    LARGEST_BLOCK = "largest block of free memory"
 
     @property
     def unit(self) -> str:
@@ -75,8 +76,13 @@ class Measure(StrEnum):
 
     @property
     def uses_ping(self) -> bool:
-        """Return whether the canary sends pings, and needs no GPU."""
+        """Return whether the canary sends pings."""
         return self in (Measure.ROUND_TRIP, Measure.ANSWERED)
+
+    @property
+    def owns_gpus(self) -> bool:
+        """Return whether the canary's pod asks for GPUs, as a job does."""
+        return self in (Measure.ALL_REDUCE, Measure.COPY)
 
 
 _UNITS = {
@@ -85,6 +91,7 @@ _UNITS = {
     Measure.ROUND_TRIP: "ms",
     Measure.ANSWERED: "%",
     Measure.ALL_REDUCE_NODES: "GB/s",
+    Measure.LARGEST_BLOCK: "%",
 }
 
 
@@ -169,7 +176,8 @@ class ExpectedCanary(ExpectedMeasurement):
 
     measure: Measure = Measure.ALL_REDUCE
     """Quantity to measure. All-reduce bus bandwidth (nccl-tests' all_reduce_perf on the node) and copy to the GPU need
-    free GPUs there; round-trip time and answered pings need a neighbour on the interface."""
+    free GPUs there; round-trip time and answered pings need a neighbour on the interface. The largest block of free
+    memory is that of the fault's GPU, while the fault gpu_memory is in of the process that holds the memory."""
     rises_above: Percent | None = None
     """Share of the baseline, above 100%, that a round-trip time must exceed."""
     stays_below: Percent | None = None

@@ -109,6 +109,7 @@ PINGS = security_of(CanaryTask(run_id="r", node="n", measure=Measure.ROUND_TRIP,
     [
         (Measure.ALL_REDUCE, GPU_PROGRAMS),
         (Measure.COPY, GPU_WORK),
+        (Measure.LARGEST_BLOCK, GPU_WORK),
         (Measure.ROUND_TRIP, PINGS),
         (Measure.ANSWERED, PINGS),
     ],

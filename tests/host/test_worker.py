@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gameday.host.base import Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
+from gameday.host.base import Burn, CopyToGpu, HoldMemory, ProbeMemory, WorkOrder, WorkReport
 from gameday.host.numa_memory import BoundMemory
 from gameday.host.worker import Worker, _end_unsteered_burn, largest_block, prove_memory, take_memory
 from tests.host.test_load import FakeCupy
@@ -153,6 +153,13 @@ def test_fragmented_memory_is_reserved_and_has_no_large_block() -> None:
     assert len(kept) == 31
     assert cupy.pool.free_bytes() > 500 * MIB
     assert largest_block(cupy, cupy.pool) == 16 * MIB
+
+
+def test_a_probe_finds_the_largest_block_and_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = Gpu()
+    (report,) = work(ProbeMemory(), cupy, monkeypatch, reports=1)
+    assert (report.free_bytes, report.largest_block_bytes, report.held_bytes) == (1024 * MIB, 1024 * MIB, None)
+    assert cupy.pool.total_bytes() == 0
 
 
 def test_a_full_gpu_has_nothing_to_take() -> None:

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from gameday.errors import DocumentError
+from gameday.faults.registry import parameter_models
 from gameday.plan.canary import ExpectedAllReduce, ExpectedCanary
+from gameday.plan.load import parse_plan
+from gameday.remediations.registry import known_remediations
+from gameday.shipped import shipped
 
 PINGS = {"measure": "round-trip time", "interface": "ib0"}
 
@@ -92,3 +97,13 @@ def test_an_all_reduce_over_nodes_is_judged_by_its_baseline() -> None:
     assert (expected.holds_during(0.0, 4.0), expected.holds_during(1.0, 4.0)) == (True, False)
     assert (expected.holds_after(2.0, 4.0), expected.holds_after(1.9, 4.0)) == (True, False)
     assert expected.expectation == "all-reduce over nodes falls below 25% of its baseline"
+
+
+def test_the_largest_block_is_measured_of_a_fault_that_holds_memory_alone() -> None:
+    text = (shipped("plans") / "gpu-memory-fragmented.yaml").read_text()
+    faults, remediations = parameter_models(), known_remediations()
+    assert parse_plan(text.encode(), "p.yaml", faults, remediations).plan.expect.canary is not None
+    other = text.replace("type: gpu_memory\n  mode: fragment", "type: numa")
+    with pytest.raises(DocumentError) as refused:
+        parse_plan(other.encode(), "p.yaml", faults, remediations)
+    assert "only the fault gpu_memory holds memory" in str(refused.value.problems)
