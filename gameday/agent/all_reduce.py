@@ -113,6 +113,7 @@ def _lead(task: AllReduceTask, context: Context) -> AllReduceNote:
         if ring is None or refused:
             return AllReduceNote(value=0.0, detail=f"no ring: {why or refused[0]}", ranks=len(task.nodes))
         open_sockets.callback(ring.close)
+        _cut_off_at_end(context.ending, ring, *channels)
         note = _Measurement(ring, channels, len(task.nodes)).measure(task)
         for channel in channels:
             channel.send(Rounds(rounds=0, elements=1, within_s=1))
@@ -157,6 +158,7 @@ def _follow(task: AllReduceTask, context: Context) -> None:
         prove(made, task.secret, accepts=False)
         channel = Channel(made, task.nodes[0])
         open_sockets.callback(channel.close)
+        _cut_off_at_end(context.ending, channel)
         channel.send(_Hello(rank=task.rank, address=data.address, port=data.port))
         context.become_ready()
         place = channel.receive(_Next, JOIN_TIMEOUT_S + _ANSWER_MARGIN_S)
@@ -165,8 +167,20 @@ def _follow(task: AllReduceTask, context: Context) -> None:
         if ring is None:
             return
         open_sockets.callback(ring.close)
+        _cut_off_at_end(context.ending, ring)
         while (order := channel.receive(Rounds, _LINKED_TIMEOUT_S + _ROUND_LIMIT_S)).rounds:
             channel.send(ring.run(order))
+
+
+def _cut_off_at_end(ending: Ending, *open_ends: Channel | Ring) -> None:
+    """Cut connections off when the agent has to end, so that no wait outlasts its pod's grace."""
+
+    def wait() -> None:
+        ending.event.wait()
+        for one in open_ends:
+            one.cut_off()
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _closed_ring(task: AllReduceTask, host: Host, data: Listener, place: _Next) -> tuple[Ring | None, str]:

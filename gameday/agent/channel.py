@@ -12,6 +12,7 @@ import hmac
 import secrets
 import socket
 import time
+from contextlib import suppress
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -118,6 +119,11 @@ class Channel:
             return model.model_validate_json(line)
         except ValidationError:
             raise HostError(f"peer {self.node} sent something else than a {model.__name__}") from None
+
+    def cut_off(self) -> None:
+        """End whatever waits for a message, in another thread. Idempotent."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection. Idempotent."""

@@ -81,7 +81,6 @@ def _bound(interface: str) -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode() + b"\0")
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
         made.close()
         raise HostError(f"no socket can be bound to the interface {interface}: {error.strerror}") from None

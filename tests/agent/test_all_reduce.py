@@ -189,6 +189,34 @@ def test_a_link_that_carries_nothing_any_more_is_cut_off_at_what_came_through(
     assert "cut off: the time was up" in note.detail
 
 
+def test_a_rank_that_has_to_end_does_so_at_once_wherever_it_waits(tmp_path: Path) -> None:
+    lead, host = Told(FakeHost(), tmp_path), FakeHost()
+    leading = threading.Thread(target=role.all_reduce, args=(order(0, NODES[:2]), lead))
+    leading.start()
+    assert lead.waits.wait(10)  # type: ignore[attr-defined]
+    channel, listening = joined(lead.notes[0])  # type: ignore[attr-defined]
+    ring = closed_by_hand(channel, listening)
+    channel.receive(Rounds, 5)  # nobody carries it out, so that rank 0 waits within a round
+    lead.ending.by_signal()
+    leading.join(5)
+    assert not leading.is_alive()
+    assert lead.notes[-1].value is None or "cut off" in lead.notes[-1].detail  # type: ignore[attr-defined]
+
+    meeting = socket.create_server(("127.0.0.1", 0))
+    waits = RendezvousNote(address="127.0.0.1", port=meeting.getsockname()[1])
+    follower = Told(host, tmp_path)
+    following = threading.Thread(target=role.all_reduce, args=(order(1, NODES[:2], waits), follower))
+    following.start()
+    made, _ = meeting.accept()
+    prove(made, SECRET, accepts=True)
+    Channel(made, "gpu-node-2").receive(role._Hello, 5)  # it waits for its neighbour's place now
+    follower.ending.by_signal()
+    following.join(5)
+    assert not following.is_alive()
+    for one in (ring, channel, listening, meeting, made):
+        one.close()
+
+
 def test_a_wrong_sum_is_no_measurement(tmp_path: Path) -> None:
     def lie(waits: RendezvousNote) -> None:
         channel, listening = joined(waits)
