@@ -210,19 +210,26 @@ def _closed_ring(task: AllReduceTask, host: Host, data: Listener, place: _Next) 
 
 
 def _accept(listener: socket.socket, secret: str, accepted: list[socket.socket]) -> None:
-    """Accept the one connection that proves that it is the previous rank's, within the time that it has for it."""
+    """Accept until one connection proves that it is the previous rank's, within the time that it has for it."""
     deadline = time.monotonic() + _CONNECT_TIMEOUT_S + 1.0
+    listener.settimeout(0.1)
     while not accepted and time.monotonic() < deadline:
-        listener.settimeout(max(0.01, deadline - time.monotonic()))
         try:
             made, _ = listener.accept()
-            prove(made, secret, accepts=True)
-        except StrangerError:
-            made.close()
         except OSError:
-            return
-        else:
-            accepted.append(made)
+            continue  # nobody came in this tenth of a second
+        # Each in a thread of its own: a stranger that says nothing must not hold up the rank behind it.
+        threading.Thread(target=_take, args=(made, secret, accepted), daemon=True).start()
+
+
+def _take(made: socket.socket, secret: str, accepted: list[socket.socket]) -> None:
+    """Append a connection that proves itself."""
+    try:
+        prove(made, secret, accepts=True)
+    except StrangerError:
+        made.close()
+    else:
+        accepted.append(made)
 
 
 def _answers(channels: Sequence[Channel], model: type[M], within_s: float) -> list[M]:

@@ -21,7 +21,7 @@ from gameday.agent.context import Context, Ending
 from gameday.agent.ring import Done, Ring, Rounds
 from gameday.agent.task import AgentResult, AllReduceNote, AllReduceTask, RendezvousNote
 from gameday.errors import HostError
-from gameday.host.base import Host
+from gameday.host.base import Host, Listener
 from tests.host.fake import FakeHost
 
 SECRET = "a secret of this test"
@@ -239,6 +239,20 @@ def test_a_stranger_at_the_rendezvous_is_turned_away_and_the_peer_still_comes(tm
 
     played = play([FakeHost(), FakeHost()], tmp_path, act=knock)
     assert played.note.value is not None, played.note
+
+
+def test_a_silent_stranger_at_the_interface_does_not_keep_the_ring_from_closing(tmp_path: Path) -> None:
+    class Visited(FakeHost):
+        def listen(self, interface: str) -> Listener:
+            made = super().listen(interface)
+            strangers.append(socket.create_connection((made.address, made.port), 5))
+            return made
+
+    strangers: list[socket.socket] = []
+    note = play([Visited(), Visited()], tmp_path).note
+    assert note.value, note
+    for one in strangers:
+        one.close()
 
 
 def test_the_secret_is_in_no_message(tmp_path: Path) -> None:
