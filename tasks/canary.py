@@ -109,11 +109,13 @@ def _all_reduce(
     run: Run, expected: ExpectedAllReduce, target: ChosenTarget, phase: CanaryPhase, before: CanaryMeasured | None
 ) -> CanaryMeasured:
     try:
-        peers = before.peers if before else choose_peers(run, target.node, expected.nodes - 1, run.excluded_nodes)
+        earlier = before.peers if before else ()
+        peers = choose_peers(run, target.node, expected.nodes - 1, run.excluded_nodes, earlier)
     except (AdapterError, StepFailedError) as error:
         return _event(expected, target, phase, None, str(error))
     note = measure_all_reduce(run, expected, target, peers, phase, before.bytes if before else 0)
-    seen = _event(expected, target, phase, note.value, note.detail)
+    with_others = f"; with {', '.join(peers)}, before with {', '.join(earlier)}" if before and peers != earlier else ""
+    seen = _event(expected, target, phase, note.value, note.detail + with_others)
     return seen.model_copy(update={"peers": peers, "latency_ms": note.latency_ms, "bytes": note.bytes})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gameday.errors import StepFailedError
+from gameday.ledger.lease import Leases, node_lease
 from gameday.run.all_reduce import choose_peers
 from gameday.run.run import Run
 from gameday.run.season_member import SeasonMember
@@ -49,8 +50,17 @@ def test_in_a_season_the_nodes_of_siblings_come_last(
 ) -> None:
     target, *others = (world.add_node(labels=group) for _ in range(5))
     free = others[2]
+    held = others[0]
     run = new_run(selector=group)
     siblings = frozenset(others) - {free}
     member = SeasonMember(season="s", targets=(target,), seed=1, sibling_nodes=siblings)
     monkeypatch.setattr(run.record, "member", member)
-    assert choose_peers(run, target, 2, {})[0] == free
+    leases = Leases(run.kubernetes, "another-run", lambda _: None)
+    leases.acquire(node_lease(held))
+    try:
+        assert choose_peers(run, target, 4, {})[0] == free
+        assert choose_peers(run, target, 4, {})[-1] == held
+        assert choose_peers(run, target, 4, {}, before=(held,))[-1] == held
+    finally:
+        leases.release()
+    assert choose_peers(run, target, 2, {}, before=(held,))[0] == held

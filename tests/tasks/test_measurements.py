@@ -73,6 +73,21 @@ def test_peers_and_bytes_stay_those_of_the_baseline(new_run: NewRun, measured: l
     assert run.history().of(QaChecked) == [checked]
 
 
+def test_a_peer_that_was_replaced_is_named(
+    new_run: NewRun, measured: list[AllReduceNote], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = new_run(change=reducing)
+    measured += [
+        AllReduceNote(value=4.0, detail="2 nodes", ranks=2),
+        AllReduceNote(value=0.5, detail="2 nodes", ranks=2),
+    ]
+    tasks.measure_before_fault(run, TARGET)
+    monkeypatch.setattr(tasks, "choose_peers", lambda *_: ("gpu-node-3",))
+    during(run)
+    seen = run.history().of(CanaryMeasured)[-1]
+    assert (seen.peers, seen.detail) == (("gpu-node-3",), "2 nodes; with gpu-node-3, before with gpu-node-2")
+
+
 def test_too_few_peers_are_unknown_with_the_reason(new_run: NewRun, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_fit(*_: object) -> tuple[str, ...]:
         raise StepFailedError("0 of 1 peers found for an all-reduce; gpu-node-2: is cordoned")
